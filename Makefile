@@ -1,0 +1,208 @@
+# wideout: plain GNU make, no configure step. `make help` lists the targets.
+#
+# Yours to set: CC, CFLAGS, CPPFLAGS, LDFLAGS, PREFIX, DESTDIR, BUILD (the output folder), DEPS=0 (install nothing).
+
+CC       ?= cc
+CFLAGS   ?= -O2 -g
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+BUILD    ?= build
+DEPS     ?= 1
+CLANG    ?= clang
+# Warnings stop the build in CI only: a newer compiler's new warning must not stop a user.
+WERROR   := $(if $(CI),-Werror)
+SAN      ?=
+
+VERSION  := $(shell awk '/define WO_VERSION_(MAJOR|MINOR|PATCH)/{printf "%s%s", s, $$3; s="."}' include/wideout.h)
+SOVERSION := $(firstword $(subst ., ,$(VERSION)))
+
+WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings
+PKGS     := jansson zlib
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+PKG_LIBS := $(or $(shell pkg-config --libs $(PKGS) 2>/dev/null),-ljansson -lz)
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+ALL_CFLAGS = -std=c17 -D_GNU_SOURCE -Iinclude -Isrc $(WARN) $(WERROR) $(SANFLAGS) -fvisibility=hidden -fPIC -pthread \
+             -ffp-contract=off $(PKG_CFLAGS) $(CPPFLAGS) $(CFLAGS)
+LIBS     = $(PKG_LIBS) -lm -pthread
+
+# One file per instruction set, each with its own flags; nothing else gets them. Other processors than x86-64 have the
+# reference kernels only.
+X86      := $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null || echo x86_64))
+ISA_avx2       := -mavx2 -mfma -mf16c
+ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
+ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
+
+LIB_SRC  := $(wildcard src/*/*.c)
+LIB_SRC  := $(if $(X86),$(LIB_SRC),$(filter-out src/kernels/avx%,$(LIB_SRC)))
+LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
+CLI_SRC  := $(wildcard cli/*.c)
+CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/obj/%.o)
+
+.DEFAULT_GOAL := all
+all: $(BUILD)/libwideout.a $(BUILD)/libwideout.so $(BUILD)/wideout  ## build the library and the tool (default)
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(ISA_$(notdir $*)) -MMD -MP -c $< -o $@
+
+# Rewritten only when the compiler or its flags change, so that everything is then rebuilt and otherwise nothing.
+FLAGS_NOW = $(CC) $(ALL_CFLAGS)
+$(BUILD)/.flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' > $@
+FORCE:
+
+$(BUILD)/libwideout.a: $(LIB_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+$(BUILD)/libwideout.so: $(LIB_OBJ)
+	$(CC) $(SANFLAGS) $(LDFLAGS) -shared -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
+$(BUILD)/wideout: $(CLI_OBJ) $(BUILD)/libwideout.a
+	$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
+
+# ---- Set-up ----------------------------------------------------------------------------------------------------------
+
+# Installs a group's missing packages before anything that needs them; $(call setup,build test)
+setup = $(if $(filter 0,$(DEPS)),,@scripts/deps.sh $(1))
+
+deps:  ## install the packages that building, testing and checking need
+	@scripts/deps.sh build test bench check
+
+# ---- Tests -----------------------------------------------------------------------------------------------------------
+
+TEST_SRC := $(wildcard tests/unit/test_*.c tests/kernels/test_*.c)
+TESTS    := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%)
+FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZERS  := $(FUZZ_SRC:tests/%.c=$(BUILD)/tests/%)
+EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
+
+# A test includes one .c and links the static library, so it sees the internal symbols too.
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(BUILD)/libwideout.a $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -o $@ $< tests/fuzz/replay.c $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
+$(BUILD)/tests/%: tests/%.c tests/testing.h $(BUILD)/libwideout.a $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) -lcmocka $(LIBS)
+# Examples are built as a user would: the public header and the library, nothing else.
+$(BUILD)/examples/%: examples/%.c $(BUILD)/libwideout.a $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -Iinclude $(WARN) $(WERROR) $(SANFLAGS) $(CFLAGS) -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
+
+test:  ## all set-up, then every test
+	$(call setup,build test)
+	@$(MAKE) --no-print-directory check
+
+check: all $(TESTS) $(FUZZERS) $(EXAMPLES)  # the tests alone, without set-up
+	@BUILD=$(BUILD) SAN=$(SAN) CC='$(CC)' tests/run.sh
+
+asan:  ## the tests under AddressSanitizer and UBSan, in build/asan
+	$(call setup,build test)
+	@$(MAKE) --no-print-directory BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g' check
+ubsan:  ## the tests under UBSan alone, in build/ubsan
+	$(call setup,build test)
+	@$(MAKE) --no-print-directory BUILD=build/ubsan SAN=undefined CFLAGS='-O2 -g' check
+tsan:  ## the tests under ThreadSanitizer (clang, LLVM's OpenMP), in build/tsan
+	$(call setup,build test check)
+	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=thread CC=$(CLANG) CFLAGS='-O1 -g' check
+
+# libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
+TARGET    ?= fuzz_xc
+FUZZ_TIME ?= 60
+fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_xc|fuzz_safetensors|fuzz_npy, FUZZ_TIME=seconds
+	$(call setup,build check)
+	@$(MAKE) --no-print-directory BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a
+	@mkdir -p build/fuzz/corpus/$(TARGET)
+	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
+	    tests/fuzz/$(TARGET).c build/fuzz/libwideout.a $(LIBS)
+	@tests/cli/malformed.sh --make build/fuzz/seeds
+	build/fuzz/$(TARGET) -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds
+
+# ---- Lint ------------------------------------------------------------------------------------------------------------
+
+C_FILES := $(wildcard include/*.h src/*/*.[ch] cli/*.[ch] bench/*.[ch] tests/*/*.[ch] tests/*.h examples/*.c)
+SH_FILES := $(wildcard scripts/*.sh tests/*.sh tests/*/*.sh .ci/run)
+
+format:  ## format the C code in place
+	$(call setup,check)
+	clang-format -i $(C_FILES)
+
+lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck
+	$(call setup,build check)
+	clang-format --dry-run -Werror $(C_FILES)
+	scripts/check-arrows.sh
+	shellcheck $(SH_FILES)
+	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,portability,performance \
+	    --suppress=missingIncludeSystem --suppress=uninitvar:/usr/include/xxhash.h -D_GNU_SOURCE -Iinclude -Isrc -Icli src cli
+	clang-tidy --quiet --warnings-as-errors='*' $(filter-out src/kernels/avx%,$(LIB_SRC)) $(CLI_SRC) -- -std=c17 \
+	    -D_GNU_SOURCE -Iinclude -Isrc $(PKG_CFLAGS) 2>/dev/null
+
+# ---- Demo and benchmarks ---------------------------------------------------------------------------------------------
+
+demo:  ## all set-up, then a short tour on the example data
+	$(call setup,build)
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) scripts/demo.sh
+
+$(BUILD)/bench/%: bench/%.c $(BUILD)/libwideout.a $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
+
+bench: bench-kernels bench-parse  ## every benchmark
+
+bench-kernels:  ## each kernel beside its reference and the machine's ceilings
+	$(call setup,build bench)
+	@$(MAKE) --no-print-directory $(BUILD)/bench/kernels
+	@$(BUILD)/bench/kernels
+
+# The text to read: EURLEX57K's training file where the data are at hand, else a made one of the same shape.
+bench-parse:  ## how fast the extreme-classification parser reads
+	$(call setup,build bench)
+	@$(MAKE) --no-print-directory $(BUILD)/bench/parse
+	@BUILD=$(BUILD) bench/parse.sh
+
+# ---- Install ---------------------------------------------------------------------------------------------------------
+
+SHARED := libwideout.so.$(VERSION)
+MAN1   := $(wildcard docs/man/*.1)
+MAN3   := $(wildcard docs/man/*.3)
+D      := $(DESTDIR)$(PREFIX)
+
+$(BUILD)/wideout.pc: include/wideout.h FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: wideout' \
+	    'Description: cheap inference for wide output layers on CPUs' 'Version: $(VERSION)' \
+	    'Requires.private: jansson zlib' 'Libs: -L$${libdir} -lwideout' 'Libs.private: -lm -pthread' \
+	    'Cflags: -I$${includedir}' > $@
+
+install: all $(BUILD)/wideout.pc  ## install under PREFIX (default /usr/local), DESTDIR before it
+	install -d $(D)/bin $(D)/lib/pkgconfig $(D)/include $(D)/share/man/man1 $(D)/share/man/man3 \
+	    $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions
+	install -m 755 $(BUILD)/wideout $(D)/bin/wideout
+	install -m 644 $(BUILD)/libwideout.a $(D)/lib/libwideout.a
+	install -m 755 $(BUILD)/libwideout.so $(D)/lib/$(SHARED)
+	ln -sf $(SHARED) $(D)/lib/libwideout.so.$(SOVERSION)
+	ln -sf $(SHARED) $(D)/lib/libwideout.so
+	install -m 644 include/wideout.h $(D)/include/wideout.h
+	install -m 644 $(BUILD)/wideout.pc $(D)/lib/pkgconfig/wideout.pc
+	install -m 644 $(MAN1) $(D)/share/man/man1
+	install -m 644 $(MAN3) $(D)/share/man/man3
+	$(BUILD)/wideout completion bash > $(D)/share/bash-completion/completions/wideout
+	$(BUILD)/wideout completion zsh > $(D)/share/zsh/site-functions/_wideout
+
+uninstall:  ## remove what install put there
+	rm -f $(D)/bin/wideout $(D)/lib/libwideout.a $(D)/lib/libwideout.so $(D)/lib/libwideout.so.$(SOVERSION) \
+	    $(D)/lib/$(SHARED) $(D)/include/wideout.h $(D)/lib/pkgconfig/wideout.pc \
+	    $(MAN1:docs/man/%=$(D)/share/man/man1/%) $(MAN3:docs/man/%=$(D)/share/man/man3/%) \
+	    $(D)/share/bash-completion/completions/wideout $(D)/share/zsh/site-functions/_wideout
+
+clean:  ## remove everything that was built
+	rm -rf build
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
+
+.PHONY: all deps test check asan ubsan tsan fuzz format lint demo bench bench-kernels bench-parse install uninstall \
+        clean help FORCE
+.DELETE_ON_ERROR:

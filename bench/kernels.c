@@ -1,0 +1,475 @@
+/* How fast the kernels are: every kernel of kernels.def on every path that this machine has, beside the reference and
+ * beside what the machine can do at most.
+ *
+ *   read ceiling   a plain sum over the same 256 MiB, one thread, eight accumulators, the faster vector width
+ *   FMA peak       fused multiply-adds on registers alone, per vector width
+ *
+ * Rates drift on a shared machine, so all paths and both ceilings are measured in turn, ROUNDS times, and medians are
+ * shown. Usage: kernels [--json FILE]. */
+#include "base/cpu.h"
+#include "kernels/kernels.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { ROUNDS = 7, D = 128, N_GATHER = 1 << 16, N_OUT = 1 << 21, TOP_K = 10 };
+#define TABLE_BYTES ((size_t)256 << 20)
+
+/* ---- What a kernel is called with -------------------------------------------------------------------------- */
+
+/* What a rate is compared with; the first two are ceilings. */
+typedef enum measure { OF_FMA_PEAK, OF_READ, OPERATIONS, BYTES } measure;
+
+/* n rows (planes, values) of d elements; a job in memory goes through the whole table. */
+typedef struct job {
+    const char *where;
+    size_t n, d;
+    measure measure;
+} job;
+
+static struct {
+    char *table;         /* TABLE_BYTES: rows, planes, scores or parameters */
+    float q[4096];       /* the query, and offsets */
+    int8_t q8[4096];
+    float *out, *scales; /* N_OUT each */
+    int32_t *ids;        /* N_GATHER, random in the table */
+    uint16_t bits[64];
+} data;
+
+static volatile double sink; /* what a kernel returns, so that the call stays */
+
+#define ROWS_IN(bytes) (TABLE_BYTES / (D * (bytes)))
+
+static void run_dot_f32(const woi_kernels *k, const job *j)
+{
+    k->dot_f32(data.q, (const float *)data.table, j->n, j->d, j->d, data.out);
+}
+
+static void run_dot_bf16(const woi_kernels *k, const job *j)
+{
+    k->dot_bf16(data.q, (const uint16_t *)data.table, j->n, j->d, j->d, data.out);
+}
+
+static void run_dot_i8(const woi_kernels *k, const job *j)
+{
+    k->dot_i8(data.q8, 0.01f, (const int8_t *)data.table, data.scales, j->n, j->d, j->d, data.out);
+}
+
+static void run_gather_f32(const woi_kernels *k, const job *j)
+{
+    k->gather_f32(data.q, (const float *)data.table, data.ids, j->n, j->d, j->d, data.out);
+}
+
+static void run_gather_bf16(const woi_kernels *k, const job *j)
+{
+    k->gather_bf16(data.q, (const uint16_t *)data.table, data.ids, j->n, j->d, j->d, data.out);
+}
+
+static void run_gather_i8(const woi_kernels *k, const job *j)
+{
+    k->gather_i8(data.q8, 0.01f, (const int8_t *)data.table, data.scales, data.ids, j->n, j->d, j->d, data.out);
+}
+
+static void run_project(const woi_kernels *k, const job *j)
+{
+    k->project(data.q, (const float *)data.table, data.q, j->d, j->n, data.out, data.bits);
+}
+
+static void run_topk_scan(const woi_kernels *k, const job *j)
+{
+    float scores[TOP_K];
+    int32_t ids[TOP_K];
+    woi_topk top = {TOP_K, 0, scores, ids};
+    k->topk_scan((const float *)data.table, j->n, 0, &top);
+    sink = (double)scores[0];
+}
+
+static void run_max_f32(const woi_kernels *k, const job *j)
+{
+    sink = (double)k->max_f32((const float *)data.table, j->n);
+}
+
+static void run_exp_sum(const woi_kernels *k, const job *j)
+{
+    sink = k->exp_sum((const float *)data.table, j->n, 1, j->n <= N_OUT ? data.out : NULL);
+}
+
+static void run_adam(const woi_kernels *k, const job *j)
+{
+    static const woi_adam_step step = {0.9f, 0.999f, 1e-3f, 1, 1e-8f};
+    float *w = (float *)data.table;
+    k->adam(w, w + j->n, w + 2 * j->n, w + 3 * j->n, j->n, &step);
+}
+
+#define N_F32 (TABLE_BYTES / sizeof(float))
+static const job jobs_dot_f32[] = {{"32 x 128, L1", 32, D, OF_FMA_PEAK},
+                                   {"256 MiB, d 128", ROWS_IN(4), D, OF_READ},
+                                   {"256 MiB, d 1024", ROWS_IN(4) / 8, 8 * D, OF_READ}};
+static const job jobs_dot_bf16[] = {{"64 x 128, L1", 64, D, OF_FMA_PEAK}, {"256 MiB, d 128", ROWS_IN(2), D, OF_READ}};
+static const job jobs_dot_i8[] = {{"128 x 128, L1", 128, D, OPERATIONS}, {"256 MiB, d 128", ROWS_IN(1), D, OF_READ}};
+static const job jobs_gather_f32[] = {{"random in 256 MiB, d 128", N_GATHER, D, OF_READ}};
+static const job jobs_gather_bf16[] = {{"random in 256 MiB, d 128", N_GATHER, D, OF_READ}};
+static const job jobs_gather_i8[] = {{"random in 256 MiB, d 128", N_GATHER, D, OF_READ}};
+static const job jobs_project[] = {{"128 x 48 planes, L1", 48, D, OF_FMA_PEAK},
+                                   {"128 x 512 planes, L2", 512, D, OF_FMA_PEAK}};
+static const job jobs_topk_scan[] = {{"256 MiB, k 10", N_F32, 1, OF_READ}};
+static const job jobs_max_f32[] = {{"256 MiB", N_F32, 1, OF_READ}};
+static const job jobs_exp_sum[] = {{"256 MiB, sum alone", N_F32, 1, OF_READ}, {"2048 kept, L1", 2048, 1, BYTES}};
+static const job jobs_adam[] = {{"4 x 64 MiB", N_F32 / 4, 1, OF_READ}};
+
+/* Bytes that pass per element. */
+enum {
+    BYTES_dot_f32 = 4, BYTES_dot_bf16 = 2, BYTES_dot_i8 = 1,
+    BYTES_gather_f32 = 4, BYTES_gather_bf16 = 2, BYTES_gather_i8 = 1,
+    BYTES_project = 4, BYTES_topk_scan = 4, BYTES_max_f32 = 4, BYTES_exp_sum = 4,
+    BYTES_adam = 28, /* 4 read, 3 written */
+};
+
+static const struct {
+    const char *name;
+    woi_kernel_id id;
+    void (*run)(const woi_kernels *, const job *);
+    const job *jobs;
+    size_t n_jobs, bytes;
+} kernels[] = {
+#define WOI_KERNEL(ret, name, params) \
+    {#name, WOI_K_##name, run_##name, jobs_##name, sizeof jobs_##name / sizeof(job), BYTES_##name},
+#include "kernels/kernels.def"
+#undef WOI_KERNEL
+};
+
+/* ---- Ceilings ---------------------------------------------------------------------------------------------- */
+
+enum { FMA_STEPS = 200000, FMA_CHAINS = 12 };
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static double read_sum_512(const float *x, size_t n)
+{
+    __m512 a0 = _mm512_setzero_ps(), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0;
+    for (size_t i = 0; i + 128 <= n; i += 128) {
+        a0 = _mm512_add_ps(a0, _mm512_loadu_ps(x + i));
+        a1 = _mm512_add_ps(a1, _mm512_loadu_ps(x + i + 16));
+        a2 = _mm512_add_ps(a2, _mm512_loadu_ps(x + i + 32));
+        a3 = _mm512_add_ps(a3, _mm512_loadu_ps(x + i + 48));
+        a4 = _mm512_add_ps(a4, _mm512_loadu_ps(x + i + 64));
+        a5 = _mm512_add_ps(a5, _mm512_loadu_ps(x + i + 80));
+        a6 = _mm512_add_ps(a6, _mm512_loadu_ps(x + i + 96));
+        a7 = _mm512_add_ps(a7, _mm512_loadu_ps(x + i + 112));
+    }
+    a0 = _mm512_add_ps(_mm512_add_ps(_mm512_add_ps(a0, a1), _mm512_add_ps(a2, a3)),
+                       _mm512_add_ps(_mm512_add_ps(a4, a5), _mm512_add_ps(a6, a7)));
+    return (double)_mm512_reduce_add_ps(a0);
+}
+
+__attribute__((target("avx2"))) static double read_sum_256(const float *x, size_t n)
+{
+    __m256 a0 = _mm256_setzero_ps(), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0;
+    for (size_t i = 0; i + 64 <= n; i += 64) {
+        a0 = _mm256_add_ps(a0, _mm256_loadu_ps(x + i));
+        a1 = _mm256_add_ps(a1, _mm256_loadu_ps(x + i + 8));
+        a2 = _mm256_add_ps(a2, _mm256_loadu_ps(x + i + 16));
+        a3 = _mm256_add_ps(a3, _mm256_loadu_ps(x + i + 24));
+        a4 = _mm256_add_ps(a4, _mm256_loadu_ps(x + i + 32));
+        a5 = _mm256_add_ps(a5, _mm256_loadu_ps(x + i + 40));
+        a6 = _mm256_add_ps(a6, _mm256_loadu_ps(x + i + 48));
+        a7 = _mm256_add_ps(a7, _mm256_loadu_ps(x + i + 56));
+    }
+    a0 = _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(a0, a1), _mm256_add_ps(a2, a3)),
+                       _mm256_add_ps(_mm256_add_ps(a4, a5), _mm256_add_ps(a6, a7)));
+    float lane[8];
+    _mm256_storeu_ps(lane, a0);
+    return (double)(lane[0] + lane[1] + lane[2] + lane[3] + lane[4] + lane[5] + lane[6] + lane[7]);
+}
+
+/* FMA_CHAINS independent chains; the empty asm keeps each step. */
+#define CHAINS(type, fma, zero)                                                                           \
+    type a[FMA_CHAINS], x = zero;                                                                         \
+    for (int c = 0; c < FMA_CHAINS; c++) a[c] = zero;                                                     \
+    for (int i = 0; i < FMA_STEPS; i++) {                                                                 \
+        a[0] = fma(x, x, a[0]), a[1] = fma(x, x, a[1]), a[2] = fma(x, x, a[2]), a[3] = fma(x, x, a[3]);   \
+        a[4] = fma(x, x, a[4]), a[5] = fma(x, x, a[5]), a[6] = fma(x, x, a[6]), a[7] = fma(x, x, a[7]);   \
+        a[8] = fma(x, x, a[8]), a[9] = fma(x, x, a[9]), a[10] = fma(x, x, a[10]), a[11] = fma(x, x, a[11]); \
+        __asm__ volatile("" : "+v"(x));                                                                   \
+    }
+
+__attribute__((target("avx512f"))) static double fma_512(void)
+{
+    CHAINS(__m512, _mm512_fmadd_ps, _mm512_setzero_ps())
+    for (int c = 1; c < FMA_CHAINS; c++) a[0] = _mm512_add_ps(a[0], a[c]);
+    return (double)_mm512_reduce_add_ps(a[0]);
+}
+
+__attribute__((target("avx2,fma"))) static double fma_256(void)
+{
+    CHAINS(__m256, _mm256_fmadd_ps, _mm256_setzero_ps())
+    for (int c = 1; c < FMA_CHAINS; c++) a[0] = _mm256_add_ps(a[0], a[c]);
+    return (double)_mm256_cvtss_f32(a[0]);
+}
+#endif
+
+static double read_sum_plain(const float *x, size_t n)
+{
+    float sum[8] = {0};
+    for (size_t i = 0; i + 8 <= n; i += 8)
+        for (size_t k = 0; k < 8; k++) sum[k] += x[i + k];
+    return (double)(sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]);
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* GB/s over the table; the faster of the two widths, for on Zen 4 that is the narrower one. */
+static double read_rate(double (*sum)(const float *, size_t))
+{
+    const double start = seconds();
+    sink = sum((const float *)data.table, N_F32);
+    return 1e-9 * (double)TABLE_BYTES / (seconds() - start);
+}
+
+static double read_ceiling(const woi_cpu *cpu)
+{
+#if defined(__x86_64__)
+    const double narrow = cpu->avx2 ? read_rate(read_sum_256) : read_rate(read_sum_plain);
+    const double wide = cpu->avx512 ? read_rate(read_sum_512) : 0;
+    return wide > narrow ? wide : narrow;
+#else
+    (void)cpu;
+    return read_rate(read_sum_plain);
+#endif
+}
+
+/* GFLOP/s of one width; 0 where it is not known. */
+static double fma_peak(const woi_cpu *cpu, woi_level level)
+{
+#if defined(__x86_64__)
+    const bool wide = level == WOI_LEVEL_AVX512;
+    if (wide ? !cpu->avx512 : !cpu->avx2) return 0;
+    const double start = seconds();
+    sink = wide ? fma_512() : fma_256();
+    return 1e-9 * 2 * FMA_CHAINS * FMA_STEPS * (wide ? 16 : 8) / (seconds() - start);
+#else
+    (void)cpu;
+    (void)level;
+    return 0;
+#endif
+}
+
+/* ---- Measuring --------------------------------------------------------------------------------------------- */
+
+typedef struct path {
+    const char *name;
+    woi_level level;
+    woi_kernels table;
+} path;
+
+typedef struct result {
+    double rate, ceiling; /* medians; ceiling 0: none */
+} result;
+
+enum { MAX_PATHS = 4 };
+
+static int rising(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(double sample[ROUNDS])
+{
+    qsort(sample, ROUNDS, sizeof *sample, rising);
+    return sample[ROUNDS / 2];
+}
+
+/* Calls per second; small jobs repeat until a millisecond has passed. */
+static double call_rate(void (*run)(const woi_kernels *, const job *), const woi_kernels *table, const job *j)
+{
+    for (size_t calls = 1;; calls *= 2) {
+        const double start = seconds();
+        for (size_t c = 0; c < calls; c++) run(table, j);
+        const double took = seconds() - start;
+        if (took > 1e-3) return (double)calls / took;
+    }
+}
+
+/* The table repeats 1 MiB of numbers in the kernel's type: floats in [0, 1), bf16 likewise, or any bytes. */
+static void fill_table(size_t element_bytes)
+{
+    enum { PIECE = 1 << 20 };
+    uint64_t state = 88172645463325252u;
+    for (size_t i = 0; i < PIECE; i += element_bytes) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        const float value = (float)(state >> 40) * 0x1p-24f;
+        uint32_t word;
+        memcpy(&word, &value, sizeof word);
+        if (element_bytes == 2) word >>= 16;
+        if (element_bytes == 1) word = (uint32_t)(state >> 56);
+        memcpy(data.table + i, &word, element_bytes);
+    }
+    for (size_t at = PIECE; at < TABLE_BYTES; at += PIECE) memcpy(data.table + at, data.table, PIECE);
+    const size_t m = ROWS_IN(element_bytes);
+    for (size_t i = 0; i < N_GATHER; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        data.ids[i] = (int32_t)((state >> 32) % m);
+    }
+}
+
+static bool prepare(void)
+{
+    data.table = mmap(NULL, TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    data.out = calloc(N_OUT, sizeof *data.out);
+    data.scales = calloc(N_OUT, sizeof *data.scales);
+    data.ids = calloc(N_GATHER, sizeof *data.ids);
+    if (data.table == MAP_FAILED || !data.out || !data.scales || !data.ids) return false;
+    for (size_t i = 0; i < N_OUT; i++) data.out[i] = data.scales[i] = 0.01f;
+    for (size_t i = 0; i < sizeof data.q8; i++) {
+        data.q8[i] = (int8_t)(i * 37);
+        data.q[i] = (float)data.q8[i] * 0x1p-7f;
+    }
+    return true;
+}
+
+static int find_paths(path found[MAX_PATHS])
+{
+    static const struct {
+        const char *name;
+        woi_level level;
+        int with_vnni;
+    } wanted[MAX_PATHS] = {{"ref", WOI_LEVEL_REF, 0},
+                           {"avx2", WOI_LEVEL_AVX2, 0},
+                           {"avx512", WOI_LEVEL_AVX512, 0},
+                           {"avx512vnni", WOI_LEVEL_AVX512, 1}};
+    int n = 0;
+    for (int w = 0; w < MAX_PATHS; w++)
+        if (woi_kernels_at(wanted[w].level, wanted[w].with_vnni, &found[n].table)) {
+            found[n].name = wanted[w].name;
+            found[n++].level = wanted[w].level;
+        }
+    return n;
+}
+
+/* All paths and ceilings in turn, ROUNDS times. A path that a kernel has no version of its own for gets rate 0. */
+static void measure_job(size_t kernel, const job *j, const path *all, int n_paths, const woi_cpu *cpu,
+                        result results[MAX_PATHS])
+{
+    double rate[MAX_PATHS][ROUNDS], peak[3][ROUNDS], read[ROUNDS];
+    const double elements = (double)j->n * (double)j->d;
+    const bool counts_bytes = j->measure == OF_READ || j->measure == BYTES;
+    const double work = 1e-9 * elements * (counts_bytes ? (double)kernels[kernel].bytes : 2);
+    bool own[MAX_PATHS];
+    for (int p = 0; p < n_paths; p++) own[p] = !strcmp(all[p].table.path[kernels[kernel].id], all[p].name);
+    for (int round = 0; round < ROUNDS; round++) {
+        if (j->measure == OF_READ) read[round] = read_ceiling(cpu);
+        if (j->measure == OF_FMA_PEAK)
+            for (int level = WOI_LEVEL_AVX2; level <= WOI_LEVEL_AVX512; level++)
+                peak[level][round] = fma_peak(cpu, (woi_level)level);
+        for (int p = 0; p < n_paths; p++)
+            if (own[p]) rate[p][round] = work * call_rate(kernels[kernel].run, &all[p].table, j);
+    }
+    /* The reference has no width of its own: it is held against the widest. */
+    const woi_level widest = all[n_paths - 1].level;
+    for (int p = 0; p < n_paths; p++) {
+        const woi_level width = all[p].level == WOI_LEVEL_REF ? widest : all[p].level;
+        results[p] = (result){own[p] ? median(rate[p]) : 0, 0};
+        if (j->measure == OF_READ) results[p].ceiling = median(read);
+        if (j->measure == OF_FMA_PEAK && width > WOI_LEVEL_REF) results[p].ceiling = median(peak[width]);
+    }
+}
+
+/* ---- Reporting --------------------------------------------------------------------------------------------- */
+
+static const char *const units[] = {"GFLOP/s", "GB/s", "Gop/s", "GB/s"};
+
+static void show(json_t *list, const char *kernel, const char *path_name, const job *j, const result *r,
+                 double reference)
+{
+    char share[16] = "-";
+    const double of_ceiling = r->ceiling > 0 ? r->rate / r->ceiling : 0;
+    if (of_ceiling > 0) snprintf(share, sizeof share, "%.0f%%", 100 * of_ceiling);
+    printf("%-12s %-11s %-26s %8.2f %-8s %7.1fx %9s\n", kernel, path_name, j->where, r->rate, units[j->measure],
+           r->rate / reference, share);
+    fflush(stdout);
+    json_t *row = json_pack("{s:s, s:s, s:s, s:f, s:s, s:f}", "kernel", kernel, "path", path_name, "size", j->where,
+                            "rate", r->rate, "unit", units[j->measure], "over_reference", r->rate / reference);
+    if (r->ceiling > 0) {
+        json_object_set_new(row, "ceiling", json_real(r->ceiling));
+        json_object_set_new(row, "of_ceiling", json_real(of_ceiling));
+    }
+    json_array_append_new(list, row);
+}
+
+static void show_target(json_t *list, const char *what, double share, const result *r, const char *unit)
+{
+    if (r->rate > 0)
+        printf("target: %s: %s (%.1f of %.1f %s, %.0f%%)\n", what, r->rate >= share * r->ceiling ? "met" : "NOT met",
+               r->rate, r->ceiling, unit, 100 * r->rate / r->ceiling);
+    else
+        printf("target: %s: not measured, this machine has no AVX-512\n", what);
+    json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:f, s:b}", "target", what, "share", share, "rate", r->rate,
+                                          "ceiling", r->ceiling, "met",
+                                          r->rate > 0 && r->rate >= share * r->ceiling));
+}
+
+int main(int argc, char **argv)
+{
+    const char *json_path = argc == 3 && !strcmp(argv[1], "--json") ? argv[2] : NULL;
+    if (argc > 1 && !json_path) {
+        fprintf(stderr, "usage: %s [--json FILE]\n", argv[0]);
+        return 2;
+    }
+    if (!prepare()) {
+        fprintf(stderr, "%s: out of memory\n", argv[0]);
+        return 1;
+    }
+    woi_cpu cpu;
+    woi_cpu_detect(&cpu);
+    path all[MAX_PATHS];
+    const int n_paths = find_paths(all);
+    json_t *rows = json_array(), *targets = json_array();
+    result in_cache = {0, 0}, in_memory = {0, 0}; /* dot_f32 on avx512 */
+
+    printf("wideout %s, %s, compiled by %s, one thread, medians of %d\n\n", wo_version(), cpu.model, __VERSION__,
+           ROUNDS);
+    printf("%-12s %-11s %-26s %8s %-8s %8s %9s\n", "kernel", "path", "size", "rate", "", "over ref", "ceiling");
+    size_t filled = 0;
+    for (size_t k = 0; k < WOI_N_KERNELS; k++) {
+        const size_t element = kernels[k].bytes < 4 ? kernels[k].bytes : 4;
+        if (element != filled) fill_table(filled = element);
+        for (size_t c = 0; c < kernels[k].n_jobs; c++) {
+            const job *j = &kernels[k].jobs[c];
+            result results[MAX_PATHS];
+            measure_job(k, j, all, n_paths, &cpu, results);
+            for (int p = 0; p < n_paths; p++) {
+                if (results[p].rate > 0) show(rows, kernels[k].name, all[p].name, j, &results[p], results[0].rate);
+                if (kernels[k].id == WOI_K_dot_f32 && !strcmp(all[p].name, "avx512") && j->d == D)
+                    *(j->measure == OF_READ ? &in_memory : &in_cache) = results[p];
+            }
+        }
+    }
+    putchar('\n');
+    show_target(targets, "dot_f32 in L1 at 50% of the FMA peak", 0.5, &in_cache, "GFLOP/s");
+    show_target(targets, "dot_f32 from memory at 80% of the read ceiling", 0.8, &in_memory, "GB/s");
+
+    json_t *report = json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o}", "machine", cpu.model, "features", cpu.features,
+                               "compiler", __VERSION__, "version", wo_version(), "rounds", ROUNDS, "results", rows,
+                               "targets", targets);
+    int failed = 0;
+    if (json_path && json_dump_file(report, json_path, JSON_INDENT(2) | JSON_REAL_PRECISION(6))) {
+        fprintf(stderr, "%s: cannot write %s\n", argv[0], json_path);
+        failed = 1;
+    }
+    json_decref(report);
+    return failed;
+}

@@ -1,0 +1,95 @@
+/* What the commands of the tool share: options, messages, progress, exit codes.
+ *
+ * A command is a row in main.c's table: a name, a usage line, a text, a table of options and a function. Help,
+ * completion and parsing all read the same table, so none can fall behind. */
+#ifndef WOI_CLI_CLI_H
+#define WOI_CLI_CLI_H
+
+#include "wideout.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+/* ---- Options ----------------------------------------------------------------------------------------------- */
+
+typedef enum cli_kind {
+    CLI_FLAG,   /* bool, set to true */
+    CLI_TEXT,   /* const char *, points into argv */
+    CLI_COUNT,  /* uint64_t */
+    CLI_CHOICE, /* int: the place of the given word in `value`, "a|b|c"; where `optional`, the option alone means a */
+} cli_kind;
+
+typedef struct cli_option {
+    const char *name; /* long name; the end of a table has NULL */
+    char letter;      /* or 0 */
+    cli_kind kind;
+    size_t offset;     /* of its variable in the command's arguments */
+    const char *value; /* what its argument is called: "FILE", "a|b" */
+    const char *help;
+    bool optional; /* CLI_CHOICE: written --name or --name=word */
+} cli_option;
+
+/* Every command has these; a command's own struct begins with them. */
+typedef struct cli_common {
+    bool help, json, quiet;
+    uint64_t threads, seed;
+} cli_common;
+
+typedef struct cli_command {
+    const char *name;    /* "info", "data xc" */
+    const char *usage;   /* what follows the name: "[options] FILE" */
+    const char *summary; /* one line, for the list of commands */
+    const char *about;   /* paragraphs and examples, for --help */
+    const cli_option *options;
+    size_t args_bytes;                                                          /* of the struct that options fill */
+    int (*run)(const struct cli_command *self, void *args, int n, char **rest); /* rest: what is not an option */
+} cli_command;
+
+extern const cli_command *const cli_commands[]; /* ends with NULL */
+extern const cli_option cli_common_options[];
+
+/* Parses argv (argv[0] is the command's last word), prints help, runs; returns the exit code. */
+int cli_run(const cli_command *command, int argc, char **argv);
+
+/* ---- Messages ---------------------------------------------------------------------------------------------- */
+
+/* "wideout: PATH: SENTENCE" on stderr; path may be NULL. Returns CLI_FAILED. */
+int cli_fail(const char *path, const wo_error *err);
+
+/* "wideout info: SENTENCE (see 'wideout info --help')" on stderr. Returns CLI_USAGE. */
+int cli_usage(const cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Ends a command that printed to stdout: a full disk or a closed pipe is a failure too. Returns the exit code. */
+int cli_end(void);
+
+/* Text from a file, made fit for a terminal: control characters become '?'. */
+void cli_print_text(FILE *to, const char *text);
+
+/* 45000 as "45,000", in one of eight rotating buffers. */
+const char *cli_number(uint64_t n);
+
+/* "64.6 MB". */
+const char *cli_bytes(uint64_t n);
+
+/* ---- JSON -------------------------------------------------------------------------------------------------- */
+
+/* One object on stdout and nothing else; takes the reference. NULL (memory ran out) is a failure. */
+struct json_t;
+int cli_print_json(struct json_t *object);
+
+/* ---- Progress ---------------------------------------------------------------------------------------------- */
+
+/* A bar on stderr when that is a terminal and neither --quiet nor --json was given. Ctrl-C makes the work stop at its
+ * next report, so that temporary files are removed; a second one ends the program at once. */
+wo_progress cli_progress(const cli_common *common);
+void cli_progress_end(void); /* wipes the bar */
+
+double cli_now(void); /* seconds, monotonic */
+
+/* ---- The commands ------------------------------------------------------------------------------------------ */
+
+extern const cli_command cli_cmd_version, cli_cmd_cpu, cli_cmd_info, cli_cmd_data_xc, cli_cmd_completion;
+
+#endif

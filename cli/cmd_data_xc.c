@@ -1,0 +1,264 @@
+/* wideout data xc: check, convert, join and split files of the extreme-classification format. */
+#include "cli.h"
+#include "store/store.h"
+#include "xc_options.h"
+#include "xc_summary.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct arguments {
+    cli_common common;
+    cli_xc xc;
+    const char *output;
+    bool split_files;
+} arguments;
+
+static const cli_option options[] = {
+    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "write the result here", false},
+    {"split-files", 0, CLI_FLAG, offsetof(arguments, split_files), NULL,
+     "write the two-file form: FILE_X_Xf.txt and FILE_X_Y.txt", false},
+    CLI_XC_OPTIONS(arguments, xc),
+    {0},
+};
+
+/* ---- Check ------------------------------------------------------------------------------------------------- */
+
+static int check(const char *path, const arguments *args)
+{
+    woi_xc_options xc = cli_xc_options(&args->xc);
+    wo_progress progress = cli_progress(&args->common);
+    xc_summary s;
+    wo_error err;
+    if (xc_summarise(path, &xc, &progress, &s, &err)) return cli_fail(path, &err);
+    if (args->common.json) return cli_print_json(xc_summary_json(&s));
+    cli_print_text(stdout, path);
+    printf(": ok, %s rows, %s %s", cli_number(s.shape.n), cli_number(s.shape.n_features),
+           s.shape.matrix ? "columns" : "features");
+    if (!s.shape.matrix) printf(", %s labels", cli_number(s.shape.n_labels));
+    printf("; read %s in %.3f s, %.0f MB/s\n", cli_bytes(s.text_bytes), s.seconds,
+           s.seconds > 0 ? (double)s.text_bytes / 1e6 / s.seconds : 0.0);
+    return cli_end();
+}
+
+/* ---- Join and split ---------------------------------------------------------------------------------------- */
+
+/* One or two files in, one or two out, row by row. */
+typedef struct conversion {
+    const char *in[2];  /* in[1]: the labels of the two-file form, or NULL */
+    const char *out[2]; /* out[1]: the same for the result */
+    woi_xc *reader[2];
+    woi_outfile *writer[2];
+    uint64_t n, n_features, n_labels;
+    woi_xc_options options;
+    wo_progress progress;
+    const char *at; /* the file that a failure is about */
+    wo_error err;
+} conversion;
+
+static wo_status fail(conversion *c, const char *path, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static wo_status fail(conversion *c, const char *path, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->err.text, sizeof c->err.text, format, args);
+    va_end(args);
+    c->at = path;
+    return WO_ERR_FORMAT;
+}
+
+/* Opens one input and learns its counts, by reading it once where it has no header. */
+static wo_status open_input(conversion *c, int i, woi_xc_shape *shape)
+{
+    c->at = c->in[i];
+    wo_status status = woi_xc_open(c->in[i], &c->options, &c->reader[i], &c->err);
+    if (status) return status;
+    *shape = *woi_xc_get_shape(c->reader[i]);
+    if (shape->has_header) return WO_OK;
+    xc_summary summary;
+    status = xc_summarise(c->in[i], &c->options, &c->progress, &summary, &c->err);
+    *shape = summary.shape;
+    return status;
+}
+
+static wo_status open_inputs(conversion *c)
+{
+    woi_xc_shape x, y;
+    wo_status status = open_input(c, 0, &x);
+    if (status) return status;
+    c->n = x.n;
+    c->n_features = x.n_features;
+    c->n_labels = x.n_labels;
+    if (!c->in[1])
+        return x.matrix ? fail(c, c->in[0], "is one half of the two-file form: give both, features first") : WO_OK;
+    if ((status = open_input(c, 1, &y))) return status;
+    for (int i = 0; i < 2; i++)
+        if (!(i ? y : x).matrix)
+            return fail(c, c->in[i], "is not of the two-file form: its header has three numbers, expected 'rows cols'");
+    if (x.n != y.n) return fail(c, c->in[1], "has %" PRIu64 " rows, '%s' has %" PRIu64, y.n, c->in[0], x.n);
+    c->n_labels = y.n_features;
+    return WO_OK;
+}
+
+static wo_status open_outputs(conversion *c)
+{
+    const uint64_t one_file[] = {c->n, c->n_features, c->n_labels}, features[] = {c->n, c->n_features},
+                   labels[] = {c->n, c->n_labels};
+    for (int i = 0; i < 2 && c->out[i]; i++) {
+        c->at = c->out[i];
+        wo_status status = woi_outfile_create(c->out[i], &c->writer[i], &c->err);
+        if (!status)
+            status = !c->out[1] ? woi_xc_write_header(c->writer[0], one_file, 3, &c->err)
+                                : woi_xc_write_header(c->writer[i], i ? labels : features, 2, &c->err);
+        if (status) return status;
+    }
+    return WO_OK;
+}
+
+/* A row of the label matrix: columns are the labels, values must say no more than "yes". */
+static wo_status labels_from_columns(conversion *c, uint64_t row_number, const woi_xc_row *columns, woi_xc_row *row)
+{
+    for (size_t i = 0; i < columns->n_features; i++)
+        if (columns->values[i] != 1 && !c->options.lenient)
+            return fail(c, c->in[1],
+                        "row %" PRIu64 ": label %" PRId32 " has the value %g, expected 1 (--lenient drops values)",
+                        row_number, columns->features[i], (double)columns->values[i]);
+    row->labels = columns->features;
+    row->n_labels = columns->n_features;
+    return WO_OK;
+}
+
+static wo_status copy_rows(conversion *c)
+{
+    for (uint64_t n = 0;; n++) {
+        woi_xc_row row, columns;
+        bool more, more_labels;
+        c->at = c->in[0];
+        wo_status status = woi_xc_next(c->reader[0], &row, &more, &c->err);
+        if (status) return status;
+        if (c->reader[1]) {
+            c->at = c->in[1];
+            if ((status = woi_xc_next(c->reader[1], &columns, &more_labels, &c->err))) return status;
+            if ((status = labels_from_columns(c, n + 1, &columns, &row))) return status;
+        }
+        if (!more) return WO_OK;
+        c->at = c->out[0];
+        if (c->writer[1]) {
+            if ((status = woi_xc_write_features(c->writer[0], &row, &c->err))) return status;
+            c->at = c->out[1];
+            status = woi_xc_write_labels(c->writer[1], &row, &c->err);
+        } else {
+            status = woi_xc_write_row(c->writer[0], &row, &c->err);
+        }
+        if (status) return status;
+        if (n % 4096 == 0) {
+            uint64_t done, total;
+            woi_xc_position(c->reader[0], &done, &total);
+            if (c->progress.fn(c->progress.ctx, "converting", done, total))
+                return fail(c, c->in[0], "stopped at row %" PRIu64 ", nothing was written", n + 1);
+        }
+    }
+}
+
+static wo_status commit(conversion *c)
+{
+    for (int i = 0; i < 2 && c->writer[i]; i++) {
+        c->at = c->out[i];
+        wo_status status = woi_outfile_commit(c->writer[i], &c->err);
+        if (status) return status;
+    }
+    return WO_OK;
+}
+
+static int convert(conversion *c, const cli_common *common)
+{
+    c->progress = cli_progress(common);
+    wo_status status = open_inputs(c);
+    if (!status) status = open_outputs(c);
+    if (!status) status = copy_rows(c);
+    if (!status) status = commit(c);
+    cli_progress_end();
+    for (int i = 0; i < 2; i++) {
+        woi_xc_free(c->reader[i]);
+        woi_outfile_free(c->writer[i]);
+    }
+    if (status) return cli_fail(c->at, &c->err);
+    if (common->json)
+        return cli_print_json(json_pack("{s:I, s:I, s:I, s:[s, s*]}", "rows", (json_int_t)c->n, "features",
+                                        (json_int_t)c->n_features, "labels", (json_int_t)c->n_labels, "files",
+                                        c->out[0], c->out[1]));
+    printf("wrote ");
+    for (int i = 0; i < 2 && c->out[i]; i++) {
+        if (i) printf(" and ");
+        cli_print_text(stdout, c->out[i]);
+    }
+    printf(": %s rows, %s features, %s labels\n", cli_number(c->n), cli_number(c->n_features), cli_number(c->n_labels));
+    return cli_end();
+}
+
+/* PREFIX_X_Xf.txt and PREFIX_X_Y.txt, the names of the extreme-classification repository; inside a folder "DIR/"
+ * without the underscore. */
+static int split(conversion *c, const char *prefix, const cli_common *common)
+{
+    static const char *const endings[] = {"X_Xf.txt", "X_Y.txt"};
+    char *names[2] = {NULL, NULL};
+    struct stat about;
+    bool folder = stat(prefix, &about) == 0 && S_ISDIR(about.st_mode);
+    size_t length = strlen(prefix);
+    const char *joint = length && prefix[length - 1] == '/' ? "" : folder ? "/" : "_";
+    int code = CLI_FAILED;
+    for (int i = 0; i < 2; i++) {
+        size_t room = length + 16;
+        if (!(names[i] = malloc(room))) {
+            fputs("wideout: out of memory\n", stderr);
+            goto done;
+        }
+        snprintf(names[i], room, "%s%s%s", prefix, joint, endings[i]);
+        c->out[i] = names[i];
+    }
+    code = convert(c, common);
+done:
+    free(names[0]);
+    free(names[1]);
+    return code;
+}
+
+static int run(const cli_command *self, void *given, int n, char **rest)
+{
+    const arguments *args = given;
+    if (n < 1 || n > 2) return cli_usage(self, "expected one or two files, found %d", n);
+    if (n == 2 && args->split_files) return cli_usage(self, "--split-files takes one file, found two");
+    if (n == 2 && !args->output) return cli_usage(self, "two files are joined into one: name it with -o FILE");
+    if (args->split_files && !args->output)
+        return cli_usage(self, "--split-files needs -o, the start of the two names");
+    if (!args->output) return check(rest[0], args);
+    conversion c = {.in = {rest[0], n == 2 ? rest[1] : NULL}, .options = cli_xc_options(&args->xc)};
+    if (args->split_files) return split(&c, args->output, &args->common);
+    c.out[0] = args->output;
+    return convert(&c, &args->common);
+}
+
+const cli_command cli_cmd_data_xc = {
+    "data xc",
+    "[options] FILE [LABELS]",
+    "check, clean, join or split extreme-classification text",
+    "The text format of the extreme-classification repository, plain or gzip: a header 'N F L', then a\n"
+    "row a line, 'l1,l2 f:v f:v', ids from 0; a row without labels begins with a space. The newer form\n"
+    "has two files, features and labels, each with a header 'rows cols' and rows 'c:v c:v'.\n"
+    "\n"
+    "  wideout data xc train.txt                             check every byte\n"
+    "  wideout data xc trn_X_Xf.txt trn_X_Y.txt -o train.txt join the two-file form\n"
+    "  wideout data xc train.txt --split-files -o trn        the reverse\n"
+    "  wideout data xc --lenient --one-based=features a.svm -o a.txt\n"
+    "                                                        make a canonical file of a LIBSVM copy\n"
+    "\n"
+    "Reading is strict: a wrong count, an id out of order, a double space is an error. --lenient accepts\n"
+    "what the dialects do: no header, CRLF, tabs and extra spaces, ids unsorted or repeated (sorted;\n"
+    "values of the same feature are added), features without a value (taken as 1), blank lines.",
+    options,
+    sizeof(arguments),
+    run,
+};

@@ -1,0 +1,81 @@
+/* The wideout tool: finds the command, hands over. */
+#include "cli.h"
+
+#include <string.h>
+
+const cli_command *const cli_commands[] = {
+    &cli_cmd_data_xc, &cli_cmd_info, &cli_cmd_cpu, &cli_cmd_version, &cli_cmd_completion, NULL,
+};
+
+static void print_overview(FILE *to)
+{
+    fputs("Usage: wideout COMMAND [options] ...\n\n"
+          "Cheap inference for wide output layers on CPUs.\n\n"
+          "Commands:\n",
+          to);
+    for (const cli_command *const *c = cli_commands; *c; c++) fprintf(to, "  %-12s %s\n", (*c)->name, (*c)->summary);
+    fputs("\n'wideout COMMAND --help' explains a command. Exit codes: 0 done, 1 failed, 2 wrong usage.\n", to);
+}
+
+/* How many words of argv name this command: 0 where they do not. */
+static int matches(const cli_command *command, int argc, char **argv)
+{
+    const char *name = command->name;
+    int words = 0;
+    while (*name) {
+        size_t length = strcspn(name, " ");
+        if (words == argc || strlen(argv[words]) != length || memcmp(argv[words], name, length) != 0) return 0;
+        words++;
+        name += length + (name[length] == ' ');
+    }
+    return words;
+}
+
+/* "data" alone, or "data --help": the commands below it. */
+static int print_group(const char *group, bool asked)
+{
+    size_t length = strlen(group);
+    bool found = false;
+    for (const cli_command *const *c = cli_commands; *c; c++) {
+        if (strncmp((*c)->name, group, length) != 0 || (*c)->name[length] != ' ') continue;
+        FILE *to = asked ? stdout : stderr;
+        if (!found) fprintf(to, "Usage: wideout %s COMMAND [options] ...\n\nCommands:\n", group);
+        fprintf(to, "  %-12s %s\n", (*c)->name, (*c)->summary);
+        found = true;
+    }
+    if (!found) fprintf(stderr, "wideout: unknown command '%s' (see 'wideout --help')\n", group);
+    return found && asked ? cli_end() : CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    argc--;
+    argv++;
+    if (argc == 0) {
+        print_overview(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0 || (strcmp(argv[0], "help") == 0 && argc == 1)) {
+        print_overview(stdout);
+        return cli_end();
+    }
+    static char version[] = "version", ask_help[] = "--help";
+    if (strcmp(argv[0], "--version") == 0) argv[0] = version;
+    bool help = strcmp(argv[0], "help") == 0; /* "help data xc" is "data xc --help" */
+    if (help) {
+        argc--;
+        argv++;
+    }
+    for (const cli_command *const *c = cli_commands; *c; c++) {
+        int words = matches(*c, argc, argv);
+        if (words == 0) continue;
+        char *ask[] = {argv[words - 1], ask_help, NULL};
+        return help ? cli_run(*c, 2, ask) : cli_run(*c, argc - words + 1, argv + words - 1);
+    }
+    bool asked = help || (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0));
+    if (argc > 1 && !asked) {
+        fprintf(stderr, "wideout: unknown command '%s %s' (see 'wideout --help')\n", argv[0], argv[1]);
+        return CLI_USAGE;
+    }
+    return print_group(argv[0], asked);
+}

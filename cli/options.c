@@ -1,0 +1,143 @@
+/* Parsing with getopt_long, and help, both from a command's table of options. */
+#include "cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_OPTIONS = 64, FIRST_CODE = 256 };
+
+const cli_option cli_common_options[] = {
+    {"json", 0, CLI_FLAG, offsetof(cli_common, json), NULL, "print one JSON object and nothing else", false},
+    {"quiet", 'q', CLI_FLAG, offsetof(cli_common, quiet), NULL, "no progress bar", false},
+    {"threads", 't', CLI_COUNT, offsetof(cli_common, threads), "N", "threads to use (default: all cores)", false},
+    {"seed", 0, CLI_COUNT, offsetof(cli_common, seed), "N", "seed of everything random (default: 1)", false},
+    {"help", 'h', CLI_FLAG, offsetof(cli_common, help), NULL, "this text", false},
+    {0},
+};
+
+/* ---- Help -------------------------------------------------------------------------------------------------- */
+
+static void print_option(const cli_option *option)
+{
+    char left[64];
+    const char *open = "", *close = "", *gap = "";
+    if (option->value) {
+        gap = option->optional ? "[=" : " ";
+        close = option->optional ? "]" : "";
+    }
+    snprintf(left, sizeof left, "%s%c%s--%s%s%s%s%s", option->letter ? "-" : " ", option->letter ? option->letter : ' ',
+             option->letter ? ", " : "  ", option->name, gap, open, option->value ? option->value : "", close);
+    if (strlen(left) > 28)
+        printf("  %s\n  %-28s %s\n", left, "", option->help);
+    else
+        printf("  %-28s %s\n", left, option->help);
+}
+
+static void print_help(const cli_command *command)
+{
+    printf("Usage: wideout %s %s\n\n%s\n\nOptions:\n", command->name, command->usage, command->about);
+    for (const cli_option *o = command->options; o && o->name; o++) print_option(o);
+    for (const cli_option *o = cli_common_options; o->name; o++) print_option(o);
+}
+
+int cli_usage(const cli_command *command, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "wideout %s: ", command->name);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, " (see 'wideout %s --help')\n", command->name);
+    va_end(args);
+    return CLI_USAGE;
+}
+
+/* ---- Parsing ----------------------------------------------------------------------------------------------- */
+
+/* The place of `word` in "a|b|c", or -1. */
+static int find_choice(const char *choices, const char *word)
+{
+    size_t n = strlen(word);
+    for (int i = 0;; i++) {
+        size_t length = strcspn(choices, "|");
+        if (length == n && memcmp(choices, word, n) == 0) return i;
+        choices += length;
+        if (*choices++ == '\0') return -1;
+    }
+}
+
+/* Stores one option's value; CLI_USAGE, after saying why, where it is not valid. */
+static int store(const cli_command *command, const cli_option *option, void *args, const char *text)
+{
+    void *target = (char *)args + option->offset;
+    switch (option->kind) {
+    case CLI_FLAG: *(bool *)target = true; return CLI_OK;
+    case CLI_TEXT: *(const char **)target = text; return CLI_OK;
+    case CLI_COUNT: {
+        char *end;
+        errno = 0;
+        unsigned long long value = strtoull(text, &end, 10);
+        if (*text < '0' || *text > '9' || *end || errno)
+            return cli_usage(command, "--%s takes a whole number of 0 or more, not '%s'", option->name, text);
+        *(uint64_t *)target = value;
+        return CLI_OK;
+    }
+    case CLI_CHOICE: {
+        int choice = text ? find_choice(option->value, text) : 0;
+        if (choice < 0) return cli_usage(command, "--%s takes %s, not '%s'", option->name, option->value, text);
+        *(int *)target = choice + 1; /* 0 is "not given" */
+        return CLI_OK;
+    }
+    }
+    return CLI_USAGE;
+}
+
+int cli_run(const cli_command *command, int argc, char **argv)
+{
+    /* getopt's own tables, made from ours: options are known by FIRST_CODE + place. */
+    const cli_option *known[MAX_OPTIONS];
+    struct option longs[MAX_OPTIONS + 1] = {{0}};
+    char shorts[2 * MAX_OPTIONS + 2] = ":";
+    int n = 0;
+    for (const cli_option *o = command->options; o && o->name; o++) known[n++] = o;
+    for (const cli_option *o = cli_common_options; o->name; o++) known[n++] = o;
+    for (int i = 0; i < n; i++) {
+        int argument = known[i]->kind == CLI_FLAG ? no_argument
+                       : known[i]->optional       ? optional_argument
+                                                  : required_argument;
+        longs[i] = (struct option){known[i]->name, argument, NULL, FIRST_CODE + i};
+        if (!known[i]->letter) continue;
+        size_t used = strlen(shorts);
+        shorts[used] = known[i]->letter;
+        if (argument == required_argument) shorts[used + 1] = ':';
+    }
+    union {
+        max_align_t align;
+        char bytes[1024];
+    } args = {.bytes = {0}};
+    cli_common *common = (cli_common *)args.bytes;
+    common->seed = 1;
+    if (command->args_bytes > sizeof args) abort();
+
+    optind = 0;
+    opterr = 0;
+    for (int code; (code = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
+        const cli_option *option = NULL;
+        for (int i = 0; i < n && !option; i++)
+            if (code == FIRST_CODE + i || (code < FIRST_CODE && code == known[i]->letter)) option = known[i];
+        if (code == ':') return cli_usage(command, "option '%s' needs a value", argv[optind - 1]);
+        if (!option) {
+            if (optopt && optopt < FIRST_CODE) return cli_usage(command, "unknown option '-%c'", optopt);
+            return cli_usage(command, "unknown option '%s'", argv[optind - 1]);
+        }
+        int status = store(command, option, args.bytes, optarg);
+        if (status) return status;
+    }
+    if (common->help) {
+        print_help(command);
+        return cli_end();
+    }
+    return command->run(command, args.bytes, argc - optind, argv + optind);
+}

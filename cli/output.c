@@ -1,0 +1,84 @@
+/* Messages, numbers and JSON for people and programs. */
+#include "cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void cli_print_text(FILE *to, const char *text)
+{
+    for (; *text; text++) fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, to);
+}
+
+int cli_fail(const char *path, const wo_error *err)
+{
+    cli_progress_end();
+    fputs("wideout: ", stderr);
+    if (path) {
+        cli_print_text(stderr, path);
+        fputs(": ", stderr);
+    }
+    cli_print_text(stderr, err->text);
+    fputc('\n', stderr);
+    return CLI_FAILED;
+}
+
+int cli_end(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
+    fprintf(stderr, "wideout: cannot write to standard output: %s\n", strerror(errno));
+    return CLI_FAILED;
+}
+
+int cli_print_json(json_t *object)
+{
+    char *text = object ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(object);
+    if (!text) {
+        fputs("wideout: out of memory\n", stderr);
+        return CLI_FAILED;
+    }
+    puts(text);
+    free(text);
+    return cli_end();
+}
+
+static char *rotating(void)
+{
+    static char buffers[8][40];
+    static unsigned next;
+    return buffers[next++ % 8];
+}
+
+const char *cli_number(uint64_t n)
+{
+    char digits[24], *out = rotating(), *to = out;
+    int length = snprintf(digits, sizeof digits, "%" PRIu64, n);
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0) *to++ = ',';
+        *to++ = digits[i];
+    }
+    *to = '\0';
+    return out;
+}
+
+const char *cli_bytes(uint64_t n)
+{
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
+    double value = (double)n;
+    int unit = 0;
+    for (; value >= 999.5 && unit < 4; unit++) value /= 1000;
+    char *out = rotating();
+    snprintf(out, 40, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return out;
+}
+
+double cli_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

@@ -1,0 +1,71 @@
+/* The progress bar, and Ctrl-C. */
+#include "cli.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t interrupted;
+static bool drawn;
+static double started, last_drawn;
+static const char *current; /* stage */
+
+static void on_interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static void draw(const char *stage, uint64_t done, uint64_t total)
+{
+    double now = cli_now();
+    if (!current || strcmp(current, stage) != 0) {
+        current = stage;
+        started = now;
+    }
+    if (drawn && now - last_drawn < 0.1 && done < total) return;
+    last_drawn = now;
+    drawn = true;
+    if (total == 0) {
+        fprintf(stderr, "\r%-10s %s\033[K", stage, cli_number(done));
+        return;
+    }
+    enum { WIDTH = 30 };
+    double part = done < total ? (double)done / (double)total : 1;
+    int full = (int)(part * WIDTH);
+    char bar[WIDTH + 1];
+    memset(bar, ' ', WIDTH);
+    memset(bar, '=', (size_t)full);
+    bar[WIDTH] = '\0';
+    fprintf(stderr, "\r%-10s [%s] %3.0f%%", stage, bar, 100 * part);
+    if (part > 0 && now - started > 1) fprintf(stderr, ", %.0f s left", (now - started) * (1 - part) / part);
+    fputs("\033[K", stderr);
+}
+
+static int report_bar(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)ctx;
+    draw(stage, done, total);
+    return interrupted;
+}
+
+static int report_silent(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)ctx, (void)stage, (void)done, (void)total;
+    return interrupted;
+}
+
+wo_progress cli_progress(const cli_common *common)
+{
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    bool bar = !common->quiet && !common->json && isatty(STDERR_FILENO);
+    return (wo_progress){bar ? report_bar : report_silent, NULL};
+}
+
+void cli_progress_end(void)
+{
+    if (drawn) fputs("\r\033[K", stderr);
+    drawn = false;
+}

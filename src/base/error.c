@@ -1,0 +1,74 @@
+/* Status names and the one place where error sentences are made. */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *wo_status_text(wo_status status)
+{
+    switch (status) {
+    case WO_OK: return "ok";
+    case WO_ERR_MEMORY: return "out of memory";
+    case WO_ERR_IO: return "input or output failed";
+    case WO_ERR_FORMAT: return "malformed file";
+    case WO_ERR_UNSUPPORTED: return "not supported";
+    case WO_ERR_ARGUMENT: return "invalid argument";
+    case WO_ERR_CHECKSUM: return "checksum differs";
+    case WO_ERR_CANCELLED: return "cancelled";
+    }
+    return "unknown status";
+}
+
+static void end_with_dots(wo_error *err)
+{
+    memcpy(err->text + sizeof err->text - 4, "...", 4);
+}
+
+wo_status woi_fail(wo_error *err, wo_status status, uint64_t offset, const char *format, ...)
+{
+    if (!err) return status;
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+    if (length >= (int)sizeof err->text) end_with_dots(err);
+    err->status = status;
+    err->offset = offset;
+    return status;
+}
+
+wo_status woi_fail_errno(wo_error *err, const char *what, int errnum)
+{
+    char reason[96];
+    /* The POSIX strerror_r fills `reason`; GNU's may return another string. _GNU_SOURCE is ours throughout. */
+    const char *text = strerror_r(errnum, reason, sizeof reason);
+    return woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "%s: %s", what, text);
+}
+
+void woi_error_prefix(wo_error *err, const char *prefix)
+{
+    if (!err) return;
+    char text[sizeof err->text];
+    int length = snprintf(text, sizeof text, "%s: %s", prefix, err->text);
+    memcpy(err->text, text, sizeof text);
+    if (length >= (int)sizeof text) end_with_dots(err);
+}
+
+const char *woi_quote(char out[WOI_QUOTE_BYTES], const char *text, size_t text_bytes)
+{
+    const size_t most = 40;
+    size_t n = text_bytes < most ? text_bytes : most;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+        out[i] = (c < 0x20 || c == 0x7f || c == '\'') ? '?' : (char)c;
+    }
+    if (text_bytes > most) {
+        /* Do not cut a UTF-8 sequence in two. */
+        while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
+        memcpy(out + n, "...", 3);
+        n += 3;
+    }
+    out[n] = '\0';
+    return out;
+}

@@ -1,0 +1,23 @@
+/* Filling a wo_error: one sentence, with the place and the offending value. */
+#ifndef WOI_BASE_ERROR_H
+#define WOI_BASE_ERROR_H
+
+#include "wideout.h"
+
+/* Writes the sentence (printf style) and returns `status`, so that failing reads `return woi_fail(err, ...)`. `err` may
+ * be NULL. `offset` is a byte position or WO_NO_OFFSET. A sentence that does not fit ends in "...". */
+wo_status woi_fail(wo_error *err, wo_status status, uint64_t offset, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* "cannot open: No such file or directory": `what` and the text of `errnum`. */
+wo_status woi_fail_errno(wo_error *err, const char *what, int errnum);
+
+/* Puts `prefix`, a colon and a space before the sentence that is in `err`: an outer caller adding its place. */
+void woi_error_prefix(wo_error *err, const char *prefix);
+
+/* Copies at most 40 bytes of `text` into `out`, so that it can stand inside quotes in a sentence on a terminal:
+ * control characters and stray quotes become '?', a longer text ends in "...". Returns `out`. */
+#define WOI_QUOTE_BYTES 48
+const char *woi_quote(char out[WOI_QUOTE_BYTES], const char *text, size_t text_bytes);
+
+#endif

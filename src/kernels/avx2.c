@@ -1,0 +1,378 @@
+/* The kernels for AVX2 with FMA. A row's end is its last whole vector, read again with the lanes already done cleared;
+ * rows shorter than a vector are copied. */
+#include "kernels/kernels.h"
+#include "kernels/topk.h"
+#include "kernels/x86.h"
+
+/* Eight lanes from keep_lanes + n keep the last n of a vector, from keep_lanes + 16 - n the first n; 16 bytes from
+ * keep_bytes + n the last n. */
+static const int32_t keep_lanes[24] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
+static const int8_t keep_bytes[32] = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
+                                      -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+
+WOI_INLINE __m256i last_lanes(size_t n)
+{
+    return _mm256_loadu_si256((const void *)(keep_lanes + n));
+}
+
+WOI_INLINE __m256i first_lanes(size_t n)
+{
+    return _mm256_loadu_si256((const void *)(keep_lanes + 16 - n));
+}
+
+/* ---- dot and gather, f32 and bf16 -------------------------------------------------------------------------- */
+
+WOI_INLINE __m256 widen_bf16(__m128i half)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
+/* 8 elements from `at` as floats. */
+WOI_INLINE __m256 load_row(bool bf16, const void *row, size_t at)
+{
+    if (!bf16) return _mm256_loadu_ps((const float *)row + at);
+    return widen_bf16(_mm_loadu_si128((const void *)((const uint16_t *)row + at)));
+}
+
+/* The last d % 8 elements, the other lanes 0. */
+WOI_INLINE __m256 load_row_end(bool bf16, const void *row, size_t d)
+{
+    if (d >= 8) return _mm256_and_ps(load_row(bf16, row, d - 8), _mm256_castsi256_ps(last_lanes(d % 8)));
+    if (!bf16) return _mm256_maskload_ps(row, first_lanes(d));
+    uint16_t copy[8] = {0};
+    for (size_t j = 0; j < d; j++) copy[j] = ((const uint16_t *)row)[j];
+    return widen_bf16(_mm_loadu_si128((const void *)copy));
+}
+
+WOI_INLINE void store_sums(float *out, size_t n, __m128 sums)
+{
+    if (n == 4)
+        _mm_storeu_ps(out, sums);
+    else
+        _mm_maskstore_ps(out, _mm256_castsi256_si128(first_lanes(n)), sums);
+}
+
+/* Rows alone (side 1) or side by side (side 4). The first 8 * head elements of the query stay in registers;
+ * d >= 8 * head. */
+WOI_INLINE void rows_float(size_t side, size_t head, bool bf16, const float *q, woi_rows r, size_t d, float *out)
+{
+    const size_t pieces = WOI_ACCS / side, whole = d & ~(size_t)7;
+    const __m256 x_end = load_row_end(false, q, d);
+    __m256 x[8];
+    WOI_UNROLL for (size_t k = 0; k < head; k++) x[k] = _mm256_loadu_ps(q + 8 * k);
+    __m256 sums[WOI_ACCS] = {_mm256_setzero_ps()};
+    for (size_t i = 0; i < r.n; i += WOI_ACCS) {
+        const size_t here = r.n - i < WOI_ACCS ? r.n - i : WOI_ACCS;
+        woi_prefetch(&r, i, NULL);
+        for (size_t b = 0; b < (side == 1 ? here : 1); b++) {
+            const void *row[WOI_ACCS];
+            __m256 acc[WOI_ACCS];
+            WOI_UNROLL for (size_t s = 0; s < side; s++) row[s] = woi_row(&r, i + b + s);
+            WOI_UNROLL for (size_t k = 0; k < WOI_ACCS; k++) acc[k] = _mm256_setzero_ps();
+            WOI_UNROLL for (size_t k = 0; k < head; k++)
+                acc[k % 4] = _mm256_fmadd_ps(x[k], load_row(bf16, row[0], 8 * k), acc[k % 4]);
+            size_t j = 8 * head;
+            for (; j + 8 * pieces <= d; j += 8 * pieces)
+                WOI_UNROLL for (size_t k = 0; k < pieces; k++) {
+                    const __m256 xj = _mm256_loadu_ps(q + j + 8 * k);
+                    WOI_UNROLL for (size_t s = 0; s < side; s++)
+                        acc[s + k] = _mm256_fmadd_ps(xj, load_row(bf16, row[s], j + 8 * k), acc[s + k]);
+                }
+            for (; j < whole; j += 8)
+                acc[0] = _mm256_fmadd_ps(_mm256_loadu_ps(q + j), load_row(bf16, row[0], j), acc[0]);
+            if (whole < d)
+                WOI_UNROLL for (size_t s = 0; s < side; s++)
+                    acc[s] = _mm256_fmadd_ps(x_end, load_row_end(bf16, row[s], d), acc[s]);
+            if (side == 1) acc[0] = _mm256_add_ps(_mm256_add_ps(acc[0], acc[1]), _mm256_add_ps(acc[2], acc[3]));
+            WOI_UNROLL for (size_t s = 0; s < side; s++) sums[b + s] = acc[s];
+        }
+        store_sums(out + i, here, woi_sums_ps(sums));
+    }
+}
+
+WOI_INLINE void dot_float(bool bf16, const float *q, const void *rows, size_t n, size_t d, size_t stride, float *out)
+{
+    const size_t size = bf16 ? sizeof(uint16_t) : sizeof(float);
+    const woi_rows r = {rows, NULL, n, d * size, stride * size, 0};
+    if (d >= 64)
+        rows_float(1, 8, bf16, q, r, d, out);
+    else
+        rows_float(1, 0, bf16, q, r, d, out);
+}
+
+static void dot_f32_avx2(const float *q, const float *rows, size_t n, size_t d, size_t stride, float *out)
+{
+    dot_float(false, q, rows, n, d, stride, out);
+}
+
+static void dot_bf16_avx2(const float *q, const uint16_t *rows, size_t n, size_t d, size_t stride, float *out)
+{
+    dot_float(true, q, rows, n, d, stride, out);
+}
+
+static void gather_f32_avx2(const float *q, const float *rows, const int32_t *ids, size_t n, size_t d, size_t stride,
+                            float *out)
+{
+    rows_float(4, 0, false, q, (woi_rows){rows, ids, n, 4 * d, 4 * stride, 0}, d, out);
+}
+
+static void gather_bf16_avx2(const float *q, const uint16_t *rows, const int32_t *ids, size_t n, size_t d,
+                             size_t stride, float *out)
+{
+    rows_float(4, 0, true, q, (woi_rows){rows, ids, n, 2 * d, 2 * stride, 0}, d, out);
+}
+
+/* ---- dot and gather, i8 ------------------------------------------------------------------------------------ */
+
+WOI_INLINE __m128i load_bytes(const int8_t *p)
+{
+    return _mm_loadu_si128((const void *)p);
+}
+
+/* 16 bytes as 16-bit integers. */
+WOI_INLINE __m256i load_i8(const int8_t *p)
+{
+    return _mm256_cvtepi8_epi16(load_bytes(p));
+}
+
+/* The last d % 16 bytes, the other lanes 0. */
+WOI_INLINE __m256i load_i8_end(const int8_t *p, size_t d)
+{
+    if (d >= 16) return _mm256_cvtepi8_epi16(_mm_and_si128(load_bytes(p + d - 16), load_bytes(keep_bytes + d % 16)));
+    int8_t copy[16] = {0};
+    for (size_t j = 0; j < d; j++) copy[j] = p[j];
+    return load_i8(copy);
+}
+
+/* Products are summed in pairs, of which none exceeds 2 * 128 * 128. */
+WOI_INLINE __m256i add_products(__m256i acc, __m256i x, __m256i y)
+{
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(x, y));
+}
+
+/* See rows_float. */
+WOI_INLINE void rows_i8(size_t side, const int8_t *q, float q_scale, woi_rows r, const float *scales, size_t d,
+                        float *out)
+{
+    const size_t pieces = WOI_ACCS / side, whole = d & ~(size_t)15;
+    const __m256i q_end = load_i8_end(q, d);
+    __m256i sums[WOI_ACCS] = {_mm256_setzero_si256()};
+    float scale[WOI_ACCS] = {0};
+    for (size_t i = 0; i < r.n; i += WOI_ACCS) {
+        const size_t here = r.n - i < WOI_ACCS ? r.n - i : WOI_ACCS;
+        woi_prefetch(&r, i, scales);
+        for (size_t b = 0; b < (side == 1 ? here : 1); b++) {
+            const int8_t *row[WOI_ACCS];
+            __m256i acc[WOI_ACCS];
+            WOI_UNROLL for (size_t s = 0; s < side; s++) {
+                row[s] = woi_row(&r, i + b + s);
+                scale[b + s] = scales[woi_row_id(&r, i + b + s)];
+            }
+            WOI_UNROLL for (size_t k = 0; k < WOI_ACCS; k++) acc[k] = _mm256_setzero_si256();
+            size_t j = 0;
+            for (; j + 16 * pieces <= d; j += 16 * pieces)
+                WOI_UNROLL for (size_t k = 0; k < pieces; k++) {
+                    const __m256i qj = load_i8(q + j + 16 * k);
+                    WOI_UNROLL for (size_t s = 0; s < side; s++)
+                        acc[s + k] = add_products(acc[s + k], qj, load_i8(row[s] + j + 16 * k));
+                }
+            for (; j < whole; j += 16) acc[0] = add_products(acc[0], load_i8(q + j), load_i8(row[0] + j));
+            if (whole < d)
+                WOI_UNROLL for (size_t s = 0; s < side; s++)
+                    acc[s] = add_products(acc[s], q_end, load_i8_end(row[s], d));
+            if (side == 1)
+                acc[0] = _mm256_add_epi32(_mm256_add_epi32(acc[0], acc[1]), _mm256_add_epi32(acc[2], acc[3]));
+            WOI_UNROLL for (size_t s = 0; s < side; s++) sums[b + s] = acc[s];
+        }
+        store_sums(out + i, here, woi_scaled_sums(sums, scale, q_scale));
+    }
+}
+
+static void dot_i8_avx2(const int8_t *q, float q_scale, const int8_t *rows, const float *scales, size_t n, size_t d,
+                        size_t stride, float *out)
+{
+    rows_i8(1, q, q_scale, (woi_rows){rows, NULL, n, d, stride, 0}, scales, d, out);
+}
+
+static void gather_i8_avx2(const int8_t *q, float q_scale, const int8_t *rows, const float *scales, const int32_t *ids,
+                           size_t n, size_t d, size_t stride, float *out)
+{
+    rows_i8(4, q, q_scale, (woi_rows){rows, ids, n, d, stride, 0}, scales, d, out);
+}
+
+/* ---- project ----------------------------------------------------------------------------------------------- */
+
+/* 8 * vectors planes; coordinates go in turn to `chains` accumulators each, so that vectors * chains = 8 of them hide
+ * the latency of the multiply-add. */
+WOI_INLINE void project_block(size_t vectors, size_t chains, const float *x, const float *planes, const float *offsets,
+                              size_t d, size_t n_planes, float *z, uint16_t *bits)
+{
+    __m256 acc[8];
+    WOI_UNROLL for (size_t v = 0; v < vectors; v++) acc[v] = _mm256_loadu_ps(offsets + 8 * v);
+    WOI_UNROLL for (size_t v = vectors; v < vectors * chains; v++) acc[v] = _mm256_setzero_ps();
+    size_t j = 0;
+    for (; j + chains <= d; j += chains)
+        WOI_UNROLL for (size_t c = 0; c < chains; c++) {
+            const __m256 coordinate = _mm256_broadcast_ss(x + j + c);
+            const float *row = planes + (j + c) * n_planes;
+            WOI_UNROLL for (size_t v = 0; v < vectors; v++)
+                acc[c * vectors + v] = _mm256_fmadd_ps(coordinate, _mm256_loadu_ps(row + 8 * v), acc[c * vectors + v]);
+        }
+    for (; j < d; j++)
+        WOI_UNROLL for (size_t v = 0; v < vectors; v++)
+            acc[v] = _mm256_fmadd_ps(_mm256_broadcast_ss(x + j), _mm256_loadu_ps(planes + j * n_planes + 8 * v), acc[v]);
+    WOI_UNROLL for (size_t v = 0; v < vectors; v += 2) {
+        unsigned positive[2];
+        WOI_UNROLL for (size_t h = 0; h < 2; h++) {
+            WOI_UNROLL for (size_t c = 1; c < chains; c++)
+                acc[v + h] = _mm256_add_ps(acc[v + h], acc[c * vectors + v + h]);
+            _mm256_storeu_ps(z + 8 * (v + h), acc[v + h]);
+            positive[h] = (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(acc[v + h], _mm256_setzero_ps(), _CMP_GT_OQ));
+        }
+        bits[v / 2] = (uint16_t)(positive[0] | positive[1] << 8);
+    }
+}
+
+static void project_avx2(const float *x, const float *planes, const float *offsets, size_t d, size_t n_planes, float *z,
+                         uint16_t *bits)
+{
+    size_t p = 0;
+    for (; p + 64 <= n_planes; p += 64)
+        project_block(8, 1, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
+    for (; p < n_planes; p += 16)
+        project_block(2, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
+}
+
+/* ---- top-k, maximum ---------------------------------------------------------------------------------------- */
+
+static void topk_scan_avx2(const float *scores, size_t n, int32_t first_id, woi_topk *top)
+{
+    size_t i = 0;
+    for (; i < n && top->n < top->k; i++) woi_topk_push(top, scores[i], first_id + (int32_t)i);
+    if (i == n) return;
+    __m256 bar = _mm256_set1_ps(woi_topk_bar(top, first_id + (int64_t)i));
+    for (; i + 32 <= n; i += 32) {
+        uint32_t hits = 0; /* NaN fails the ordered comparison */
+        WOI_UNROLL for (size_t k = 0; k < 4; k++)
+            hits |= (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(scores + i + 8 * k), bar, _CMP_GE_OQ))
+                    << 8 * k;
+        if (!hits) continue;
+        for (; hits; hits &= hits - 1) {
+            const size_t at = i + (size_t)__builtin_ctz(hits);
+            woi_topk_push(top, scores[at], first_id + (int32_t)at);
+        }
+        bar = _mm256_set1_ps(woi_topk_bar(top, first_id + (int64_t)i + 32));
+    }
+    for (; i < n; i++) woi_topk_push(top, scores[i], first_id + (int32_t)i);
+}
+
+static float max_f32_avx2(const float *x, size_t n)
+{
+    /* max_ps returns its second operand when either is NaN: x first, and NaNs are passed over. */
+    __m256 most[4];
+    WOI_UNROLL for (size_t k = 0; k < 4; k++) most[k] = _mm256_set1_ps(-INFINITY);
+    size_t i = 0;
+    for (; i + 32 <= n; i += 32)
+        WOI_UNROLL for (size_t k = 0; k < 4; k++) most[k] = _mm256_max_ps(_mm256_loadu_ps(x + i + 8 * k), most[k]);
+    float lane[8];
+    _mm256_storeu_ps(lane, _mm256_max_ps(_mm256_max_ps(most[0], most[1]), _mm256_max_ps(most[2], most[3])));
+    float best = lane[0];
+    for (size_t k = 1; k < 8; k++)
+        if (lane[k] > best) best = lane[k];
+    for (; i < n; i++)
+        if (x[i] > best) best = x[i];
+    return best;
+}
+
+/* ---- exponential ------------------------------------------------------------------------------------------- */
+
+/* 2^k for -126 <= k <= 127. */
+WOI_INLINE __m256 power_of_two(__m256i k)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(k, _mm256_set1_epi32(127)), 23));
+}
+
+WOI_INLINE __m256 exp_ps(__m256 t)
+{
+    /* min and max return their second operand when either is NaN: t, and NaN goes through. */
+    t = _mm256_max_ps(_mm256_set1_ps(WOI_EXP_LOW), _mm256_min_ps(_mm256_set1_ps(WOI_EXP_HIGH), t));
+    const __m256 k = _mm256_round_ps(_mm256_mul_ps(t, _mm256_set1_ps(WOI_LOG2_E)), 8 /* nearest, quiet */);
+    __m256 r = _mm256_fnmadd_ps(k, _mm256_set1_ps(WOI_LN2_HIGH), t);
+    r = _mm256_fnmadd_ps(k, _mm256_set1_ps(WOI_LN2_LOW), r);
+    __m256 p = _mm256_fmadd_ps(r, _mm256_set1_ps(WOI_EXP_C6), _mm256_set1_ps(WOI_EXP_C5));
+    p = _mm256_fmadd_ps(r, p, _mm256_set1_ps(WOI_EXP_C4));
+    p = _mm256_fmadd_ps(r, p, _mm256_set1_ps(WOI_EXP_C3));
+    p = _mm256_fmadd_ps(r, p, _mm256_set1_ps(WOI_EXP_C2));
+    p = _mm256_fmadd_ps(r, p, _mm256_set1_ps(1));
+    p = _mm256_fmadd_ps(r, p, _mm256_set1_ps(1));
+    /* k goes from -150 to 128, beyond the exponents of normal floats: two factors, of which only the last rounds. */
+    const __m256i both = _mm256_cvtps_epi32(k), half = _mm256_srai_epi32(both, 1);
+    return _mm256_mul_ps(_mm256_mul_ps(p, power_of_two(half)), power_of_two(_mm256_sub_epi32(both, half)));
+}
+
+static double exp_sum_avx2(const float *x, size_t n, float shift, float *out)
+{
+    const __m256 by = _mm256_set1_ps(shift);
+    double sum = 0;
+    for (size_t i = 0; i < n;) {
+        const size_t stop = n - i < WOI_EXP_CHUNK ? n : i + WOI_EXP_CHUNK;
+        __m256 acc[4];
+        WOI_UNROLL for (size_t k = 0; k < 4; k++) acc[k] = _mm256_setzero_ps();
+        for (; i + 32 <= stop; i += 32)
+            WOI_UNROLL for (size_t k = 0; k < 4; k++) {
+                const __m256 e = exp_ps(_mm256_sub_ps(_mm256_loadu_ps(x + i + 8 * k), by));
+                if (out) _mm256_storeu_ps(out + i + 8 * k, e);
+                acc[k] = _mm256_add_ps(acc[k], e);
+            }
+        for (; i < stop; i += 8) {
+            const __m256i mask = first_lanes(stop - i < 8 ? stop - i : 8);
+            const __m256 e = exp_ps(_mm256_sub_ps(_mm256_maskload_ps(x + i, mask), by));
+            if (out) _mm256_maskstore_ps(out + i, mask, e);
+            acc[0] = _mm256_add_ps(acc[0], _mm256_and_ps(e, _mm256_castsi256_ps(mask)));
+        }
+        acc[0] = _mm256_add_ps(_mm256_add_ps(acc[0], acc[1]), _mm256_add_ps(acc[2], acc[3]));
+        const __m256d fours = _mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(acc[0])),
+                                            _mm256_cvtps_pd(_mm256_extractf128_ps(acc[0], 1)));
+        const __m128d twos = _mm_add_pd(_mm256_castpd256_pd128(fours), _mm256_extractf128_pd(fours, 1));
+        sum += _mm_cvtsd_f64(_mm_hadd_pd(twos, twos));
+    }
+    return sum;
+}
+
+/* ---- Adam -------------------------------------------------------------------------------------------------- */
+
+/* 8 parameters; fewer where a mask is given. Masked stores are slow on AMD, so only the end uses them. */
+WOI_INLINE void adam_8(float *w, float *m, float *v, const float *g, const __m256i *mask, const woi_adam_step *step)
+{
+#define LOAD(p) (mask ? _mm256_maskload_ps(p, *mask) : _mm256_loadu_ps(p))
+#define STORE(p, x) (mask ? _mm256_maskstore_ps(p, *mask, x) : _mm256_storeu_ps(p, x))
+    const __m256 gi = LOAD(g);
+    const __m256 mi = _mm256_fmadd_ps(_mm256_set1_ps(step->beta1), LOAD(m),
+                                      _mm256_mul_ps(_mm256_set1_ps(1 - step->beta1), gi));
+    const __m256 vi = _mm256_fmadd_ps(_mm256_set1_ps(step->beta2), LOAD(v),
+                                      _mm256_mul_ps(_mm256_set1_ps(1 - step->beta2), _mm256_mul_ps(gi, gi)));
+    const __m256 below = _mm256_fmadd_ps(_mm256_sqrt_ps(vi), _mm256_set1_ps(step->root_scale),
+                                         _mm256_set1_ps(step->epsilon));
+    const __m256 change = _mm256_div_ps(_mm256_mul_ps(_mm256_set1_ps(step->rate), mi), below);
+    STORE(m, mi);
+    STORE(v, vi);
+    STORE(w, _mm256_sub_ps(LOAD(w), change));
+#undef LOAD
+#undef STORE
+}
+
+static void adam_avx2(float *w, float *m, float *v, const float *g, size_t n, const woi_adam_step *step)
+{
+    const woi_adam_step s = *step; /* a copy, which the stores to w, m and v cannot alias */
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) adam_8(w + i, m + i, v + i, g + i, NULL, &s);
+    const __m256i rest = first_lanes(n - i);
+    if (i < n) adam_8(w + i, m + i, v + i, g + i, &rest, &s);
+}
+
+void woi_kernels_use_avx2(woi_kernels *table)
+{
+#define WOI_KERNEL(ret, name, params) WOI_USE(table, name, avx2);
+#include "kernels/kernels.def"
+#undef WOI_KERNEL
+}

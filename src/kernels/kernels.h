@@ -1,0 +1,78 @@
+/* The inner loops, each in several instruction sets, behind one table of function pointers that is filled once.
+ *
+ * The table starts as the reference set (ref.c: plain C, the definition of what a kernel computes) and each instruction
+ * set that the machine has overwrites what it improves. Float kernels agree with a double-precision sum within the
+ * bound that tests/kernels states; integer kernels equal the reference exactly. Kernels never read outside their
+ * arguments, accept any alignment and any length including 0, and allocate nothing.
+ *
+ * Shapes: q (d); rows (n, d) with `stride` elements from one row to the next; out (n); m classes, d dimensions.
+ *
+ *   dot_*      out[i] = q . rows[i]: one query with a block of consecutive rows.
+ *   gather_*   out[i] = q . rows[ids[i]]: rows named by id, the next ones prefetched.
+ *              bf16 rows are the upper halves of floats; i8 rows have a scale each:
+ *              out[i] = (float)(sum of q[j] * row[j]) * (scales[row] * q_scale), the sum exact in int32 (d <= 131,071).
+ *   project    z[p] = offsets[p] + sum over j of x[j] * planes[j * n_planes + p]: hyperplanes stored d-major, so that
+ *              one coordinate meets all of them at once. n_planes is a multiple of 16. Bit p % 16 of bits[p / 16] is
+ *              z[p] > 0, of the z that was written.
+ *   topk_scan  offers scores[i] with id first_id + i to `top`. NaN is never taken.
+ *   max_f32    the largest x[i]; -INFINITY for n = 0; NaNs are passed over.
+ *   exp_sum    the sum of exp(x[i] - shift); out[i] = exp(x[i] - shift) too unless out is NULL; out may be x.
+ *              With shift = max_f32: log-softmax is x - shift - log(sum).
+ *   adam       one fused Adam step on n parameters, see woi_adam_step. */
+#ifndef WOI_KERNELS_KERNELS_H
+#define WOI_KERNELS_KERNELS_H
+
+#include "wideout.h"
+
+#include <stdint.h>
+
+/* The k best (score, id) pairs seen so far: a binary heap with the worst on top, where of equal scores the higher id is
+ * the worse. The caller owns the arrays (k each), sets k >= 1 and n = 0, scans, then calls woi_topk_finish. */
+typedef struct woi_topk {
+    size_t k, n;
+    float *scores;
+    int32_t *ids;
+} woi_topk;
+
+/* Sorts best first, ties to the lower id, and pads entries n..k-1 with id -1 and score -INFINITY. */
+void woi_topk_finish(woi_topk *top);
+
+/* m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g g;  w -= rate m / (sqrt(v) * root_scale + epsilon)
+ * where the caller folds in the bias corrections of step t: rate = lr / (1 - beta1^t), root_scale = 1 / sqrt(1 - beta2^t). */
+typedef struct woi_adam_step {
+    float beta1, beta2, rate, root_scale, epsilon;
+} woi_adam_step;
+
+typedef enum woi_kernel_id {
+#define WOI_KERNEL(ret, name, params) WOI_K_##name,
+#include "kernels/kernels.def"
+#undef WOI_KERNEL
+    WOI_N_KERNELS
+} woi_kernel_id;
+
+typedef struct woi_kernels {
+#define WOI_KERNEL(ret, name, params) ret(*name) params;
+#include "kernels/kernels.def"
+#undef WOI_KERNEL
+    const char *path[WOI_N_KERNELS]; /* which instruction set each entry comes from: "avx512vnni" */
+} woi_kernels;
+
+/* Levels in rising order; each includes the ones below. VNNI is a part of avx512, used where present. */
+typedef enum woi_level { WOI_LEVEL_REF, WOI_LEVEL_AVX2, WOI_LEVEL_AVX512 } woi_level;
+
+/* The table that this process uses: chosen at the first call, whatever the thread, then constant. NULL, with the
+ * sentence in `err`, when WIDEOUT_CPU asks for what the machine lacks. */
+const woi_kernels *woi_kernels_get(wo_error *err);
+
+/* Fills `table` for one level, with or without VNNI; 0 when this machine cannot run it. For tests and benchmarks. */
+int woi_kernels_at(woi_level level, int with_vnni, woi_kernels *table);
+
+/* Each instruction set's file: overwrites the entries that it improves. */
+void woi_kernels_use_ref(woi_kernels *table);
+void woi_kernels_use_avx2(woi_kernels *table);
+void woi_kernels_use_avx512(woi_kernels *table);
+void woi_kernels_use_avx512vnni(woi_kernels *table);
+
+#define WOI_USE(table, name, isa) ((table)->name = name##_##isa, (table)->path[WOI_K_##name] = #isa)
+
+#endif

@@ -1,0 +1,125 @@
+/* The reference kernels: plain C, one simple loop each. They define what the others compute (kernels.h says it in
+ * words) and run on every machine. Speed is left to the files of the instruction sets. */
+#include "kernels/kernels.h"
+#include "kernels/topk.h"
+
+#include <math.h>
+#include <string.h>
+
+static float from_bf16(uint16_t half)
+{
+    uint32_t word = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+static float row_f32(const float *q, const float *row, size_t d)
+{
+    float sum = 0;
+    for (size_t j = 0; j < d; j++) sum += q[j] * row[j];
+    return sum;
+}
+
+static float row_bf16(const float *q, const uint16_t *row, size_t d)
+{
+    float sum = 0;
+    for (size_t j = 0; j < d; j++) sum += q[j] * from_bf16(row[j]);
+    return sum;
+}
+
+static float row_i8(const int8_t *q, const int8_t *row, size_t d)
+{
+    int32_t sum = 0;
+    for (size_t j = 0; j < d; j++) sum += q[j] * row[j];
+    return (float)sum;
+}
+
+static void dot_f32_ref(const float *q, const float *rows, size_t n, size_t d, size_t stride, float *out)
+{
+    for (size_t i = 0; i < n; i++) out[i] = row_f32(q, rows + i * stride, d);
+}
+
+static void dot_bf16_ref(const float *q, const uint16_t *rows, size_t n, size_t d, size_t stride, float *out)
+{
+    for (size_t i = 0; i < n; i++) out[i] = row_bf16(q, rows + i * stride, d);
+}
+
+static void dot_i8_ref(const int8_t *q, float q_scale, const int8_t *rows, const float *scales, size_t n, size_t d,
+                       size_t stride, float *out)
+{
+    for (size_t i = 0; i < n; i++) out[i] = row_i8(q, rows + i * stride, d) * (scales[i] * q_scale);
+}
+
+static void gather_f32_ref(const float *q, const float *rows, const int32_t *ids, size_t n, size_t d, size_t stride,
+                           float *out)
+{
+    for (size_t i = 0; i < n; i++) out[i] = row_f32(q, rows + (size_t)ids[i] * stride, d);
+}
+
+static void gather_bf16_ref(const float *q, const uint16_t *rows, const int32_t *ids, size_t n, size_t d,
+                            size_t stride, float *out)
+{
+    for (size_t i = 0; i < n; i++) out[i] = row_bf16(q, rows + (size_t)ids[i] * stride, d);
+}
+
+static void gather_i8_ref(const int8_t *q, float q_scale, const int8_t *rows, const float *scales, const int32_t *ids,
+                          size_t n, size_t d, size_t stride, float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = row_i8(q, rows + (size_t)ids[i] * stride, d) * (scales[ids[i]] * q_scale);
+}
+
+static void project_ref(const float *x, const float *planes, const float *offsets, size_t d, size_t n_planes, float *z,
+                        uint16_t *bits)
+{
+    memcpy(z, offsets, n_planes * sizeof *z);
+    for (size_t j = 0; j < d; j++)
+        for (size_t p = 0; p < n_planes; p++) z[p] += x[j] * planes[j * n_planes + p];
+    for (size_t b = 0; b < n_planes / 16; b++) {
+        unsigned word = 0;
+        for (unsigned p = 0; p < 16; p++) word |= (unsigned)(z[16 * b + p] > 0) << p;
+        bits[b] = (uint16_t)word;
+    }
+}
+
+static void topk_scan_ref(const float *scores, size_t n, int32_t first_id, woi_topk *top)
+{
+    for (size_t i = 0; i < n; i++) woi_topk_push(top, scores[i], first_id + (int32_t)i);
+}
+
+static float max_f32_ref(const float *x, size_t n)
+{
+    float most = -INFINITY;
+    for (size_t i = 0; i < n; i++)
+        if (x[i] > most) most = x[i];
+    return most;
+}
+
+static double exp_sum_ref(const float *x, size_t n, float shift, float *out)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        float e = expf(x[i] - shift);
+        if (out) out[i] = e;
+        sum += e;
+    }
+    return sum;
+}
+
+static void adam_ref(float *w, float *m, float *v, const float *g, size_t n, const woi_adam_step *step)
+{
+    const float rest1 = 1 - step->beta1, rest2 = 1 - step->beta2;
+    for (size_t i = 0; i < n; i++) {
+        m[i] = step->beta1 * m[i] + rest1 * g[i];
+        v[i] = step->beta2 * v[i] + rest2 * (g[i] * g[i]);
+        w[i] -= step->rate * m[i] / (sqrtf(v[i]) * step->root_scale + step->epsilon);
+    }
+}
+
+void woi_kernels_use_ref(woi_kernels *table)
+{
+#define WOI_KERNEL(ret, name, params) WOI_USE(table, name, ref);
+#include "kernels/kernels.def"
+#undef WOI_KERNEL
+}

@@ -1,0 +1,100 @@
+/* Logs: queries with their labels, as tensors in a safetensors file. */
+#include "base/error.h"
+#include "base/mem.h"
+#include "store/store.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static wo_status check_tensor(const woi_tensor *tensor, const char *name, int n_dims, unsigned dtypes,
+                              const char *expected, wo_error *err)
+{
+    if (!tensor) return woi_fail(err, WO_ERR_FORMAT, 8, "is not a log: it has no tensor '%s'", name);
+    if (tensor->n_dims != n_dims)
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' has %d dimensions, expected %d", name, tensor->n_dims,
+                        n_dims);
+    if (!(dtypes >> tensor->dtype & 1))
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' is of type %s, expected %s", name,
+                        woi_dtype_name(tensor->dtype), expected);
+    return WO_OK;
+}
+
+static wo_status check_indptr(const woi_log *log, const woi_tensor *tensor, uint64_t n_labels, wo_error *err)
+{
+    for (uint64_t i = 0; i <= log->n; i++) {
+        int64_t before = i ? log->indptr[i - 1] : 0;
+        if (log->indptr[i] < before)
+            return woi_fail(err, WO_ERR_FORMAT, tensor->offset + 8 * i,
+                            "labels.indptr[%" PRIu64 "] is %" PRId64 ", expected %" PRId64 " or more", i,
+                            log->indptr[i], before);
+        if (i == 0 && log->indptr[0] != 0)
+            return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "labels.indptr[0] is %" PRId64 ", expected 0",
+                            log->indptr[0]);
+    }
+    if ((uint64_t)log->indptr[log->n] != n_labels)
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset + 8 * log->n,
+                        "labels.indptr ends at %" PRId64 ", but there are %" PRIu64 " labels.indices",
+                        log->indptr[log->n], n_labels);
+    return WO_OK;
+}
+
+static wo_status read_labels(woi_log *log, const woi_tensor *tensor, wo_error *err)
+{
+    const size_t bytes = woi_dtype_bytes(tensor->dtype);
+    for (uint64_t i = 0; i < tensor->n; i++) {
+        int64_t label;
+        wo_status status = woi_convert_i64(tensor->dtype, (const char *)tensor->data + i * bytes, 1, &label, err);
+        if (status) return status;
+        if (label < 0 || label > INT32_MAX)
+            return woi_fail(err, WO_ERR_FORMAT, tensor->offset + i * bytes,
+                            "labels.indices[%" PRIu64 "] is %" PRId64 ", expected 0 to %d", i, label, INT32_MAX);
+        log->labels[i] = (int32_t)label;
+        if (label > log->max_label) log->max_label = label;
+    }
+    return WO_OK;
+}
+
+static wo_status read_log(woi_log *log, wo_error *err)
+{
+    const woi_tensor *indptr = woi_st_find(log->st, "labels.indptr"), *indices = woi_st_find(log->st, "labels.indices");
+    log->queries = woi_st_find(log->st, "queries");
+    wo_status status = check_tensor(log->queries, "queries", 2, 1u << WOI_F32 | 1u << WOI_F16 | 1u << WOI_BF16,
+                                    "F32, F16 or BF16", err);
+    if (status) return status;
+    log->n = log->queries->shape[0];
+    log->d = log->queries->shape[1];
+    log->max_label = -1;
+    if (!indptr && !indices) return WO_OK;
+    if ((status = check_tensor(indptr, "labels.indptr", 1, 1u << WOI_I64, "I64", err)) ||
+        (status = check_tensor(indices, "labels.indices", 1, 1u << WOI_I32 | 1u << WOI_I64, "I32 or I64", err)))
+        return status;
+    if (indptr->n == 0 || indptr->n - 1 != log->n)
+        return woi_fail(err, WO_ERR_FORMAT, indptr->offset,
+                        "labels.indptr has %" PRIu64 " entries, expected one more than the %" PRIu64 " queries",
+                        indptr->n, log->n);
+    if (!(log->indptr = woi_alloc(indptr->n, sizeof *log->indptr, err)) ||
+        !(log->labels = woi_alloc(indices->n, sizeof *log->labels, err)))
+        return WO_ERR_MEMORY;
+    if ((status = woi_convert_i64(WOI_I64, indptr->data, indptr->n, log->indptr, err)) ||
+        (status = check_indptr(log, indptr, indices->n, err)))
+        return status;
+    return read_labels(log, indices, err);
+}
+
+wo_status woi_log_open(const char *path, woi_log *log, wo_error *err)
+{
+    memset(log, 0, sizeof *log);
+    wo_status status = woi_st_open(path, &log->st, err);
+    if (!status) status = woi_st_verify(log->st, NULL, err);
+    if (!status) status = read_log(log, err);
+    if (status) woi_log_close(log);
+    return status;
+}
+
+void woi_log_close(woi_log *log)
+{
+    woi_free(log->indptr);
+    woi_free(log->labels);
+    woi_st_free(log->st);
+    memset(log, 0, sizeof *log);
+}

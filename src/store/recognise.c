@@ -1,0 +1,50 @@
+/* What kind of file is this? Decided by the first bytes, so that any name is allowed. */
+#include "base/error.h"
+#include "store/map.h"
+#include "store/store.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool starts_with(const unsigned char *head, size_t n, const char *magic, size_t magic_bytes)
+{
+    return n >= magic_bytes && memcmp(head, magic, magic_bytes) == 0;
+}
+
+wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *err)
+{
+    int fd;
+    uint64_t size;
+    wo_status status = woi_open_plain(path, &fd, &size, err);
+    if (status) return status;
+    unsigned char head[16];
+    ssize_t got = read(fd, head, sizeof head);
+    int errnum = errno;
+    close(fd);
+    if (got < 0) return woi_fail_errno(err, "cannot read", errnum);
+    if (got == 0) return woi_fail(err, WO_ERR_FORMAT, 0, "the file is empty");
+
+    size_t n = (size_t)got, first = 0;
+    while (first < n && head[first] && strchr(" \t\r\n", head[first])) first++;
+    if (head[0] == 0x93) {
+        *kind = WOI_FILE_NPY;
+    } else if (starts_with(head, n, "\x1f\x8b", 2)) {
+        *kind = WOI_FILE_XC;
+    } else if (starts_with(head, n, "PK\x03\x04", 4)) {
+        return woi_fail(err, WO_ERR_UNSUPPORTED, 0,
+                        "is a zip archive (.npz or PyTorch .pt): save the arrays as .npy or as safetensors");
+    } else if (head[0] == 0x80 && n > 1 && head[1] >= 2 && head[1] <= 5) {
+        return woi_fail(err, WO_ERR_UNSUPPORTED, 0, "is a pickle, which could run code: save as safetensors");
+    } else if (n > 8 && head[8] == '{') {
+        *kind = WOI_FILE_SAFETENSORS;
+    } else if (memchr(head, 0, n < 8 ? n : 8)) {
+        /* Text has no NUL, a header length below 2^56 has one. */
+        *kind = WOI_FILE_SAFETENSORS;
+    } else if (first < n && head[first] == '{') {
+        *kind = WOI_FILE_SHARD_INDEX;
+    } else {
+        *kind = WOI_FILE_XC;
+    }
+    return WO_OK;
+}

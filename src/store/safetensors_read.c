@@ -1,0 +1,523 @@
+/* Reading safetensors: a mapped file whose header was checked before anything in it is used.
+ *
+ *   +--------------------+----------------------------+-----------------------------------+
+ *   | u64 header length  | header: JSON, then spaces  | data: tensors, no gaps, no overlap |
+ *   +--------------------+----------------------------+-----------------------------------+
+ *   {"__metadata__": {string: string}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
+ *
+ * A sharded model is a JSON file {"weight_map": {"name": "shard file"}}; its shards are opened together and look like
+ * one file. What makes a file our own, and its checksums, is in safetensors.h. */
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/size.h"
+#include "store/map.h"
+#include "store/safetensors.h"
+#include "store/store.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_HEADER_BYTES 100000000u /* the limit of the format's own reader */
+#define MAX_SHARDS 10000
+
+typedef struct shard {
+    const unsigned char *map;
+    size_t map_bytes;
+    json_t *header; /* owns the names and metadata strings that tensors point to */
+    char *name;
+} shard;
+
+struct woi_st {
+    size_t n_shards, n_tensors;
+    shard *shards;
+    woi_tensor *tensors;        /* by shard, then by place in the data */
+    const woi_tensor **by_name; /* sorted, for woi_st_find */
+};
+
+static wo_status fail_format(wo_error *err, uint64_t offset, const char *tensor, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* "tensor 'NAME': ..." */
+static wo_status fail_format(wo_error *err, uint64_t offset, const char *tensor, const char *format, ...)
+{
+    if (!err) return WO_ERR_FORMAT;
+    char quoted[WOI_QUOTE_BYTES], rest[sizeof err->text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(rest, sizeof rest, format, args);
+    va_end(args);
+    return woi_fail(err, WO_ERR_FORMAT, offset, "tensor '%s': %s", woi_quote(quoted, tensor, strlen(tensor)), rest);
+}
+
+/* jansson's own message ends in "near '...'" with raw bytes of the file; keep what can stand on a terminal. */
+static wo_status fail_json(wo_error *err, const char *what, uint64_t offset, const json_error_t *json)
+{
+    /* jansson often leaves its error empty when memory runs out. */
+    if (json_error_code(json) == json_error_out_of_memory || json->text[0] == '\0')
+        return woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory while reading the %s", what);
+    char text[JSON_ERROR_TEXT_LENGTH];
+    size_t n = 0;
+    for (const char *c = json->text; *c && n + 1 < sizeof text; c++)
+        if ((unsigned char)*c >= 0x20 && *c != 0x7f) text[n++] = *c;
+    text[n] = '\0';
+    return woi_fail(err, WO_ERR_FORMAT, offset + (uint64_t)(json->position > 0 ? json->position : 0),
+                    "%s: line %d, column %d: %.120s", what, json->line, json->column, text);
+}
+
+/* ---- One file ---------------------------------------------------------------------------------------------- */
+
+static wo_status read_dtype(const char *name, const json_t *value, woi_dtype *dtype, wo_error *err)
+{
+    const char *text = json_string_value(value);
+    if (!text) return fail_format(err, 8, name, "dtype is missing or not a string");
+    for (int i = 0; i < WOI_N_DTYPES; i++)
+        if (strcmp(text, woi_dtype_name((woi_dtype)i)) == 0) {
+            *dtype = (woi_dtype)i;
+            return WO_OK;
+        }
+    char quoted[WOI_QUOTE_BYTES];
+    return fail_format(err, 8, name, "dtype '%s' is not one that wideout knows", woi_quote(quoted, text, strlen(text)));
+}
+
+static wo_status read_count(const char *name, const char *what, size_t i, const json_t *value, uint64_t *count,
+                            wo_error *err)
+{
+    if (json_is_real(value))
+        return fail_format(err, 8, name, "%s[%zu] is %g, expected a whole number", what, i, json_real_value(value));
+    if (!json_is_integer(value)) return fail_format(err, 8, name, "%s[%zu] is not a number", what, i);
+    if (json_integer_value(value) < 0)
+        return fail_format(err, 8, name, "%s[%zu] is %" JSON_INTEGER_FORMAT ", expected 0 or more", what, i,
+                           json_integer_value(value));
+    *count = (uint64_t)json_integer_value(value);
+    return WO_OK;
+}
+
+static wo_status read_tensor(const shard *file, const char *name, const json_t *entry, woi_tensor *tensor,
+                             wo_error *err)
+{
+    tensor->name = name;
+    if (!json_is_object(entry)) return fail_format(err, 8, name, "its entry is not a JSON object");
+    wo_status status = read_dtype(name, json_object_get(entry, "dtype"), &tensor->dtype, err);
+    if (status) return status;
+
+    const json_t *shape = json_object_get(entry, "shape"), *offsets = json_object_get(entry, "data_offsets");
+    if (!json_is_array(shape)) return fail_format(err, 8, name, "shape is missing or not a list");
+    if (json_array_size(shape) > WOI_MAX_DIMS)
+        return fail_format(err, 8, name, "shape has %zu dimensions, at most %d are supported", json_array_size(shape),
+                           WOI_MAX_DIMS);
+    tensor->n_dims = (int)json_array_size(shape);
+    size_t n = 1, bytes;
+    for (int i = 0; i < tensor->n_dims; i++) {
+        status = read_count(name, "shape", (size_t)i, json_array_get(shape, (size_t)i), &tensor->shape[i], err);
+        if (status) return status;
+        if (!woi_size_mul(n, tensor->shape[i], &n))
+            return fail_format(err, 8, name, "the product of its shape overflows at shape[%d] = %" PRIu64, i,
+                               tensor->shape[i]);
+    }
+    if (!woi_size_mul(n, woi_dtype_bytes(tensor->dtype), &bytes))
+        return fail_format(err, 8, name, "%zu elements of %s overflow", n, woi_dtype_name(tensor->dtype));
+
+    if (!json_is_array(offsets) || json_array_size(offsets) != 2)
+        return fail_format(err, 8, name, "data_offsets is missing or not a list of two");
+    uint64_t begin, end;
+    if ((status = read_count(name, "data_offsets", 0, json_array_get(offsets, 0), &begin, err)) ||
+        (status = read_count(name, "data_offsets", 1, json_array_get(offsets, 1), &end, err)))
+        return status;
+    uint64_t header_bytes;
+    memcpy(&header_bytes, file->map, 8);
+    uint64_t data_start = 8 + header_bytes, data_bytes = file->map_bytes - data_start;
+    if (end < begin)
+        return fail_format(err, 8, name, "data_offsets go backwards, from %" PRIu64 " to %" PRIu64, begin, end);
+    if (end > data_bytes)
+        return fail_format(err, 8, name, "data ends at byte %" PRIu64 ", but the file holds %" PRIu64 " bytes of data",
+                           end, data_bytes);
+    if (end - begin != bytes)
+        return fail_format(err, 8, name, "data_offsets span %" PRIu64 " bytes, but its shape and dtype %s take %zu",
+                           end - begin, woi_dtype_name(tensor->dtype), bytes);
+    tensor->n = n;
+    tensor->bytes = bytes;
+    tensor->offset = data_start + begin;
+    tensor->data = file->map + tensor->offset;
+    return WO_OK;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const woi_tensor *x = a, *y = b;
+    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* Sorted by offset: each must begin where the one before ends, and the last must end with the file. */
+static wo_status check_layout(const shard *file, const woi_tensor *tensors, size_t n, uint64_t data_start,
+                              wo_error *err)
+{
+    uint64_t end = data_start;
+    for (size_t i = 0; i < n; i++) {
+        if (tensors[i].offset > end)
+            return fail_format(err, end, tensors[i].name,
+                               "begins at byte %" PRIu64 " of the data, leaving a hole of %" PRIu64 " bytes",
+                               tensors[i].offset - data_start, tensors[i].offset - end);
+        if (tensors[i].offset < end)
+            return fail_format(err, tensors[i].offset, tensors[i].name,
+                               "begins at byte %" PRIu64 " of the data, inside the tensor before it",
+                               tensors[i].offset - data_start);
+        end += tensors[i].bytes;
+    }
+    if (end != file->map_bytes)
+        return woi_fail(err, WO_ERR_FORMAT, end, "%" PRIu64 " bytes follow the last tensor, at byte %" PRIu64,
+                        (uint64_t)file->map_bytes - end, end);
+    return WO_OK;
+}
+
+static wo_status check_metadata(const json_t *metadata, wo_error *err)
+{
+    if (!metadata) return WO_OK;
+    if (!json_is_object(metadata)) return woi_fail(err, WO_ERR_FORMAT, 8, "__metadata__ is not a JSON object");
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)metadata, key, value)
+    {
+        if (json_is_string(value)) continue;
+        char quoted[WOI_QUOTE_BYTES];
+        return woi_fail(err, WO_ERR_FORMAT, 8, "__metadata__: the value of '%s' is not a string",
+                        woi_quote(quoted, key, strlen(key)));
+    }
+    return WO_OK;
+}
+
+static wo_status check_header_checksum(const shard *file, size_t header_bytes, wo_error *err)
+{
+    const char *stated =
+        json_string_value(json_object_get(json_object_get(file->header, WOI_ST_METADATA), WOI_ST_CHECKSUM "header"));
+    if (!stated) return woi_fail(err, WO_ERR_CHECKSUM, 8, "a wideout file without the checksum of its header");
+    char digits[WOI_ST_DIGITS + 1];
+    if (!woi_st_header_checksum((const char *)file->map + 8, header_bytes, digits) || strcmp(digits, stated) != 0) {
+        char quoted[WOI_QUOTE_BYTES];
+        return woi_fail(err, WO_ERR_CHECKSUM, 8, "the header was changed: its checksum is %s, the file says '%s'",
+                        digits, woi_quote(quoted, stated, strlen(stated)));
+    }
+    return WO_OK;
+}
+
+/* Maps one file and appends its tensors. */
+static wo_status open_shard(woi_st *st, size_t i, const char *path, wo_error *err)
+{
+    shard *file = &st->shards[i];
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    if (!(file->name = woi_copy_text(base, strlen(base), err))) return WO_ERR_MEMORY;
+    const void *map = NULL;
+    wo_status status = woi_map(path, &map, &file->map_bytes, err);
+    if (status) return status;
+    file->map = map;
+
+    if (file->map_bytes < 8)
+        return woi_fail(err, WO_ERR_FORMAT, 0, "has %zu bytes, a safetensors file begins with 8 bytes of header length",
+                        file->map_bytes);
+    uint64_t header_bytes;
+    memcpy(&header_bytes, file->map, 8);
+    if (header_bytes > MAX_HEADER_BYTES)
+        return woi_fail(err, WO_ERR_FORMAT, 0, "the header length %" PRIu64 " is over the limit of %u bytes",
+                        header_bytes, MAX_HEADER_BYTES);
+    if (header_bytes > file->map_bytes - 8)
+        return woi_fail(err, WO_ERR_FORMAT, 0, "the header length %" PRIu64 " is more than the %zu bytes that follow",
+                        header_bytes, file->map_bytes - 8);
+    const char *text = (const char *)file->map + 8;
+    if (header_bytes == 0 || text[0] != '{')
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the header does not begin with '{'");
+
+    json_error_t json;
+    file->header = json_loadb(text, (size_t)header_bytes, JSON_REJECT_DUPLICATES, &json);
+    if (!file->header) return fail_json(err, "header", 8, &json);
+    json_t *metadata = json_object_get(file->header, WOI_ST_METADATA);
+    if ((status = check_metadata(metadata, err))) return status;
+    /* First of all: in a file of ours a flipped bit shall be called that, not whatever it happens to break. */
+    if (json_object_get(metadata, WOI_ST_FORMAT) && (status = check_header_checksum(file, (size_t)header_bytes, err)))
+        return status;
+
+    size_t n = json_object_size(file->header) - (metadata ? 1 : 0), first = st->n_tensors, capacity = first;
+    if ((status = woi_grow(&st->tensors, &capacity, first, first + n, sizeof *st->tensors, err))) return status;
+    const char *name;
+    json_t *entry;
+    json_object_foreach(file->header, name, entry)
+    {
+        if (strcmp(name, WOI_ST_METADATA) == 0) continue;
+        woi_tensor *tensor = &st->tensors[st->n_tensors];
+        memset(tensor, 0, sizeof *tensor);
+        if ((status = read_tensor(file, name, entry, tensor, err))) return status;
+        tensor->shard = i;
+        st->n_tensors++;
+    }
+    if (n) qsort(st->tensors + first, n, sizeof *st->tensors, by_offset);
+    return check_layout(file, st->tensors + first, n, 8 + header_bytes, err);
+}
+
+/* ---- Shards ------------------------------------------------------------------------------------------------ */
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The distinct shard names of a weight map, sorted. The strings belong to the JSON. */
+static wo_status list_shards(json_t *weight_map, const char ***names, size_t *n_names, wo_error *err)
+{
+    size_t n = 0, entries = json_object_size(weight_map);
+    const char **list = woi_alloc(entries, sizeof *list, err);
+    if (!list) return WO_ERR_MEMORY;
+    const char *tensor;
+    json_t *value;
+    json_object_foreach(weight_map, tensor, value)
+    {
+        const char *file = json_string_value(value);
+        char quoted[WOI_QUOTE_BYTES];
+        wo_status status = WO_OK;
+        if (!file)
+            status = fail_format(err, 0, tensor, "its shard in weight_map is not a string");
+        else if (!*file || strchr(file, '/') || strcmp(file, ".") == 0 || strcmp(file, "..") == 0)
+            /* A stranger's index must not send us to other folders. */
+            status = fail_format(err, 0, tensor, "its shard '%s' is not a plain file name",
+                                 woi_quote(quoted, file, strlen(file)));
+        if (status) {
+            woi_free(list);
+            return status;
+        }
+        list[n++] = file;
+    }
+    qsort(list, n, sizeof *list, by_text);
+    *n_names = 0;
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || strcmp(list[i], list[i - 1]) != 0) list[(*n_names)++] = list[i];
+    *names = list;
+    return WO_OK;
+}
+
+/* Every name in the map must be in the shard that it names. */
+static wo_status check_weight_map(const woi_st *st, json_t *weight_map, wo_error *err)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(weight_map, name, value)
+    {
+        const woi_tensor *tensor = woi_st_find(st, name);
+        if (!tensor || strcmp(st->shards[tensor->shard].name, json_string_value(value)) != 0)
+            return fail_format(err, 0, name, "weight_map puts it in shard '%.60s', which does not have it",
+                               json_string_value(value));
+    }
+    return WO_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const woi_tensor *const *)a)->name, (*(const woi_tensor *const *)b)->name);
+}
+
+static wo_status index_names(woi_st *st, wo_error *err)
+{
+    st->by_name = woi_alloc(st->n_tensors, sizeof *st->by_name, err);
+    if (!st->by_name) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < st->n_tensors; i++) st->by_name[i] = &st->tensors[i];
+    qsort(st->by_name, st->n_tensors, sizeof *st->by_name, by_name);
+    for (size_t i = 1; i < st->n_tensors; i++)
+        if (strcmp(st->by_name[i]->name, st->by_name[i - 1]->name) == 0)
+            return fail_format(err, 0, st->by_name[i]->name, "stands in two shards");
+    return WO_OK;
+}
+
+static wo_status alloc_shards(woi_st *st, size_t n, wo_error *err)
+{
+    if (!(st->shards = woi_alloc_zero(n, sizeof *st->shards, err))) return WO_ERR_MEMORY;
+    st->n_shards = n;
+    return WO_OK;
+}
+
+static wo_status open_sharded(woi_st *st, const char *path, wo_error *err)
+{
+    const void *map = NULL;
+    size_t map_bytes = 0, n = 0;
+    const char **names = NULL;
+    char *shard_path = NULL;
+    json_t *index = NULL;
+    wo_status status = woi_map(path, &map, &map_bytes, err);
+    if (status) return status;
+    if (map_bytes > MAX_HEADER_BYTES) {
+        status = woi_fail(err, WO_ERR_FORMAT, 0, "a JSON file of %zu bytes is over the limit of %u", map_bytes,
+                          MAX_HEADER_BYTES);
+        goto done;
+    }
+    json_error_t json;
+    index = json_loadb(map, map_bytes, JSON_REJECT_DUPLICATES, &json);
+    if (!index) {
+        status = fail_json(err, "JSON", 0, &json);
+        goto done;
+    }
+    json_t *weight_map = json_object_get(index, "weight_map");
+    if (!json_is_object(weight_map) || json_object_size(weight_map) == 0) {
+        status = woi_fail(err, WO_ERR_FORMAT, 0,
+                          "a JSON file without a weight_map: expected the index of a sharded safetensors model");
+        goto done;
+    }
+    if ((status = list_shards(weight_map, &names, &n, err))) goto done;
+    if (n > MAX_SHARDS) {
+        status = woi_fail(err, WO_ERR_FORMAT, 0, "names %zu shards, the limit is %d", n, MAX_SHARDS);
+        goto done;
+    }
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
+    if ((status = alloc_shards(st, n, err))) goto done;
+    for (size_t i = 0; i < n; i++) {
+        size_t length = strlen(names[i]);
+        status = WO_ERR_MEMORY;
+        if (!(shard_path = woi_alloc(folder + length + 1, 1, err))) goto done;
+        memcpy(shard_path, path, folder);
+        memcpy(shard_path + folder, names[i], length + 1);
+        if ((status = open_shard(st, i, shard_path, err))) {
+            char quoted[WOI_QUOTE_BYTES], place[WOI_QUOTE_BYTES + 16];
+            snprintf(place, sizeof place, "shard '%s'", woi_quote(quoted, names[i], length));
+            woi_error_prefix(err, place);
+            goto done;
+        }
+        woi_free(shard_path);
+        shard_path = NULL;
+    }
+    if (!(status = index_names(st, err))) status = check_weight_map(st, weight_map, err);
+done:
+    woi_free(shard_path);
+    woi_free(names);
+    json_decref(index);
+    woi_unmap(map, map_bytes);
+    return status;
+}
+
+static wo_status open_single(woi_st *st, const char *path, wo_error *err)
+{
+    wo_status status = alloc_shards(st, 1, err);
+    if (!status) status = open_shard(st, 0, path, err);
+    return status ? status : index_names(st, err);
+}
+
+wo_status woi_st_open(const char *path, woi_st **result, wo_error *err)
+{
+    woi_file_kind kind;
+    wo_status status = woi_file_recognise(path, &kind, err);
+    if (status) return status;
+    if (kind != WOI_FILE_SAFETENSORS && kind != WOI_FILE_SHARD_INDEX)
+        return woi_fail(err, WO_ERR_FORMAT, 0, "is not a safetensors file");
+    woi_st *st = woi_alloc_zero(1, sizeof *st, err);
+    if (!st) return WO_ERR_MEMORY;
+    status = kind == WOI_FILE_SHARD_INDEX ? open_sharded(st, path, err) : open_single(st, path, err);
+    if (status)
+        woi_st_free(st);
+    else
+        *result = st;
+    return status;
+}
+
+void woi_st_free(woi_st *st)
+{
+    if (!st) return;
+    for (size_t i = 0; i < st->n_shards; i++) {
+        woi_free(st->shards[i].name);
+        json_decref(st->shards[i].header);
+        woi_unmap(st->shards[i].map, st->shards[i].map_bytes);
+    }
+    woi_free(st->by_name);
+    woi_free(st->tensors);
+    woi_free(st->shards);
+    woi_free(st);
+}
+
+/* ---- Access ------------------------------------------------------------------------------------------------ */
+
+size_t woi_st_n_tensors(const woi_st *st)
+{
+    return st->n_tensors;
+}
+
+const woi_tensor *woi_st_tensor(const woi_st *st, size_t i)
+{
+    return &st->tensors[i];
+}
+
+const woi_tensor *woi_st_find(const woi_st *st, const char *name)
+{
+    size_t low = 0, high = st->n_tensors;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(name, st->by_name[middle]->name);
+        if (order == 0) return st->by_name[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+size_t woi_st_n_shards(const woi_st *st)
+{
+    return st->n_shards;
+}
+
+const char *woi_st_shard_name(const woi_st *st, size_t i)
+{
+    return st->shards[i].name;
+}
+
+static json_t *metadata_of(const woi_st *st)
+{
+    return json_object_get(st->shards[0].header, WOI_ST_METADATA);
+}
+
+bool woi_st_meta_next(const woi_st *st, void **cursor, const char **key, const char **value)
+{
+    json_t *metadata = metadata_of(st);
+    *cursor = *cursor ? json_object_iter_next(metadata, *cursor) : json_object_iter(metadata);
+    if (!*cursor) return false;
+    *key = json_object_iter_key(*cursor);
+    *value = json_string_value(json_object_iter_value(*cursor));
+    return true;
+}
+
+const char *woi_st_meta(const woi_st *st, const char *key)
+{
+    return json_string_value(json_object_get(metadata_of(st), key));
+}
+
+const char *woi_st_kind(const woi_st *st)
+{
+    return woi_st_meta(st, WOI_ST_FORMAT) ? woi_st_meta(st, "kind") : NULL;
+}
+
+wo_status woi_st_verify(const woi_st *st, const wo_progress *progress, wo_error *err)
+{
+    if (!woi_st_meta(st, WOI_ST_FORMAT)) return WO_OK;
+    uint64_t done = 0, total = 0;
+    for (size_t i = 0; i < st->n_tensors; i++) total += st->tensors[i].bytes;
+    for (size_t i = 0; i < st->n_tensors; i++) {
+        const woi_tensor *tensor = &st->tensors[i];
+        wo_status status = woi_progress(progress, "verifying", done, total, err);
+        if (status) return status;
+        char digits[WOI_ST_DIGITS + 1], quoted[WOI_QUOTE_BYTES], *key = NULL;
+        size_t key_bytes = sizeof WOI_ST_CHECKSUM + strlen(tensor->name);
+        if (!(key = woi_alloc(key_bytes, 1, err))) return WO_ERR_MEMORY;
+        snprintf(key, key_bytes, "%s%s", WOI_ST_CHECKSUM, tensor->name);
+        const char *stated = woi_st_meta(st, key);
+        woi_free(key);
+        woi_st_checksum(tensor->data, tensor->bytes, digits);
+        if (!stated || strcmp(stated, digits) != 0)
+            return woi_fail(err, WO_ERR_CHECKSUM, tensor->offset,
+                            "tensor '%s' (%zu bytes at byte %" PRIu64
+                            ") was changed: its checksum is %s, the file says %s",
+                            woi_quote(quoted, tensor->name, strlen(tensor->name)), tensor->bytes, tensor->offset,
+                            digits, stated ? stated : "nothing");
+        done += tensor->bytes;
+    }
+    return woi_progress(progress, "verifying", done, total, err);
+}

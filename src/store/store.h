@@ -1,0 +1,223 @@
+/* Reading and writing files. This room trusts nothing that it reads: every count is compared with the bytes that are
+ * there before it is used, and a malformed file ends in one sentence with the place and the value.
+ *
+ *   safetensors   layers, logs, networks and indexes; also other people's models, sharded ones included
+ *   npy           NumPy arrays
+ *   xc            the extreme-classification text format, plain or gzip
+ *
+ * Files are little-endian, and so are the machines that wideout runs on. */
+#ifndef WOI_STORE_STORE_H
+#define WOI_STORE_STORE_H
+
+#include "wideout.h"
+
+#include <stdbool.h>
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "wideout maps little-endian files as they are: big-endian machines are not supported"
+#endif
+
+/* ---- Element types ----------------------------------------------------------------------------------------- */
+
+/* Those of safetensors. All can be listed; F64, F32, F16, BF16 convert to float, I64, I32, I8, U8 to int64. */
+typedef enum woi_dtype {
+    WOI_F64,
+    WOI_F32,
+    WOI_F16,
+    WOI_BF16,
+    WOI_I64,
+    WOI_I32,
+    WOI_I16,
+    WOI_I8,
+    WOI_U64,
+    WOI_U32,
+    WOI_U16,
+    WOI_U8,
+    WOI_BOOL,
+    WOI_F8_E5M2,
+    WOI_F8_E4M3,
+    WOI_N_DTYPES
+} woi_dtype;
+
+const char *woi_dtype_name(woi_dtype dtype); /* "F32" */
+size_t woi_dtype_bytes(woi_dtype dtype);     /* of one element */
+
+/* Converts n elements at `from` (any alignment). WO_ERR_UNSUPPORTED for a type that does not convert. */
+wo_status woi_convert_f32(woi_dtype dtype, const void *from, size_t n, float *to, wo_error *err);
+wo_status woi_convert_i64(woi_dtype dtype, const void *from, size_t n, int64_t *to, wo_error *err);
+
+float woi_f16_to_f32(uint16_t half);
+uint16_t woi_f32_to_bf16(float value); /* rounds to nearest even; NaN stays NaN */
+
+/* ---- Files in and out -------------------------------------------------------------------------------------- */
+
+typedef enum woi_file_kind {
+    WOI_FILE_SAFETENSORS,
+    WOI_FILE_SHARD_INDEX, /* the JSON that lists the shards of a safetensors model */
+    WOI_FILE_NPY,
+    WOI_FILE_XC, /* text, plain or gzip */
+} woi_file_kind;
+
+/* Recognises a file by its first bytes, never by its name. Fails for what wideout does not read, saying what it is
+ * where that is known (a zip archive, a pickle). */
+wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *err);
+
+/* A file that appears under its name only when it is complete: written to a temporary name in the same folder, then
+ * fsync and rename. Freed before commit, it leaves nothing behind and the old file as it was. */
+typedef struct woi_outfile woi_outfile;
+wo_status woi_outfile_create(const char *path, woi_outfile **out, wo_error *err);
+wo_status woi_outfile_write(woi_outfile *out, const void *data, size_t bytes, wo_error *err);
+/* Overwrites bytes that were written before. */
+wo_status woi_outfile_patch(woi_outfile *out, uint64_t offset, const void *data, size_t bytes, wo_error *err);
+wo_status woi_outfile_commit(woi_outfile *out, wo_error *err);
+void woi_outfile_free(woi_outfile *out);
+
+/* ---- safetensors ------------------------------------------------------------------------------------------- */
+
+#define WOI_MAX_DIMS 8
+
+typedef struct woi_tensor {
+    const char *name;
+    woi_dtype dtype;
+    int n_dims;
+    uint64_t shape[WOI_MAX_DIMS];
+    uint64_t n;       /* elements */
+    const void *data; /* in the mapped file; aligned to 64 bytes in our own files, perhaps not at all in others */
+    size_t bytes;
+    uint64_t offset; /* of data in its file */
+    size_t shard;    /* which file: 0 for a single one */
+} woi_tensor;
+
+/* A mapped model: one file, or all the shards that an index JSON names. Tensors in the order of their data. */
+typedef struct woi_st woi_st;
+wo_status woi_st_open(const char *path, woi_st **st, wo_error *err);
+void woi_st_free(woi_st *st);
+
+size_t woi_st_n_tensors(const woi_st *st);
+const woi_tensor *woi_st_tensor(const woi_st *st, size_t i);
+const woi_tensor *woi_st_find(const woi_st *st, const char *name); /* NULL where there is none */
+size_t woi_st_n_shards(const woi_st *st);
+const char *woi_st_shard_name(const woi_st *st, size_t shard); /* without its folder */
+
+/* __metadata__ of the first file; sharded models have none of their own. */
+const char *woi_st_meta(const woi_st *st, const char *key); /* NULL where there is none */
+/* One entry after the other, in the file's order: *cursor starts as NULL; false after the last. */
+bool woi_st_meta_next(const woi_st *st, void **cursor, const char **key, const char **value);
+
+/* "layer", "log", "network", "index", "tokens" for our own files; NULL for other people's. */
+const char *woi_st_kind(const woi_st *st);
+
+/* Compares every tensor of one of our own files with its checksum (the header's was checked by woi_st_open). Other
+ * people's files have none: WO_OK at once. */
+wo_status woi_st_verify(const woi_st *st, const wo_progress *progress, wo_error *err);
+
+/* Writes one of our own files. Declare all tensors, then append their data in the same order, in pieces of any size;
+ * the checksums are put into the header at the end. The same calls give the same bytes. */
+typedef struct woi_st_writer woi_st_writer;
+wo_status woi_st_create(const char *path, const char *kind, woi_st_writer **writer, wo_error *err);
+wo_status woi_st_set_meta(woi_st_writer *writer, const char *key, const char *value, wo_error *err);
+wo_status woi_st_declare(woi_st_writer *writer, const char *name, woi_dtype dtype, int n_dims, const uint64_t *shape,
+                         wo_error *err);
+wo_status woi_st_append(woi_st_writer *writer, const void *data, size_t bytes, wo_error *err);
+wo_status woi_st_finish(woi_st_writer *writer, wo_error *err); /* then free it */
+void woi_st_writer_free(woi_st_writer *writer);
+
+/* ---- logs: queries and their labels ------------------------------------------------------------------------ */
+
+/* A safetensors file with `queries` (n, d) in F32, F16 or BF16 and, unless the log has no labels, `labels.indptr` (n +
+ * 1) I64 and `labels.indices` in I32 or I64: the labels of query i are indices[indptr[i] .. indptr[i+1]). Written by
+ * us, or by anyone with these names. */
+typedef struct woi_log {
+    woi_st *st;
+    uint64_t n, d;
+    const woi_tensor *queries;
+    int64_t *indptr;   /* n + 1, checked: from 0, never falling; NULL where the log has no labels */
+    int32_t *labels;   /* indptr[n], each 0 or more; at most max_label */
+    int64_t max_label; /* -1 where there is none */
+} woi_log;
+
+wo_status woi_log_open(const char *path, woi_log *log, wo_error *err);
+void woi_log_close(woi_log *log); /* a zeroed or closed one is fine */
+
+/* ---- npy --------------------------------------------------------------------------------------------------- */
+
+typedef struct woi_npy {
+    woi_dtype dtype; /* F16, F32, F64, I32 or I64 */
+    bool swapped;    /* the file's bytes are big-endian */
+    bool fortran;    /* first index fastest */
+    int n_dims;
+    uint64_t shape[WOI_MAX_DIMS];
+    uint64_t n; /* elements */
+    int version;
+    const void *data; /* in the mapped file, as stored */
+    const void *map;
+    size_t map_bytes;
+} woi_npy;
+
+wo_status woi_npy_open(const char *path, woi_npy *npy, wo_error *err);
+void woi_npy_close(woi_npy *npy); /* a zeroed or closed one is fine */
+
+/* All elements in C order and native byte order. Floats from F16, F32, F64; integers from I32, I64. */
+wo_status woi_npy_read_f32(const woi_npy *npy, float *to, wo_error *err);
+wo_status woi_npy_read_i64(const woi_npy *npy, int64_t *to, wo_error *err);
+
+/* ---- extreme-classification text --------------------------------------------------------------------------- */
+
+/* Which ids count from 1 in the file. They come out counting from 0. */
+typedef enum woi_xc_base { WOI_XC_ZERO_BASED, WOI_XC_ONE_BASED, WOI_XC_ONE_BASED_FEATURES } woi_xc_base;
+
+typedef struct woi_xc_options {
+    bool lenient; /* accept the dialects: see docs/FORMAT.md */
+    woi_xc_base base;
+} woi_xc_options;
+
+typedef struct woi_xc_shape {
+    bool matrix;         /* a file of the two-file form ("rows cols"): rows have features and values only */
+    bool has_header;     /* lenient files may lack it; the counts below are then what has been seen so far */
+    uint64_t n;          /* rows */
+    uint64_t n_features; /* or columns of a matrix */
+    uint64_t n_labels;
+} woi_xc_shape;
+
+/* One row, valid until the next call. Ids rise strictly. */
+typedef struct woi_xc_row {
+    size_t n_labels, n_features;
+    const int32_t *labels;
+    const int32_t *features;
+    const float *values; /* finite */
+} woi_xc_row;
+
+/* A streaming reader: memory for one row, whatever the size of the file. */
+typedef struct woi_xc woi_xc;
+wo_status woi_xc_open(const char *path, const woi_xc_options *options, woi_xc **xc, wo_error *err);
+/* The next row; *more is false, and row empty, after the last. */
+wo_status woi_xc_next(woi_xc *xc, woi_xc_row *row, bool *more, wo_error *err);
+const woi_xc_shape *woi_xc_get_shape(const woi_xc *xc);
+uint64_t woi_xc_text_bytes(const woi_xc *xc);                            /* of text read so far, unpacked */
+void woi_xc_position(const woi_xc *xc, uint64_t *done, uint64_t *total); /* in bytes of the file, for progress */
+void woi_xc_free(woi_xc *xc);
+
+/* A whole file as two sparse matrices in CSR form. */
+typedef struct woi_xc_data {
+    uint64_t n, n_features, n_labels;
+    int64_t *label_indptr, *feature_indptr; /* n + 1 */
+    int32_t *labels, *features;
+    float *values;
+} woi_xc_data;
+
+wo_status woi_xc_load(const char *path, const woi_xc_options *options, const wo_progress *progress, woi_xc_data *data,
+                      wo_error *err);
+void woi_xc_data_free(woi_xc_data *data);
+
+/* Canonical text of rows: strict, zero-based; values in the fewest digits that read back to the same float. */
+wo_status woi_xc_write_header(woi_outfile *out, const uint64_t *counts, int n_counts, wo_error *err);
+wo_status woi_xc_write_row(woi_outfile *out, const woi_xc_row *row, wo_error *err); /* one-file form */
+wo_status woi_xc_write_features(woi_outfile *out, const woi_xc_row *row, wo_error *err);
+wo_status woi_xc_write_labels(woi_outfile *out, const woi_xc_row *row, wo_error *err);
+
+/* A number as the format writes values: [sign] digits [. digits] [e exponent]. Returns the end of it, or NULL where
+ * there is none or it is no finite float. Within 1 ulp of strtof, in any locale. The text must end in some character
+ * that is no part of a number. */
+const char *woi_xc_parse_value(const char *text, float *value);
+
+#endif

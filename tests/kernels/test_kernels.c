@@ -1,0 +1,730 @@
+/* Every kernel of kernels.def on every path that this machine has, and the choice between the paths.
+ *
+ * Integer results equal the definition exactly. A float sum of d products is judged against the same sum in double: it
+ * may be off by (d + 8) 2^-24 sum |q_j w_j|, which covers any order of summation. Arguments lie against pages that must
+ * not be touched, at their end or at their start, in every alignment. A kernel added to kernels.def needs a test_<name>
+ * here before this file links. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "kernels/kernels.h"
+
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Paths ------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    woi_level level;
+    int with_vnni;
+} paths[] = {
+    {"ref", WOI_LEVEL_REF, 0},
+    {"avx2", WOI_LEVEL_AVX2, 0},
+    {"avx512", WOI_LEVEL_AVX512, 0},
+    {"avx512 with vnni", WOI_LEVEL_AVX512, 1},
+};
+enum { N_PATHS = sizeof paths / sizeof *paths };
+
+/* What a failure message says: the path and the kernel being tried. */
+static const char *path_name, *kernel_name;
+
+#define CHECK(condition, format, ...)                                                         \
+    do {                                                                                      \
+        if (!(condition)) fail_msg("%s on %s: " format, kernel_name, path_name, __VA_ARGS__); \
+    } while (0)
+
+/* ---- Arguments against guarded pages ----------------------------------------------------------------------- */
+
+enum { GUARDED_BYTES = 1 << 18, GUARD_BYTES = 1 << 16, N_ARGS = 6 };
+
+static char *guarded[N_ARGS]; /* each GUARDED_BYTES, with an untouchable GUARD_BYTES on both sides */
+
+static int make_guarded(void **state)
+{
+    (void)state;
+    for (int a = 0; a < N_ARGS; a++) {
+        char *all = mmap(NULL, GUARDED_BYTES + 2 * GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (all == MAP_FAILED || mprotect(all + GUARD_BYTES, GUARDED_BYTES, PROT_READ | PROT_WRITE)) return -1;
+        guarded[a] = all + GUARD_BYTES;
+    }
+    return 0;
+}
+
+/* `bytes` bytes that end where the page ends (place 0), or begin place - 1 elements after the page begins. */
+static void *put(int arg, size_t bytes, size_t place, size_t element)
+{
+    assert_true(bytes + (place ? place - 1 : 0) * element <= GUARDED_BYTES);
+    return place ? guarded[arg] + (place - 1) * element : guarded[arg] + GUARDED_BYTES - bytes;
+}
+
+/* ---- Numbers ----------------------------------------------------------------------------------------------- */
+
+static uint64_t random_state = 88172645463325252u;
+
+static uint32_t random_u32(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)(random_state >> 32);
+}
+
+static float random_float(void)
+{
+    return (float)(int32_t)random_u32() * 0x1p-31f;
+}
+
+static void fill_floats(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] = random_float();
+}
+
+static void fill_bytes(int8_t *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] = (int8_t)random_u32();
+}
+
+static float from_bf16(uint16_t half)
+{
+    uint32_t word = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+static uint16_t to_bf16(float value)
+{
+    uint32_t word;
+    memcpy(&word, &value, sizeof word);
+    return (uint16_t)(word >> 16);
+}
+
+static float from_bits(uint32_t word)
+{
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+/* Floats in units of the last place, in order: neighbours differ by 1, and -0 is 0. */
+static int64_t place_of(float value)
+{
+    int32_t word;
+    memcpy(&word, &value, sizeof word);
+    return word < 0 ? -(int64_t)(word & 0x7fffffff) : word;
+}
+
+static bool within(double got, double want, double bound)
+{
+    return fabs(got - want) <= bound + (double)FLT_MIN;
+}
+
+/* ---- dot and gather ---------------------------------------------------------------------------------------- */
+
+typedef enum row_type { F32, BF16, I8 } row_type;
+
+static double row_element(row_type type, const void *rows, size_t at)
+{
+    return type == F32 ? (double)((const float *)rows)[at] : (double)from_bf16(((const uint16_t *)rows)[at]);
+}
+
+static void call_rows(const woi_kernels *k, row_type type, const void *q, float q_scale, const void *rows,
+                      const float *scales, const int32_t *ids, size_t n, size_t d, size_t stride, float *out)
+{
+    switch (type) {
+    case F32: ids ? k->gather_f32(q, rows, ids, n, d, stride, out) : k->dot_f32(q, rows, n, d, stride, out); break;
+    case BF16: ids ? k->gather_bf16(q, rows, ids, n, d, stride, out) : k->dot_bf16(q, rows, n, d, stride, out); break;
+    case I8:
+        ids ? k->gather_i8(q, q_scale, rows, scales, ids, n, d, stride, out)
+            : k->dot_i8(q, q_scale, rows, scales, n, d, stride, out);
+        break;
+    }
+}
+
+/* One call: n results over a table of `m` rows (m = n for dot). */
+static void try_rows(const woi_kernels *k, row_type type, bool gather, size_t n, size_t d, size_t stride, size_t place)
+{
+    const size_t m = gather ? n + 3 : n, size = type == F32 ? 4 : type == BF16 ? 2 : 1;
+    const size_t n_elements = m ? (m - 1) * stride + d : 0; /* the table ends with its last row, not with its stride */
+    const size_t q_size = type == I8 ? 1 : 4;
+    void *q = put(0, d * q_size, place, q_size), *rows = put(1, n_elements * size, place, size);
+    float *scales = put(2, m * sizeof *scales, place % 17, sizeof *scales);
+    int32_t *ids = put(3, n * sizeof *ids, place % 17, sizeof *ids);
+    float *out = put(4, n * sizeof *out, place % 17, sizeof *out);
+    const float q_scale = 0.37f;
+    if (type == I8)
+        fill_bytes(q, d);
+    else
+        fill_floats(q, d);
+    if (type == I8) fill_bytes(rows, n_elements);
+    if (type == F32) fill_floats(rows, n_elements);
+    if (type == BF16)
+        for (size_t j = 0; j < n_elements; j++) ((uint16_t *)rows)[j] = to_bf16(random_float());
+    fill_floats(scales, m);
+    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)(random_u32() % m), out[i] = NAN;
+
+    call_rows(k, type, q, q_scale, rows, scales, gather ? ids : NULL, n, d, stride, out);
+    for (size_t i = 0; i < n; i++) {
+        const size_t row = gather ? (size_t)ids[i] : i;
+        if (type == I8) {
+            int32_t sum = 0;
+            for (size_t j = 0; j < d; j++) sum += ((const int8_t *)q)[j] * ((const int8_t *)rows)[row * stride + j];
+            const float want = (float)sum * (scales[row] * q_scale);
+            CHECK(memcmp(&out[i], &want, sizeof want) == 0, "n %zu d %zu stride %zu place %zu: [%zu] is %.9g, not %.9g",
+                  n, d, stride, place, i, (double)out[i], (double)want);
+        } else {
+            double want = 0, size_of_terms = 0;
+            for (size_t j = 0; j < d; j++) {
+                const double term = (double)((const float *)q)[j] * row_element(type, rows, row * stride + j);
+                want += term;
+                size_of_terms += fabs(term);
+            }
+            CHECK(within((double)out[i], want, (double)(d + 8) * 0x1p-24 * size_of_terms),
+                  "n %zu d %zu stride %zu place %zu: [%zu] is %.9g, not %.9g", n, d, stride, place, i, (double)out[i],
+                  want);
+        }
+    }
+}
+
+static void try_all_rows(const woi_kernels *k, row_type type, bool gather)
+{
+    const size_t n_places = type == I8 ? 65 : 17;
+    for (size_t d = 0; d <= 130; d++) {
+        for (size_t place = 0; place < n_places; place++) try_rows(k, type, gather, (d + place) % 11, d, d, place);
+        for (size_t n = 0; n <= 18; n++) try_rows(k, type, gather, n, d, d + n % 3, 0);
+        try_rows(k, type, gather, 9, d, d + 37, 1);
+    }
+    const size_t long_d[] = {191, 192, 200, 255, 256, 257, 319, 384, 511, 512, 700, 1024, 1333, 2050};
+    for (size_t c = 0; c < sizeof long_d / sizeof *long_d; c++)
+        for (size_t n = 7; n <= 17; n += 5) try_rows(k, type, gather, n, long_d[c], long_d[c] + c % 2, n % 3);
+    try_rows(k, type, gather, 300, 48, 48, 0);
+}
+
+/* The largest sums that kernels.h promises: d = 131,071, everything -128, and opposite signs. */
+static void try_i8_extremes(const woi_kernels *k, bool gather)
+{
+    const size_t d = 131071;
+    int8_t *q = put(0, d, 0, 1), *row = put(1, d, 0, 1);
+    const float scale = 1;
+    const int32_t id = 0;
+    for (int sign = 0; sign < 2; sign++) {
+        memset(q, sign ? 127 : -128, d);
+        memset(row, -128, d);
+        float out = NAN;
+        call_rows(k, I8, q, 1, row, &scale, gather ? &id : NULL, 1, d, d, &out);
+        const float want = (float)((sign ? -127 : 128) * 128 * (int32_t)d);
+        CHECK(out == want, "extreme sum is %.9g, not %.9g", (double)out, (double)want);
+    }
+}
+
+/* An infinite element gives an infinite sum, also where it lies in the part of a row that is read twice. */
+static void try_infinite(const woi_kernels *k, row_type type, bool gather)
+{
+    const int32_t id = 0;
+    for (size_t d = 1; d <= 70; d++) {
+        float *q = put(0, d * sizeof *q, 0, sizeof *q), out = NAN;
+        void *row = put(1, d * (type == F32 ? 4 : 2), 0, 1);
+        for (size_t at = 0; at < d; at++) {
+            for (size_t j = 0; j < d; j++) {
+                const float value = j == at ? INFINITY : 1;
+                q[j] = 1;
+                if (type == F32)
+                    ((float *)row)[j] = value;
+                else
+                    ((uint16_t *)row)[j] = to_bf16(value);
+            }
+            call_rows(k, type, q, 1, row, NULL, gather ? &id : NULL, 1, d, d, &out);
+            CHECK(isinf(out) && out > 0, "d %zu with infinity at %zu gives %g", d, at, (double)out);
+        }
+    }
+}
+
+static void try_float_rows(const woi_kernels *k, row_type type, bool gather)
+{
+    try_all_rows(k, type, gather);
+    try_infinite(k, type, gather);
+}
+
+static void try_i8_rows(const woi_kernels *k, bool gather)
+{
+    try_all_rows(k, I8, gather);
+    try_i8_extremes(k, gather);
+}
+
+static void test_dot_f32(const woi_kernels *k)
+{
+    try_float_rows(k, F32, false);
+}
+static void test_dot_bf16(const woi_kernels *k)
+{
+    try_float_rows(k, BF16, false);
+}
+static void test_dot_i8(const woi_kernels *k)
+{
+    try_i8_rows(k, false);
+}
+static void test_gather_f32(const woi_kernels *k)
+{
+    try_float_rows(k, F32, true);
+}
+static void test_gather_bf16(const woi_kernels *k)
+{
+    try_float_rows(k, BF16, true);
+}
+static void test_gather_i8(const woi_kernels *k)
+{
+    try_i8_rows(k, true);
+}
+
+/* ---- project ----------------------------------------------------------------------------------------------- */
+
+static void try_project(const woi_kernels *k, size_t d, size_t n_planes, size_t place)
+{
+    float *x = put(0, d * sizeof *x, place, 4), *planes = put(1, d * n_planes * sizeof *planes, place, 4);
+    float *offsets = put(2, n_planes * sizeof *offsets, place, 4), *z = put(3, n_planes * sizeof *z, place, 4);
+    uint16_t *bits = put(4, n_planes / 16 * sizeof *bits, place, 2);
+    fill_floats(x, d);
+    fill_floats(planes, d * n_planes);
+    fill_floats(offsets, n_planes);
+    if (n_planes >= 32) offsets[17] = NAN, offsets[18] = INFINITY, offsets[19] = -INFINITY;
+    for (size_t p = 0; p < n_planes; p++) z[p] = NAN;
+    for (size_t b = 0; b < n_planes / 16; b++) bits[b] = 0xa5a5;
+    k->project(x, planes, offsets, d, n_planes, z, bits);
+    for (size_t p = 0; p < n_planes; p++) {
+        const bool bit = bits[p / 16] >> p % 16 & 1;
+        CHECK(bit == (z[p] > 0), "d %zu planes %zu: bit %zu is %d, z is %g", d, n_planes, p, bit, (double)z[p]);
+        double want = (double)offsets[p], size_of_terms = fabs(want);
+        for (size_t j = 0; j < d; j++) {
+            want += (double)x[j] * (double)planes[j * n_planes + p];
+            size_of_terms += fabs((double)x[j] * (double)planes[j * n_planes + p]);
+        }
+        const bool same = isfinite(want) ? within((double)z[p], want, (double)(d + 8) * 0x1p-24 * size_of_terms)
+                                         : (isnan(want) ? isnan(z[p]) : (double)z[p] == want);
+        CHECK(same, "d %zu planes %zu place %zu: z[%zu] is %.9g, not %.9g", d, n_planes, place, p, (double)z[p], want);
+    }
+}
+
+static void test_project(const woi_kernels *k)
+{
+    for (size_t d = 0; d <= 130; d++)
+        for (size_t place = 0; place < 17; place++) try_project(k, d, 16 * ((d + place) % 10), place);
+    for (size_t n_planes = 0; n_planes <= 352; n_planes += 16)
+        for (size_t d = 0; d <= 20; d++) try_project(k, d, n_planes, n_planes / 16 % 2);
+    try_project(k, 40, 1024 + 64 + 48, 0);
+}
+
+/* ---- topk_scan --------------------------------------------------------------------------------------------- */
+
+typedef struct scored {
+    float score;
+    int32_t id;
+} scored;
+
+static int best_first(const void *a, const void *b)
+{
+    const scored *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* How scores are drawn: all different, few values (ties everywhere), one value, rising, and with NaN and infinities. */
+enum { DISTINCT, TIES, CONSTANT, RISING, SPECIAL, N_DRAWS };
+
+static float draw_score(int draw, size_t i)
+{
+    static const float special[] = {INFINITY, -INFINITY, 0.0f, -0.0f, FLT_MAX, -FLT_MAX, 0x1p-149f, -0x1p-149f};
+    switch (draw) {
+    case DISTINCT: return random_float();
+    case TIES: return (float)(random_u32() % 5) - 2;
+    case CONSTANT: return -1.5f;
+    case RISING: return (float)i;
+    default: return random_u32() % 3 ? special[random_u32() % 8] : NAN;
+    }
+}
+
+/* n scores in n_scans pieces, offered in a random order of pieces. */
+static void try_topk(const woi_kernels *k, int draw, size_t n, size_t top_k, size_t n_scans)
+{
+    enum { MOST = 2048, FIRST = 1000 };
+    static float all[MOST];
+    static scored want[MOST + 512];
+    assert_true(n <= MOST && top_k <= 512 && n_scans <= 16);
+    size_t n_want = 0;
+    for (size_t i = 0; i < n; i++) {
+        all[i] = draw_score(draw, i);
+        if (!isnan(all[i])) want[n_want++] = (scored){all[i], FIRST + (int32_t)i};
+    }
+    qsort(want, n_want, sizeof *want, best_first);
+    for (; n_want < top_k; n_want++) want[n_want] = (scored){-INFINITY, -1};
+
+    woi_topk top = {top_k, 0, put(1, top_k * sizeof(float), 0, 4), put(2, top_k * sizeof(int32_t), 0, 4)};
+    size_t order[16];
+    for (size_t s = 0; s < n_scans; s++) {
+        const size_t other = random_u32() % (s + 1);
+        order[s] = order[other];
+        order[other] = s;
+    }
+    for (size_t s = 0; s < n_scans; s++) {
+        const size_t from = order[s] * n / n_scans, to = (order[s] + 1) * n / n_scans;
+        const size_t bytes = (to - from) * sizeof(float), place = bytes ? random_u32() % 17 : 0;
+        float *piece = put(0, bytes, place, sizeof(float));
+        memcpy(piece, all + from, bytes);
+        k->topk_scan(piece, to - from, FIRST + (int32_t)from, &top);
+    }
+    woi_topk_finish(&top);
+    for (size_t i = 0; i < top_k; i++)
+        CHECK(top.ids[i] == want[i].id && top.scores[i] == want[i].score,
+              "draw %d n %zu k %zu scans %zu: place %zu is (%g, %d), not (%g, %d)", draw, n, top_k, n_scans, i,
+              (double)top.scores[i], top.ids[i], (double)want[i].score, want[i].id);
+}
+
+static void test_topk_scan(const woi_kernels *k)
+{
+    const size_t top_ks[] = {1, 2, 5, 10, 33, 100, 512};
+    for (int draw = 0; draw < N_DRAWS; draw++)
+        for (size_t c = 0; c < sizeof top_ks / sizeof *top_ks; c++) {
+            for (size_t n = 0; n <= 200; n++) try_topk(k, draw, n, top_ks[c], 1 + n % 3);
+            for (size_t n_scans = 1; n_scans <= 16; n_scans++) try_topk(k, draw, 2000 + n_scans, top_ks[c], n_scans);
+        }
+}
+
+/* ---- max_f32 ----------------------------------------------------------------------------------------------- */
+
+static void test_max_f32(const woi_kernels *k)
+{
+    for (size_t n = 0; n <= 330; n++)
+        for (size_t place = 0; place < 17; place++) {
+            float *x = put(0, n * sizeof *x, place, sizeof *x), want = -INFINITY;
+            /* Negative alone, so that a lane outside the argument would win; NaNs; now and then an infinity. */
+            for (size_t i = 0; i < n; i++) x[i] = random_u32() % 8 ? -1 - fabsf(random_float()) : NAN;
+            if (n && place == 3) x[random_u32() % n] = INFINITY;
+            if (place == 5)
+                for (size_t i = 0; i < n; i++) x[i] = i % 2 ? -INFINITY : NAN;
+            for (size_t i = 0; i < n; i++) want = fmaxf(want, x[i]);
+            const float got = k->max_f32(x, n);
+            CHECK(got == want, "n %zu place %zu: %.9g, not %.9g", n, place, (double)got, (double)want);
+        }
+    for (size_t n = 1; n <= 150; n++)
+        for (size_t at = 0; at < n; at++) {
+            float *x = put(0, n * sizeof *x, 0, sizeof *x);
+            for (size_t i = 0; i < n; i++) x[i] = i == at ? 2 : 1;
+            CHECK(k->max_f32(x, n) == 2, "n %zu: misses the one at %zu", n, at);
+        }
+}
+
+/* ---- exp_sum ----------------------------------------------------------------------------------------------- */
+
+/* 2 units in the last place of the correctly rounded result; below FLT_MIN also 0. */
+static bool good_exp(float got, float t)
+{
+    const float want = (float)exp((double)t);
+    if (isnan(t)) return isnan(got);
+    if (want < FLT_MIN && got == 0) return true;
+    return llabs(place_of(got) - place_of(want)) <= 2;
+}
+
+static void try_exp_sweep(const woi_kernels *k)
+{
+    enum { BATCH = 4096, STEP = 61 };
+    static float x[BATCH], e[BATCH];
+    const uint32_t most = 0x42d20000; /* 105: beyond both ends of what is finite and non-zero */
+    for (uint32_t sign = 0; sign <= 0x80000000u; sign += 0x80000000u) {
+        for (uint32_t from = 0; from < most; from += BATCH * STEP) {
+            for (uint32_t i = 0; i < BATCH; i++) x[i] = from_bits(sign | (from + i * STEP));
+            k->exp_sum(x, BATCH, 0, e);
+            for (size_t i = 0; i < BATCH; i++)
+                CHECK(good_exp(e[i], x[i]), "exp(%a) is %a, not %a", (double)x[i], (double)e[i], exp((double)x[i]));
+        }
+        if (sign) break;
+    }
+}
+
+static void try_exp_special(const woi_kernels *k)
+{
+    const float x[] = {0.0f,      -0.0f,     INFINITY, -INFINITY,  NAN,        FLT_MAX,   -FLT_MAX,
+                       88.72283f, 88.72284f, 89.5f,    -87.33654f, -87.33655f, -103.0f,   -103.97f,
+                       -103.98f,  -104.5f,   -1e30f,   1e30f,      0x1p-149f,  -0x1p-149f};
+    enum { N = sizeof x / sizeof *x };
+    for (size_t at = 0; at < 20; at++) { /* in every lane */
+        float padded[20 + N] = {0}, e[20 + N];
+        memcpy(padded + at, x, sizeof x);
+        const double sum = k->exp_sum(padded, at + N, 0, e);
+        CHECK(isnan(sum), "a sum with NaN is %g", sum);
+        for (size_t i = 0; i < N; i++)
+            CHECK(good_exp(e[at + i], x[i]), "exp(%g) is %g", (double)x[i], (double)e[at + i]);
+        CHECK(e[at] == 1 && isinf(e[at + 2]) && e[at + 3] == 0, "exp of 0, inf, -inf: %g %g %g", (double)e[at],
+              (double)e[at + 2], (double)e[at + 3]);
+        CHECK(isinf(k->exp_sum(padded, at + 3, 0, NULL)), "a sum with infinity is not infinite, at %zu", at);
+    }
+}
+
+/* Partial sums in float of at most 64 positive terms a lane, 8 more to join them, 2 ulp each: 80 * 2^-24. */
+static void try_exp_sum(const woi_kernels *k, size_t n, size_t place, float shift)
+{
+    float *x = put(0, n * sizeof *x, place, sizeof *x), *e = put(1, n * sizeof *e, place, sizeof *e);
+    double want = 0;
+    for (size_t i = 0; i < n; i++) {
+        x[i] = 20 * random_float();
+        e[i] = NAN;
+        want += exp((double)(x[i] - shift));
+    }
+    const double sum = k->exp_sum(x, n, shift, e), alone = k->exp_sum(x, n, shift, NULL);
+    CHECK(fabs(sum - want) <= 80 * 0x1p-24 * want, "n %zu place %zu: sum %.17g, not %.17g", n, place, sum, want);
+    CHECK(sum == alone, "n %zu: sum %.17g, but %.17g without out", n, sum, alone);
+    for (size_t i = 0; i < n; i++)
+        CHECK(good_exp(e[i], x[i] - shift), "n %zu place %zu: exp(%g) is %g", n, place, (double)(x[i] - shift),
+              (double)e[i]);
+    CHECK(k->exp_sum(x, n, shift, x) == sum, "n %zu: another sum in place", n);
+    CHECK(n == 0 || memcmp(x, e, n * sizeof *x) == 0, "n %zu: other values in place", n);
+}
+
+static void test_exp_sum(const woi_kernels *k)
+{
+    for (size_t n = 0; n <= 140; n++)
+        for (size_t place = 0; place < 17; place++) try_exp_sum(k, n, place, place % 2 ? 19.5f : 0);
+    for (size_t n = 4090; n <= 4100; n++) try_exp_sum(k, n, 0, 3);
+    try_exp_special(k);
+    try_exp_sweep(k);
+
+    /* Where a float sum would stand still at 2^24. */
+    const size_t n = 40 * 1000 * 1000;
+    float *x = mmap(NULL, n * sizeof *x, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(x, MAP_FAILED);
+    const double sum = k->exp_sum(x, n, 0, NULL);
+    CHECK(fabs(sum - (double)n) <= 80 * 0x1p-24 * (double)n, "%zu ones sum to %.17g", n, sum);
+    munmap(x, n * sizeof *x);
+}
+
+/* ---- adam -------------------------------------------------------------------------------------------------- */
+
+static void try_adam(const woi_kernels *k, size_t n, size_t place)
+{
+    enum { MOST = 200 };
+    const woi_adam_step s = {0.9f, 0.999f, 0.01f, 3.5f, 1e-8f};
+    const double ulp = 0x1p-24;
+    float *array[4], before[4][MOST];
+    assert_true(n <= MOST);
+    for (int a = 0; a < 4; a++) {
+        array[a] = put(a, n * sizeof(float), place, sizeof(float));
+        fill_floats(array[a], n);
+        if (a == 2)
+            for (size_t i = 0; i < n; i++) array[a][i] = fabsf(array[a][i]);
+        if (n) memcpy(before[a], array[a], n * sizeof(float));
+    }
+    const float *w = array[0], *m = array[1], *v = array[2], *g = before[3];
+    k->adam(array[0], array[1], array[2], array[3], n, &s);
+    for (size_t i = 0; i < n; i++) {
+        const double m1 = (double)s.beta1 * (double)before[1][i], m2 = (1 - (double)s.beta1) * (double)g[i];
+        const double v1 = (double)s.beta2 * (double)before[2][i];
+        const double v2 = (1 - (double)s.beta2) * (double)g[i] * (double)g[i];
+        CHECK(within((double)m[i], m1 + m2, 4 * ulp * (fabs(m1) + fabs(m2))), "n %zu place %zu: m[%zu]", n, place, i);
+        CHECK(within((double)v[i], v1 + v2, 4 * ulp * (v1 + v2)), "n %zu place %zu: v[%zu]", n, place, i);
+        const double change =
+            (double)s.rate * (double)m[i] / (sqrt((double)v[i]) * (double)s.root_scale + (double)s.epsilon);
+        CHECK(
+            within((double)w[i], (double)before[0][i] - change, 8 * ulp * fabs(change) + 2 * ulp * fabs((double)w[i])),
+            "n %zu place %zu: w[%zu] is %.9g", n, place, i, (double)w[i]);
+        CHECK(array[3][i] == g[i], "n %zu: g[%zu] was written", n, i);
+    }
+}
+
+static void test_adam(const woi_kernels *k)
+{
+    for (size_t n = 0; n <= 130; n++)
+        for (size_t place = 0; place < 17; place++) try_adam(k, n, place);
+}
+
+/* ---- The list, and the choice ------------------------------------------------------------------------------ */
+
+static void on_every_path(const char *kernel, void (*test)(const woi_kernels *))
+{
+    for (int p = 0; p < N_PATHS; p++) {
+        woi_kernels table;
+        if (!woi_kernels_at(paths[p].level, paths[p].with_vnni, &table)) continue;
+        kernel_name = kernel;
+        path_name = paths[p].name;
+        test(&table);
+    }
+}
+
+#define WOI_KERNEL(ret, name, params)      \
+    static void run_##name(void **state)   \
+    {                                      \
+        (void)state;                       \
+        on_every_path(#name, test_##name); \
+    }
+#include "kernels/kernels.def"
+#undef WOI_KERNEL
+
+static void tables_are_full(void **state)
+{
+    (void)state;
+    for (int p = 0; p < N_PATHS; p++) {
+        woi_kernels table;
+        memset(&table, 0, sizeof table);
+        if (!woi_kernels_at(paths[p].level, paths[p].with_vnni, &table)) continue;
+#define WOI_KERNEL(ret, name, params) \
+    assert_true(table.name != NULL);  \
+    assert_non_null(table.path[WOI_K_##name]);
+#include "kernels/kernels.def"
+#undef WOI_KERNEL
+        const char *level = paths[p].level == WOI_LEVEL_REF    ? "ref"
+                            : paths[p].level == WOI_LEVEL_AVX2 ? "avx2"
+                                                               : "avx512";
+        assert_string_equal(table.path[WOI_K_dot_f32], level);
+        assert_string_equal(table.path[WOI_K_dot_i8], paths[p].with_vnni ? "avx512vnni" : level);
+    }
+}
+
+static void *get_table(void *barrier)
+{
+    pthread_barrier_wait(barrier);
+    return (void *)woi_kernels_get(NULL);
+}
+
+static void threads_get_one_table(void **state)
+{
+    (void)state;
+    pthread_t thread[4];
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, 4);
+    for (int t = 0; t < 4; t++) assert_int_equal(pthread_create(&thread[t], NULL, get_table, &barrier), 0);
+    for (int t = 0; t < 4; t++) {
+        void *table;
+        assert_int_equal(pthread_join(thread[t], &table), 0);
+        assert_ptr_equal(table, woi_kernels_get(NULL));
+        assert_non_null(table);
+    }
+    pthread_barrier_destroy(&barrier);
+}
+
+static void public_list_is_complete(void **state)
+{
+    (void)state;
+    const char *name, *path;
+    size_t i = 0;
+    const woi_kernels *table = woi_kernels_get(NULL);
+#define WOI_KERNEL(ret, kernel, params)          \
+    assert_true(wo_cpu_kernel(i, &name, &path)); \
+    assert_string_equal(name, #kernel);          \
+    assert_string_equal(path, table->path[i++]);
+#include "kernels/kernels.def"
+#undef WOI_KERNEL
+    assert_false(wo_cpu_kernel(i, &name, &path));
+    assert_false(wo_cpu_kernel(SIZE_MAX, &name, &path));
+    assert_int_equal(wo_cpu_query(NULL, NULL), WO_ERR_ARGUMENT);
+}
+
+/* The choice is made once per process, so each value of WIDEOUT_CPU gets a process of its own: this program again, with
+ * one argument. It prints what it sees and its exit status is the wo_status. */
+static int describe_choice(void)
+{
+    wo_cpu_info info;
+    wo_error err = {WO_OK, 0, ""}, again = {WO_OK, 0, ""};
+    const char *name, *path;
+    const wo_status status = wo_cpu_query(&info, &err);
+    if (status == WO_OK) {
+        printf("%s|%s|%s", info.level, info.best, info.reason);
+        return !woi_kernels_get(&again) || !wo_cpu_kernel(0, &name, &path) || strcmp(path, info.level) ? 99 : 0;
+    }
+    printf("%s", err.text);
+    /* Every later call says the same; no error struct is fine. */
+    const bool same = !woi_kernels_get(&again) && again.status == status && again.offset == WO_NO_OFFSET &&
+                      !strcmp(again.text, err.text) && !woi_kernels_get(NULL) && !wo_cpu_kernel(0, &name, &path);
+    return same ? (int)status : 99;
+}
+
+/* Runs describe_choice under WIDEOUT_CPU=value (unset where NULL); its output in `text`. */
+static int choice_under(const char *value, char text[512])
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        if (value) setenv("WIDEOUT_CPU", value, 1);
+        execl("/proc/self/exe", "test_kernels", "describe-choice", (char *)NULL);
+        _exit(98);
+    }
+    close(ends[1]);
+    size_t used = 0;
+    for (ssize_t got; used < 511 && (got = read(ends[0], text + used, 511 - used)) > 0;) used += (size_t)got;
+    text[used] = '\0';
+    close(ends[0]);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void environment_lowers_the_choice(void **state)
+{
+    (void)state;
+    static const char *const levels[] = {"ref", "avx2", "avx512"};
+    woi_kernels table;
+    int best = WOI_LEVEL_AVX512;
+    while (!woi_kernels_at((woi_level)best, 0, &table)) best--;
+    char text[512], want[512], plain[512];
+
+    snprintf(plain, sizeof plain, "%s|%s|the best this machine has", levels[best], levels[best]);
+    assert_int_equal(choice_under(NULL, text), WO_OK);
+    assert_string_equal(text, plain);
+    assert_int_equal(choice_under("", text), WO_OK);
+    assert_string_equal(text, plain);
+    for (int level = 0; level <= WOI_LEVEL_AVX512; level++) {
+        const int status = choice_under(levels[level], text);
+        if (level > best) {
+            assert_int_equal(status, WO_ERR_UNSUPPORTED);
+            assert_non_null(strstr(text, levels[level]));
+            assert_non_null(strstr(text, levels[best]));
+            continue;
+        }
+        assert_int_equal(status, WO_OK);
+        snprintf(want, sizeof want, "%s|%s|lowered by WIDEOUT_CPU=%s", levels[level], levels[best], levels[level]);
+        assert_string_equal(text, level < best ? want : plain);
+    }
+    static const char *const refused[] = {"AVX2", "avx", "avx2 ", "avx512vnni", "1", "ref,avx2", "sse\n"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_equal(choice_under(refused[i], text), WO_ERR_UNSUPPORTED);
+        assert_non_null(strstr(text, "WIDEOUT_CPU is '"));
+        assert_non_null(strstr(text, "ref, avx2 or avx512"));
+        assert_null(strchr(text, '\n'));
+    }
+    char long_value[300];
+    memset(long_value, 'x', sizeof long_value - 1);
+    long_value[sizeof long_value - 1] = '\0';
+    assert_int_equal(choice_under(long_value, text), WO_ERR_UNSUPPORTED);
+    assert_non_null(strstr(text, "xxx...', but"));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && !strcmp(argv[1], "describe-choice")) return describe_choice();
+    unsetenv("WIDEOUT_CPU");
+    const struct CMUnitTest tests[] = {
+#define WOI_KERNEL(ret, name, params) {#name, run_##name, NULL, NULL, NULL},
+#include "kernels/kernels.def"
+#undef WOI_KERNEL
+        cmocka_unit_test(tables_are_full),
+        cmocka_unit_test(threads_get_one_table),
+        cmocka_unit_test(public_list_is_complete),
+        cmocka_unit_test(environment_lowers_the_choice),
+    };
+    return cmocka_run_group_tests_name("kernels", tests, make_guarded, NULL);
+}

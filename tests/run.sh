@@ -1,0 +1,40 @@
+#!/bin/bash
+# Runs every test that was built in $BUILD, and the scripts beside it. Every test speaks TAP ("ok 1 - name", "not ok ...");
+# what fails is shown, what passes is counted. Ends with one line, "N passed, N failed", also left in $BUILD/test-counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+export BUILD=${BUILD:-build} SAN=${SAN:-} CC=${CC:-cc}
+export WIDEOUT=$PWD/$BUILD/wideout CMOCKA_MESSAGE_OUTPUT=TAP
+# Sanitizers: any report is a failure with an exit code of its own, and memory that cannot be had returns NULL.
+export ASAN_OPTIONS=allocator_may_return_null=1:exitcode=99 UBSAN_OPTIONS=print_stacktrace=1:exitcode=99
+export TSAN_OPTIONS=exitcode=99:allocator_may_return_null=1
+passed=0 failed=0
+
+run() { # NAME COMMAND...: one program or script that prints TAP
+    local name=$1 start=$SECONDS out status ok bad
+    shift
+    out=$("$@" 2>&1)
+    status=$?
+    ok=$(grep -cE '^ok ' <<<"$out")
+    bad=$(grep -cE '^not ok ' <<<"$out")
+    # A program that died, or that ran no test, has failed whatever it printed before.
+    if [ "$bad" -eq 0 ] && { [ "$status" -ne 0 ] || [ "$ok" -eq 0 ]; }; then bad=1; fi
+    passed=$((passed + ok))
+    failed=$((failed + bad))
+    printf '%-28s %4d ok' "$name" "$ok"
+    [ "$bad" -eq 0 ] || printf ', %d FAILED' "$bad"
+    [ $((SECONDS - start)) -lt 5 ] || printf '  (%d s)' $((SECONDS - start))
+    printf '\n'
+    [ "$bad" -eq 0 ] || grep -vE '^ok |^1\.\.|^TAP ' <<<"$out" | sed 's/^/    /' | head -60
+}
+
+for test in "$BUILD"/tests/unit/test_* "$BUILD"/tests/kernels/test_*; do
+    [ -x "$test" ] && [ -f "$test" ] && run "${test#"$BUILD"/tests/}" "$test"
+done
+for script in tests/build/*.sh tests/cli/*.sh; do
+    run "${script#tests/}" "$script"
+done
+
+echo "$passed $failed" >"$BUILD/test-counts"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

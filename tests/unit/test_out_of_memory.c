@@ -1,0 +1,137 @@
+/* Every allocation of every file operation made to fail in turn, jansson's included: each time the operation must say
+ * so, and give back all that it had taken. */
+#include "testing.h"
+
+#include "store/store.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+static bool jansson_failed; /* the allocation that failed was jansson's */
+
+/* jansson's memory goes through the same counters. */
+static void *json_alloc(size_t bytes)
+{
+    void *memory = failing_alloc(NULL, bytes ? bytes : 1, 16);
+    jansson_failed |= memory == NULL;
+    return memory;
+}
+
+static void json_release(void *memory)
+{
+    if (memory) failing_release(NULL, memory);
+}
+
+typedef wo_status (*operation)(wo_error *err);
+
+/* Fails the 1st, 2nd, ... allocation until the operation gets through; returns how many that took. */
+static long fail_each(operation run)
+{
+    assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
+    json_set_alloc_funcs(json_alloc, json_release);
+    long n = 0;
+    for (;; n++) {
+        assert_true(n < 10000);
+        wo_error err = {0};
+        allocations_left = n;
+        allocations_alive = 0;
+        jansson_failed = false;
+        wo_status status = run(&err);
+        allocations_left = -1;
+        assert_int_equal(allocations_alive, 0);
+        if (status == WO_OK) break;
+        /* jansson's parser calls a failed allocation inside a string a syntax error: it cannot be told apart. */
+        if (jansson_failed && status == WO_ERR_FORMAT) continue;
+        if (status != WO_ERR_MEMORY) fail_msg("allocation %ld: status %d, \"%s\"", n, status, err.text);
+        assert_non_null(strstr(err.text, "memory"));
+    }
+    json_set_alloc_funcs(malloc, free);
+    wo_allocator_set(NULL);
+    return n;
+}
+
+static wo_status write_file(wo_error *err)
+{
+    static const float data[12];
+    woi_st_writer *writer = NULL;
+    wo_status status = woi_st_create(scratch("made"), "log", &writer, err);
+    if (!status) status = woi_st_set_meta(writer, "key", "value", err);
+    if (!status) status = woi_st_declare(writer, "first", WOI_F32, 2, (uint64_t[]){3, 1}, err);
+    if (!status) status = woi_st_declare(writer, "second", WOI_F32, 2, (uint64_t[]){3, 3}, err);
+    if (!status) status = woi_st_append(writer, data, sizeof data, err);
+    if (!status) status = woi_st_finish(writer, err);
+    woi_st_writer_free(writer);
+    return status;
+}
+
+static wo_status read_file(wo_error *err)
+{
+    woi_st *st = NULL;
+    wo_status status = woi_st_open(scratch("made"), &st, err);
+    if (!status) status = woi_st_verify(st, NULL, err);
+    woi_st_free(st);
+    return status;
+}
+
+static wo_status read_shards(wo_error *err)
+{
+    woi_st *st = NULL;
+    wo_status status = woi_st_open(scratch("index.json"), &st, err);
+    woi_st_free(st);
+    return status;
+}
+
+static wo_status load_text(wo_error *err)
+{
+    woi_xc_data data;
+    wo_status status = woi_xc_load(scratch("rows.txt"), &(woi_xc_options){.lenient = true}, NULL, &data, err);
+    if (!status) {
+        assert_int_equal(data.n, 3);
+        woi_xc_data_free(&data);
+    }
+    return status;
+}
+
+static void writing(void **state)
+{
+    (void)state;
+    assert_true(fail_each(write_file) > 20);
+    char command[160];
+    snprintf(command, sizeof command, "test -z \"$(ls %s | grep tmp)\"", scratch_folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void reading(void **state)
+{
+    (void)state;
+    wo_error err;
+    assert_int_equal(write_file(&err), WO_OK);
+    assert_true(fail_each(read_file) > 20);
+}
+
+static void reading_shards(void **state)
+{
+    (void)state;
+    wo_error err;
+    assert_int_equal(write_file(&err), WO_OK);
+    scratch_text("index.json", "{\"weight_map\":{\"first\":\"made\",\"second\":\"made\"}}");
+    assert_true(fail_each(read_shards) > 20);
+}
+
+static void loading_text(void **state)
+{
+    (void)state;
+    scratch_text("rows.txt", "3 9 9\n5,1,1 7:1 2:1 2:3\n0 1:1\n 8:1\n");
+    assert_true(fail_each(load_text) >= 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(writing),
+        cmocka_unit_test(reading),
+        cmocka_unit_test(reading_shards),
+        cmocka_unit_test(loading_text),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}
