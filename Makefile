@@ -17,13 +17,13 @@ VERSION  := $(shell awk '/define WO_VERSION_(MAJOR|MINOR|PATCH)/{printf "%s%s", 
 SOVERSION := $(firstword $(subst ., ,$(VERSION)))
 
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings
-PKGS     := jansson zlib
+PKGS     := jansson zlib openblas
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-PKG_LIBS := $(or $(shell pkg-config --libs $(PKGS) 2>/dev/null),-ljansson -lz)
+PKG_LIBS := $(or $(shell pkg-config --libs $(PKGS) 2>/dev/null),-ljansson -lz -lopenblas)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 ALL_CFLAGS = -std=c17 -D_GNU_SOURCE -Iinclude -Isrc $(WARN) $(WERROR) $(SANFLAGS) -fvisibility=hidden -fPIC -pthread \
-             -ffp-contract=off $(PKG_CFLAGS) $(CPPFLAGS) $(CFLAGS)
-LIBS     = $(PKG_LIBS) -lm -pthread
+             -fopenmp -ffp-contract=off $(PKG_CFLAGS) $(CPPFLAGS) $(CFLAGS)
+LIBS     = $(PKG_LIBS) -lm -pthread -fopenmp
 
 # One file per instruction set, each with its own flags; nothing else gets them. Other processors than x86-64 have the
 # reference kernels only.
@@ -117,7 +117,7 @@ fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_xc|fuzz_safetensors|fuzz_n
 	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
 	    tests/fuzz/$(TARGET).c build/fuzz/libwideout.a $(LIBS)
 	@tests/cli/malformed.sh --make build/fuzz/seeds
-	build/fuzz/$(TARGET) -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds
+	build/fuzz/$(TARGET) -artifact_prefix=build/fuzz/ -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds
 
 # ---- Lint ------------------------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ $(BUILD)/wideout.pc: include/wideout.h FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: wideout' \
 	    'Description: cheap inference for wide output layers on CPUs' 'Version: $(VERSION)' \
-	    'Requires.private: jansson zlib' 'Libs: -L$${libdir} -lwideout' 'Libs.private: -lm -pthread' \
+	    'Requires.private: jansson zlib openblas' 'Libs: -L$${libdir} -lwideout' 'Libs.private: -lm -pthread -fopenmp' \
 	    'Cflags: -I$${includedir}' > $@
 
 install: all $(BUILD)/wideout.pc  ## install under PREFIX (default /usr/local), DESTDIR before it
@@ -198,7 +198,7 @@ uninstall:  ## remove what install put there
 	    $(D)/share/bash-completion/completions/wideout $(D)/share/zsh/site-functions/_wideout
 
 clean:  ## remove everything that was built
-	rm -rf build
+	rm -rf $(BUILD)
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile

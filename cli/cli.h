@@ -18,7 +18,10 @@ typedef enum cli_kind {
     CLI_FLAG,   /* bool, set to true */
     CLI_TEXT,   /* const char *, points into argv */
     CLI_COUNT,  /* uint64_t */
-    CLI_CHOICE, /* int: the place of the given word in `value`, "a|b|c"; where `optional`, the option alone means a */
+    CLI_SIZE,   /* uint64_t of 1 or more; 0 where it was not given */
+    CLI_REAL,   /* double within the range that `value` names, "0-1"; NaN where it was not given */
+    CLI_CHOICE, /* int: 1 + the place of the given word in `value`, "a|b|c"; 0 where it was not given; where `optional`,
+                   the option alone means a */
 } cli_kind;
 
 typedef struct cli_option {
@@ -90,6 +93,8 @@ double cli_now(void); /* seconds, monotonic */
 
 /* ---- The commands ------------------------------------------------------------------------------------------ */
 
-extern const cli_command cli_cmd_version, cli_cmd_cpu, cli_cmd_info, cli_cmd_data_xc, cli_cmd_completion;
+extern const cli_command cli_cmd_version, cli_cmd_cpu, cli_cmd_info, cli_cmd_completion;
+extern const cli_command cli_cmd_data_deb822, cli_cmd_data_text, cli_cmd_data_xc, cli_cmd_data_split,
+    cli_cmd_data_synthetic;
 
 #endif

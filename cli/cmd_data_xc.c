@@ -74,12 +74,15 @@ static wo_status fail(conversion *c, const char *path, const char *format, ...)
 static wo_status open_input(conversion *c, int i, woi_xc_shape *shape)
 {
     c->at = c->in[i];
-    wo_status status = woi_xc_open(c->in[i], &c->options, &c->reader[i], &c->err);
+    woi_xc_options xc = c->options;
+    /* The columns of the second file are labels. */
+    if (i == 1 && xc.base == WOI_XC_ONE_BASED_FEATURES) xc.base = WOI_XC_ZERO_BASED;
+    wo_status status = woi_xc_open(c->in[i], &xc, &c->reader[i], &c->err);
     if (status) return status;
     *shape = *woi_xc_get_shape(c->reader[i]);
     if (shape->has_header) return WO_OK;
     xc_summary summary;
-    status = xc_summarise(c->in[i], &c->options, &c->progress, &summary, &c->err);
+    status = xc_summarise(c->in[i], &xc, &c->progress, &summary, &c->err);
     *shape = summary.shape;
     return status;
 }
@@ -96,8 +99,7 @@ static wo_status open_inputs(conversion *c)
         return x.matrix ? fail(c, c->in[0], "is one half of the two-file form: give both, features first") : WO_OK;
     if ((status = open_input(c, 1, &y))) return status;
     for (int i = 0; i < 2; i++)
-        if (!(i ? y : x).matrix)
-            return fail(c, c->in[i], "is not of the two-file form: its header has three numbers, expected 'rows cols'");
+        if (!(i ? y : x).matrix) return fail(c, c->in[i], "is not of the two-file form: expected a header 'rows cols'");
     if (x.n != y.n) return fail(c, c->in[1], "has %" PRIu64 " rows, '%s' has %" PRIu64, y.n, c->in[0], x.n);
     c->n_labels = y.n_features;
     return WO_OK;
@@ -123,9 +125,9 @@ static wo_status labels_from_columns(conversion *c, uint64_t row_number, const w
 {
     for (size_t i = 0; i < columns->n_features; i++)
         if (columns->values[i] != 1 && !c->options.lenient)
-            return fail(c, c->in[1],
-                        "row %" PRIu64 ": label %" PRId32 " has the value %g, expected 1 (--lenient drops values)",
-                        row_number, columns->features[i], (double)columns->values[i]);
+            return fail(
+                c, c->in[1], "row %" PRIu64 ": label %" PRId32 " has the value %g, expected 1 (--lenient drops values)",
+                row_number, columns->features[i] + (c->options.base == WOI_XC_ONE_BASED), (double)columns->values[i]);
     row->labels = columns->features;
     row->n_labels = columns->n_features;
     return WO_OK;
@@ -163,14 +165,17 @@ static wo_status copy_rows(conversion *c)
     }
 }
 
+/* Both files, or none. */
 static wo_status commit(conversion *c)
 {
-    for (int i = 0; i < 2 && c->writer[i]; i++) {
-        c->at = c->out[i];
-        wo_status status = woi_outfile_commit(c->writer[i], &c->err);
-        if (status) return status;
+    wo_status status = WO_OK;
+    for (int i = 0; !status && i < 4; i++) {
+        woi_outfile *out = c->writer[i % 2];
+        if (!out) continue;
+        c->at = c->out[i % 2];
+        status = i < 2 ? woi_outfile_sync(out, &c->err) : woi_outfile_commit(out, &c->err);
     }
-    return WO_OK;
+    return status;
 }
 
 static int convert(conversion *c, const cli_common *common)

@@ -100,12 +100,13 @@ static void st_print(const char *path, const woi_st *st)
 }
 
 /* A log, ours or anyone's, is more than tensors: its labels must fit its queries. */
-static wo_status check_log(const char *path, const woi_st *st, wo_error *err)
+static wo_status check_log(const woi_st *st, wo_error *err)
 {
     const char *kind = woi_st_kind(st);
-    if (kind ? strcmp(kind, "log") != 0 : !woi_st_find(st, "queries")) return WO_OK;
+    if (kind ? strcmp(kind, "log") != 0 : !woi_st_find(st, "queries") || !woi_st_find(st, "labels.indptr"))
+        return WO_OK;
     woi_log log;
-    wo_status status = woi_log_open(path, &log, err);
+    wo_status status = woi_log_read(st, &log, err);
     if (!status) woi_log_close(&log);
     return status;
 }
@@ -117,7 +118,7 @@ static int info_st(const char *path, const arguments *args)
     if (woi_st_open(path, &st, &err)) return cli_fail(path, &err);
     wo_progress progress = cli_progress(&args->common);
     int code;
-    if (woi_st_verify(st, &progress, &err) || check_log(path, st, &err)) {
+    if (woi_st_verify(st, &progress, &err) || check_log(st, &err)) {
         code = cli_fail(path, &err);
     } else {
         cli_progress_end();

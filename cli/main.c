@@ -4,7 +4,8 @@
 #include <string.h>
 
 const cli_command *const cli_commands[] = {
-    &cli_cmd_data_xc, &cli_cmd_info, &cli_cmd_cpu, &cli_cmd_version, &cli_cmd_completion, NULL,
+    &cli_cmd_data_deb822, &cli_cmd_data_text, &cli_cmd_data_xc, &cli_cmd_data_split, &cli_cmd_data_synthetic,
+    &cli_cmd_info,        &cli_cmd_cpu,       &cli_cmd_version, &cli_cmd_completion, NULL,
 };
 
 static void print_overview(FILE *to)
@@ -13,7 +14,7 @@ static void print_overview(FILE *to)
           "Cheap inference for wide output layers on CPUs.\n\n"
           "Commands:\n",
           to);
-    for (const cli_command *const *c = cli_commands; *c; c++) fprintf(to, "  %-12s %s\n", (*c)->name, (*c)->summary);
+    for (const cli_command *const *c = cli_commands; *c; c++) fprintf(to, "  %-15s %s\n", (*c)->name, (*c)->summary);
     fputs("\n'wideout COMMAND --help' explains a command. Exit codes: 0 done, 1 failed, 2 wrong usage.\n", to);
 }
 
@@ -40,7 +41,7 @@ static int print_group(const char *group, bool asked)
         if (strncmp((*c)->name, group, length) != 0 || (*c)->name[length] != ' ') continue;
         FILE *to = asked ? stdout : stderr;
         if (!found) fprintf(to, "Usage: wideout %s COMMAND [options] ...\n\nCommands:\n", group);
-        fprintf(to, "  %-12s %s\n", (*c)->name, (*c)->summary);
+        fprintf(to, "  %-15s %s\n", (*c)->name, (*c)->summary);
         found = true;
     }
     if (!found) fprintf(stderr, "wideout: unknown command '%s' (see 'wideout --help')\n", group);

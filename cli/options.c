@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,13 +76,23 @@ static int store(const cli_command *command, const cli_option *option, void *arg
     switch (option->kind) {
     case CLI_FLAG: *(bool *)target = true; return CLI_OK;
     case CLI_TEXT: *(const char **)target = text; return CLI_OK;
-    case CLI_COUNT: {
+    case CLI_COUNT:
+    case CLI_SIZE: {
         char *end;
         errno = 0;
-        unsigned long long value = strtoull(text, &end, 10);
-        if (*text < '0' || *text > '9' || *end || errno)
-            return cli_usage(command, "--%s takes a whole number of 0 or more, not '%s'", option->name, text);
+        unsigned long long value = strtoull(text, &end, 10), least = option->kind == CLI_SIZE;
+        if (*text < '0' || *text > '9' || *end || errno || value < least)
+            return cli_usage(command, "--%s takes a whole number of %llu or more, not '%s'", option->name, least, text);
         *(uint64_t *)target = value;
+        return CLI_OK;
+    }
+    case CLI_REAL: {
+        char *end;
+        double low = 0, high = 0, value = strtod(text, &end);
+        sscanf(option->value, "%lf-%lf", &low, &high);
+        if (end == text || *end || !(value >= low && value <= high))
+            return cli_usage(command, "--%s takes a number from %g to %g, not '%s'", option->name, low, high, text);
+        *(double *)target = value;
         return CLI_OK;
     }
     case CLI_CHOICE: {
@@ -120,6 +131,8 @@ int cli_run(const cli_command *command, int argc, char **argv)
     cli_common *common = (cli_common *)args.bytes;
     common->seed = 1;
     if (command->args_bytes > sizeof args) abort();
+    for (int i = 0; i < n; i++)
+        if (known[i]->kind == CLI_REAL) memcpy(args.bytes + known[i]->offset, &(double){NAN}, sizeof(double));
 
     optind = 0;
     opterr = 0;

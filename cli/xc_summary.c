@@ -5,25 +5,54 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How often each id occurs: open addressing, so that memory goes with the ids that occur, not with the largest one. */
 typedef struct tally {
-    uint32_t *uses; /* of each id */
-    size_t n, capacity;
+    int32_t *ids; /* -1: free */
+    uint32_t *uses;
+    size_t n, capacity; /* a power of two, at most half full */
 } tally;
+
+static size_t slot_of(const tally *t, int32_t id)
+{
+    size_t slot = ((uint32_t)id * 2654435769u) & (t->capacity - 1);
+    while (t->ids[slot] >= 0 && t->ids[slot] != id) slot = (slot + 1) & (t->capacity - 1);
+    return slot;
+}
+
+static int grow_tally(tally *t)
+{
+    tally bigger = {.n = t->n, .capacity = t->capacity ? 2 * t->capacity : 1024};
+    bigger.ids = malloc(bigger.capacity * sizeof *bigger.ids);
+    bigger.uses = calloc(bigger.capacity, sizeof *bigger.uses);
+    if (!bigger.ids || !bigger.uses) {
+        free(bigger.ids);
+        free(bigger.uses);
+        return -1;
+    }
+    memset(bigger.ids, 0xff, bigger.capacity * sizeof *bigger.ids);
+    for (size_t i = 0; i < t->capacity; i++) {
+        if (t->ids[i] < 0) continue;
+        size_t slot = slot_of(&bigger, t->ids[i]);
+        bigger.ids[slot] = t->ids[i];
+        bigger.uses[slot] = t->uses[i];
+    }
+    free(t->ids);
+    free(t->uses);
+    *t = bigger;
+    return 0;
+}
 
 static int count_ids(tally *t, const int32_t *ids, size_t n)
 {
-    if (n == 0) return 0;
-    size_t need = (size_t)ids[n - 1] + 1; /* ids rise */
-    if (need > t->capacity) {
-        size_t capacity = need + need / 2;
-        uint32_t *bigger = realloc(t->uses, capacity * sizeof *bigger);
-        if (!bigger) return -1;
-        memset(bigger + t->capacity, 0, (capacity - t->capacity) * sizeof *bigger);
-        t->uses = bigger;
-        t->capacity = capacity;
+    for (size_t i = 0; i < n; i++) {
+        if (2 * (t->n + 1) > t->capacity && grow_tally(t)) return -1;
+        size_t slot = slot_of(t, ids[i]);
+        if (t->ids[slot] < 0) {
+            t->ids[slot] = ids[i];
+            t->n++;
+        }
+        t->uses[slot]++;
     }
-    if (need > t->n) t->n = need;
-    for (size_t i = 0; i < n; i++) t->uses[ids[i]]++;
     return 0;
 }
 
@@ -45,16 +74,17 @@ static void count_row(xc_summary *s, const woi_xc_row *row)
 
 static void count_tally(xc_summary *s, const tally *t)
 {
-    uint64_t n_ids = s->shape.matrix ? s->shape.n_features : s->shape.n_labels;
-    for (size_t i = 0; i < t->n; i++) {
+    for (size_t i = 0; i < t->capacity; i++) {
+        if (t->ids[i] < 0) continue;
+        const uint64_t id = (uint64_t)t->ids[i];
         s->histogram[bin_of(t->uses[i])]++;
-        s->labels_used += t->uses[i] > 0;
-        if (t->uses[i] > s->top_uses) {
+        if (t->uses[i] > s->top_uses || (t->uses[i] == s->top_uses && id < s->top_label)) {
             s->top_uses = t->uses[i];
-            s->top_label = i;
+            s->top_label = id;
         }
     }
-    s->histogram[0] += n_ids - t->n;
+    s->labels_used = t->n;
+    s->histogram[0] = (s->shape.matrix ? s->shape.n_features : s->shape.n_labels) - t->n;
 }
 
 wo_status xc_summarise(const char *path, const woi_xc_options *options, const wo_progress *progress, xc_summary *s,
@@ -92,6 +122,7 @@ wo_status xc_summarise(const char *path, const woi_xc_options *options, const wo
     }
     cli_progress_end();
     woi_xc_free(xc);
+    free(t.ids);
     free(t.uses);
     return status;
 }
@@ -156,13 +187,23 @@ json_t *xc_summary_json(const xc_summary *s)
         json_array_append_new(histogram,
                               json_pack("{s:I, s:I}", "from_uses", i ? (json_int_t)1 << (i - 1) : (json_int_t)0,
                                         s->shape.matrix ? "columns" : "labels", (json_int_t)s->histogram[i]));
-    return json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "format", "xc",
-                     "form", s->shape.matrix ? "matrix" : "one-file", "header", s->shape.has_header, "rows",
-                     (json_int_t)s->shape.n, s->shape.matrix ? "columns" : "features", (json_int_t)s->shape.n_features,
-                     "labels", (json_int_t)s->shape.n_labels, "label_uses", (json_int_t)s->n_label_uses, "values",
-                     (json_int_t)s->n_values, "rows_without_labels", (json_int_t)s->rows_without_labels,
-                     "rows_without_features", (json_int_t)s->empty_rows, "most_labels", (json_int_t)s->most_labels,
-                     "most_features", (json_int_t)s->most_features, "text_bytes", (json_int_t)s->text_bytes, "seconds",
-                     s->seconds, "mb_per_s", s->seconds > 0 ? (double)s->text_bytes / 1e6 / s->seconds : 0.0,
-                     "histogram", histogram);
+    const bool matrix = s->shape.matrix;
+    json_t *object =
+        json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "format", "xc", "form",
+                  matrix ? "matrix" : "one-file", "header", s->shape.has_header, "rows", (json_int_t)s->shape.n,
+                  matrix ? "columns" : "features", (json_int_t)s->shape.n_features, "values", (json_int_t)s->n_values,
+                  "rows_without_features", (json_int_t)s->empty_rows, "most_features", (json_int_t)s->most_features,
+                  "text_bytes", (json_int_t)s->text_bytes, "seconds", s->seconds, "mb_per_s",
+                  s->seconds > 0 ? (double)s->text_bytes / 1e6 / s->seconds : 0.0);
+    json_t *labels = matrix ? json_object()
+                            : json_pack("{s:I, s:I, s:I, s:I}", "labels", (json_int_t)s->shape.n_labels, "label_uses",
+                                        (json_int_t)s->n_label_uses, "rows_without_labels",
+                                        (json_int_t)s->rows_without_labels, "most_labels", (json_int_t)s->most_labels);
+    if (json_object_update(object, labels) != 0 || json_object_set(object, "histogram", histogram) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(labels);
+    json_decref(histogram);
+    return object;
 }

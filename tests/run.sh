@@ -4,7 +4,8 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export BUILD=${BUILD:-build} SAN=${SAN:-} CC=${CC:-cc}
-export WIDEOUT=$PWD/$BUILD/wideout CMOCKA_MESSAGE_OUTPUT=TAP
+case $BUILD in /*) WIDEOUT=$BUILD/wideout ;; *) WIDEOUT=$PWD/$BUILD/wideout ;; esac
+export WIDEOUT CMOCKA_MESSAGE_OUTPUT=TAP
 # Sanitizers: any report is a failure with an exit code of its own, and memory that cannot be had returns NULL.
 export ASAN_OPTIONS=allocator_may_return_null=1:exitcode=99 UBSAN_OPTIONS=print_stacktrace=1:exitcode=99
 export TSAN_OPTIONS=exitcode=99:allocator_may_return_null=1

@@ -25,9 +25,9 @@ static void end_with_dots(wo_error *err)
     memcpy(err->text + sizeof err->text - 4, "...", 4);
 }
 
-wo_status woi_fail(wo_error *err, wo_status status, uint64_t offset, const char *format, ...)
+void woi_error_set(wo_error *err, wo_status status, uint64_t offset, const char *format, ...)
 {
-    if (!err) return status;
+    if (!err) return;
     va_list args;
     va_start(args, format);
     int length = vsnprintf(err->text, sizeof err->text, format, args);
@@ -35,15 +35,13 @@ wo_status woi_fail(wo_error *err, wo_status status, uint64_t offset, const char 
     if (length >= (int)sizeof err->text) end_with_dots(err);
     err->status = status;
     err->offset = offset;
-    return status;
 }
 
-wo_status woi_fail_errno(wo_error *err, const char *what, int errnum)
+void woi_error_set_errno(wo_error *err, const char *what, int errnum)
 {
     char reason[96];
-    /* The POSIX strerror_r fills `reason`; GNU's may return another string. _GNU_SOURCE is ours throughout. */
-    const char *text = strerror_r(errnum, reason, sizeof reason);
-    return woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "%s: %s", what, text);
+    /* GNU's strerror_r, which may return a string of its own. */
+    woi_error_set(err, WO_ERR_IO, WO_NO_OFFSET, "%s: %s", what, strerror_r(errnum, reason, sizeof reason));
 }
 
 void woi_error_prefix(wo_error *err, const char *prefix)

@@ -4,13 +4,17 @@
 
 #include "wideout.h"
 
-/* Writes the sentence (printf style) and returns `status`, so that failing reads `return woi_fail(err, ...)`. `err` may
- * be NULL. `offset` is a byte position or WO_NO_OFFSET. A sentence that does not fit ends in "...". */
-wo_status woi_fail(wo_error *err, wo_status status, uint64_t offset, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+/* Writes the sentence (printf style) and gives `status`, so that failing reads `return woi_fail(err, ...)`. `err` may be
+ * NULL. `offset` is a byte position or WO_NO_OFFSET. A sentence that does not fit ends in "...". Macros, so that compilers
+ * and analysers see the constant status and know that it is not WO_OK. */
+#define woi_fail(err, status, offset, ...) (woi_error_set((err), (status), (offset), __VA_ARGS__), (status))
 
-/* "cannot open: No such file or directory": `what` and the text of `errnum`. */
-wo_status woi_fail_errno(wo_error *err, const char *what, int errnum);
+/* "cannot open: No such file or directory": `what` and the text of `errnum`; gives WO_ERR_IO. */
+#define woi_fail_errno(err, what, errnum) (woi_error_set_errno((err), (what), (errnum)), WO_ERR_IO)
+
+void woi_error_set(wo_error *err, wo_status status, uint64_t offset, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void woi_error_set_errno(wo_error *err, const char *what, int errnum);
 
 /* Puts `prefix`, a colon and a space before the sentence that is in `err`: an outer caller adding its place. */
 void woi_error_prefix(wo_error *err, const char *prefix);

@@ -37,11 +37,11 @@ void *woi_alloc(size_t n, size_t size, wo_error *err)
 {
     size_t bytes;
     if (!woi_size_mul(n, size, &bytes)) {
-        woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory: %zu elements of %zu bytes", n, size);
+        woi_error_set(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory: %zu elements of %zu bytes", n, size);
         return NULL;
     }
     void *memory = allocator.alloc(allocator.ctx, bytes ? bytes : 1, WOI_ALIGN);
-    if (!memory) woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory: %zu bytes asked for", bytes);
+    if (!memory) woi_error_set(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory: %zu bytes asked for", bytes);
     return memory;
 }
 

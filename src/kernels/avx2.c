@@ -44,47 +44,45 @@ WOI_INLINE __m256 load_row_end(bool bf16, const void *row, size_t d)
     return widen_bf16(_mm_loadu_si128((const void *)copy));
 }
 
-WOI_INLINE void store_sums(float *out, size_t n, __m128 sums)
+WOI_INLINE void store_sums(float *out, size_t n, __m256 sums)
 {
-    if (n == 4)
-        _mm_storeu_ps(out, sums);
+    if (n == WOI_BLOCK)
+        _mm256_storeu_ps(out, sums);
     else
-        _mm_maskstore_ps(out, _mm256_castsi256_si128(first_lanes(n)), sums);
+        _mm256_maskstore_ps(out, first_lanes(n), sums);
 }
 
-/* Rows alone (side 1) or side by side (side 4). The first 8 * head elements of the query stay in registers;
- * d >= 8 * head. */
+/* Rows alone (side 1), in four pieces, or all eight of a block side by side (side 8), a line of 64 bytes of each in
+ * turn. The first 8 * head elements of the query stay in registers; d >= 8 * head. */
 WOI_INLINE void rows_float(size_t side, size_t head, bool bf16, const float *q, woi_rows r, size_t d, float *out)
 {
-    const size_t pieces = WOI_ACCS / side, whole = d & ~(size_t)7;
+    const size_t pieces = side == 1 || bf16 ? 4 : 2, whole = d & ~(size_t)7;
     const __m256 x_end = load_row_end(false, q, d);
     __m256 x[8];
-    WOI_UNROLL for (size_t k = 0; k < head; k++) x[k] = _mm256_loadu_ps(q + 8 * k);
-    __m256 sums[WOI_ACCS] = {_mm256_setzero_ps()};
-    for (size_t i = 0; i < r.n; i += WOI_ACCS) {
-        const size_t here = r.n - i < WOI_ACCS ? r.n - i : WOI_ACCS;
-        woi_prefetch(&r, i, NULL);
+    WOI_EACH(k, head) x[k] = _mm256_loadu_ps(q + 8 * k);
+    __m256 sums[WOI_BLOCK] = {_mm256_setzero_ps()};
+    for (size_t i = 0; i < r.n; i += WOI_BLOCK) {
+        const size_t here = r.n - i < WOI_BLOCK ? r.n - i : WOI_BLOCK;
+        if (side == 8) woi_prefetch(&r, i, NULL);
         for (size_t b = 0; b < (side == 1 ? here : 1); b++) {
-            const void *row[WOI_ACCS];
-            __m256 acc[WOI_ACCS];
-            WOI_UNROLL for (size_t s = 0; s < side; s++) row[s] = woi_row(&r, i + b + s);
-            WOI_UNROLL for (size_t k = 0; k < WOI_ACCS; k++) acc[k] = _mm256_setzero_ps();
-            WOI_UNROLL for (size_t k = 0; k < head; k++)
-                acc[k % 4] = _mm256_fmadd_ps(x[k], load_row(bf16, row[0], 8 * k), acc[k % 4]);
+            const void *row[WOI_BLOCK];
+            __m256 acc[WOI_BLOCK];
+            WOI_EACH(s, side) row[s] = woi_row(side == 8, &r, i + b + s);
+            WOI_EACH(k, WOI_BLOCK) acc[k] = _mm256_setzero_ps();
+            WOI_EACH(k, head) acc[k % 4] = _mm256_fmadd_ps(x[k], load_row(bf16, row[0], 8 * k), acc[k % 4]);
             size_t j = 8 * head;
             for (; j + 8 * pieces <= d; j += 8 * pieces)
-                WOI_UNROLL for (size_t k = 0; k < pieces; k++) {
-                    const __m256 xj = _mm256_loadu_ps(q + j + 8 * k);
-                    WOI_UNROLL for (size_t s = 0; s < side; s++)
-                        acc[s + k] = _mm256_fmadd_ps(xj, load_row(bf16, row[s], j + 8 * k), acc[s + k]);
-                }
+                WOI_EACH(s, side)
+                    WOI_EACH(k, pieces) {
+                        const size_t a = side == 1 ? k : s, at = j + 8 * k;
+                        acc[a] = _mm256_fmadd_ps(_mm256_loadu_ps(q + at), load_row(bf16, row[s], at), acc[a]);
+                    }
             for (; j < whole; j += 8)
-                acc[0] = _mm256_fmadd_ps(_mm256_loadu_ps(q + j), load_row(bf16, row[0], j), acc[0]);
+                WOI_EACH(s, side) acc[s] = _mm256_fmadd_ps(_mm256_loadu_ps(q + j), load_row(bf16, row[s], j), acc[s]);
             if (whole < d)
-                WOI_UNROLL for (size_t s = 0; s < side; s++)
-                    acc[s] = _mm256_fmadd_ps(x_end, load_row_end(bf16, row[s], d), acc[s]);
+                WOI_EACH(s, side) acc[s] = _mm256_fmadd_ps(x_end, load_row_end(bf16, row[s], d), acc[s]);
             if (side == 1) acc[0] = _mm256_add_ps(_mm256_add_ps(acc[0], acc[1]), _mm256_add_ps(acc[2], acc[3]));
-            WOI_UNROLL for (size_t s = 0; s < side; s++) sums[b + s] = acc[s];
+            WOI_EACH(s, side) sums[b + s] = acc[s];
         }
         store_sums(out + i, here, woi_sums_ps(sums));
     }
@@ -113,13 +111,13 @@ static void dot_bf16_avx2(const float *q, const uint16_t *rows, size_t n, size_t
 static void gather_f32_avx2(const float *q, const float *rows, const int32_t *ids, size_t n, size_t d, size_t stride,
                             float *out)
 {
-    rows_float(4, 0, false, q, (woi_rows){rows, ids, n, 4 * d, 4 * stride, 0}, d, out);
+    rows_float(8, 0, false, q, (woi_rows){rows, ids, n, 4 * d, 4 * stride, 0}, d, out);
 }
 
 static void gather_bf16_avx2(const float *q, const uint16_t *rows, const int32_t *ids, size_t n, size_t d,
                              size_t stride, float *out)
 {
-    rows_float(4, 0, true, q, (woi_rows){rows, ids, n, 2 * d, 2 * stride, 0}, d, out);
+    rows_float(8, 0, true, q, (woi_rows){rows, ids, n, 2 * d, 2 * stride, 0}, d, out);
 }
 
 /* ---- dot and gather, i8 ------------------------------------------------------------------------------------ */
@@ -154,35 +152,35 @@ WOI_INLINE __m256i add_products(__m256i acc, __m256i x, __m256i y)
 WOI_INLINE void rows_i8(size_t side, const int8_t *q, float q_scale, woi_rows r, const float *scales, size_t d,
                         float *out)
 {
-    const size_t pieces = WOI_ACCS / side, whole = d & ~(size_t)15;
+    const size_t whole = d & ~(size_t)15;
     const __m256i q_end = load_i8_end(q, d);
-    __m256i sums[WOI_ACCS] = {_mm256_setzero_si256()};
-    float scale[WOI_ACCS] = {0};
-    for (size_t i = 0; i < r.n; i += WOI_ACCS) {
-        const size_t here = r.n - i < WOI_ACCS ? r.n - i : WOI_ACCS;
-        woi_prefetch(&r, i, scales);
+    __m256i sums[WOI_BLOCK] = {_mm256_setzero_si256()};
+    float scale[WOI_BLOCK] = {0};
+    for (size_t i = 0; i < r.n; i += WOI_BLOCK) {
+        const size_t here = r.n - i < WOI_BLOCK ? r.n - i : WOI_BLOCK;
+        if (side == 8) woi_prefetch(&r, i, scales);
         for (size_t b = 0; b < (side == 1 ? here : 1); b++) {
-            const int8_t *row[WOI_ACCS];
-            __m256i acc[WOI_ACCS];
-            WOI_UNROLL for (size_t s = 0; s < side; s++) {
-                row[s] = woi_row(&r, i + b + s);
-                scale[b + s] = scales[woi_row_id(&r, i + b + s)];
+            const int8_t *row[WOI_BLOCK];
+            __m256i acc[WOI_BLOCK];
+            WOI_EACH(s, side) {
+                row[s] = woi_row(side == 8, &r, i + b + s);
+                scale[b + s] = scales[woi_row_id(side == 8, &r, i + b + s)];
             }
-            WOI_UNROLL for (size_t k = 0; k < WOI_ACCS; k++) acc[k] = _mm256_setzero_si256();
+            WOI_EACH(k, WOI_BLOCK) acc[k] = _mm256_setzero_si256();
             size_t j = 0;
-            for (; j + 16 * pieces <= d; j += 16 * pieces)
-                WOI_UNROLL for (size_t k = 0; k < pieces; k++) {
-                    const __m256i qj = load_i8(q + j + 16 * k);
-                    WOI_UNROLL for (size_t s = 0; s < side; s++)
-                        acc[s + k] = add_products(acc[s + k], qj, load_i8(row[s] + j + 16 * k));
-                }
-            for (; j < whole; j += 16) acc[0] = add_products(acc[0], load_i8(q + j), load_i8(row[0] + j));
+            for (; j + 64 <= d; j += 64)
+                WOI_EACH(s, side)
+                    WOI_EACH(k, 4) {
+                        const size_t a = side == 1 ? k : s, at = j + 16 * k;
+                        acc[a] = add_products(acc[a], load_i8(q + at), load_i8(row[s] + at));
+                    }
+            for (; j < whole; j += 16)
+                WOI_EACH(s, side) acc[s] = add_products(acc[s], load_i8(q + j), load_i8(row[s] + j));
             if (whole < d)
-                WOI_UNROLL for (size_t s = 0; s < side; s++)
-                    acc[s] = add_products(acc[s], q_end, load_i8_end(row[s], d));
+                WOI_EACH(s, side) acc[s] = add_products(acc[s], q_end, load_i8_end(row[s], d));
             if (side == 1)
                 acc[0] = _mm256_add_epi32(_mm256_add_epi32(acc[0], acc[1]), _mm256_add_epi32(acc[2], acc[3]));
-            WOI_UNROLL for (size_t s = 0; s < side; s++) sums[b + s] = acc[s];
+            WOI_EACH(s, side) sums[b + s] = acc[s];
         }
         store_sums(out + i, here, woi_scaled_sums(sums, scale, q_scale));
     }
@@ -197,7 +195,7 @@ static void dot_i8_avx2(const int8_t *q, float q_scale, const int8_t *rows, cons
 static void gather_i8_avx2(const int8_t *q, float q_scale, const int8_t *rows, const float *scales, const int32_t *ids,
                            size_t n, size_t d, size_t stride, float *out)
 {
-    rows_i8(4, q, q_scale, (woi_rows){rows, ids, n, d, stride, 0}, scales, d, out);
+    rows_i8(8, q, q_scale, (woi_rows){rows, ids, n, d, stride, 0}, scales, d, out);
 }
 
 /* ---- project ----------------------------------------------------------------------------------------------- */
@@ -208,29 +206,27 @@ WOI_INLINE void project_block(size_t vectors, size_t chains, const float *x, con
                               size_t d, size_t n_planes, float *z, uint16_t *bits)
 {
     __m256 acc[8];
-    WOI_UNROLL for (size_t v = 0; v < vectors; v++) acc[v] = _mm256_loadu_ps(offsets + 8 * v);
-    WOI_UNROLL for (size_t v = vectors; v < vectors * chains; v++) acc[v] = _mm256_setzero_ps();
+    WOI_EACH(a, vectors * chains) acc[a] = a < vectors ? _mm256_loadu_ps(offsets + 8 * a) : _mm256_setzero_ps();
     size_t j = 0;
     for (; j + chains <= d; j += chains)
-        WOI_UNROLL for (size_t c = 0; c < chains; c++) {
+        WOI_EACH(c, chains) {
             const __m256 coordinate = _mm256_broadcast_ss(x + j + c);
             const float *row = planes + (j + c) * n_planes;
-            WOI_UNROLL for (size_t v = 0; v < vectors; v++)
+            WOI_EACH(v, vectors)
                 acc[c * vectors + v] = _mm256_fmadd_ps(coordinate, _mm256_loadu_ps(row + 8 * v), acc[c * vectors + v]);
         }
     for (; j < d; j++)
-        WOI_UNROLL for (size_t v = 0; v < vectors; v++)
-            acc[v] = _mm256_fmadd_ps(_mm256_broadcast_ss(x + j), _mm256_loadu_ps(planes + j * n_planes + 8 * v), acc[v]);
-    WOI_UNROLL for (size_t v = 0; v < vectors; v += 2) {
-        unsigned positive[2];
-        WOI_UNROLL for (size_t h = 0; h < 2; h++) {
-            WOI_UNROLL for (size_t c = 1; c < chains; c++)
-                acc[v + h] = _mm256_add_ps(acc[v + h], acc[c * vectors + v + h]);
-            _mm256_storeu_ps(z + 8 * (v + h), acc[v + h]);
-            positive[h] = (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(acc[v + h], _mm256_setzero_ps(), _CMP_GT_OQ));
+        WOI_EACH(v, vectors) {
+            const __m256 row = _mm256_loadu_ps(planes + j * n_planes + 8 * v);
+            acc[v] = _mm256_fmadd_ps(_mm256_broadcast_ss(x + j), row, acc[v]);
         }
-        bits[v / 2] = (uint16_t)(positive[0] | positive[1] << 8);
+    unsigned positive[8];
+    WOI_EACH(v, vectors) {
+        WOI_EACH(c, chains - 1) acc[v] = _mm256_add_ps(acc[v], acc[(c + 1) * vectors + v]);
+        _mm256_storeu_ps(z + 8 * v, acc[v]);
+        positive[v] = (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(acc[v], _mm256_setzero_ps(), _CMP_GT_OQ));
     }
+    WOI_EACH(b, vectors / 2) bits[b] = (uint16_t)(positive[2 * b] | positive[2 * b + 1] << 8);
 }
 
 static void project_avx2(const float *x, const float *planes, const float *offsets, size_t d, size_t n_planes, float *z,
@@ -239,8 +235,7 @@ static void project_avx2(const float *x, const float *planes, const float *offse
     size_t p = 0;
     for (; p + 64 <= n_planes; p += 64)
         project_block(8, 1, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
-    for (; p < n_planes; p += 16)
-        project_block(2, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
+    for (; p < n_planes; p += 16) project_block(2, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
 }
 
 /* ---- top-k, maximum ---------------------------------------------------------------------------------------- */
@@ -253,7 +248,7 @@ static void topk_scan_avx2(const float *scores, size_t n, int32_t first_id, woi_
     __m256 bar = _mm256_set1_ps(woi_topk_bar(top, first_id + (int64_t)i));
     for (; i + 32 <= n; i += 32) {
         uint32_t hits = 0; /* NaN fails the ordered comparison */
-        WOI_UNROLL for (size_t k = 0; k < 4; k++)
+        WOI_EACH(k, 4)
             hits |= (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(scores + i + 8 * k), bar, _CMP_GE_OQ))
                     << 8 * k;
         if (!hits) continue;
@@ -270,10 +265,10 @@ static float max_f32_avx2(const float *x, size_t n)
 {
     /* max_ps returns its second operand when either is NaN: x first, and NaNs are passed over. */
     __m256 most[4];
-    WOI_UNROLL for (size_t k = 0; k < 4; k++) most[k] = _mm256_set1_ps(-INFINITY);
+    WOI_EACH(k, 4) most[k] = _mm256_set1_ps(-INFINITY);
     size_t i = 0;
     for (; i + 32 <= n; i += 32)
-        WOI_UNROLL for (size_t k = 0; k < 4; k++) most[k] = _mm256_max_ps(_mm256_loadu_ps(x + i + 8 * k), most[k]);
+        WOI_EACH(k, 4) most[k] = _mm256_max_ps(_mm256_loadu_ps(x + i + 8 * k), most[k]);
     float lane[8];
     _mm256_storeu_ps(lane, _mm256_max_ps(_mm256_max_ps(most[0], most[1]), _mm256_max_ps(most[2], most[3])));
     float best = lane[0];
@@ -317,9 +312,9 @@ static double exp_sum_avx2(const float *x, size_t n, float shift, float *out)
     for (size_t i = 0; i < n;) {
         const size_t stop = n - i < WOI_EXP_CHUNK ? n : i + WOI_EXP_CHUNK;
         __m256 acc[4];
-        WOI_UNROLL for (size_t k = 0; k < 4; k++) acc[k] = _mm256_setzero_ps();
+        WOI_EACH(k, 4) acc[k] = _mm256_setzero_ps();
         for (; i + 32 <= stop; i += 32)
-            WOI_UNROLL for (size_t k = 0; k < 4; k++) {
+            WOI_EACH(k, 4) {
                 const __m256 e = exp_ps(_mm256_sub_ps(_mm256_loadu_ps(x + i + 8 * k), by));
                 if (out) _mm256_storeu_ps(out + i + 8 * k, e);
                 acc[k] = _mm256_add_ps(acc[k], e);
@@ -347,12 +342,12 @@ WOI_INLINE void adam_8(float *w, float *m, float *v, const float *g, const __m25
 #define LOAD(p) (mask ? _mm256_maskload_ps(p, *mask) : _mm256_loadu_ps(p))
 #define STORE(p, x) (mask ? _mm256_maskstore_ps(p, *mask, x) : _mm256_storeu_ps(p, x))
     const __m256 gi = LOAD(g);
-    const __m256 mi = _mm256_fmadd_ps(_mm256_set1_ps(step->beta1), LOAD(m),
-                                      _mm256_mul_ps(_mm256_set1_ps(1 - step->beta1), gi));
+    const __m256 mi =
+        _mm256_fmadd_ps(_mm256_set1_ps(step->beta1), LOAD(m), _mm256_mul_ps(_mm256_set1_ps(1 - step->beta1), gi));
     const __m256 vi = _mm256_fmadd_ps(_mm256_set1_ps(step->beta2), LOAD(v),
                                       _mm256_mul_ps(_mm256_set1_ps(1 - step->beta2), _mm256_mul_ps(gi, gi)));
-    const __m256 below = _mm256_fmadd_ps(_mm256_sqrt_ps(vi), _mm256_set1_ps(step->root_scale),
-                                         _mm256_set1_ps(step->epsilon));
+    const __m256 below =
+        _mm256_fmadd_ps(_mm256_sqrt_ps(vi), _mm256_set1_ps(step->root_scale), _mm256_set1_ps(step->epsilon));
     const __m256 change = _mm256_div_ps(_mm256_mul_ps(_mm256_set1_ps(step->rate), mi), below);
     STORE(m, mi);
     STORE(v, vi);

@@ -21,72 +21,92 @@ WOI_INLINE __m256i fold_epi32(__m512i v)
 
 /* ---- dot and gather, f32 and bf16 -------------------------------------------------------------------------- */
 
-/* 16 elements from `at` as floats. */
-WOI_INLINE __m512 load_row(bool bf16, const void *row, size_t at)
+/* Both types are read a line of 64 bytes at a time: 16 floats, or 32 halves, which are 16 words with an odd element
+ * above an even one. Shifted up, a word is the even element as a float; with its lower half cleared, the odd one. The
+ * query is taken apart to match, once for all rows where it stays in registers. */
+typedef struct query {
+    __m512 even, odd; /* f32: even alone, holding 16 elements in order */
+} query;
+
+WOI_INLINE query load_query(bool bf16, const float *q, size_t n)
 {
-    if (!bf16) return _mm512_loadu_ps((const float *)row + at);
-    __m256i half = _mm256_loadu_si256((const void *)((const uint16_t *)row + at));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+    const __m512 low = _mm512_maskz_loadu_ps(lanes(n), q);
+    if (!bf16) return (query){low, low};
+    const __m512 high = n > 16 ? _mm512_maskz_loadu_ps(lanes(n - 16), q + 16) : _mm512_setzero_ps();
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    return (query){_mm512_permutex2var_ps(low, even, high),
+                   _mm512_permutex2var_ps(low, _mm512_add_epi32(even, _mm512_set1_epi32(1)), high)};
 }
 
-WOI_INLINE __m512 load_row_end(bool bf16, const void *row, size_t at, __mmask16 mask)
+WOI_INLINE __m512i load_line(const char *row, size_t line)
 {
-    if (!bf16) return _mm512_maskz_loadu_ps(mask, (const float *)row + at);
-    __m256i half = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)row + at);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+    return _mm512_loadu_si512((const void *)(row + 64 * line));
 }
 
-/* Rows alone (side 1) or side by side (side 4). The first 16 * head elements of the query stay in registers;
- * d >= 16 * head. */
+/* The first n elements of a line. */
+WOI_INLINE __m512i load_line_end(bool bf16, const char *row, size_t line, size_t n)
+{
+    return bf16 ? _mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), row + 64 * line)
+                : _mm512_maskz_loadu_epi32(lanes(n), row + 64 * line);
+}
+
+WOI_INLINE __m512 add_products(bool bf16, __m512 acc, query x, __m512i line)
+{
+    if (!bf16) return _mm512_fmadd_ps(x.even, _mm512_castsi512_ps(line), acc);
+    acc = _mm512_fmadd_ps(x.even, _mm512_castsi512_ps(_mm512_slli_epi32(line, 16)), acc);
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
+    return _mm512_fmadd_ps(x.odd, _mm512_castsi512_ps(_mm512_and_si512(line, upper)), acc);
+}
+
+/* Rows alone (side 1), in four pieces, or all eight of a block side by side (side 8). The first `head` lines' worth of
+ * the query stay in registers; rows have at least as many. */
 WOI_INLINE void rows_float(size_t side, size_t head, bool bf16, const float *q, woi_rows r, size_t d, float *out)
 {
-    const size_t pieces = WOI_ACCS / side, whole = d & ~(size_t)15;
-    const __mmask16 end = lanes(d - whole);
-    const __m512 x_end = _mm512_maskz_loadu_ps(end, q + whole);
-    __m512 x[16];
-    WOI_UNROLL for (size_t k = 0; k < head; k++) x[k] = _mm512_loadu_ps(q + 16 * k);
-    __m256 sums[WOI_ACCS] = {_mm256_setzero_ps()};
-    for (size_t i = 0; i < r.n; i += WOI_ACCS) {
-        const size_t here = r.n - i < WOI_ACCS ? r.n - i : WOI_ACCS;
-        woi_prefetch(&r, i, NULL);
+    const size_t per_line = bf16 ? 32 : 16, pieces = side == 1 ? 4 : 1;
+    const size_t whole = d / per_line, rest = d % per_line;
+    query x[16], x_rest = load_query(bf16, q + whole * per_line, rest);
+    WOI_EACH(k, head) x[k] = load_query(bf16, q + k * per_line, per_line);
+    __m256 sums[WOI_BLOCK] = {_mm256_setzero_ps()};
+    for (size_t i = 0; i < r.n; i += WOI_BLOCK) {
+        const size_t here = r.n - i < WOI_BLOCK ? r.n - i : WOI_BLOCK;
+        if (side == 8) woi_prefetch(&r, i, NULL);
         for (size_t b = 0; b < (side == 1 ? here : 1); b++) {
-            const void *row[WOI_ACCS];
-            __m512 acc[WOI_ACCS];
-            WOI_UNROLL for (size_t s = 0; s < side; s++) row[s] = woi_row(&r, i + b + s);
-            WOI_UNROLL for (size_t k = 0; k < WOI_ACCS; k++) acc[k] = _mm512_setzero_ps();
-            WOI_UNROLL for (size_t k = 0; k < head; k++)
-                acc[k % 4] = _mm512_fmadd_ps(x[k], load_row(bf16, row[0], 16 * k), acc[k % 4]);
-            if (16 * head < d) {
-                size_t j = 16 * head;
-                for (; j + 16 * pieces <= d; j += 16 * pieces)
-                    WOI_UNROLL for (size_t k = 0; k < pieces; k++) {
-                        const __m512 xj = _mm512_loadu_ps(q + j + 16 * k);
-                        WOI_UNROLL for (size_t s = 0; s < side; s++)
-                            acc[s + k] = _mm512_fmadd_ps(xj, load_row(bf16, row[s], j + 16 * k), acc[s + k]);
+            const char *row[WOI_BLOCK];
+            __m512 acc[WOI_BLOCK];
+            WOI_EACH(s, side) row[s] = woi_row(side == 8, &r, i + b + s);
+            WOI_EACH(k, side * pieces) acc[k] = _mm512_setzero_ps();
+            WOI_EACH(k, head) acc[k % 4] = add_products(bf16, acc[k % 4], x[k], load_line(row[0], k));
+            if (head * per_line < d) {
+                size_t line = head;
+                for (; line + pieces <= whole; line += pieces)
+                    WOI_EACH(k, pieces) {
+                        const query now = load_query(bf16, q + (line + k) * per_line, per_line);
+                        WOI_EACH(s, side) acc[s + k] = add_products(bf16, acc[s + k], now, load_line(row[s], line + k));
                     }
-                for (; j < whole; j += 16)
-                    acc[0] = _mm512_fmadd_ps(_mm512_loadu_ps(q + j), load_row(bf16, row[0], j), acc[0]);
-                if (end)
-                    WOI_UNROLL for (size_t s = 0; s < side; s++)
-                        acc[s] = _mm512_fmadd_ps(x_end, load_row_end(bf16, row[s], whole, end), acc[s]);
+                for (; line < whole; line++)
+                    acc[0] = add_products(bf16, acc[0], load_query(bf16, q + line * per_line, per_line),
+                                          load_line(row[0], line));
+                if (rest)
+                    WOI_EACH(s, side)
+                        acc[s] = add_products(bf16, acc[s], x_rest, load_line_end(bf16, row[s], whole, rest));
             }
             if (side == 1) acc[0] = _mm512_add_ps(_mm512_add_ps(acc[0], acc[1]), _mm512_add_ps(acc[2], acc[3]));
-            WOI_UNROLL for (size_t s = 0; s < side; s++) sums[b + s] = fold_ps(acc[s]);
+            WOI_EACH(s, side) sums[b + s] = fold_ps(acc[s]);
         }
-        _mm_mask_storeu_ps(out + i, (__mmask8)lanes(here), woi_sums_ps(sums));
+        _mm256_mask_storeu_ps(out + i, (__mmask8)lanes(here), woi_sums_ps(sums));
     }
 }
 
 WOI_INLINE void dot_float(bool bf16, const float *q, const void *rows, size_t n, size_t d, size_t stride, float *out)
 {
-    const size_t size = bf16 ? sizeof(uint16_t) : sizeof(float);
+    const size_t size = bf16 ? sizeof(uint16_t) : sizeof(float), more = bf16 ? 1 : 2;
     const woi_rows r = {rows, NULL, n, d * size, stride * size, 0};
-    if (d >= 256)
-        rows_float(1, 16, bf16, q, r, d, out);
+    if (d >= 256) /* 16 registers, whatever the type */
+        rows_float(1, 8 * more, bf16, q, r, d, out);
     else if (d >= 128)
-        rows_float(1, 8, bf16, q, r, d, out);
+        rows_float(1, 4 * more, bf16, q, r, d, out);
     else if (d >= 64)
-        rows_float(1, 4, bf16, q, r, d, out);
+        rows_float(1, 2 * more, bf16, q, r, d, out);
     else
         rows_float(1, 0, bf16, q, r, d, out);
 }
@@ -104,13 +124,13 @@ static void dot_bf16_avx512(const float *q, const uint16_t *rows, size_t n, size
 static void gather_f32_avx512(const float *q, const float *rows, const int32_t *ids, size_t n, size_t d, size_t stride,
                               float *out)
 {
-    rows_float(4, 0, false, q, (woi_rows){rows, ids, n, 4 * d, 4 * stride, 0}, d, out);
+    rows_float(8, 0, false, q, (woi_rows){rows, ids, n, 4 * d, 4 * stride, 0}, d, out);
 }
 
 static void gather_bf16_avx512(const float *q, const uint16_t *rows, const int32_t *ids, size_t n, size_t d,
                                size_t stride, float *out)
 {
-    rows_float(4, 0, true, q, (woi_rows){rows, ids, n, 2 * d, 2 * stride, 0}, d, out);
+    rows_float(8, 0, true, q, (woi_rows){rows, ids, n, 2 * d, 2 * stride, 0}, d, out);
 }
 
 /* ---- dot and gather, i8 ------------------------------------------------------------------------------------ */
@@ -127,7 +147,7 @@ WOI_INLINE __m512i load_i8_end(const int8_t *p, __mmask32 mask)
 }
 
 /* Products are summed in pairs, of which none exceeds 2 * 128 * 128. */
-WOI_INLINE __m512i add_products(__m512i acc, __m512i x, __m512i y)
+WOI_INLINE __m512i add_products_i8(__m512i acc, __m512i x, __m512i y)
 {
     return _mm512_add_epi32(acc, _mm512_madd_epi16(x, y));
 }
@@ -136,38 +156,36 @@ WOI_INLINE __m512i add_products(__m512i acc, __m512i x, __m512i y)
 WOI_INLINE void rows_i8(size_t side, const int8_t *q, float q_scale, woi_rows r, const float *scales, size_t d,
                         float *out)
 {
-    const size_t pieces = WOI_ACCS / side, whole = d & ~(size_t)31;
+    const size_t pieces = side == 1 ? 4 : 1, whole = d & ~(size_t)31;
     const __mmask32 end = (__mmask32)((1ull << d % 32) - 1);
     const __m512i q_end = load_i8_end(q + whole, end);
-    __m256i sums[WOI_ACCS] = {_mm256_setzero_si256()};
-    float scale[WOI_ACCS] = {0};
-    for (size_t i = 0; i < r.n; i += WOI_ACCS) {
-        const size_t here = r.n - i < WOI_ACCS ? r.n - i : WOI_ACCS;
-        woi_prefetch(&r, i, scales);
+    __m256i sums[WOI_BLOCK] = {_mm256_setzero_si256()};
+    float scale[WOI_BLOCK] = {0};
+    for (size_t i = 0; i < r.n; i += WOI_BLOCK) {
+        const size_t here = r.n - i < WOI_BLOCK ? r.n - i : WOI_BLOCK;
+        if (side == 8) woi_prefetch(&r, i, scales);
         for (size_t b = 0; b < (side == 1 ? here : 1); b++) {
-            const int8_t *row[WOI_ACCS];
-            __m512i acc[WOI_ACCS];
-            WOI_UNROLL for (size_t s = 0; s < side; s++) {
-                row[s] = woi_row(&r, i + b + s);
-                scale[b + s] = scales[woi_row_id(&r, i + b + s)];
+            const int8_t *row[WOI_BLOCK];
+            __m512i acc[WOI_BLOCK];
+            WOI_EACH(s, side) {
+                row[s] = woi_row(side == 8, &r, i + b + s);
+                scale[b + s] = scales[woi_row_id(side == 8, &r, i + b + s)];
             }
-            WOI_UNROLL for (size_t k = 0; k < WOI_ACCS; k++) acc[k] = _mm512_setzero_si512();
+            WOI_EACH(k, side * pieces) acc[k] = _mm512_setzero_si512();
             size_t j = 0;
             for (; j + 32 * pieces <= d; j += 32 * pieces)
-                WOI_UNROLL for (size_t k = 0; k < pieces; k++) {
+                WOI_EACH(k, pieces) {
                     const __m512i qj = load_i8(q + j + 32 * k);
-                    WOI_UNROLL for (size_t s = 0; s < side; s++)
-                        acc[s + k] = add_products(acc[s + k], qj, load_i8(row[s] + j + 32 * k));
+                    WOI_EACH(s, side) acc[s + k] = add_products_i8(acc[s + k], qj, load_i8(row[s] + j + 32 * k));
                 }
-            for (; j < whole; j += 32) acc[0] = add_products(acc[0], load_i8(q + j), load_i8(row[0] + j));
+            for (; j < whole; j += 32) acc[0] = add_products_i8(acc[0], load_i8(q + j), load_i8(row[0] + j));
             if (end)
-                WOI_UNROLL for (size_t s = 0; s < side; s++)
-                    acc[s] = add_products(acc[s], q_end, load_i8_end(row[s] + whole, end));
+                WOI_EACH(s, side) acc[s] = add_products_i8(acc[s], q_end, load_i8_end(row[s] + whole, end));
             if (side == 1)
                 acc[0] = _mm512_add_epi32(_mm512_add_epi32(acc[0], acc[1]), _mm512_add_epi32(acc[2], acc[3]));
-            WOI_UNROLL for (size_t s = 0; s < side; s++) sums[b + s] = fold_epi32(acc[s]);
+            WOI_EACH(s, side) sums[b + s] = fold_epi32(acc[s]);
         }
-        _mm_mask_storeu_ps(out + i, (__mmask8)lanes(here), woi_scaled_sums(sums, scale, q_scale));
+        _mm256_mask_storeu_ps(out + i, (__mmask8)lanes(here), woi_scaled_sums(sums, scale, q_scale));
     }
 }
 
@@ -180,7 +198,7 @@ static void dot_i8_avx512(const int8_t *q, float q_scale, const int8_t *rows, co
 static void gather_i8_avx512(const int8_t *q, float q_scale, const int8_t *rows, const float *scales,
                              const int32_t *ids, size_t n, size_t d, size_t stride, float *out)
 {
-    rows_i8(4, q, q_scale, (woi_rows){rows, ids, n, d, stride, 0}, scales, d, out);
+    rows_i8(8, q, q_scale, (woi_rows){rows, ids, n, d, stride, 0}, scales, d, out);
 }
 
 /* ---- project ----------------------------------------------------------------------------------------------- */
@@ -191,21 +209,20 @@ WOI_INLINE void project_block(size_t vectors, size_t chains, const float *x, con
                               size_t d, size_t n_planes, float *z, uint16_t *bits)
 {
     __m512 acc[16];
-    WOI_UNROLL for (size_t v = 0; v < vectors; v++) acc[v] = _mm512_loadu_ps(offsets + 16 * v);
-    WOI_UNROLL for (size_t v = vectors; v < vectors * chains; v++) acc[v] = _mm512_setzero_ps();
+    WOI_EACH(a, vectors * chains) acc[a] = a < vectors ? _mm512_loadu_ps(offsets + 16 * a) : _mm512_setzero_ps();
     size_t j = 0;
     for (; j + chains <= d; j += chains)
-        WOI_UNROLL for (size_t c = 0; c < chains; c++) {
+        WOI_EACH(c, chains) {
             const __m512 coordinate = _mm512_set1_ps(x[j + c]);
             const float *row = planes + (j + c) * n_planes;
-            WOI_UNROLL for (size_t v = 0; v < vectors; v++)
+            WOI_EACH(v, vectors)
                 acc[c * vectors + v] = _mm512_fmadd_ps(coordinate, _mm512_loadu_ps(row + 16 * v), acc[c * vectors + v]);
         }
     for (; j < d; j++)
-        WOI_UNROLL for (size_t v = 0; v < vectors; v++)
+        WOI_EACH(v, vectors)
             acc[v] = _mm512_fmadd_ps(_mm512_set1_ps(x[j]), _mm512_loadu_ps(planes + j * n_planes + 16 * v), acc[v]);
-    WOI_UNROLL for (size_t v = 0; v < vectors; v++) {
-        WOI_UNROLL for (size_t c = 1; c < chains; c++) acc[v] = _mm512_add_ps(acc[v], acc[c * vectors + v]);
+    WOI_EACH(v, vectors) {
+        WOI_EACH(c, chains - 1) acc[v] = _mm512_add_ps(acc[v], acc[(c + 1) * vectors + v]);
         _mm512_storeu_ps(z + 16 * v, acc[v]);
         bits[v] = _mm512_cmp_ps_mask(acc[v], _mm512_setzero_ps(), _CMP_GT_OQ);
     }
@@ -219,8 +236,7 @@ static void project_avx512(const float *x, const float *planes, const float *off
         project_block(16, 1, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
     for (; p + 64 <= n_planes; p += 64)
         project_block(4, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
-    for (; p < n_planes; p += 16)
-        project_block(1, 8, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
+    for (; p < n_planes; p += 16) project_block(1, 8, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
 }
 
 /* ---- top-k, maximum ---------------------------------------------------------------------------------------- */
@@ -236,10 +252,11 @@ static void topk_scan_avx512(const float *scores, size_t n, int32_t first_id, wo
         const size_t step = n - i >= 64 ? 64 : n - i >= 16 ? 16 : n - i;
         uint64_t hits = 0;
         if (step == 64)
-            WOI_UNROLL for (size_t k = 0; k < 4; k++)
+            WOI_EACH(k, 4)
                 hits |= (uint64_t)_mm512_cmp_ps_mask(_mm512_loadu_ps(scores + i + 16 * k), bar, _CMP_GE_OQ) << 16 * k;
         else
-            hits = _mm512_mask_cmp_ps_mask(lanes(step), _mm512_maskz_loadu_ps(lanes(step), scores + i), bar, _CMP_GE_OQ);
+            hits =
+                _mm512_mask_cmp_ps_mask(lanes(step), _mm512_maskz_loadu_ps(lanes(step), scores + i), bar, _CMP_GE_OQ);
         if (hits) {
             for (; hits; hits &= hits - 1) {
                 const size_t at = i + (size_t)__builtin_ctzll(hits);
@@ -255,10 +272,10 @@ static float max_f32_avx512(const float *x, size_t n)
 {
     /* max_ps returns its second operand when either is NaN: x first, and NaNs are passed over. */
     __m512 most[4];
-    WOI_UNROLL for (size_t k = 0; k < 4; k++) most[k] = _mm512_set1_ps(-INFINITY);
+    WOI_EACH(k, 4) most[k] = _mm512_set1_ps(-INFINITY);
     size_t i = 0;
     for (; i + 64 <= n; i += 64)
-        WOI_UNROLL for (size_t k = 0; k < 4; k++) most[k] = _mm512_max_ps(_mm512_loadu_ps(x + i + 16 * k), most[k]);
+        WOI_EACH(k, 4) most[k] = _mm512_max_ps(_mm512_loadu_ps(x + i + 16 * k), most[k]);
     for (; i < n; i += 16) {
         const __mmask16 mask = lanes(n - i);
         most[0] = _mm512_mask_max_ps(most[0], mask, _mm512_maskz_loadu_ps(mask, x + i), most[0]);
@@ -291,9 +308,9 @@ static double exp_sum_avx512(const float *x, size_t n, float shift, float *out)
     for (size_t i = 0; i < n;) {
         const size_t stop = n - i < WOI_EXP_CHUNK ? n : i + WOI_EXP_CHUNK;
         __m512 acc[4];
-        WOI_UNROLL for (size_t k = 0; k < 4; k++) acc[k] = _mm512_setzero_ps();
+        WOI_EACH(k, 4) acc[k] = _mm512_setzero_ps();
         for (; i + 64 <= stop; i += 64)
-            WOI_UNROLL for (size_t k = 0; k < 4; k++) {
+            WOI_EACH(k, 4) {
                 const __m512 e = exp_ps(_mm512_sub_ps(_mm512_loadu_ps(x + i + 16 * k), by));
                 if (out) _mm512_storeu_ps(out + i + 16 * k, e);
                 acc[k] = _mm512_add_ps(acc[k], e);
@@ -323,8 +340,8 @@ static void adam_avx512(float *w, float *m, float *v, const float *g, size_t n, 
         const __mmask16 mask = lanes(n - i);
         const __m512 gi = _mm512_maskz_loadu_ps(mask, g + i);
         const __m512 mi = _mm512_fmadd_ps(beta1, _mm512_maskz_loadu_ps(mask, m + i), _mm512_mul_ps(rest1, gi));
-        const __m512 vi = _mm512_fmadd_ps(beta2, _mm512_maskz_loadu_ps(mask, v + i),
-                                          _mm512_mul_ps(rest2, _mm512_mul_ps(gi, gi)));
+        const __m512 vi =
+            _mm512_fmadd_ps(beta2, _mm512_maskz_loadu_ps(mask, v + i), _mm512_mul_ps(rest2, _mm512_mul_ps(gi, gi)));
         const __m512 below = _mm512_fmadd_ps(_mm512_sqrt_ps(vi), root_scale, epsilon);
         const __m512 change = _mm512_div_ps(_mm512_mul_ps(rate, mi), below);
         _mm512_mask_storeu_ps(m + i, mask, mi);

@@ -57,8 +57,8 @@ static void gather_f32_ref(const float *q, const float *rows, const int32_t *ids
     for (size_t i = 0; i < n; i++) out[i] = row_f32(q, rows + (size_t)ids[i] * stride, d);
 }
 
-static void gather_bf16_ref(const float *q, const uint16_t *rows, const int32_t *ids, size_t n, size_t d,
-                            size_t stride, float *out)
+static void gather_bf16_ref(const float *q, const uint16_t *rows, const int32_t *ids, size_t n, size_t d, size_t stride,
+                            float *out)
 {
     for (size_t i = 0; i < n; i++) out[i] = row_bf16(q, rows + (size_t)ids[i] * stride, d);
 }
@@ -66,8 +66,7 @@ static void gather_bf16_ref(const float *q, const uint16_t *rows, const int32_t 
 static void gather_i8_ref(const int8_t *q, float q_scale, const int8_t *rows, const float *scales, const int32_t *ids,
                           size_t n, size_t d, size_t stride, float *out)
 {
-    for (size_t i = 0; i < n; i++)
-        out[i] = row_i8(q, rows + (size_t)ids[i] * stride, d) * (scales[ids[i]] * q_scale);
+    for (size_t i = 0; i < n; i++) out[i] = row_i8(q, rows + (size_t)ids[i] * stride, d) * (scales[ids[i]] * q_scale);
 }
 
 static void project_ref(const float *x, const float *planes, const float *offsets, size_t d, size_t n_planes, float *z,

@@ -48,7 +48,7 @@ static void fill(woi_level level, bool with_vnni, woi_kernels *table)
 static wo_status read_wish(const char *wish, woi_level best, woi_level *level, wo_error *err)
 {
     unsigned asked = 0;
-    while (asked < N_LEVELS && strcmp(wish, level_names[asked])) asked++;
+    while (asked < N_LEVELS && strcmp(wish, level_names[asked]) != 0) asked++;
     if (asked == N_LEVELS) {
         char quoted[WOI_QUOTE_BYTES];
         return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,

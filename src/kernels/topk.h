@@ -26,8 +26,8 @@ static inline void woi_topk_replace(woi_topk *top, size_t n, float score, int32_
 {
     size_t at = 0;
     for (size_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && woi_topk_worse(top->scores[child + 1], top->ids[child + 1], top->scores[child],
-                                            top->ids[child]))
+        if (child + 1 < n &&
+            woi_topk_worse(top->scores[child + 1], top->ids[child + 1], top->scores[child], top->ids[child]))
             child++;
         if (!woi_topk_worse(top->scores[child], top->ids[child], score, id)) break;
         woi_topk_put(top, at, top->scores[child], top->ids[child]);

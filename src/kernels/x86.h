@@ -1,13 +1,13 @@
-/* What the AVX2 and AVX-512 files share: the order in which rows are read, prefetching, the reduction of four rows, the
- * constants of the exponential. Included by those files only, each compiled with its own instruction set.
+/* What the AVX2 and AVX-512 files share: the order in which rows are read, prefetching, the reduction of eight rows,
+ * the constants of the exponential. Included by those files only, each compiled with its own instruction set.
  *
- * A dot kernel has four accumulators: four rows side by side, or one row alone in four pieces.
+ * Eight rows make a block, whose sums are reduced together. Within it,
  *
  *   dot      one row after the other, the start of the query in registers. Rows side by side would share each load of
- *            the query, but break up the order of the addresses, and the processor's prefetcher gives up: eight rows of
- *            512 bytes side by side read memory at 10 GB/s on a Zen 4 that reads 31 in order.
- *   gather   four rows side by side. Here that prefetcher only harms, by running on past the end of each row: one row
- *            after the other gives 14 GB/s (512 bytes each, random in 256 MiB), four side by side 29. */
+ *            the query, but break up the order of the addresses, on which the processor's prefetcher depends: eight
+ * rows of 512 bytes side by side read memory at 10 GB/s on a Zen 4 that reads 31 in order. gather   eight rows side by
+ * side. One row after the other gives 11 GB/s (512 bytes each, random in 256 MiB), four side by side 19, eight 21.5;
+ * presumably that prefetcher, given order, runs on past the end of each row. */
 #ifndef WOI_KERNELS_X86_H
 #define WOI_KERNELS_X86_H
 
@@ -17,45 +17,54 @@
 #include <stdint.h>
 
 #define WOI_INLINE static inline __attribute__((always_inline))
-#define WOI_UNROLL _Pragma("GCC unroll 16") /* keeps arrays of vectors in registers at -O2 */
+
+/* for (i = 0; i < n; i++), unrolled, so that arrays of vectors stay in registers at -O2. clang honours gcc's pragma
+ * too, but after it has settled what lives in memory: dot_f32 in L1 then falls from 85 to 19 GFLOP/s. */
+#if defined(__clang__)
+#define WOI_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define WOI_UNROLL _Pragma("GCC unroll 16")
+#endif
+#define WOI_EACH(i, n) WOI_UNROLL for (size_t i = 0; i < (n); i++)
 
 enum {
-    WOI_ACCS = 4,         /* accumulators, and rows reduced together */
-    WOI_AHEAD = 28,       /* rows that a gather prefetches ahead: 24 to 32 reach 29 GB/s, 16 reach 26, 8 reach 19 */
-    WOI_PREFETCH = 4096,  /* bytes of each, at most: longer rows are left to the processor's prefetcher */
+    WOI_BLOCK = 8,    /* rows */
+    WOI_AHEAD = 32,   /* rows that a gather prefetches ahead: 24 to 64 give 21.5 GB/s, 16 give 20, 8 give 12 */
+    WOI_WHOLE = 1024, /* bytes of the longest row prefetched whole: 19 GB/s so, 16 if only its first 512 bytes are */
+    WOI_PART = 512,   /* bytes of a longer one: rows of 4 KiB give 25 GB/s so, 15 if prefetched whole */
     WOI_NEXT_PAGES = 8192 /* bytes ahead of a dot's row, see woi_row */
 };
 
-/* The rows of one call: consecutive, or named by ids. */
+/* The rows of one call: consecutive for a dot, named by ids for a gather. */
 typedef struct woi_rows {
     const void *rows;
-    const int32_t *ids; /* NULL: consecutive */
+    const int32_t *ids;
     size_t n, row_bytes, stride_bytes;
     size_t prefetched; /* of a gather: rows already asked for */
 } woi_rows;
 
 /* The row that place i means; beyond the end, the last. */
-WOI_INLINE size_t woi_row_id(const woi_rows *r, size_t i)
+WOI_INLINE size_t woi_row_id(bool gather, const woi_rows *r, size_t i)
 {
     const size_t at = i < r->n ? i : r->n - 1;
-    return r->ids ? (size_t)r->ids[at] : at;
+    return gather ? (size_t)r->ids[at] : at;
 }
 
-/* Row i, and a prefetch of what follows it, into the second-level cache (T1): into the first, it is slower than none,
- * as there are too few places to wait in (a gather then stops at 9.5 GB/s). For a dot, one line two pages ahead is
- * enough: it brings in the page's address and starts the processor's prefetcher there (31 GB/s become 33.5). */
-WOI_INLINE const void *woi_row(const woi_rows *r, size_t i)
+/* Row i. Prefetches go to the second-level cache (T1): a gather gains 8.5 to 22 GB/s by them, but only 9.5 by
+ * prefetches into the first. For a dot, one line two pages ahead of each row is enough: 31 GB/s become 33.5, in L1 it
+ * costs nothing, and asking for every line ahead gains no more. */
+WOI_INLINE const void *woi_row(bool gather, const woi_rows *r, size_t i)
 {
-    const char *row = (const char *)r->rows + woi_row_id(r, i) * r->stride_bytes;
-    if (!r->ids) _mm_prefetch((const char *)((uintptr_t)row + WOI_NEXT_PAGES), _MM_HINT_T1);
+    const char *row = (const char *)r->rows + woi_row_id(gather, r, i) * r->stride_bytes;
+    if (!gather) _mm_prefetch((const char *)((uintptr_t)row + WOI_NEXT_PAGES), _MM_HINT_T1);
     return row;
 }
 
-/* Asks for the rows up to WOI_AHEAD after place i, and for their scales where there are any. */
+/* Of a gather that is about to read row i: asks for the rows before i + WOI_AHEAD, and for their scales where there are
+ * any. */
 WOI_INLINE void woi_prefetch(woi_rows *r, size_t i, const float *scales)
 {
-    if (!r->ids) return;
-    const size_t bytes = r->row_bytes < WOI_PREFETCH ? r->row_bytes : WOI_PREFETCH;
+    const size_t bytes = r->row_bytes <= WOI_WHOLE ? r->row_bytes : WOI_PART;
     for (; r->prefetched < r->n && r->prefetched < i + WOI_AHEAD; r->prefetched++) {
         const size_t id = (size_t)r->ids[r->prefetched];
         const char *row = (const char *)r->rows + id * r->stride_bytes;
@@ -66,18 +75,21 @@ WOI_INLINE void woi_prefetch(woi_rows *r, size_t i, const float *scales)
 }
 
 /* Lane r of the result is the sum over v[r]. */
-WOI_INLINE __m128 woi_sums_ps(const __m256 v[4])
+WOI_INLINE __m256 woi_sums_ps(const __m256 v[WOI_BLOCK])
 {
-    const __m256 sums = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
-    return _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
+    const __m256 low = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
+    const __m256 high = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
+    return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
 }
 
 /* The same for integers, with the scales that kernels.h defines, in its order of operations. */
-WOI_INLINE __m128 woi_scaled_sums(const __m256i v[4], const float scale[4], float q_scale)
+WOI_INLINE __m256 woi_scaled_sums(const __m256i v[WOI_BLOCK], const float scale[WOI_BLOCK], float q_scale)
 {
-    const __m256i sums = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
-    const __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-    return _mm_mul_ps(_mm_cvtepi32_ps(sum), _mm_mul_ps(_mm_loadu_ps(scale), _mm_set1_ps(q_scale)));
+    const __m256i low = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
+    const __m256i high = _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
+    const __m256i sums =
+        _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31));
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(_mm256_loadu_ps(scale), _mm256_set1_ps(q_scale)));
 }
 
 /* exp(t) = 2^k exp(r), k = round(t / ln 2), |r| <= ln 2 / 2. exp(r) is 1 + r + c2 r^2 + ... + c6 r^6, the coefficients

@@ -54,10 +54,10 @@ static wo_status read_labels(woi_log *log, const woi_tensor *tensor, wo_error *e
     return WO_OK;
 }
 
-static wo_status read_log(woi_log *log, wo_error *err)
+static wo_status read_tensors(const woi_st *st, woi_log *log, wo_error *err)
 {
-    const woi_tensor *indptr = woi_st_find(log->st, "labels.indptr"), *indices = woi_st_find(log->st, "labels.indices");
-    log->queries = woi_st_find(log->st, "queries");
+    const woi_tensor *indptr = woi_st_find(st, "labels.indptr"), *indices = woi_st_find(st, "labels.indices");
+    log->queries = woi_st_find(st, "queries");
     wo_status status = check_tensor(log->queries, "queries", 2, 1u << WOI_F32 | 1u << WOI_F16 | 1u << WOI_BF16,
                                     "F32, F16 or BF16", err);
     if (status) return status;
@@ -81,13 +81,25 @@ static wo_status read_log(woi_log *log, wo_error *err)
     return read_labels(log, indices, err);
 }
 
+wo_status woi_log_read(const woi_st *st, woi_log *log, wo_error *err)
+{
+    memset(log, 0, sizeof *log);
+    wo_status status = read_tensors(st, log, err);
+    if (status) woi_log_close(log);
+    return status;
+}
+
 wo_status woi_log_open(const char *path, woi_log *log, wo_error *err)
 {
     memset(log, 0, sizeof *log);
-    wo_status status = woi_st_open(path, &log->st, err);
-    if (!status) status = woi_st_verify(log->st, NULL, err);
-    if (!status) status = read_log(log, err);
-    if (status) woi_log_close(log);
+    woi_st *st = NULL;
+    wo_status status = woi_st_open(path, &st, err);
+    if (!status) status = woi_st_verify(st, NULL, err);
+    if (!status) status = woi_log_read(st, log, err);
+    if (status)
+        woi_st_free(st);
+    else
+        log->st = st;
     return status;
 }
 

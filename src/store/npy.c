@@ -84,8 +84,8 @@ static wo_status take_descr(reader *in, woi_npy *npy, wo_error *err)
         char name[3];
         woi_dtype dtype;
     } known[] = {{"f2", WOI_F16}, {"f4", WOI_F32}, {"f8", WOI_F64}, {"i4", WOI_I32}, {"i8", WOI_I64}};
-    const char *text;
-    size_t bytes;
+    const char *text = "";
+    size_t bytes = 0;
     skip_space(in);
     if (in->at < in->end && *in->at == '[')
         return woi_fail(err, WO_ERR_UNSUPPORTED, (uint64_t)(in->at - in->start),

@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -54,8 +56,15 @@ static wo_status open_temporary(const char *path, char *name, size_t name_bytes,
 wo_status woi_outfile_create(const char *path, woi_outfile **result, wo_error *err)
 {
     struct stat about;
+    if (!*path) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the name of the output is empty");
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
         return woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "exists and is not a plain file");
+    /* Through a link to the file that it names: the rename would replace the link itself. */
+    char target[PATH_MAX];
+    if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode)) {
+        if (!realpath(path, target)) return woi_fail_errno(err, "cannot follow the link", errno);
+        path = target;
+    }
     woi_outfile *out = woi_alloc_zero(1, sizeof *out, err);
     if (!out) return WO_ERR_MEMORY;
     out->fd = -1;
@@ -120,15 +129,22 @@ static void sync_folder(char *path)
     close(fd);
 }
 
-wo_status woi_outfile_commit(woi_outfile *out, wo_error *err)
+wo_status woi_outfile_sync(woi_outfile *out, wo_error *err)
 {
+    if (out->fd < 0) return WO_OK; /* done before */
     wo_status status = flush(out, err);
     if (status) return status;
     if (fsync(out->fd) != 0) return woi_fail_errno(err, "cannot write", errno);
     /* Some file systems report a failed write only here. */
     int fd = out->fd;
     out->fd = -1;
-    if (close(fd) != 0) return woi_fail_errno(err, "cannot write", errno);
+    return close(fd) == 0 ? WO_OK : woi_fail_errno(err, "cannot write", errno);
+}
+
+wo_status woi_outfile_commit(woi_outfile *out, wo_error *err)
+{
+    wo_status status = woi_outfile_sync(out, err);
+    if (status) return status;
     if (rename(out->temporary, out->path) != 0) return woi_fail_errno(err, "cannot rename into place", errno);
     woi_free(out->temporary);
     out->temporary = NULL;

@@ -124,7 +124,7 @@ static wo_status read_tensor(const shard *file, const char *name, const json_t *
 
     if (!json_is_array(offsets) || json_array_size(offsets) != 2)
         return fail_format(err, 8, name, "data_offsets is missing or not a list of two");
-    uint64_t begin, end;
+    uint64_t begin = 0, end = 0;
     if ((status = read_count(name, "data_offsets", 0, json_array_get(offsets, 0), &begin, err)) ||
         (status = read_count(name, "data_offsets", 1, json_array_get(offsets, 1), &end, err)))
         return status;
@@ -192,10 +192,18 @@ static wo_status check_metadata(const json_t *metadata, wo_error *err)
     return WO_OK;
 }
 
-static wo_status check_header_checksum(const shard *file, size_t header_bytes, wo_error *err)
+/* A file of ours: written by a version that we know, unchanged, and of some kind. */
+static wo_status check_own_header(const shard *file, size_t header_bytes, wo_error *err)
 {
-    const char *stated =
-        json_string_value(json_object_get(json_object_get(file->header, WOI_ST_METADATA), WOI_ST_CHECKSUM "header"));
+    const json_t *metadata = json_object_get(file->header, WOI_ST_METADATA);
+    const char *stated = json_string_value(json_object_get(metadata, WOI_ST_CHECKSUM "header"));
+    const char *format = json_string_value(json_object_get(metadata, WOI_ST_FORMAT));
+    if (strcmp(format, WOI_ST_FORMAT_VERSION) != 0) {
+        char quoted[WOI_QUOTE_BYTES];
+        return woi_fail(err, WO_ERR_UNSUPPORTED, 8,
+                        "was written in format '%s', this version of wideout reads format %s",
+                        woi_quote(quoted, format, strlen(format)), WOI_ST_FORMAT_VERSION);
+    }
     if (!stated) return woi_fail(err, WO_ERR_CHECKSUM, 8, "a wideout file without the checksum of its header");
     char digits[WOI_ST_DIGITS + 1];
     if (!woi_st_header_checksum((const char *)file->map + 8, header_bytes, digits) || strcmp(digits, stated) != 0) {
@@ -203,6 +211,7 @@ static wo_status check_header_checksum(const shard *file, size_t header_bytes, w
         return woi_fail(err, WO_ERR_CHECKSUM, 8, "the header was changed: its checksum is %s, the file says '%s'",
                         digits, woi_quote(quoted, stated, strlen(stated)));
     }
+    if (!json_object_get(metadata, "kind")) return woi_fail(err, WO_ERR_FORMAT, 8, "a wideout file without a kind");
     return WO_OK;
 }
 
@@ -238,7 +247,7 @@ static wo_status open_shard(woi_st *st, size_t i, const char *path, wo_error *er
     json_t *metadata = json_object_get(file->header, WOI_ST_METADATA);
     if ((status = check_metadata(metadata, err))) return status;
     /* First of all: in a file of ours a flipped bit shall be called that, not whatever it happens to break. */
-    if (json_object_get(metadata, WOI_ST_FORMAT) && (status = check_header_checksum(file, (size_t)header_bytes, err)))
+    if (json_object_get(metadata, WOI_ST_FORMAT) && (status = check_own_header(file, (size_t)header_bytes, err)))
         return status;
 
     size_t n = json_object_size(file->header) - (metadata ? 1 : 0), first = st->n_tensors, capacity = first;
@@ -254,8 +263,9 @@ static wo_status open_shard(woi_st *st, size_t i, const char *path, wo_error *er
         tensor->shard = i;
         st->n_tensors++;
     }
+    const woi_tensor *own = st->tensors ? st->tensors + first : NULL;
     if (n) qsort(st->tensors + first, n, sizeof *st->tensors, by_offset);
-    return check_layout(file, st->tensors + first, n, 8 + header_bytes, err);
+    return check_layout(file, own, n, 8 + header_bytes, err);
 }
 
 /* ---- Shards ------------------------------------------------------------------------------------------------ */

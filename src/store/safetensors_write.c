@@ -35,6 +35,7 @@ struct woi_st_writer {
     size_t n_padding;
     size_t data_bytes;   /* declared so far */
     bool header_written; /* declarations are over */
+    bool synced;         /* nothing is left but the rename */
     size_t header_bytes; /* of the header, spaces included */
     size_t current;      /* the tensor that data go to, and */
     size_t filled;       /* how much of it is there */
@@ -109,9 +110,9 @@ wo_status woi_st_declare(woi_st_writer *writer, const char *name, woi_dtype dtyp
         if (strcmp(name, writer->tensors[i].name) == 0)
             return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tensor '%s' is declared twice", quoted);
     size_t bytes = woi_dtype_bytes(dtype), end;
-    for (int i = 0; i < n_dims; i++)
-        if (!woi_size_mul(bytes, shape[i], &bytes)) bytes = SIZE_MAX;
-    if (!woi_size_add(writer->data_bytes, bytes, &end) || end > INT64_MAX - WOI_ST_ALIGN)
+    bool fits = true;
+    for (int i = 0; fits && i < n_dims; i++) fits = woi_size_mul(bytes, shape[i], &bytes);
+    if (!fits || !woi_size_add(writer->data_bytes, bytes, &end) || end > INT64_MAX - WOI_ST_ALIGN)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tensor '%s' is too large for a file", quoted);
 
     uint64_t gap = (uint64_t)(-writer->data_bytes) % WOI_ST_ALIGN;
@@ -248,8 +249,9 @@ wo_status woi_st_append(woi_st_writer *writer, const void *data, size_t bytes, w
     return status;
 }
 
-wo_status woi_st_finish(woi_st_writer *writer, wo_error *err)
+wo_status woi_st_sync(woi_st_writer *writer, wo_error *err)
 {
+    if (writer->synced) return WO_OK;
     wo_status status = writer->header_written ? WO_OK : begin_data(writer, err);
     if (status) return status;
     if (writer->current < writer->n_tensors) {
@@ -265,6 +267,14 @@ wo_status woi_st_finish(woi_st_writer *writer, wo_error *err)
     memcpy((char *)(uintptr_t)woi_st_header_digits(text, bytes), digits, WOI_ST_DIGITS);
     status = woi_outfile_patch(writer->out, 8, text, bytes, err);
     woi_free(text);
+    if (!status) status = woi_outfile_sync(writer->out, err);
+    writer->synced = !status;
+    return status;
+}
+
+wo_status woi_st_finish(woi_st_writer *writer, wo_error *err)
+{
+    wo_status status = woi_st_sync(writer, err);
     return status ? status : woi_outfile_commit(writer->out, err);
 }
 

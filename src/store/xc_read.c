@@ -168,19 +168,17 @@ static wo_status read_header(woi_xc *xc, wo_error *err)
     if (!line) return woi_fail(err, WO_ERR_FORMAT, 0, "the file is empty");
     uint64_t counts[3] = {0};
     int n = read_counts(line, xc->options.lenient, counts);
-    if (n == 0 && !xc->options.lenient) {
+    if (n == 0 && !xc->options.lenient)
         return fail_line(xc, line, err, "expected the header 'N F L' (or 'rows cols'), found '%s'",
                          woi_quote(quoted, line, strcspn(line, "\n")));
-    }
     if (n == 0) {
         xc->first = line;
         return WO_OK;
     }
-    static const char *const names[] = {"rows", "features", "labels"};
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < 3; i++)
         if (counts[i] > INT32_MAX)
-            return fail_line(xc, line, err, "the header's %" PRIu64 " %s are more than %d", counts[i], names[i],
-                             INT32_MAX);
+            return fail_line(xc, line, err, "a count in the header '%s' is more than %d",
+                             woi_quote(quoted, line, strcspn(line, "\n")), INT32_MAX);
     xc->shape = (woi_xc_shape){n == 2, true, counts[0], counts[1], counts[2]};
     return WO_OK;
 }
@@ -371,7 +369,7 @@ static wo_status sort_ids(woi_xc *xc, int32_t *ids, float *values, size_t *n, wo
         if (values) values[kept - 1] = xc->sort[i].value + (repeated ? values[kept - 1] : 0);
         if (values && !isfinite(values[kept - 1]))
             return fail_line(xc, xc->buffer + xc->start, err, "the values of feature %d add up to infinity",
-                             ids[kept - 1]);
+                             ids[kept - 1] + (xc->options.base != WOI_XC_ZERO_BASED));
     }
     *n = kept;
     return WO_OK;

@@ -128,6 +128,9 @@ st st-control-name "tensor 'a?[31m?b': dtype 'X' is not one that wideout knows" 
 st st-metadata-list '__metadata__ is not a JSON object' '{"__metadata__":[]}' 0
 st st-metadata-number "__metadata__: the value of 'n' is not a string" '{"__metadata__":{"n":1}}' 0
 st st-no-checksum 'a wideout file without the checksum of its header' '{"__metadata__":{"wideout.format":"1","kind":"layer"}}' 0
+st st-other-format "was written in format '2', this version of wideout reads format 1" \
+    '{"__metadata__":{"wideout.format":"2","xxh3.header":"fedcba9876543210"}}' 0
+st st-no-kind 'a wideout file without a kind' '{"__metadata__":{"wideout.format":"1","xxh3.header":"ac28cda26c3a6065"}}' 0
 st st-bad-checksum "the header was changed: its checksum is ac28cda26c3a6065, the file says 'fedcba9876543210'" \
     '{"__metadata__":{"wideout.format":"1","xxh3.header":"fedcba9876543210"}}' 0
 
@@ -161,8 +164,10 @@ log log-label-negative 'labels.indices[1] is -7, expected 0 to 2147483647' '0 1 
 log log-label-huge 'labels.indices[0] is 4294967296, expected 0 to 2147483647' '0 1 2' '4294967296 5'
 st log-half "is not a log: it has no tensor 'labels.indices'" \
     "{$(t queries F32 '[1,1]' 0 4),$(t labels.indptr I64 '[2]' 4 20)}" 20
-st log-queries-flat "'queries' has 1 dimensions, expected 2" "{$(t queries F32 '[1]' 0 4)}" 4
-st log-queries-type "'queries' is of type I32, expected F32, F16 or BF16" "{$(t queries I32 '[1,1]' 0 4)}" 4
+st log-queries-flat "'queries' has 1 dimensions, expected 2" \
+    "{$(t queries F32 '[1]' 0 4),$(t labels.indptr I64 '[2]' 4 20)}" 20
+st log-queries-type "'queries' is of type I32, expected F32, F16 or BF16" \
+    "{$(t queries I32 '[1,1]' 0 4),$(t labels.indptr I64 '[2]' 4 20)}" 20
 
 # ---- Sharded models ----------------------------------------------------------------------------------------------
 { h="{$(t x U8 '[2]' 0 2)}"; u64 ${#h}; printf %s "$h"; printf ab; } >"$dir/shard-x"
@@ -216,8 +221,8 @@ xc xc-header-four "line 1: expected the header 'N F L' (or 'rows cols'), found '
 xc xc-header-spaces "line 1: expected the header 'N F L' (or 'rows cols'), found '1  2 3'" '1  2 3\n'
 xc xc-header-negative "line 1: expected the header 'N F L' (or 'rows cols'), found '-1 2 3'" '-1 2 3\n'
 xc xc-header-missing "line 1: expected the header 'N F L' (or 'rows cols'), found '0,1 2:1'" '0,1 2:1\n'
-xc xc-header-huge "line 1: the header's 99999999999 features are more than 2147483647" '1 99999999999 3\n 0:1\n'
-xc xc-header-wrap "line 1: the header's 184467440737095516 labels are more than 2147483647" '1 1 18446744073709551617\n 0:1\n'
+xc xc-header-huge "line 1: a count in the header '1 99999999999 3' is more than 2147483647" '1 99999999999 3\n 0:1\n'
+xc xc-header-wrap "line 1: a count in the header '1 1 18446744073709551617' is more than 2147483647" '1 1 18446744073709551617\n 0:1\n'
 xc xc-label-range 'line 2: label 3 is not below the 3 labels of the header' '1 5 3\n0,3 1:1\n'
 xc xc-label-huge 'line 2: label 99999999999999999999999 is not below the 3 labels of the header' '1 5 3\n99999999999999999999999 1:1\n'
 xc xc-label-negative "line 2: expected a label number, found '-1'" '1 5 3\n-1 1:1\n'

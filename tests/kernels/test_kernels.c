@@ -298,6 +298,8 @@ static void try_project(const woi_kernels *k, size_t d, size_t n_planes, size_t 
     fill_floats(x, d);
     fill_floats(planes, d * n_planes);
     fill_floats(offsets, n_planes);
+    if (n_planes) offsets[0] = 0; /* and a zero plane: z is 0, which is not positive */
+    for (size_t j = 0; n_planes && j < d; j++) planes[j * n_planes] = 0;
     if (n_planes >= 32) offsets[17] = NAN, offsets[18] = INFINITY, offsets[19] = -INFINITY;
     for (size_t p = 0; p < n_planes; p++) z[p] = NAN;
     for (size_t b = 0; b < n_planes / 16; b++) bits[b] = 0xa5a5;

@@ -41,7 +41,7 @@ static void sentences_are_cut_with_dots(void **state)
     assert_int_equal(err.offset, 7);
     assert_int_equal(woi_fail(NULL, WO_ERR_IO, 0, "nobody listens"), WO_ERR_IO);
 
-    woi_fail_errno(&err, "cannot open", ENOENT);
+    woi_error_set_errno(&err, "cannot open", ENOENT);
     assert_string_equal(err.text, "cannot open: No such file or directory");
     woi_error_prefix(&err, "shard 'a'");
     assert_string_equal(err.text, "shard 'a': cannot open: No such file or directory");

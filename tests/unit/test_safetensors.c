@@ -314,6 +314,39 @@ static void shards_look_like_one_file(void **state)
     woi_st_free(st);
 }
 
+static void logs_are_checked_and_read(void **state)
+{
+    (void)state;
+    const char *path = scratch("log");
+    const float queries[6] = {1, 2, 3, 4, 5, 6};
+    const int64_t indptr[4] = {0, 2, 2, 3};
+    const int32_t labels[3] = {7, 40, 9};
+    woi_st_writer *writer = NULL;
+    woi_log log;
+    wo_error err;
+    assert_int_equal(woi_st_create(path, "log", &writer, &err), WO_OK);
+    assert_int_equal(woi_st_declare(writer, "queries", WOI_F32, 2, (uint64_t[]){3, 2}, &err), WO_OK);
+    assert_int_equal(woi_st_declare(writer, "labels.indptr", WOI_I64, 1, (uint64_t[]){4}, &err), WO_OK);
+    assert_int_equal(woi_st_declare(writer, "labels.indices", WOI_I32, 1, (uint64_t[]){3}, &err), WO_OK);
+    assert_int_equal(woi_st_append(writer, queries, sizeof queries, &err), WO_OK);
+    assert_int_equal(woi_st_append(writer, indptr, sizeof indptr, &err), WO_OK);
+    assert_int_equal(woi_st_append(writer, labels, sizeof labels, &err), WO_OK);
+    assert_int_equal(woi_st_finish(writer, &err), WO_OK);
+    woi_st_writer_free(writer);
+    assert_int_equal(woi_log_open(path, &log, &err), WO_OK);
+    assert_true(log.n == 3 && log.d == 2 && log.max_label == 40);
+    assert_memory_equal(log.indptr, indptr, sizeof indptr);
+    assert_memory_equal(log.labels, labels, sizeof labels);
+    assert_memory_equal(log.queries->data, queries, sizeof queries);
+    woi_log_close(&log);
+    woi_log_close(&log); /* twice is fine */
+
+    write_foreign("unlabelled", "{\"queries\":{\"dtype\":\"BF16\",\"shape\":[1,2],\"data_offsets\":[0,4]}}", "abcd");
+    assert_int_equal(woi_log_open(scratch("unlabelled"), &log, &err), WO_OK);
+    assert_true(log.n == 1 && log.d == 2 && log.max_label == -1 && !log.indptr);
+    woi_log_close(&log);
+}
+
 /* ---- Element types ----------------------------------------------------------------------------------------- */
 
 /* The defining formula, for every half there is. */
@@ -383,6 +416,7 @@ int main(void)
         cmocka_unit_test(output_follows_the_umask),
         cmocka_unit_test(foreign_files_open_unaligned),
         cmocka_unit_test(shards_look_like_one_file),
+        cmocka_unit_test(logs_are_checked_and_read),
         cmocka_unit_test(every_half_converts),
         cmocka_unit_test(bf16_rounds_to_nearest_even),
         cmocka_unit_test(integers_and_doubles_convert),

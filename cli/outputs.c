@@ -1,0 +1,60 @@
+/* Files that appear together in one folder. */
+#include "outputs.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+wo_status cli_outputs_fail(cli_outputs *outputs, const char *path, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(outputs->err.text, sizeof outputs->err.text, format, args);
+    va_end(args);
+    outputs->at = path;
+    return WO_ERR_FORMAT;
+}
+
+wo_status cli_outputs_open(cli_outputs *outputs, const char *folder, const char *const *names)
+{
+    struct stat about;
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return cli_outputs_fail(outputs, folder, "cannot make the folder: %s", strerror(errno));
+    if (stat(folder, &about) != 0 || !S_ISDIR(about.st_mode))
+        return cli_outputs_fail(outputs, folder, "exists and is not a folder");
+    for (; names[outputs->n]; outputs->n++) {
+        size_t room = strlen(folder) + strlen(names[outputs->n]) + 2;
+        char *path = outputs->path[outputs->n] = malloc(room);
+        if (!path) return cli_outputs_fail(outputs, folder, "out of memory");
+        snprintf(path, room, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", names[outputs->n]);
+    }
+    return WO_OK;
+}
+
+wo_status cli_outputs_create(cli_outputs *outputs, int i)
+{
+    outputs->at = outputs->path[i];
+    return woi_outfile_create(outputs->path[i], &outputs->file[i], &outputs->err);
+}
+
+wo_status cli_outputs_commit(cli_outputs *outputs)
+{
+    wo_status status = WO_OK;
+    for (int i = 0; !status && i < outputs->n; i++) {
+        outputs->at = outputs->path[i];
+        if (outputs->file[i]) status = woi_outfile_commit(outputs->file[i], &outputs->err);
+        if (outputs->st[i]) status = woi_st_finish(outputs->st[i], &outputs->err);
+    }
+    return status;
+}
+
+void cli_outputs_free(cli_outputs *outputs)
+{
+    for (int i = 0; i < outputs->n; i++) {
+        woi_outfile_free(outputs->file[i]);
+        woi_st_writer_free(outputs->st[i]);
+        free(outputs->path[i]);
+    }
+}

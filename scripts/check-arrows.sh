@@ -1,0 +1,45 @@
+#!/bin/sh
+# The rooms of src/ may include only the rooms below them. Prints every #include that goes against the arrows; exit 1 then.
+#
+#   base <- kernels, store <- layer, route, fill <- index;   kernels, store, layer <- net
+#   serve, mpi, python, examples: wideout.h only.   cli, bench: wideout.h, store/store.h, net/net.h;
+#   bench also kernels/kernels.h, because it measures kernels.   tests: anything.
+set -eu
+cd "$(dirname "$0")/.."
+bad=0
+
+# allow ROOM "PREFIX..." FILES: quoted includes of the files must begin with one of the prefixes, or name a file beside them
+allow() {
+    room=$1 prefixes=$2
+    shift 2
+    for file in "$@"; do
+        [ -f "$file" ] || continue
+        # shellcheck disable=SC2013 # includes have no spaces
+        for include in $(sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file"); do
+            fine=
+            for prefix in $prefixes; do
+                case $include in "$prefix"*) fine=1 ;; esac
+            done
+            case $include in */*) ;; *) [ -f "$(dirname "$file")/$include" ] && fine=1 ;; esac
+            if [ -z "$fine" ]; then
+                echo "$file: $room must not include \"$include\""
+                bad=1
+            fi
+        done
+    done
+}
+
+allow base "wideout.h base/" src/base/*.[ch]
+allow kernels "wideout.h base/ kernels/" src/kernels/*.[ch] src/kernels/*.def
+allow store "wideout.h base/ store/" src/store/*.[ch]
+for room in layer route fill; do
+    allow $room "wideout.h base/ kernels/ store/ $room/" src/$room/*.[ch]
+done
+allow index "wideout.h base/ kernels/ store/ layer/ route/ fill/ index/" src/index/*.[ch]
+allow net "wideout.h base/ kernels/ store/ layer/ net/" src/net/*.[ch]
+allow cli "wideout.h store/store.h net/net.h" cli/*.[ch]
+allow bench "wideout.h store/store.h net/net.h kernels/kernels.h kernels/kernels.def" bench/*.[ch]
+for room in serve mpi python examples; do
+    allow $room "wideout.h" $room/*.[ch]
+done
+exit $bad

@@ -1,0 +1,194 @@
+/* Sums of embedding rows, forwards and backwards. */
+#include "net/bag.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+/* h = sum of x_f E[f] over one row's features; the x go into `x` unless it is NULL. A row's length is a factor of the
+ * whole sum, so it is applied at the end. */
+static void sum_row(const woi_bag *bag, const woi_bag_input *input, const int32_t *features, const float *values,
+                    size_t n, float *restrict h, float *x)
+{
+    double square = 0;
+    memset(h, 0, bag->d * sizeof *h);
+    for (size_t i = 0; i < n; i++) {
+        const float *restrict e = bag->e + (size_t)features[i] * bag->d;
+        const float weight = input->log1p ? log1pf(values[i]) : values[i];
+        square += (double)weight * (double)weight;
+        if (x) x[i] = weight;
+#pragma omp simd
+        for (size_t j = 0; j < bag->d; j++) h[j] += weight * e[j];
+    }
+    if (!input->l2 || square == 0) return;
+    const float scale = (float)(1 / sqrt(square));
+    for (size_t j = 0; j < bag->d; j++) h[j] *= scale;
+    for (size_t i = 0; x && i < n; i++) x[i] *= scale;
+}
+
+void woi_bag_forward(const woi_bag *bag, const woi_bag_input *input, const woi_bag_rows *rows, int threads, float *q)
+{
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 16)
+    for (size_t i = 0; i < rows->n; i++) {
+        const int64_t from = rows->indptr[i];
+        float *h = q + i * bag->d;
+        sum_row(bag, input, rows->features + from, rows->values + from, (size_t)(rows->indptr[i + 1] - from), h, NULL);
+        for (size_t j = 0; input->relu && j < bag->d; j++) h[j] = h[j] > 0 ? h[j] : 0;
+    }
+}
+
+/* ---- Training ---------------------------------------------------------------------------------------------- */
+
+struct woi_bag_trainer {
+    const woi_kernels *kernels;
+    woi_bag bag;
+    woi_bag_input input;
+    float keep; /* 1 - dropout */
+    uint64_t seed;
+    int threads;
+    float *x;        /* transformed values of the batch */
+    float *mask;     /* (n, d): 0, or 1 / keep where relu and dropout let through */
+    float *gradient; /* (n_slots, d) */
+    size_t x_room, mask_room, gradient_room;
+    /* The batch's entries by feature, filled by two passes over them: */
+    int32_t *slot_of;      /* (n_features): the slot of a feature in this batch, valid where slots[slot] names it */
+    int32_t *slots, *rows; /* feature of each slot; row of each entry, slot after slot */
+    float *entries;        /* x of each entry, in that order */
+    size_t *starts;        /* where each slot's entries begin */
+    size_t n_slots;
+    size_t slots_room, rows_room, entries_room, starts_room;
+};
+
+wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_input *input, double dropout, uint64_t seed,
+                                 int threads, woi_bag_trainer **result, wo_error *err)
+{
+    const woi_kernels *kernels = woi_kernels_get(err);
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    woi_bag_trainer *t = woi_alloc_zero(1, sizeof *t, err);
+    if (!t) return WO_ERR_MEMORY;
+    t->kernels = kernels;
+    t->bag = *bag;
+    t->input = *input;
+    t->keep = (float)(1 - dropout);
+    t->seed = seed;
+    t->threads = threads;
+    t->slot_of = woi_alloc_zero(bag->n_features, sizeof *t->slot_of, err);
+    if (!t->slot_of) {
+        woi_bag_trainer_free(t);
+        return WO_ERR_MEMORY;
+    }
+    *result = t;
+    return WO_OK;
+}
+
+void woi_bag_trainer_free(woi_bag_trainer *t)
+{
+    if (!t) return;
+    void *const owned[] = {t->x, t->mask, t->gradient, t->slot_of, t->slots, t->rows, t->entries, t->starts};
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
+    woi_free(t);
+}
+
+/* relu and dropout of one row of h, in place; what they let through stays in the mask for the way back. */
+static void pass_row(const woi_bag_trainer *t, uint64_t step, size_t row, float *h, float *mask)
+{
+    const uint32_t limit = (uint32_t)((double)t->keep * 0xffffffffu);
+    for (size_t j = 0; j < t->bag.d; j += 4) {
+        uint32_t word[4];
+        const uint32_t counter[4] = {(uint32_t)j, (uint32_t)row, (uint32_t)step, (uint32_t)(step >> 32)};
+        woi_philox(counter, (const uint32_t[2]){(uint32_t)t->seed, (uint32_t)(t->seed >> 32)}, word);
+        for (size_t k = j; k < j + 4 && k < t->bag.d; k++) {
+            mask[k] = (h[k] > 0 || !t->input.relu) && word[k - j] <= limit ? 1 / t->keep : 0;
+            h[k] *= mask[k];
+        }
+    }
+}
+
+wo_status woi_bag_train_forward(woi_bag_trainer *t, const woi_bag_rows *rows, uint64_t step, float *q, wo_error *err)
+{
+    const int64_t start = rows->indptr[0];
+    wo_status status;
+    if ((status = woi_grow(&t->x, &t->x_room, 0, (size_t)(rows->indptr[rows->n] - start), sizeof(float), err)) ||
+        (status = woi_grow(&t->mask, &t->mask_room, 0, rows->n * t->bag.d, sizeof(float), err)))
+        return status;
+#pragma omp parallel for num_threads(t->threads) schedule(dynamic, 16)
+    for (size_t i = 0; i < rows->n; i++) {
+        const int64_t from = rows->indptr[i];
+        const size_t n = (size_t)(rows->indptr[i + 1] - from);
+        float *h = q + i * t->bag.d;
+        sum_row(&t->bag, &t->input, rows->features + from, rows->values + from, n, h, t->x + (from - start));
+        pass_row(t, step, i, h, t->mask + i * t->bag.d);
+    }
+    return WO_OK;
+}
+
+/* Entries by feature, in the order of first appearance, each feature's in the order of the rows; returns the number of
+ * features. */
+static size_t group_by_feature(woi_bag_trainer *t, const woi_bag_rows *rows)
+{
+    const int64_t start = rows->indptr[0], n = rows->indptr[rows->n] - start;
+    size_t n_slots = 0;
+    memset(t->starts, 0, ((size_t)n + 2) * sizeof *t->starts);
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t feature = rows->features[start + i];
+        size_t slot = (size_t)t->slot_of[feature];
+        if (slot >= n_slots || t->slots[slot] != feature) {
+            slot = n_slots++;
+            t->slots[slot] = feature;
+            t->slot_of[feature] = (int32_t)slot;
+        }
+        t->starts[slot + 2]++;
+    }
+    for (size_t slot = 2; slot < n_slots + 2; slot++) t->starts[slot] += t->starts[slot - 1];
+    for (size_t row = 0; row < rows->n; row++)
+        for (int64_t i = rows->indptr[row]; i < rows->indptr[row + 1]; i++) {
+            size_t place = t->starts[t->slot_of[rows->features[i]] + 1]++;
+            t->rows[place] = (int32_t)row;
+            t->entries[place] = t->x[i - start];
+        }
+    return n_slots;
+}
+
+wo_status woi_bag_train_backward(woi_bag_trainer *t, const woi_bag_rows *rows, float *dq, double *square, wo_error *err)
+{
+    const size_t n = (size_t)(rows->indptr[rows->n] - rows->indptr[0]), d = t->bag.d;
+    wo_status status;
+    if ((status = woi_grow(&t->slots, &t->slots_room, 0, n, sizeof *t->slots, err)) ||
+        (status = woi_grow(&t->rows, &t->rows_room, 0, n, sizeof *t->rows, err)) ||
+        (status = woi_grow(&t->entries, &t->entries_room, 0, n, sizeof *t->entries, err)) ||
+        (status = woi_grow(&t->starts, &t->starts_room, 0, n + 2, sizeof *t->starts, err)))
+        return status;
+    for (size_t i = 0; i < rows->n * d; i++) dq[i] *= t->mask[i];
+    t->n_slots = group_by_feature(t, rows);
+    if ((status = woi_grow(&t->gradient, &t->gradient_room, 0, t->n_slots * d, sizeof(float), err))) return status;
+#pragma omp parallel for num_threads(t->threads) schedule(dynamic, 64)
+    for (size_t slot = 0; slot < t->n_slots; slot++) {
+        float *restrict g = t->gradient + slot * d;
+        memset(g, 0, d * sizeof *g);
+        for (size_t i = t->starts[slot]; i < t->starts[slot + 1]; i++) {
+            const float *restrict from = dq + (size_t)t->rows[i] * d;
+            const float x = t->entries[i];
+#pragma omp simd
+            for (size_t j = 0; j < d; j++) g[j] += x * from[j];
+        }
+    }
+    if (square) *square = 0;
+    for (size_t i = 0; square && i < t->n_slots * d; i++) *square += (double)t->gradient[i] * (double)t->gradient[i];
+    return WO_OK;
+}
+
+void woi_bag_train_apply(woi_bag_trainer *t, float scale, const woi_adam_step *adam)
+{
+    const size_t d = t->bag.d;
+#pragma omp parallel for num_threads(t->threads) schedule(dynamic, 64)
+    for (size_t slot = 0; slot < t->n_slots; slot++) {
+        const size_t at = (size_t)t->slots[slot] * d;
+        float *g = t->gradient + slot * d;
+        for (size_t j = 0; scale != 1 && j < d; j++) g[j] *= scale;
+        t->kernels->adam(t->bag.e + at, t->bag.e_m + at, t->bag.e_v + at, g, d, adam);
+    }
+}

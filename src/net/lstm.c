@@ -1,0 +1,212 @@
+/* LSTM layers: the products with the input for all steps in one GEMM, the recurrence a step at a time. */
+#include "net/lstm.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "layer/blas.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+/* What one layer computed, kept for the way back. */
+typedef struct layer_tape {
+    float *x;      /* (steps, rows, d): what came in */
+    float *gates;  /* (steps, rows, 4d): i f g o after their functions; on the way back, their gradients */
+    float *h, *c;  /* (steps + 1, rows, d): the state before each step, and after the last */
+    float *tanh_c; /* (steps, rows, d): of the state after each step */
+    float *mask;   /* (steps, rows, d): dropout of what came in, from the second layer on */
+} layer_tape;
+
+struct woi_lstm_slice {
+    const woi_kernels *kernels;
+    size_t d, rows, max_steps, steps; /* steps: of the call before */
+    bool dropped;                     /* the masks hold */
+    layer_tape layers[WOI_LSTM_DEPTH];
+    float *dh, *dc; /* (rows, d): flowing back from the step after */
+    float *dout;    /* (steps, rows, d): gradient in a layer's output */
+};
+
+wo_status woi_lstm_slice_create(size_t d, size_t max_steps, size_t rows, woi_lstm_slice **result, wo_error *err)
+{
+    const woi_kernels *kernels = woi_kernels_get(err);
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    woi_lstm_slice *s = woi_alloc_zero(1, sizeof *s, err);
+    if (!s) return WO_ERR_MEMORY;
+    *s = (woi_lstm_slice){.kernels = kernels, .d = d, .rows = rows, .max_steps = max_steps};
+    const size_t all = max_steps * rows * d, state = (max_steps + 1) * rows * d;
+    bool there = (s->dh = woi_alloc(rows * d, sizeof(float), err)) &&
+                 (s->dc = woi_alloc(rows * d, sizeof(float), err)) && (s->dout = woi_alloc(all, sizeof(float), err));
+    for (int l = 0; there && l < WOI_LSTM_DEPTH; l++) {
+        layer_tape *tape = &s->layers[l];
+        there =
+            (tape->x = woi_alloc(all, sizeof(float), err)) && (tape->gates = woi_alloc(4 * all, sizeof(float), err)) &&
+            (tape->h = woi_alloc_zero(state, sizeof(float), err)) &&
+            (tape->c = woi_alloc_zero(state, sizeof(float), err)) &&
+            (tape->tanh_c = woi_alloc(all, sizeof(float), err)) && (tape->mask = woi_alloc(all, sizeof(float), err));
+    }
+    if (!there) {
+        woi_lstm_slice_free(s);
+        return WO_ERR_MEMORY;
+    }
+    *result = s;
+    return WO_OK;
+}
+
+void woi_lstm_slice_free(woi_lstm_slice *s)
+{
+    if (!s) return;
+    for (int l = 0; l < WOI_LSTM_DEPTH; l++) {
+        const layer_tape *tape = &s->layers[l];
+        float *const owned[] = {tape->x, tape->gates, tape->h, tape->c, tape->tanh_c, tape->mask};
+        for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
+    }
+    woi_free(s->dh);
+    woi_free(s->dc);
+    woi_free(s->dout);
+    woi_free(s);
+}
+
+void woi_lstm_slice_reset(woi_lstm_slice *s)
+{
+    s->steps = 0; /* the state is that before step 0 */
+    for (int l = 0; l < WOI_LSTM_DEPTH; l++) {
+        memset(s->layers[l].h, 0, s->rows * s->d * sizeof(float));
+        memset(s->layers[l].c, 0, s->rows * s->d * sizeof(float));
+    }
+}
+
+/* ---- Forwards ---------------------------------------------------------------------------------------------- */
+
+/* From sums to gates, c and h for one sequence. The exponentials of a whole row go through one kernel call:
+ * sigmoid(x) = 1 / (1 + exp(-x)), tanh(x) = 2 / (1 + exp(-2x)) - 1. */
+static void step_row(const woi_lstm *lstm, const woi_kernels *kernels, int l, float *gates, const float *c,
+                     float *c_next, float *tanh_c, float *h_next)
+{
+    const size_t d = lstm->d;
+    const float *restrict b1 = lstm->b_ih[l], *restrict b2 = lstm->b_hh[l];
+    for (size_t j = 0; j < 4 * d; j++) {
+        const float factor = j / d == 2 ? -2.0f : -1.0f;
+        gates[j] = factor * (gates[j] + b1[j] + b2[j]);
+    }
+    (void)kernels->exp_sum(gates, 4 * d, 0, gates);
+    for (size_t j = 0; j < 4 * d; j++) gates[j] = 1 / (1 + gates[j]);
+    const float *i = gates, *f = gates + d, *o = gates + 3 * d;
+    float *g = gates + 2 * d;
+    for (size_t j = 0; j < d; j++) {
+        g[j] = 2 * g[j] - 1;
+        c_next[j] = f[j] * c[j] + i[j] * g[j];
+        tanh_c[j] = -2 * c_next[j];
+    }
+    (void)kernels->exp_sum(tanh_c, d, 0, tanh_c);
+    for (size_t j = 0; j < d; j++) {
+        tanh_c[j] = 2 / (1 + tanh_c[j]) - 1;
+        h_next[j] = o[j] * tanh_c[j];
+    }
+}
+
+static void layer_forward(const woi_lstm *lstm, woi_lstm_slice *s, int l)
+{
+    const size_t d = s->d, rows = s->rows;
+    layer_tape *tape = &s->layers[l];
+    woi_gemm_nt(s->steps * rows, 4 * d, d, tape->x, d, lstm->w_ih[l], d, 0, tape->gates, 4 * d);
+    for (size_t t = 0; t < s->steps; t++) {
+        float *gates = tape->gates + t * rows * 4 * d;
+        const float *h = tape->h + t * rows * d, *c = tape->c + t * rows * d;
+        woi_gemm_nt(rows, 4 * d, d, h, d, lstm->w_hh[l], d, 1, gates, 4 * d);
+        for (size_t r = 0; r < rows; r++) {
+            const size_t at = (t * rows + r) * d, next = ((t + 1) * rows + r) * d;
+            step_row(lstm, s->kernels, l, gates + r * 4 * d, c + r * d, tape->c + next, tape->tanh_c + at,
+                     tape->h + next);
+        }
+    }
+}
+
+static void drop(float *x, float *mask, size_t n, double dropout, uint64_t seed, uint64_t stream)
+{
+    const uint32_t limit = (uint32_t)((1 - dropout) * 0xffffffffu);
+    const float kept = (float)(1 / (1 - dropout));
+    for (size_t i = 0; i < n; i += 4) {
+        uint32_t word[4];
+        const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
+        woi_philox(counter, (const uint32_t[2]){(uint32_t)seed, (uint32_t)(seed >> 32)}, word);
+        for (size_t j = i; j < i + 4 && j < n; j++) {
+            mask[j] = word[j - i] <= limit ? kept : 0;
+            x[j] *= mask[j];
+        }
+    }
+}
+
+void woi_lstm_forward(const woi_lstm *lstm, woi_lstm_slice *s, size_t steps, const float *x, double dropout,
+                      uint64_t seed, uint64_t stream, float *out)
+{
+    const size_t state = s->rows * s->d, n = steps * state;
+    for (int l = 0; l < WOI_LSTM_DEPTH; l++) {
+        layer_tape *tape = &s->layers[l];
+        /* The state after the call before is the one before this. */
+        memmove(tape->h, tape->h + s->steps * state, state * sizeof(float));
+        memmove(tape->c, tape->c + s->steps * state, state * sizeof(float));
+    }
+    s->steps = steps;
+    s->dropped = dropout > 0;
+    for (int l = 0; l < WOI_LSTM_DEPTH; l++) {
+        layer_tape *tape = &s->layers[l];
+        memcpy(tape->x, l ? s->layers[l - 1].h + state : x, n * sizeof(float));
+        if (l && s->dropped) drop(tape->x, tape->mask, n, dropout, seed, stream);
+        layer_forward(lstm, s, l);
+    }
+    memcpy(out, s->layers[WOI_LSTM_DEPTH - 1].h + state, n * sizeof(float));
+}
+
+/* ---- Backwards --------------------------------------------------------------------------------------------- */
+
+/* One sequence, one step: gates become the gradients before their functions; dh comes in, dc flows on. */
+static void step_row_back(size_t d, float *gates, const float *c, const float *tanh_c, const float *dh, float *dc)
+{
+    float *i = gates, *f = gates + d, *g = gates + 2 * d, *o = gates + 3 * d;
+#pragma omp simd
+    for (size_t j = 0; j < d; j++) {
+        const float through = dc[j] + dh[j] * o[j] * (1 - tanh_c[j] * tanh_c[j]);
+        const float i_in = through * g[j] * i[j] * (1 - i[j]), f_in = through * c[j] * f[j] * (1 - f[j]);
+        const float g_in = through * i[j] * (1 - g[j] * g[j]), o_in = dh[j] * tanh_c[j] * o[j] * (1 - o[j]);
+        dc[j] = through * f[j];
+        i[j] = i_in;
+        f[j] = f_in;
+        g[j] = g_in;
+        o[j] = o_in;
+    }
+}
+
+/* From dout (in s->dout) to the gradient in what came in (there too). */
+static void layer_backward(const woi_lstm *lstm, woi_lstm_slice *s, int l, woi_lstm_gradient *gradient)
+{
+    const size_t d = s->d, rows = s->rows, n = s->steps * rows;
+    layer_tape *tape = &s->layers[l];
+    memset(s->dh, 0, rows * d * sizeof(float));
+    memset(s->dc, 0, rows * d * sizeof(float));
+    for (size_t t = s->steps; t-- > 0;) {
+        const size_t at = t * rows * d;
+        float *gates = tape->gates + 4 * at;
+        for (size_t i = 0; i < rows * d; i++) s->dh[i] += s->dout[at + i];
+        for (size_t r = 0; r < rows; r++)
+            step_row_back(d, gates + r * 4 * d, tape->c + at + r * d, tape->tanh_c + at + r * d, s->dh + r * d,
+                          s->dc + r * d);
+        woi_gemm_nn(rows, d, 4 * d, gates, 4 * d, lstm->w_hh[l], d, 0, s->dh, d);
+    }
+    woi_gemm_tn(4 * d, d, n, tape->gates, 4 * d, tape->h, d, 1, gradient->w_hh[l], d);
+    woi_gemm_tn(4 * d, d, n, tape->gates, 4 * d, tape->x, d, 1, gradient->w_ih[l], d);
+    for (size_t i = 0; i < n; i++)
+#pragma omp simd
+        for (size_t j = 0; j < 4 * d; j++) gradient->b[l][j] += tape->gates[i * 4 * d + j];
+    woi_gemm_nn(n, d, 4 * d, tape->gates, 4 * d, lstm->w_ih[l], d, 0, s->dout, d);
+    for (size_t i = 0; l && s->dropped && i < n * d; i++) s->dout[i] *= tape->mask[i];
+}
+
+void woi_lstm_backward(const woi_lstm *lstm, woi_lstm_slice *s, const float *dout, float *dx,
+                       woi_lstm_gradient *gradient)
+{
+    const size_t bytes = s->steps * s->rows * s->d * sizeof(float);
+    memcpy(s->dout, dout, bytes);
+    for (int l = WOI_LSTM_DEPTH; l-- > 0;) layer_backward(lstm, s, l, gradient);
+    memcpy(dx, s->dout, bytes);
+}

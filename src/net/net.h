@@ -1,0 +1,11 @@
+/* The networks that end in a wide layer, and their data: all that the tool and the benchmarks use of this room. */
+#ifndef WOI_NET_NET_H
+#define WOI_NET_NET_H
+
+#include "net/deb822.h"
+#include "net/names.h"
+#include "net/split.h"
+#include "net/synthetic.h"
+#include "net/tokens.h"
+
+#endif

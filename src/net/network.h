@@ -1,0 +1,77 @@
+/* A network that ends in a wide layer: its parameters under plain names, its vocabularies, and the file of both.
+ *
+ *   xc    embed.weight (features, d)                          bag of features -> d -> ReLU -> m
+ *   w2v   embed.weight (words, d)                             one word -> d -> ReLU -> m
+ *   lm    embed.weight (words, d), lstm.weight_ih_l0 ...      words -> d -> two LSTM layers of d -> m
+ *   all   output.weight (m, d), output.bias (m)
+ *
+ * The LSTM's names, shapes and order of gates (i f g o) are PyTorch's. */
+#ifndef WOI_NET_NETWORK_H
+#define WOI_NET_NETWORK_H
+
+#include "layer/exact.h"
+#include "net/bag.h"
+#include "net/names.h"
+#include "net/softmax.h"
+
+typedef enum woi_arch { WOI_ARCH_XC, WOI_ARCH_W2V, WOI_ARCH_LM, WOI_N_ARCHS } woi_arch;
+const char *woi_arch_name(woi_arch arch); /* "xc" */
+
+enum { WOI_LSTM_LAYERS = 2, WOI_MAX_PARAMS = 11 };
+
+typedef struct woi_param {
+    const char *name;
+    int n_dims;
+    uint64_t shape[2];
+    size_t n;         /* elements */
+    float *w, *m, *v; /* the value and Adam's moments; these are NULL where nothing is trained */
+} woi_param;
+
+typedef struct woi_network {
+    woi_arch arch;
+    size_t m, d, n_inputs; /* classes; size of a query; features or words that come in */
+    size_t n_params;
+    woi_param params[WOI_MAX_PARAMS];
+    woi_bag_input input;        /* xc: what happens to the values */
+    uint64_t window, drop_top;  /* w2v: words on each side; most frequent words that are no labels */
+    char extractor[16];         /* xc: what makes features of raw text: "deb822", "words" or "none" */
+    woi_names labels, features; /* empty where the names are not known; words of w2v and lm are labels */
+} woi_network;
+
+/* Allocates the parameters, zero or, with `trained`, as training starts: embeddings N(0, 0.1), the rest uniform in
+ * +-1/sqrt(d) as PyTorch does; with moments then. Names and options are the caller's to set. */
+wo_status woi_network_create(woi_arch arch, size_t m, size_t d, size_t n_inputs, bool trained, uint64_t seed,
+                             woi_network **network, wo_error *err);
+void woi_network_free(woi_network *network);
+
+/* NULL where there is none of that name. */
+woi_param *woi_network_param(woi_network *network, const char *name);
+
+woi_dense woi_network_output(const woi_network *network); /* its wide layer, borrowed */
+woi_wide woi_network_wide(woi_network *network);          /* the same for training */
+woi_bag woi_network_bag(const woi_network *network);
+
+/* One more line of metadata. */
+typedef struct woi_meta {
+    const char *key;
+    char value[64];
+} woi_meta;
+
+/* Writes the network, with names and the lines in `record` (how it was trained). */
+wo_status woi_network_save(const woi_network *network, const char *path, const woi_meta *record, size_t n_record,
+                           wo_error *err);
+
+/* Opens a network of ours. */
+wo_status woi_network_open(const char *path, woi_network **network, wo_error *err);
+
+/* Opens other people's LSTM: a state dict with the names above, perhaps sharded, and its vocabulary, a word a line. */
+wo_status woi_network_open_lm(const char *path, const char *vocabulary, woi_network **network, wo_error *err);
+
+/* A checkpoint: parameters and moments after some epochs. `fingerprint` names the data and the options that they belong
+ * to; reading refuses another one. `done` is the number of epochs, `loss` that of the last. */
+wo_status woi_checkpoint_save(const woi_network *network, const char *path, const char *fingerprint, uint64_t done,
+                              double loss, wo_error *err);
+wo_status woi_checkpoint_load(woi_network *network, const char *path, const char *fingerprint, uint64_t *done,
+                              double *loss, wo_error *err);
+
+#endif

@@ -1,0 +1,45 @@
+/* The wide output layer while it is trained: softmax cross-entropy over m classes and one Adam step, fused.
+ *
+ *   logits z = W q + b,   p = softmax(z),   loss = sum_i weight_i (log sum exp z_i - sum_j y_ij z_ij) / sum_i weight_i
+ *
+ * where row i's targets y_i sum to 1. Gradient: dz_ij = weight_i (p_ij - y_ij) / sum weight. */
+#ifndef WOI_NET_SOFTMAX_H
+#define WOI_NET_SOFTMAX_H
+
+#include "kernels/kernels.h"
+
+/* Parameters and Adam's moments, (m, d) and (m). Owned by the caller. */
+typedef struct woi_wide {
+    size_t m, d;
+    float *w, *w_m, *w_v;
+    float *b, *b_m, *b_v;
+} woi_wide;
+
+/* What each of n queries should answer: classes ids[indptr[i] .. indptr[i+1]), rising within a row, shares that sum to
+ * 1 in each row (NULL: equal), and a weight for each row (NULL: 1). indptr may begin anywhere. */
+typedef struct woi_targets {
+    const int64_t *indptr;
+    const int32_t *ids;
+    const float *shares;
+    const float *weights;
+} woi_targets;
+
+/* Scratch, which grows to the largest batch. `sampled` > 0: sampled softmax, with that many classes a step drawn in
+ * proportion to frequency[m] + 1; else `frequency` is not used. threads 0: all. */
+typedef struct woi_softmax woi_softmax;
+wo_status woi_softmax_create(size_t m, size_t sampled, const uint32_t *frequency, uint64_t seed, int threads,
+                             woi_softmax **softmax, wo_error *err);
+void woi_softmax_free(woi_softmax *softmax);
+
+/* One step: the loss of the batch q (n, d) before it, dq (n, d) its gradient in q, W and b updated. `step` numbers the
+ * steps, for the samples. The result does not depend on the number of threads. (With beta1 = 0 and rate = 0 the first
+ * moments are the gradient and the parameters stay: that is how tests look at it.)
+ *
+ * With adam = NULL nothing is updated: the gradient is kept, the sum of its squares given, and woi_softmax_apply does
+ * the update with the gradient times `scale`, before the next step (clipping needs the norm of all gradients first). */
+wo_status woi_softmax_step(woi_softmax *softmax, woi_wide *wide, const float *q, size_t n, const woi_targets *targets,
+                           uint64_t step, const woi_adam_step *adam, float *dq, double *loss, double *square,
+                           wo_error *err);
+void woi_softmax_apply(woi_softmax *softmax, woi_wide *wide, float scale, const woi_adam_step *adam);
+
+#endif

@@ -1,0 +1,61 @@
+#!/bin/bash
+# The tree itself: include arrows, exported symbols, the public header in three languages, man pages, links in the docs.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+check 'includes follow the arrows' scripts/check-arrows.sh
+
+# The check must be able to fail: a copy of the tree with one wrong include.
+mkdir "$scratch/tree"
+cp -r scripts src "$scratch/tree"
+echo '#include "store/store.h"' >>"$scratch/tree/src/base/mem.c"
+same 'a wrong include is found' 'src/base/mem.c: base must not include "store/store.h"' \
+    "$("$scratch/tree/scripts/check-arrows.sh")"
+
+if [ -z "$SAN" ]; then # sanitizers add symbols of their own
+    nm -D --defined-only "$BUILD/libwideout.so" | awk '{ print $3 }' | LC_ALL=C sort >"$scratch/exported"
+    check 'the shared library exports src/exports.txt, nothing else' diff src/exports.txt "$scratch/exported"
+fi
+
+for language in c11 c17 c++17; do
+    case $language in
+    c++*) compiler=c++ kind=c++ ;;
+    *) compiler=${CC:-cc} kind=c ;;
+    esac
+    echo '#include "wideout.h"' >"$scratch/header.c"
+    # shellcheck disable=SC2086 # CC may be several words
+    check "wideout.h as $language without warnings" $compiler -x $kind -std=$language -Wall -Wextra -Wpedantic -Wconversion \
+        -Werror -Iinclude -c "$scratch/header.c" -o "$scratch/header.o"
+done
+
+# Every option that --help prints is in the command's man page.
+"$WIDEOUT" --help | sed -n 's/^  \([a-z0-9 ]*[a-z0-9]\)   *.*/\1/p' >"$scratch/commands"
+while read -r command; do
+    page=docs/man/wideout-${command// /-}.1
+    missing=
+    # shellcheck disable=SC2086 # the command may be two words
+    for option in $("$WIDEOUT" $command --help | grep -oE '^ +(-[a-z], )? *--[a-z0-9-]+' | grep -oE '[-]-[a-z0-9-]+'); do
+        sed 's/\\-/-/g' "$page" 2>/dev/null | grep -qe "$option" || missing="$missing $option"
+    done
+    same "the man page of '$command' has every option" '' "$missing"
+    check "the overview page names '$command'" grep -q "wideout.${command// /.}" docs/man/wideout.1
+done <"$scratch/commands"
+for page in docs/man/*; do
+    same "$page renders" '' "$(man --warnings -l "$page" 2>&1 >/dev/null | head -3)"
+done
+
+# Files that the documents point to exist.
+for document in README.md CONTRIBUTING.md docs/*.md; do
+    broken=
+    # shellcheck disable=SC2013 # links have no spaces
+    for link in $(grep -oE '\]\([^)#]+' "$document" | cut -c3- | grep -v '^https\?:'); do
+        [ -e "$(dirname "$document")/$link" ] || broken="$broken $link"
+    done
+    same "links in $document" '' "$broken"
+done
+
+for example in "$BUILD"/examples/*; do
+    [ -x "$example" ] && check "example $(basename "$example") runs" "$example"
+done
+
+finish

@@ -1,0 +1,116 @@
+#!/bin/bash
+# The tool: help, usage errors, exit codes, JSON, completion, what the commands print.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+cp tests/golden/layer-v1.safetensors "$scratch/a"
+printf '2 5 3\n0,2 1:0.5 4:1\n 0:2\n' >"$scratch/x.txt"
+
+# ---- Usage -------------------------------------------------------------------------------------------------------
+code() { # NAME CODE COMMAND...
+    local name=$1 code=$2
+    shift 2
+    "$@" >/dev/null 2>&1
+    same "$name" "$code" "$?"
+}
+code 'no command is wrong usage' 2 "$WIDEOUT"
+code '--help is not' 0 "$WIDEOUT" --help
+code 'help of a command' 0 "$WIDEOUT" help data xc
+code 'help of a group' 0 "$WIDEOUT" data --help
+code 'a group alone is wrong usage' 2 "$WIDEOUT" data
+fails 'an unknown command' 2 "wideout: unknown command 'fly' (see 'wideout --help')" "$WIDEOUT" fly
+fails 'an unknown command of a group' 2 "wideout: unknown command 'data fly' (see 'wideout --help')" "$WIDEOUT" data fly
+fails 'an unknown option' 2 "wideout info: unknown option '--fast' (see 'wideout info --help')" "$WIDEOUT" info --fast x
+fails 'an unknown letter' 2 "wideout info: unknown option '-z' (see 'wideout info --help')" "$WIDEOUT" info -z x
+fails 'a missing value' 2 "wideout data xc: option '-o' needs a value (see 'wideout data xc --help')" "$WIDEOUT" data xc x -o
+fails 'a value that is no number' 2 "wideout info: --threads takes a whole number of 0 or more, not 'two' (see 'wideout info --help')" \
+    "$WIDEOUT" info --threads two x
+fails 'a value that is no choice' 2 "wideout info: --one-based takes all|features, not 'some' (see 'wideout info --help')" \
+    "$WIDEOUT" info --one-based=some x
+fails 'no file' 2 "wideout info: expected one file, found 0 (see 'wideout info --help')" "$WIDEOUT" info
+fails 'too many files' 2 "wideout info: expected one file, found 2 (see 'wideout info --help')" "$WIDEOUT" info a b
+fails 'a join without -o' 2 "wideout data xc: two files are joined into one: name it with -o FILE (see 'wideout data xc --help')" \
+    "$WIDEOUT" data xc a b
+while read -r command; do
+    # shellcheck disable=SC2086 # the command may be two words
+    "$WIDEOUT" $command --help >"$scratch/help" 2>&1
+    same "$command --help" "0 Usage: wideout $command" "$? $(head -1 "$scratch/help" | cut -c1-$((15 + ${#command})))"
+    same "$command --help fits 100 columns" '' "$(awk 'length > 100' "$scratch/help")"
+done < <("$WIDEOUT" --help | sed -n 's/^  \([a-z0-9 ]*[a-z0-9]\)   *.*/\1/p')
+
+# ---- version, cpu ------------------------------------------------------------------------------------------------
+same 'version --json' "$("$WIDEOUT" version | awk 'NR==1{print $2}')" "$("$WIDEOUT" version --json | jq -r .version)"
+same 'version and --version agree' "$("$WIDEOUT" version)" "$("$WIDEOUT" --version)"
+same 'WIDEOUT_CPU=ref' 'ref: lowered by WIDEOUT_CPU=ref' "$(WIDEOUT_CPU=ref "$WIDEOUT" cpu | sed -n 's/^runs  *//p')"
+same 'every kernel then is the reference' ref "$(WIDEOUT_CPU=ref "$WIDEOUT" cpu | awk '/^  /{print $2}' | sort -u)"
+code 'WIDEOUT_CPU=sse9 is refused' 1 env WIDEOUT_CPU=sse9 "$WIDEOUT" cpu
+same 'with one sentence and the value' 1 "$(WIDEOUT_CPU=sse9 "$WIDEOUT" cpu 2>&1 | grep -c "sse9")"
+
+# ---- info --------------------------------------------------------------------------------------------------------
+same 'info of a layer' "$scratch/a: safetensors, kind layer
+  15 tensors, 704 bytes; checksums: ok" "$("$WIDEOUT" info "$scratch/a" | head -2 | sed 's/ [0-9.]* bytes/ 704 bytes/')"
+"$WIDEOUT" info --json "$scratch/a" >"$scratch/json"
+same 'info --json of a layer' '["layer","ok",[7,5]]' \
+    "$(jq -c '[.kind, .checksums, (.tensors[] | select(.name == "weight") | .shape)]' "$scratch/json")"
+"$WIDEOUT" info --json "$scratch/x.txt" >"$scratch/json"
+same 'info --json of text' '[2,5,3,1,[{"from_uses":0,"labels":1},{"from_uses":1,"labels":2}]]' \
+    "$(jq -c '[.rows, .features, .labels, .rows_without_labels, .histogram]' "$scratch/json")"
+same 'info of text' "$scratch/x.txt: extreme-classification text, one-file form
+  rows                 2
+  features             5   1.50 a row, at most 2; 0 rows without any
+  labels               3   1.00 a row, at most 2; 1 rows without any
+  2 of the labels occur; the most frequent, label 0, in 50.0% of the rows
+  how often labels occur
+                  0 times          1 labels  ####################
+                  1 times          2 labels  ########################################" "$("$WIDEOUT" info "$scratch/x.txt")"
+gzip -k "$scratch/x.txt"
+mv "$scratch/x.txt.gz" "$scratch/any.name"
+same 'recognised by content, whatever the name' "$("$WIDEOUT" info "$scratch/x.txt" | tail -n +2)" \
+    "$("$WIDEOUT" info "$scratch/any.name" | tail -n +2)"
+code 'stdout that cannot be written is a failure' 1 bash -c "'$WIDEOUT' info '$scratch/a' >/dev/full"
+
+# ---- data xc -----------------------------------------------------------------------------------------------------
+check 'split' "$WIDEOUT" data xc "$scratch/x.txt" --split-files -o "$scratch/s"
+same 'the features' $'2 5\n1:0.5 4:1\n0:2' "$(cat "$scratch/s_X_Xf.txt")"
+same 'the labels' $'2 3\n0:1 2:1\n\n.' "$(cat "$scratch/s_X_Y.txt"; echo .)"
+check 'join' "$WIDEOUT" data xc "$scratch/s_X_Xf.txt" "$scratch/s_X_Y.txt" -o "$scratch/joined.txt"
+check 'gives the file again' cmp "$scratch/x.txt" "$scratch/joined.txt"
+mkdir "$scratch/folder"
+check 'split into a folder' "$WIDEOUT" data xc "$scratch/x.txt" --split-files -o "$scratch/folder"
+check 'the same files' cmp "$scratch/folder/X_Y.txt" "$scratch/s_X_Y.txt"
+printf '1,3 7:2 1:1\r\n\r\n5:1\r\n' >"$scratch/a.svm"
+check 'a LIBSVM copy' "$WIDEOUT" data xc --lenient --one-based "$scratch/a.svm" -o "$scratch/a.txt"
+same 'becomes canonical' $'2 7 3\n0,2 0:1 6:2\n 4:1' "$(cat "$scratch/a.txt")"
+check 'which strict reading accepts' "$WIDEOUT" data xc "$scratch/a.txt"
+printf '3 3\n0:1\n\n\n' >"$scratch/three.txt"
+fails 'halves of different length' 1 "wideout: $scratch/three.txt: has 3 rows, '$scratch/s_X_Xf.txt' has 2" \
+    "$WIDEOUT" data xc "$scratch/s_X_Xf.txt" "$scratch/three.txt" -o "$scratch/no"
+fails 'a half that is none' 1 "wideout: $scratch/x.txt: is not of the two-file form: expected a header 'rows cols'" \
+    "$WIDEOUT" data xc "$scratch/s_X_Xf.txt" "$scratch/x.txt" -o "$scratch/no"
+fails 'one half alone' 1 "wideout: $scratch/s_X_Y.txt: is one half of the two-file form: give both, features first" \
+    "$WIDEOUT" data xc "$scratch/s_X_Y.txt" -o "$scratch/no"
+printf '2 3\n0:0.5\n\n' >"$scratch/weighted.txt"
+fails 'label values other than 1' 1 "wideout: $scratch/weighted.txt: row 1: label 0 has the value 0.5, expected 1 (--lenient drops values)" \
+    "$WIDEOUT" data xc "$scratch/s_X_Xf.txt" "$scratch/weighted.txt" -o "$scratch/no"
+check 'nothing was left behind' test ! -e "$scratch/no" -a -z "$(find "$scratch" -name '*.tmp.*')"
+
+# A failure in the middle keeps the old file: a bad row late in the input, and a disk that is full.
+{ echo '30000 5 3'; for _ in $(seq 29999); do echo '0 1:0.123456'; done; echo 'x'; } >"$scratch/late.txt"
+echo old >"$scratch/kept"
+fails 'a bad last row' 1 "wideout: $scratch/late.txt: line 30001: expected a label number, found 'x'" \
+    "$WIDEOUT" data xc "$scratch/late.txt" -o "$scratch/kept"
+same 'keeps the old file' old "$(cat "$scratch/kept")"
+sed -i '$s/x/0 1:1/' "$scratch/late.txt"
+fails 'a full disk' 1 "wideout: $scratch/kept: cannot write: File too large" \
+    bash -c "trap '' XFSZ; ulimit -f 100; exec '$WIDEOUT' data xc '$scratch/late.txt' -o '$scratch/kept'"
+same 'keeps the old file too' old "$(cat "$scratch/kept")"
+check 'and leaves no temporary file' test -z "$(find "$scratch" -name '*.tmp.*')"
+
+# ---- Completion --------------------------------------------------------------------------------------------------
+complete_words() { # WORDS...: what bash offers for the last one
+    bash -c 'source <("$0" completion bash); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _wideout; echo "${COMPREPLY[*]}"' "$WIDEOUT" "$@"
+}
+same 'commands complete' 'completion cpu' "$(complete_words wideout c | tr ' ' '\n' | sort | xargs)"
+same 'so do commands of a group' xc "$(complete_words wideout data x)"
+same 'and options' '--split-files --seed' "$(complete_words wideout data xc --s)"
+check 'the zsh script parses' bash -c "command -v zsh >/dev/null || exit 0; '$WIDEOUT' completion zsh >'$scratch/_w' && zsh -n '$scratch/_w'"
+finish
