@@ -50,7 +50,8 @@ typedef struct cli_command {
     int (*run)(const struct cli_command *self, void *args, int n, char **rest); /* rest: what is not an option */
 } cli_command;
 
-extern const cli_command *const cli_commands[]; /* ends with NULL */
+extern const cli_command *const cli_commands[], cli_cmd_train_xc, cli_cmd_train_w2v, cli_cmd_train_lm,
+    cli_cmd_embed; /* ends with NULL */
 extern const cli_option cli_common_options[];
 
 /* Parses argv (argv[0] is the command's last word), prints help, runs; returns the exit code. */
@@ -87,14 +88,16 @@ int cli_print_json(struct json_t *object);
 /* A bar on stderr when that is a terminal and neither --quiet nor --json was given. Ctrl-C makes the work stop at its
  * next report, so that temporary files are removed; a second one ends the program at once. */
 wo_progress cli_progress(const cli_common *common);
-void cli_progress_end(void); /* wipes the bar */
+void cli_progress_line(const char *text); /* any other line, in place of the bar */
+void cli_progress_end(void);              /* wipes it */
 
 double cli_now(void); /* seconds, monotonic */
 
 /* ---- The commands ------------------------------------------------------------------------------------------ */
 
-extern const cli_command cli_cmd_version, cli_cmd_cpu, cli_cmd_info, cli_cmd_completion;
+extern const cli_command cli_cmd_version, cli_cmd_cpu, cli_cmd_info, cli_cmd_completion, cli_cmd_train_xc,
+    cli_cmd_train_w2v, cli_cmd_train_lm, cli_cmd_embed;
 extern const cli_command cli_cmd_data_deb822, cli_cmd_data_text, cli_cmd_data_xc, cli_cmd_data_split,
-    cli_cmd_data_synthetic;
+    cli_cmd_data_synthetic, cli_cmd_train_xc, cli_cmd_train_w2v, cli_cmd_train_lm, cli_cmd_embed;
 
 #endif

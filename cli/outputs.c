@@ -42,10 +42,18 @@ wo_status cli_outputs_create(cli_outputs *outputs, int i)
 wo_status cli_outputs_commit(cli_outputs *outputs)
 {
     wo_status status = WO_OK;
-    for (int i = 0; !status && i < outputs->n; i++) {
-        outputs->at = outputs->path[i];
-        if (outputs->file[i]) status = woi_outfile_commit(outputs->file[i], &outputs->err);
-        if (outputs->st[i]) status = woi_st_finish(outputs->st[i], &outputs->err);
+    for (int i = 0; !status && i < 2 * outputs->n; i++) {
+        const int which = i % outputs->n;
+        woi_outfile *file = outputs->file[which];
+        woi_st_writer *st = outputs->st[which];
+        outputs->at = outputs->path[which];
+        if (i < outputs->n) { /* first all of them to the disk, which may be full */
+            if (file) status = woi_outfile_sync(file, &outputs->err);
+            if (st) status = woi_st_sync(st, &outputs->err);
+        } else {
+            if (file) status = woi_outfile_commit(file, &outputs->err);
+            if (st) status = woi_st_finish(st, &outputs->err);
+        }
     }
     return status;
 }

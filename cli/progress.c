@@ -42,6 +42,12 @@ static void draw(const char *stage, uint64_t done, uint64_t total)
     fputs("\033[K", stderr);
 }
 
+void cli_progress_line(const char *text)
+{
+    drawn = true;
+    fprintf(stderr, "\r%s\033[K", text);
+}
+
 static int report_bar(void *ctx, const char *stage, uint64_t done, uint64_t total)
 {
     (void)ctx;

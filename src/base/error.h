@@ -4,9 +4,9 @@
 
 #include "wideout.h"
 
-/* Writes the sentence (printf style) and gives `status`, so that failing reads `return woi_fail(err, ...)`. `err` may be
- * NULL. `offset` is a byte position or WO_NO_OFFSET. A sentence that does not fit ends in "...". Macros, so that compilers
- * and analysers see the constant status and know that it is not WO_OK. */
+/* Writes the sentence (printf style) and gives `status`, so that failing reads `return woi_fail(err, ...)`. `err` may
+ * be NULL. `offset` is a byte position or WO_NO_OFFSET. A sentence that does not fit ends in "...". Macros, so that
+ * compilers and analysers see the constant status and know that it is not WO_OK. */
 #define woi_fail(err, status, offset, ...) (woi_error_set((err), (status), (offset), __VA_ARGS__), (status))
 
 /* "cannot open: No such file or directory": `what` and the text of `errnum`; gives WO_ERR_IO. */

@@ -38,7 +38,8 @@ typedef struct woi_topk {
 void woi_topk_finish(woi_topk *top);
 
 /* m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g g;  w -= rate m / (sqrt(v) * root_scale + epsilon)
- * where the caller folds in the bias corrections of step t: rate = lr / (1 - beta1^t), root_scale = 1 / sqrt(1 - beta2^t). */
+ * where the caller folds in the bias corrections of step t: rate = lr / (1 - beta1^t), root_scale = 1 / sqrt(1 -
+ * beta2^t). */
 typedef struct woi_adam_step {
     float beta1, beta2, rate, root_scale, epsilon;
 } woi_adam_step;

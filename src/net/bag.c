@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/rng.h"
+#include "net/dropout.h"
 
 #include <math.h>
 #include <omp.h>
@@ -47,7 +47,7 @@ struct woi_bag_trainer {
     const woi_kernels *kernels;
     woi_bag bag;
     woi_bag_input input;
-    float keep; /* 1 - dropout */
+    double dropout;
     uint64_t seed;
     int threads;
     float *x;        /* transformed values of the batch */
@@ -73,7 +73,7 @@ wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_input *input,
     t->kernels = kernels;
     t->bag = *bag;
     t->input = *input;
-    t->keep = (float)(1 - dropout);
+    t->dropout = dropout;
     t->seed = seed;
     t->threads = threads;
     t->slot_of = woi_alloc_zero(bag->n_features, sizeof *t->slot_of, err);
@@ -96,16 +96,9 @@ void woi_bag_trainer_free(woi_bag_trainer *t)
 /* relu and dropout of one row of h, in place; what they let through stays in the mask for the way back. */
 static void pass_row(const woi_bag_trainer *t, uint64_t step, size_t row, float *h, float *mask)
 {
-    const uint32_t limit = (uint32_t)((double)t->keep * 0xffffffffu);
-    for (size_t j = 0; j < t->bag.d; j += 4) {
-        uint32_t word[4];
-        const uint32_t counter[4] = {(uint32_t)j, (uint32_t)row, (uint32_t)step, (uint32_t)(step >> 32)};
-        woi_philox(counter, (const uint32_t[2]){(uint32_t)t->seed, (uint32_t)(t->seed >> 32)}, word);
-        for (size_t k = j; k < j + 4 && k < t->bag.d; k++) {
-            mask[k] = (h[k] > 0 || !t->input.relu) && word[k - j] <= limit ? 1 / t->keep : 0;
-            h[k] *= mask[k];
-        }
-    }
+    woi_dropout(h, mask, t->bag.d, t->dropout, t->seed, step << 32 | row);
+    for (size_t j = 0; t->input.relu && j < t->bag.d; j++)
+        if (!(h[j] > 0)) h[j] = mask[j] = 0;
 }
 
 wo_status woi_bag_train_forward(woi_bag_trainer *t, const woi_bag_rows *rows, uint64_t step, float *q, wo_error *err)

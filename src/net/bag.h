@@ -39,7 +39,8 @@ wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_input *input,
 void woi_bag_trainer_free(woi_bag_trainer *trainer);
 
 /* A step: q (n, d) with dropout, the same for the same `step`; then, from dq (which it changes), the gradient of the
- * rows used and the sum of its squares (unless NULL); then the update with the gradient times `scale`. All three with the same rows.
+ * rows used and the sum of its squares (unless NULL); then the update with the gradient times `scale`. All three with
+ * the same rows.
  */
 wo_status woi_bag_train_forward(woi_bag_trainer *trainer, const woi_bag_rows *rows, uint64_t step, float *q,
                                 wo_error *err);

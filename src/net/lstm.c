@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "layer/blas.h"
+#include "net/dropout.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -122,21 +122,6 @@ static void layer_forward(const woi_lstm *lstm, woi_lstm_slice *s, int l)
     }
 }
 
-static void drop(float *x, float *mask, size_t n, double dropout, uint64_t seed, uint64_t stream)
-{
-    const uint32_t limit = (uint32_t)((1 - dropout) * 0xffffffffu);
-    const float kept = (float)(1 / (1 - dropout));
-    for (size_t i = 0; i < n; i += 4) {
-        uint32_t word[4];
-        const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
-        woi_philox(counter, (const uint32_t[2]){(uint32_t)seed, (uint32_t)(seed >> 32)}, word);
-        for (size_t j = i; j < i + 4 && j < n; j++) {
-            mask[j] = word[j - i] <= limit ? kept : 0;
-            x[j] *= mask[j];
-        }
-    }
-}
-
 void woi_lstm_forward(const woi_lstm *lstm, woi_lstm_slice *s, size_t steps, const float *x, double dropout,
                       uint64_t seed, uint64_t stream, float *out)
 {
@@ -152,7 +137,7 @@ void woi_lstm_forward(const woi_lstm *lstm, woi_lstm_slice *s, size_t steps, con
     for (int l = 0; l < WOI_LSTM_DEPTH; l++) {
         layer_tape *tape = &s->layers[l];
         memcpy(tape->x, l ? s->layers[l - 1].h + state : x, n * sizeof(float));
-        if (l && s->dropped) drop(tape->x, tape->mask, n, dropout, seed, stream);
+        if (l && s->dropped) woi_dropout(tape->x, tape->mask, n, dropout, seed, stream);
         layer_forward(lstm, s, l);
     }
     memcpy(out, s->layers[WOI_LSTM_DEPTH - 1].h + state, n * sizeof(float));

@@ -128,6 +128,15 @@ void woi_names_sort(const woi_names *names, const uint64_t *counts, int32_t *ord
     qsort_r(order, (size_t)names->n, sizeof *order, by_count, &(ranking){names, counts});
 }
 
+wo_status woi_names_copy(const woi_names *from, woi_names *to, wo_error *err)
+{
+    wo_status status = WO_OK;
+    for (int32_t i = 0; !status && i < from->n; i++)
+        status = woi_names_append(to, woi_names_get(from, i), woi_names_bytes(from, i), err);
+    if (status) woi_names_free(to);
+    return status;
+}
+
 /* ---- Tensors ----------------------------------------------------------------------------------------------- */
 
 static const int64_t no_names[1];

@@ -48,6 +48,9 @@ static inline const char *woi_names_get(const woi_names *names, int32_t id)
     return names->bytes + names->indptr[id];
 }
 
+/* A copy, into an empty table. */
+wo_status woi_names_copy(const woi_names *from, woi_names *to, wo_error *err);
+
 /* Ids in the order of falling count, equal counts by name: order[0 .. n). */
 void woi_names_sort(const woi_names *names, const uint64_t *counts, int32_t *order);
 

@@ -4,8 +4,11 @@
 
 #include "net/deb822.h"
 #include "net/names.h"
+#include "net/network.h"
+#include "net/queries.h"
 #include "net/split.h"
 #include "net/synthetic.h"
 #include "net/tokens.h"
+#include "net/train.h"
 
 #endif

@@ -29,12 +29,12 @@ static void add_param(woi_network *net, const char *name, uint64_t rows, uint64_
 
 static void list_params(woi_network *net)
 {
-    static const char *const lstm[WOI_LSTM_LAYERS][4] = {
+    static const char *const lstm[WOI_LSTM_DEPTH][4] = {
         {"lstm.weight_ih_l0", "lstm.weight_hh_l0", "lstm.bias_ih_l0", "lstm.bias_hh_l0"},
         {"lstm.weight_ih_l1", "lstm.weight_hh_l1", "lstm.bias_ih_l1", "lstm.bias_hh_l1"},
     };
     add_param(net, "embed.weight", net->n_inputs, net->d);
-    for (int layer = 0; net->arch == WOI_ARCH_LM && layer < WOI_LSTM_LAYERS; layer++)
+    for (int layer = 0; net->arch == WOI_ARCH_LM && layer < WOI_LSTM_DEPTH; layer++)
         for (int i = 0; i < 4; i++) add_param(net, lstm[layer][i], 4 * net->d, i < 2 ? net->d : 0);
     add_param(net, "output.weight", net->m, net->d);
     add_param(net, "output.bias", net->m, 0);
@@ -63,6 +63,11 @@ wo_status woi_network_create(woi_arch arch, size_t m, size_t d, size_t n_inputs,
     net->n_inputs = n_inputs;
     snprintf(net->extractor, sizeof net->extractor, "none");
     list_params(net);
+    if (!(net->is_label = woi_alloc(m, 1, err))) {
+        woi_network_free(net);
+        return WO_ERR_MEMORY;
+    }
+    memset(net->is_label, 1, m);
     for (size_t i = 0; i < net->n_params; i++) {
         woi_param *param = &net->params[i];
         param->n = (size_t)param->shape[0] * (param->n_dims == 2 ? (size_t)param->shape[1] : 1);
@@ -88,6 +93,7 @@ void woi_network_free(woi_network *net)
     }
     woi_names_free(&net->labels);
     woi_names_free(&net->features);
+    woi_free(net->is_label);
     woi_free(net);
 }
 
@@ -112,6 +118,19 @@ woi_wide woi_network_wide(woi_network *net)
 woi_bag woi_network_bag(const woi_network *net)
 {
     return (woi_bag){net->n_inputs, net->d, net->params[0].w, net->params[0].m, net->params[0].v};
+}
+
+woi_lstm woi_network_lstm(const woi_network *net)
+{
+    woi_lstm lstm = {.d = net->d};
+    for (int l = 0; l < WOI_LSTM_DEPTH; l++) {
+        const woi_param *first = &net->params[1 + 4 * l];
+        lstm.w_ih[l] = first[0].w;
+        lstm.w_hh[l] = first[1].w;
+        lstm.b_ih[l] = first[2].w;
+        lstm.b_hh[l] = first[3].w;
+    }
+    return lstm;
 }
 
 /* ---- Writing ----------------------------------------------------------------------------------------------- */
@@ -149,13 +168,15 @@ wo_status woi_network_save(const woi_network *net, const char *path, const woi_m
         status = woi_st_set_meta(writer, record[i].key, record[i].value, err);
     for (size_t i = 0; !status && i < net->n_params; i++)
         status = woi_st_declare(writer, net->params[i].name, WOI_F32, net->params[i].n_dims, net->params[i].shape, err);
-    const bool labels = net->labels.n > 0, features = net->features.n > 0;
+    const bool labels = net->labels.n > 0, features = net->features.n > 0, dropped = net->drop_top > 0;
     if (!status && labels) status = woi_names_declare(writer, "labels", &net->labels, err);
     if (!status && features) status = woi_names_declare(writer, "features", &net->features, err);
+    if (!status && dropped) status = woi_st_declare(writer, "is_label", WOI_U8, 1, (uint64_t[]){net->m}, err);
     for (size_t i = 0; !status && i < net->n_params; i++)
         status = woi_st_append(writer, net->params[i].w, net->params[i].n * sizeof(float), err);
     if (!status && labels) status = woi_names_write(writer, &net->labels, err);
     if (!status && features) status = woi_names_write(writer, &net->features, err);
+    if (!status && dropped) status = woi_st_append(writer, net->is_label, net->m, err);
     if (!status) status = woi_st_finish(writer, err);
     woi_st_writer_free(writer);
     return status;
@@ -234,6 +255,10 @@ static wo_status read_network(const woi_st *st, woi_network **result, wo_error *
         return status;
     if (woi_st_find(st, "names.features.bytes") && (status = woi_names_load(st, "features", &net->features, err)))
         return status;
+    const woi_tensor *is_label = woi_st_find(st, "is_label");
+    if (is_label && (is_label->dtype != WOI_U8 || is_label->n != net->m))
+        return woi_fail(err, WO_ERR_FORMAT, is_label->offset, "tensor 'is_label' does not have one U8 for each class");
+    if (is_label) memcpy(net->is_label, is_label->data, net->m);
     if ((status = check_names(&net->labels, net->m, "labels", err))) return status;
     return check_names(&net->features, net->n_inputs, "features", err);
 }

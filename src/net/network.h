@@ -11,13 +11,14 @@
 
 #include "layer/exact.h"
 #include "net/bag.h"
+#include "net/lstm.h"
 #include "net/names.h"
 #include "net/softmax.h"
 
 typedef enum woi_arch { WOI_ARCH_XC, WOI_ARCH_W2V, WOI_ARCH_LM, WOI_N_ARCHS } woi_arch;
 const char *woi_arch_name(woi_arch arch); /* "xc" */
 
-enum { WOI_LSTM_LAYERS = 2, WOI_MAX_PARAMS = 11 };
+enum { WOI_MAX_PARAMS = 1 + 4 * WOI_LSTM_DEPTH + 2 };
 
 typedef struct woi_param {
     const char *name;
@@ -36,6 +37,7 @@ typedef struct woi_network {
     uint64_t window, drop_top;  /* w2v: words on each side; most frequent words that are no labels */
     char extractor[16];         /* xc: what makes features of raw text: "deb822", "words" or "none" */
     woi_names labels, features; /* empty where the names are not known; words of w2v and lm are labels */
+    uint8_t *is_label;          /* w2v and lm, (m): 0 for words that are never labels */
 } woi_network;
 
 /* Allocates the parameters, zero or, with `trained`, as training starts: embeddings N(0, 0.1), the rest uniform in
@@ -50,6 +52,7 @@ woi_param *woi_network_param(woi_network *network, const char *name);
 woi_dense woi_network_output(const woi_network *network); /* its wide layer, borrowed */
 woi_wide woi_network_wide(woi_network *network);          /* the same for training */
 woi_bag woi_network_bag(const woi_network *network);
+woi_lstm woi_network_lstm(const woi_network *network);
 
 /* One more line of metadata. */
 typedef struct woi_meta {

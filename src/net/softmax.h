@@ -15,8 +15,8 @@ typedef struct woi_wide {
     float *b, *b_m, *b_v;
 } woi_wide;
 
-/* What each of n queries should answer: classes ids[indptr[i] .. indptr[i+1]), rising within a row, shares that sum to
- * 1 in each row (NULL: equal), and a weight for each row (NULL: 1). indptr may begin anywhere. */
+/* What each of n queries should answer: classes ids[indptr[i] .. indptr[i+1]), each once in a row, with shares that sum
+ * to 1 in each row (NULL: equal ones), and a weight for each row (NULL: 1). indptr may begin anywhere. */
 typedef struct woi_targets {
     const int64_t *indptr;
     const int32_t *ids;

@@ -156,7 +156,7 @@ wo_status woi_synthetic_layer(const woi_synthetic *s, const char *path, const wo
     if ((status = woi_st_create(path, "layer", &writer, err)) || (status = set_meta(s, writer, err)) ||
         (status = woi_st_declare(writer, "weight", WOI_F32, 2, shape, err)) ||
         (status = woi_st_declare(writer, "bias", WOI_F32, 1, shape, err)) ||
-        (status = append_rows(s, WEIGHTS, s->m, writer, progress, "layer", err)))
+        (status = append_rows(s, WEIGHTS, s->m, writer, progress, "writing weights", err)))
         goto done;
     for (uint64_t i = 0; !status && i < s->m; i++) {
         float bias = (float)woi_synthetic_log_probability(s, i);
@@ -180,7 +180,7 @@ wo_status woi_synthetic_log(const woi_synthetic *s, int part, const char *path, 
         (status = woi_st_declare(writer, "queries", WOI_F32, 2, shape, err)) ||
         (status = woi_st_declare(writer, "labels.indptr", WOI_I64, 1, &n_ends, err)) ||
         (status = woi_st_declare(writer, "labels.indices", WOI_I32, 1, &n, err)) ||
-        (status = append_rows(s, part, n, writer, progress, "queries", err)))
+        (status = append_rows(s, part, n, writer, progress, "writing queries", err)))
         goto done;
     for (int64_t i = 0; !status && (uint64_t)i <= n; i++) status = woi_st_append(writer, &i, sizeof i, err);
     for (uint64_t i = 0; !status && i < n; i++) {
@@ -244,7 +244,7 @@ wo_status woi_synthetic_text(const woi_synthetic *s, int part, woi_outfile *out,
         woi_xc_row row = {1, 0, &label, words, counts};
         make_words(s, part, i, (uint64_t)label, words, counts, &row.n_features);
         status = woi_xc_write_row(out, &row, err);
-        if (!status && i % ROWS_PER_REPORT == 0) status = woi_progress(progress, "rows", i, s->n[part], err);
+        if (!status && i % ROWS_PER_REPORT == 0) status = woi_progress(progress, "writing rows", i, s->n[part], err);
     }
     return status;
 }

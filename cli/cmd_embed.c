@@ -1,0 +1,80 @@
+/* wideout embed: what a network makes of a data file, as a log of queries and labels. */
+#include "cli.h"
+#include "net/net.h"
+#include "xc_options.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+
+typedef struct arguments {
+    cli_common common;
+    cli_xc xc;
+    const char *data, *output, *vocab;
+    uint64_t max_queries, next;
+    int arch, dtype; /* CLI_CHOICE */
+} arguments;
+
+static const cli_option options[] = {
+    {"data", 0, CLI_TEXT, offsetof(arguments, data), "FILE", "examples: text for xc, tokens for w2v and lm", false},
+    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the log", false},
+    {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N",
+     "a seeded sample of N (default: all; w2v: 100,000)", false},
+    {"dtype", 0, CLI_CHOICE, offsetof(arguments, dtype), "f32|bf16", "of the queries (default: f32)", false},
+    {"next", 0, CLI_SIZE, offsetof(arguments, next), "N", "lm: the next N words are the labels (default: 1)", false},
+    {"arch", 0, CLI_CHOICE, offsetof(arguments, arch), "lm", "NET is another's state dict: an LSTM", false},
+    {"vocab", 0, CLI_TEXT, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
+    CLI_XC_OPTIONS(arguments, xc),
+    {0},
+};
+
+static int run(const cli_command *self, void *given, int n, char **rest)
+{
+    const arguments *args = given;
+    if (n != 1) return cli_usage(self, "expected one network, found %d", n);
+    if (!args->data) return cli_usage(self, "needs --data FILE");
+    if (!args->output) return cli_usage(self, "needs -o FILE for the log");
+    if (args->arch && !args->vocab) return cli_usage(self, "--arch lm needs --vocab FILE");
+    woi_network *net = NULL;
+    wo_error err;
+    if (args->arch ? woi_network_open_lm(rest[0], args->vocab, &net, &err) : woi_network_open(rest[0], &net, &err))
+        return cli_fail(rest[0], &err);
+    const woi_queries_options o = {args->max_queries, args->next, args->common.seed, (int)args->common.threads,
+                                   cli_xc_options(&args->xc)};
+    const wo_progress progress = cli_progress(&args->common);
+    const double start = cli_now();
+    const uint64_t d = net->d;
+    uint64_t n_queries = 0;
+    const char *at = args->data;
+    wo_status status = woi_embed(net, args->data, &o, args->dtype == 2 ? WOI_BF16 : WOI_F32, args->output, &progress,
+                                 &n_queries, &at, &err);
+    woi_network_free(net);
+    if (status) return cli_fail(at, &err);
+    cli_progress_end();
+    const double seconds = cli_now() - start;
+    if (args->common.json)
+        return cli_print_json(json_pack("{s:s, s:I, s:I, s:f}", "log", args->output, "n", (json_int_t)n_queries, "d",
+                                        (json_int_t)d, "seconds", seconds));
+    cli_print_text(stdout, args->output);
+    printf(": %s queries of %s, %.1f s\n", cli_number(n_queries), cli_number(d), seconds);
+    return cli_end();
+}
+
+const cli_command cli_cmd_embed = {
+    "embed",
+    "NET --data FILE -o LOG [options]",
+    "run a network over a data file: queries and labels as a log",
+    "Writes what reaches the wide layer: a query of d numbers for every example, and its labels. Logs are\n"
+    "what indexes are built from and evaluated on. Nothing but a batch is held in memory.\n"
+    "\n"
+    "  wideout embed net.safetensors --data test.txt -o test.log.safetensors\n"
+    "  wideout embed lm.safetensors --data train.tokens.safetensors --max-queries 200000 -o train.log\n"
+    "\n"
+    "A language model that was trained in PyTorch (embed.weight, lstm.weight_ih_l0 ... , output.weight,\n"
+    "output.bias; one file or sharded) comes with its vocabulary:\n"
+    "\n"
+    "  wideout embed lstm.safetensors.index.json --arch lm --vocab vocab.txt \\\n"
+    "      --data test.tokens.safetensors -o test.log",
+    options,
+    sizeof(arguments),
+    run,
+};

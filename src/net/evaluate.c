@@ -1,0 +1,139 @@
+/* What queries are for: precision of the exact layer, and logs. */
+#include "net/queries.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/progress.h"
+
+#include <string.h>
+
+enum { K = 5 };
+
+static bool is_label(const woi_query_batch *batch, size_t row, int32_t id)
+{
+    for (int64_t i = batch->indptr[row]; i < batch->indptr[row + 1]; i++)
+        if (batch->labels[i] == id) return true;
+    return false;
+}
+
+wo_status woi_evaluate(const woi_network *net, const char *path, const woi_queries_options *options,
+                       const wo_progress *progress, woi_precision *precision, wo_error *err)
+{
+    woi_queries *queries = NULL;
+    int32_t *ids = NULL;
+    float *scores = NULL;
+    size_t room = 0, scores_room = 0;
+    uint64_t done = 0, unlabelled = 0, first = 0, hits = 0;
+    const woi_dense layer = woi_network_output(net);
+    wo_status status = woi_queries_open(net, path, options, &queries, err);
+    for (bool more = !status; !status && more;) {
+        woi_query_batch batch;
+        if ((status = woi_progress(progress, "evaluating", done, woi_queries_n(queries), err)) ||
+            (status = woi_queries_next(queries, false, &batch, &more, err)) ||
+            (status = woi_grow(&ids, &room, 0, batch.n * K, sizeof *ids, err)) ||
+            (status = woi_grow(&scores, &scores_room, 0, batch.n * K, sizeof *scores, err)) ||
+            (status = woi_exact_topk(&layer, batch.q, batch.n, K, options->threads, ids, scores, err)))
+            break;
+        for (size_t i = 0; i < batch.n; i++) {
+            unlabelled += batch.indptr[i] == batch.indptr[i + 1];
+            for (size_t k = 0; k < K; k++) {
+                const bool hit = ids[i * K + k] >= 0 && is_label(&batch, i, ids[i * K + k]);
+                first += k == 0 && hit;
+                hits += hit;
+            }
+        }
+        done += batch.n;
+    }
+    woi_queries_free(queries);
+    woi_free(ids);
+    woi_free(scores);
+    if (status) return status;
+    const double n = done > unlabelled ? (double)(done - unlabelled) : 1;
+    *precision = (woi_precision){done, unlabelled, (double)first / n, (double)hits / n / K};
+    return WO_OK;
+}
+
+/* ---- Logs -------------------------------------------------------------------------------------------------- */
+
+/* The file is written in passes over the data, in the order of its tensors, so that nothing but a batch is in memory:
+ * labels counted, indptr, indices, queries. */
+typedef enum pass { COUNT, INDPTR, INDICES, QUERIES } pass;
+
+typedef struct embedding {
+    woi_queries *queries;
+    woi_st_writer *writer;
+    woi_dtype dtype;
+    size_t d;
+    uint64_t n_labels;
+    uint16_t *halves; /* a batch in BF16 */
+    size_t halves_room;
+    const wo_progress *progress;
+} embedding;
+
+static wo_status write_queries(embedding *e, const woi_query_batch *batch, wo_error *err)
+{
+    const size_t n = batch->n * e->d;
+    if (e->dtype == WOI_F32) return woi_st_append(e->writer, batch->q, n * sizeof(float), err);
+    wo_status status = woi_grow(&e->halves, &e->halves_room, 0, n, sizeof *e->halves, err);
+    if (status) return status;
+    for (size_t i = 0; i < n; i++) e->halves[i] = woi_f32_to_bf16(batch->q[i]);
+    return woi_st_append(e->writer, e->halves, n * sizeof *e->halves, err);
+}
+
+static wo_status write_batch(embedding *e, pass which, const woi_query_batch *batch, wo_error *err)
+{
+    wo_status status = WO_OK;
+    const uint64_t before = e->n_labels;
+    e->n_labels += (uint64_t)batch->indptr[batch->n];
+    if (which == INDPTR)
+        for (size_t i = 0; !status && i < batch->n; i++) {
+            const int64_t end = (int64_t)before + batch->indptr[i + 1];
+            status = woi_st_append(e->writer, &end, sizeof end, err);
+        }
+    if (which == INDICES && batch->indptr[batch->n])
+        status = woi_st_append(e->writer, batch->labels, (size_t)batch->indptr[batch->n] * sizeof(int32_t), err);
+    if (which == QUERIES) status = write_queries(e, batch, err);
+    return status;
+}
+
+static wo_status run_pass(embedding *e, pass which, wo_error *err)
+{
+    uint64_t done = 0;
+    e->n_labels = 0;
+    wo_status status = which == COUNT ? WO_OK : woi_queries_rewind(e->queries, err);
+    if (!status && which == INDPTR) status = woi_st_append(e->writer, &(int64_t){0}, sizeof(int64_t), err);
+    for (bool more = true; !status && more;) {
+        woi_query_batch batch;
+        status = woi_queries_next(e->queries, which != QUERIES, &batch, &more, err);
+        if (!status) status = write_batch(e, which, &batch, err);
+        done += batch.n;
+        if (!status && which == QUERIES)
+            status = woi_progress(e->progress, "embedding", done, woi_queries_n(e->queries), err);
+    }
+    return status;
+}
+
+wo_status woi_embed(const woi_network *net, const char *path, const woi_queries_options *options, woi_dtype dtype,
+                    const char *log_path, const wo_progress *progress, uint64_t *n, const char **at, wo_error *err)
+{
+    embedding e = {.dtype = dtype, .d = net->d, .progress = progress};
+    *at = path;
+    wo_status status = woi_queries_open(net, path, options, &e.queries, err);
+    if (!status) status = run_pass(&e, COUNT, err);
+    if (status) goto done;
+    *n = woi_queries_n(e.queries);
+    *at = log_path;
+    if ((status = woi_st_create(log_path, "log", &e.writer, err)) ||
+        (status = woi_st_set_meta(e.writer, "arch", woi_arch_name(net->arch), err)) ||
+        (status = woi_st_declare(e.writer, "labels.indptr", WOI_I64, 1, (uint64_t[]){*n + 1}, err)) ||
+        (status = woi_st_declare(e.writer, "labels.indices", WOI_I32, 1, (uint64_t[]){e.n_labels}, err)) ||
+        (status = woi_st_declare(e.writer, "queries", dtype, 2, (uint64_t[]){*n, net->d}, err)))
+        goto done;
+    for (pass which = INDPTR; !status && which <= QUERIES; which++) status = run_pass(&e, which, err);
+    if (!status) status = woi_st_finish(e.writer, err);
+done:
+    woi_st_writer_free(e.writer);
+    woi_queries_free(e.queries);
+    woi_free(e.halves);
+    return status;
+}

@@ -1,0 +1,297 @@
+/* The training loop: rates, epochs, checkpoints, validation. */
+#include "net/train.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "net/trainer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+static const float BETA1 = 0.9f, BETA2 = 0.999f;
+
+woi_train_options woi_train_defaults(woi_arch arch)
+{
+    woi_train_options o = {.d = 128, .epochs = 7, .batch = 256, .seed = 1, .lr = 2e-3, .dropout = 0.3};
+    o.input = (woi_bag_input){.log1p = true, .l2 = true, .relu = true};
+    if (arch == WOI_ARCH_W2V) {
+        o.epochs = 5;
+        o.dropout = 0;
+        o.window = 25;
+    }
+    if (arch == WOI_ARCH_LM) {
+        o.d = 200;
+        o.batch = 64;
+        o.steps = 35;
+        o.lr = 4e-3;
+        o.dropout = 0.35;
+        o.clip = 0.5;
+    }
+    return o;
+}
+
+void woi_shuffle(uint64_t *order, uint64_t n, uint64_t seed, uint64_t epoch)
+{
+    for (uint64_t i = 0; i < n; i++) order[i] = i;
+    for (uint64_t i = n; i > 1; i--) {
+        uint64_t j = woi_rng_below(seed, WOI_STREAM_ORDER + (epoch << 16), i, i), swap = order[j];
+        order[j] = order[i - 1];
+        order[i - 1] = swap;
+    }
+}
+
+uint64_t woi_hash(uint64_t hash, const void *data, size_t bytes)
+{
+    return XXH3_64bits_withSeed(data, bytes, hash);
+}
+
+/* ---- Rates ------------------------------------------------------------------------------------------------- */
+
+static double cosine(double from, double to, double part)
+{
+    return to + (from - to) * (1 + cos(3.141592653589793 * part)) / 2;
+}
+
+static double one_cycle(double lr, uint64_t step, uint64_t steps)
+{
+    const double first = lr / 25, last = first / 1e4;
+    const double peak = 0.3 * (double)steps - 1, end = (double)steps - 1, at = (double)step;
+    if (at <= peak) return cosine(first, lr, peak > 0 ? at / peak : 1);
+    return cosine(lr, last, end > peak ? (at - peak) / (end - peak) : 1);
+}
+
+static woi_adam_step adam_at(const woi_train_options *o, uint64_t step, uint64_t steps)
+{
+    const double t = (double)step + 1;
+    return (woi_adam_step){.beta1 = BETA1,
+                           .beta2 = BETA2,
+                           .rate = (float)(one_cycle(o->lr, step, steps) / (1 - pow((double)BETA1, t))),
+                           .root_scale = (float)(1 / sqrt(1 - pow((double)BETA2, t))),
+                           .epsilon = 1e-8f};
+}
+
+/* ---- The run ----------------------------------------------------------------------------------------------- */
+
+typedef struct run {
+    const woi_train_options *o;
+    woi_trainer trainer;
+    char *checkpoint;     /* its path */
+    char fingerprint[64]; /* of data and options */
+    woi_train_fn fn;
+    void *ctx;
+    woi_train_report report;
+    woi_train_result *result;
+    double step_seconds; /* in all steps of this run */
+    uint64_t examples;   /* in them */
+    float *times;        /* of each step, in ms */
+    size_t n_times, times_room;
+    const char **at;
+} run;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Everything that the result depends on, but for the number of epochs that are done. */
+static void make_fingerprint(run *r, woi_arch arch)
+{
+    const woi_train_options *o = r->o;
+    char text[512];
+    int n = snprintf(text, sizeof text,
+                     "%s m %zu d %zu inputs %zu epochs %" PRIu64 " batch %" PRIu64 " seed %" PRIu64 " sampled %" PRIu64
+                     " lr %a dropout %a clip %a input %d%d%d window %" PRIu64 " drop %" PRIu64 " steps %" PRIu64,
+                     woi_arch_name(arch), r->trainer.net->m, r->trainer.net->d, r->trainer.net->n_inputs, o->epochs,
+                     o->batch, o->seed, o->sampled, o->lr, o->dropout, o->clip, o->input.log1p, o->input.l2,
+                     o->input.relu, o->window, o->drop_top, o->steps);
+    snprintf(r->fingerprint, sizeof r->fingerprint, "%016" PRIx64 "-%016" PRIx64, r->trainer.data_hash,
+             woi_hash(0, text, (size_t)n));
+}
+
+static wo_status tell(run *r, const char *doing, wo_error *err)
+{
+    r->report.doing = doing;
+    if (!r->fn || !r->fn(r->ctx, &r->report)) return WO_OK;
+    return woi_fail(err, WO_ERR_CANCELLED, WO_NO_OFFSET,
+                    "stopped in epoch %" PRIu64 ": 'train ... --resume' goes on from %s", r->report.epoch,
+                    r->report.epoch > 1 ? "the last epoch" : "the start");
+}
+
+static int forward_progress(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    run *r = ctx;
+    (void)done, (void)total;
+    return tell(r, stage, NULL) != WO_OK;
+}
+
+static wo_status evaluate(run *r, const char *path, woi_precision *precision, wo_error *err)
+{
+    const woi_queries_options options = {.seed = r->o->seed, .threads = r->o->threads, .xc = r->o->xc};
+    *r->at = path;
+    return woi_evaluate(r->trainer.net, path, &options, &(wo_progress){forward_progress, r}, precision, err);
+}
+
+static wo_status run_epoch(run *r, wo_error *err)
+{
+    woi_trainer *t = &r->trainer;
+    const uint64_t steps = t->steps_per_epoch, first = (r->report.epoch - 1) * steps;
+    double loss_sum = 0;
+    uint64_t seen = 0;
+    wo_status status = t->begin_epoch(t->self, r->report.epoch, err);
+    for (uint64_t i = 0; !status && i < steps; i++) {
+        const woi_adam_step adam = adam_at(r->o, first + i, steps * r->o->epochs);
+        const double start = now();
+        double loss;
+        size_t examples;
+        if ((status = t->step(t->self, i, first + i, &adam, &loss, &examples, err))) break;
+        if (!isfinite(loss))
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                            "the loss is %g in epoch %" PRIu64 ", step %" PRIu64 ": try a smaller --lr", loss,
+                            r->report.epoch, i + 1);
+        const double seconds = now() - start;
+        loss_sum += loss * (double)examples;
+        seen += examples;
+        r->step_seconds += seconds;
+        r->examples += examples;
+        if ((status = woi_grow(&r->times, &r->times_room, r->n_times, r->n_times + 1, sizeof(float), err))) break;
+        r->times[r->n_times++] = (float)(1e3 * seconds);
+        r->report.step = first + i + 1;
+        r->report.loss = loss_sum / (double)seen;
+        r->report.examples_per_s = (double)r->examples / r->step_seconds;
+        status = tell(r, "training", err);
+    }
+    r->result->loss = r->report.loss;
+    return status;
+}
+
+static wo_status run_epochs(run *r, uint64_t done, wo_error *err)
+{
+    wo_status status = WO_OK;
+    for (uint64_t epoch = done + 1; !status && epoch <= r->o->epochs; epoch++) {
+        r->report.epoch = epoch;
+        *r->at = r->o->train;
+        if ((status = run_epoch(r, err))) break;
+        *r->at = r->checkpoint;
+        if ((status = woi_checkpoint_save(r->trainer.net, r->checkpoint, r->fingerprint, epoch, r->report.loss, err)))
+            break;
+        if (!r->o->valid) continue;
+        status = evaluate(r, r->o->valid, &r->result->valid, err);
+        r->report.valid_p_at_1 = r->result->valid.p_at_1;
+        r->report.valid_p_at_5 = r->result->valid.p_at_5;
+    }
+    return status;
+}
+
+static wo_status save(run *r, wo_error *err)
+{
+    const woi_train_options *o = r->o;
+    woi_meta record[] = {{"train.data", ""},  {"train.examples", ""}, {"train.epochs", ""},
+                         {"train.batch", ""}, {"train.lr", ""},       {"train.dropout", ""},
+                         {"train.seed", ""},  {"train.sampled", ""},  {"train.loss", ""}};
+    snprintf(record[0].value, 64, "%016" PRIx64, r->trainer.data_hash);
+    snprintf(record[1].value, 64, "%" PRIu64, r->trainer.n_examples);
+    snprintf(record[2].value, 64, "%" PRIu64, o->epochs);
+    snprintf(record[3].value, 64, "%" PRIu64, o->batch);
+    snprintf(record[4].value, 64, "%g", o->lr);
+    snprintf(record[5].value, 64, "%g", o->dropout);
+    snprintf(record[6].value, 64, "%" PRIu64, o->seed);
+    snprintf(record[7].value, 64, "%" PRIu64, o->sampled);
+    snprintf(record[8].value, 64, "%.6g", r->result->loss);
+    *r->at = o->output;
+    return woi_network_save(r->trainer.net, o->output, record, sizeof record / sizeof record[0], err);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static void fill_result(run *r)
+{
+    woi_train_result *result = r->result;
+    result->m = r->trainer.net->m;
+    result->d = r->trainer.net->d;
+    result->n_inputs = r->trainer.net->n_inputs;
+    result->n_examples = r->trainer.n_examples;
+    result->epochs = r->o->epochs;
+    result->seconds = r->step_seconds;
+    result->examples_per_s = r->step_seconds > 0 ? (double)r->examples / r->step_seconds : 0;
+    if (r->n_times) {
+        qsort(r->times, r->n_times, sizeof *r->times, by_size);
+        result->step_ms = (double)r->times[r->n_times / 2];
+    }
+}
+
+/* Where the last run stopped. A missing checkpoint is a start from nothing, but not after --resume was asked for. */
+static wo_status resume(run *r, uint64_t *done, wo_error *err)
+{
+    *done = 0;
+    if (!r->o->resume) return WO_OK;
+    *r->at = r->checkpoint;
+    double loss;
+    wo_status status = woi_checkpoint_load(r->trainer.net, r->checkpoint, r->fingerprint, done, &loss, err);
+    r->result->loss = r->report.loss = loss;
+    return status;
+}
+
+/* The output's folder must be there before the work is done, not after. */
+static wo_status try_output(const char *path, wo_error *err)
+{
+    woi_outfile *out = NULL;
+    wo_status status = woi_outfile_create(path, &out, err);
+    woi_outfile_free(out);
+    return status;
+}
+
+wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_fn fn, void *ctx,
+                    woi_train_result *result, const char **at, wo_error *err)
+{
+    static wo_status (*const make[WOI_N_ARCHS])(const woi_train_options *, woi_trainer *, const char **,
+                                                wo_error *) = {woi_trainer_xc, woi_trainer_w2v, woi_trainer_lm};
+    woi_train_options o = *options;
+    if (o.threads < 1) o.threads = omp_get_max_threads();
+    memset(result, 0, sizeof *result);
+    run r = {.o = &o, .fn = fn, .ctx = ctx, .result = result, .at = at};
+    r.report =
+        (woi_train_report){.epochs = o.epochs, .valid_p_at_1 = NAN, .valid_p_at_5 = NAN, .loss = NAN, .epoch = 1};
+    uint64_t done = 0;
+    *at = o.output;
+    wo_status status = try_output(o.output, err);
+    if (!status) status = make[arch](&o, &r.trainer, at, err);
+    if (status) return status;
+    make_fingerprint(&r, arch);
+    r.report.steps = r.trainer.steps_per_epoch * o.epochs;
+    const size_t room = strlen(o.output) + 16;
+    if (!(r.checkpoint = woi_alloc(room, 1, err))) {
+        status = WO_ERR_MEMORY;
+        goto done;
+    }
+    snprintf(r.checkpoint, room, "%s.checkpoint", o.output);
+    if ((status = resume(&r, &done, err)) || (status = run_epochs(&r, done, err)) || (status = save(&r, err)))
+        goto done;
+    result->has_valid = o.valid && (done < o.epochs || !(status = evaluate(&r, o.valid, &result->valid, err)));
+    result->has_test = !status && o.test && !(status = evaluate(&r, o.test, &result->test, err));
+    fill_result(&r);
+    if (!status) unlink(r.checkpoint);
+done:
+    if (*at == r.checkpoint) *at = o.output; /* the string is about to go */
+    r.trainer.free(r.trainer.self);
+    woi_network_free(r.trainer.net);
+    woi_free(r.checkpoint);
+    woi_free(r.times);
+    return status;
+}

@@ -1,0 +1,54 @@
+/* Training a network: epochs of Adam steps with a one-cycle rate, a checkpoint after each, validation on the way.
+ *
+ * The rate rises from lr/25 to lr over the first 30% of the steps and falls to lr/250,000, both along a cosine
+ * (PyTorch's OneCycleLR with its defaults, without its change of momentum). The same seed gives the same network,
+ * whatever the number of threads, and so does a run that was stopped and resumed. */
+#ifndef WOI_NET_TRAIN_H
+#define WOI_NET_TRAIN_H
+
+#include "net/queries.h"
+
+typedef struct woi_train_options {
+    const char *train, *valid, *test;        /* data files; the last two may be NULL */
+    const char *output;                      /* the network; beside it, while training, OUTPUT.checkpoint */
+    const char *label_names, *feature_names; /* files of names by line; NULL: labels.txt, features.txt beside `train` */
+    uint64_t d, epochs, batch, seed, sampled; /* sampled: classes a step of sampled softmax; 0: exact */
+    double lr, dropout, clip;                 /* clip: largest norm of a gradient; 0: none */
+    int threads;                              /* 0: all */
+    bool resume;
+    woi_xc_options xc;
+    woi_bag_input input;       /* xc */
+    uint64_t window, drop_top; /* w2v */
+    uint64_t steps;            /* lm: of time, through which gradients flow */
+} woi_train_options;
+
+/* What to start from: the recipe of docs/EXPERIMENTS.md. */
+woi_train_options woi_train_defaults(woi_arch arch);
+
+/* Where training stands. Precisions are NaN until the first validation. */
+typedef struct woi_train_report {
+    uint64_t epoch, epochs; /* from 1 */
+    uint64_t step, steps;   /* in all epochs */
+    double loss;            /* mean of the epoch so far */
+    double valid_p_at_1, valid_p_at_5;
+    double examples_per_s;
+    const char *doing; /* "training", "validating", ... */
+} woi_train_report;
+
+typedef struct woi_train_result {
+    uint64_t m, d, n_inputs, n_examples, epochs;
+    double loss; /* of the last epoch */
+    woi_precision valid, test;
+    bool has_valid, has_test;
+    double examples_per_s, seconds; /* of this run's training steps */
+    double step_ms;                 /* median time of a step */
+} woi_train_result;
+
+/* Called after every step; non-zero stops with WO_ERR_CANCELLED, the last checkpoint intact. */
+typedef int (*woi_train_fn)(void *ctx, const woi_train_report *report);
+
+/* Trains, writes the network, and removes the checkpoint. `at` receives the file that a failure is about. */
+wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_fn fn, void *ctx,
+                    woi_train_result *result, const char **at, wo_error *err);
+
+#endif
