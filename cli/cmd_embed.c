@@ -12,6 +12,7 @@ typedef struct arguments {
     const char *data, *output, *vocab;
     uint64_t max_queries, next;
     int arch, dtype; /* CLI_CHOICE */
+    bool score;
 } arguments;
 
 static const cli_option options[] = {
@@ -20,6 +21,7 @@ static const cli_option options[] = {
     {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N",
      "a seeded sample of N (default: all; w2v: 100,000)", false},
     {"dtype", 0, CLI_CHOICE, offsetof(arguments, dtype), "f32|bf16", "of the queries (default: f32)", false},
+    {"score", 0, CLI_FLAG, offsetof(arguments, score), NULL, "also print P@1 and P@5 of the exact layer", false},
     {"next", 0, CLI_SIZE, offsetof(arguments, next), "N", "lm: the next N words are the labels (default: 1)", false},
     {"arch", 0, CLI_CHOICE, offsetof(arguments, arch), "lm", "NET is another's state dict: an LSTM", false},
     {"vocab", 0, CLI_TEXT, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
@@ -44,18 +46,24 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const double start = cli_now();
     const uint64_t d = net->d;
     uint64_t n_queries = 0;
+    woi_precision precision;
     const char *at = args->data;
     wo_status status = woi_embed(net, args->data, &o, args->dtype == 2 ? WOI_BF16 : WOI_F32, args->output, &progress,
-                                 &n_queries, &at, &err);
+                                 &n_queries, args->score ? &precision : NULL, &at, &err);
     woi_network_free(net);
     if (status) return cli_fail(at, &err);
     cli_progress_end();
     const double seconds = cli_now() - start;
     if (args->common.json)
-        return cli_print_json(json_pack("{s:s, s:I, s:I, s:f}", "log", args->output, "n", (json_int_t)n_queries, "d",
-                                        (json_int_t)d, "seconds", seconds));
+        return cli_print_json(json_pack("{s:s, s:I, s:I, s:f, s:o*, s:o*}", "log", args->output, "n",
+                                        (json_int_t)n_queries, "d", (json_int_t)d, "seconds", seconds, "p_at_1",
+                                        args->score ? json_real(precision.p_at_1) : NULL, "p_at_5",
+                                        args->score ? json_real(precision.p_at_5) : NULL));
     cli_print_text(stdout, args->output);
     printf(": %s queries of %s, %.1f s\n", cli_number(n_queries), cli_number(d), seconds);
+    if (args->score)
+        printf("  exact layer: P@1 %.4f  P@5 %.4f  over %s queries with a label\n", precision.p_at_1, precision.p_at_5,
+               cli_number(precision.n - precision.unlabelled));
     return cli_end();
 }
 

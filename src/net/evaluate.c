@@ -16,41 +16,63 @@ static bool is_label(const woi_query_batch *batch, size_t row, int32_t id)
     return false;
 }
 
+/* Hits so far. */
+typedef struct tally {
+    woi_dense layer;
+    int threads;
+    uint64_t n, unlabelled, first, hits;
+    int32_t *ids;
+    float *scores;
+    size_t ids_room, scores_room;
+} tally;
+
+static wo_status score_batch(tally *t, const woi_query_batch *batch, wo_error *err)
+{
+    wo_status status;
+    if ((status = woi_grow(&t->ids, &t->ids_room, 0, batch->n * K, sizeof *t->ids, err)) ||
+        (status = woi_grow(&t->scores, &t->scores_room, 0, batch->n * K, sizeof *t->scores, err)) ||
+        (status = woi_exact_topk(&t->layer, batch->q, batch->n, K, t->threads, t->ids, t->scores, err)))
+        return status;
+    for (size_t i = 0; i < batch->n; i++) {
+        t->unlabelled += batch->indptr[i] == batch->indptr[i + 1];
+        for (size_t k = 0; k < K; k++) {
+            const bool hit = t->ids[i * K + k] >= 0 && is_label(batch, i, t->ids[i * K + k]);
+            t->first += k == 0 && hit;
+            t->hits += hit;
+        }
+    }
+    t->n += batch->n;
+    return WO_OK;
+}
+
+static woi_precision precision_of(const tally *t)
+{
+    const double n = t->n > t->unlabelled ? (double)(t->n - t->unlabelled) : 1;
+    return (woi_precision){t->n, t->unlabelled, (double)t->first / n, (double)t->hits / n / K};
+}
+
+static void tally_free(tally *t)
+{
+    woi_free(t->ids);
+    woi_free(t->scores);
+}
+
 wo_status woi_evaluate(const woi_network *net, const char *path, const woi_queries_options *options,
                        const wo_progress *progress, woi_precision *precision, wo_error *err)
 {
     woi_queries *queries = NULL;
-    int32_t *ids = NULL;
-    float *scores = NULL;
-    size_t room = 0, scores_room = 0;
-    uint64_t done = 0, unlabelled = 0, first = 0, hits = 0;
-    const woi_dense layer = woi_network_output(net);
+    tally t = {.layer = woi_network_output(net), .threads = options->threads};
     wo_status status = woi_queries_open(net, path, options, &queries, err);
     for (bool more = !status; !status && more;) {
         woi_query_batch batch;
-        if ((status = woi_progress(progress, "evaluating", done, woi_queries_n(queries), err)) ||
-            (status = woi_queries_next(queries, false, &batch, &more, err)) ||
-            (status = woi_grow(&ids, &room, 0, batch.n * K, sizeof *ids, err)) ||
-            (status = woi_grow(&scores, &scores_room, 0, batch.n * K, sizeof *scores, err)) ||
-            (status = woi_exact_topk(&layer, batch.q, batch.n, K, options->threads, ids, scores, err)))
-            break;
-        for (size_t i = 0; i < batch.n; i++) {
-            unlabelled += batch.indptr[i] == batch.indptr[i + 1];
-            for (size_t k = 0; k < K; k++) {
-                const bool hit = ids[i * K + k] >= 0 && is_label(&batch, i, ids[i * K + k]);
-                first += k == 0 && hit;
-                hits += hit;
-            }
-        }
-        done += batch.n;
+        status = woi_progress(progress, "evaluating", t.n, woi_queries_n(queries), err);
+        if (!status) status = woi_queries_next(queries, false, &batch, &more, err);
+        if (!status) status = score_batch(&t, &batch, err);
     }
+    *precision = precision_of(&t);
     woi_queries_free(queries);
-    woi_free(ids);
-    woi_free(scores);
-    if (status) return status;
-    const double n = done > unlabelled ? (double)(done - unlabelled) : 1;
-    *precision = (woi_precision){done, unlabelled, (double)first / n, (double)hits / n / K};
-    return WO_OK;
+    tally_free(&t);
+    return status;
 }
 
 /* ---- Logs -------------------------------------------------------------------------------------------------- */
@@ -67,6 +89,7 @@ typedef struct embedding {
     uint64_t n_labels;
     uint16_t *halves; /* a batch in BF16 */
     size_t halves_room;
+    tally *score; /* NULL: not asked for */
     const wo_progress *progress;
 } embedding;
 
@@ -93,6 +116,7 @@ static wo_status write_batch(embedding *e, pass which, const woi_query_batch *ba
     if (which == INDICES && batch->indptr[batch->n])
         status = woi_st_append(e->writer, batch->labels, (size_t)batch->indptr[batch->n] * sizeof(int32_t), err);
     if (which == QUERIES) status = write_queries(e, batch, err);
+    if (!status && which == QUERIES && e->score) status = score_batch(e->score, batch, err);
     return status;
 }
 
@@ -114,9 +138,11 @@ static wo_status run_pass(embedding *e, pass which, wo_error *err)
 }
 
 wo_status woi_embed(const woi_network *net, const char *path, const woi_queries_options *options, woi_dtype dtype,
-                    const char *log_path, const wo_progress *progress, uint64_t *n, const char **at, wo_error *err)
+                    const char *log_path, const wo_progress *progress, uint64_t *n, woi_precision *precision,
+                    const char **at, wo_error *err)
 {
-    embedding e = {.dtype = dtype, .d = net->d, .progress = progress};
+    tally score = {.layer = woi_network_output(net), .threads = options->threads};
+    embedding e = {.dtype = dtype, .d = net->d, .progress = progress, .score = precision ? &score : NULL};
     *at = path;
     wo_status status = woi_queries_open(net, path, options, &e.queries, err);
     if (!status) status = run_pass(&e, COUNT, err);
@@ -131,7 +157,9 @@ wo_status woi_embed(const woi_network *net, const char *path, const woi_queries_
         goto done;
     for (pass which = INDPTR; !status && which <= QUERIES; which++) status = run_pass(&e, which, err);
     if (!status) status = woi_st_finish(e.writer, err);
+    if (precision) *precision = precision_of(&score);
 done:
+    tally_free(&score);
     woi_st_writer_free(e.writer);
     woi_queries_free(e.queries);
     woi_free(e.halves);

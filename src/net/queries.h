@@ -45,8 +45,10 @@ typedef struct woi_precision {
 wo_status woi_evaluate(const woi_network *network, const char *path, const woi_queries_options *options,
                        const wo_progress *progress, woi_precision *precision, wo_error *err);
 
-/* Queries and labels of a data file as a log, in F32 or BF16. `at` receives the file that a failure is about. */
+/* Queries and labels of a data file as a log, in F32 or BF16; with `precision`, unless NULL, of the exact layer on
+ * them. `at` receives the file that a failure is about. */
 wo_status woi_embed(const woi_network *network, const char *path, const woi_queries_options *options, woi_dtype dtype,
-                    const char *log_path, const wo_progress *progress, uint64_t *n, const char **at, wo_error *err);
+                    const char *log_path, const wo_progress *progress, uint64_t *n, woi_precision *precision,
+                    const char **at, wo_error *err);
 
 #endif
