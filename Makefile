@@ -122,7 +122,7 @@ fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_xc|fuzz_safetensors|fuzz_n
 # ---- Lint ------------------------------------------------------------------------------------------------------------
 
 C_FILES := $(wildcard include/*.h src/*/*.[ch] cli/*.[ch] bench/*.[ch] tests/*/*.[ch] tests/*.h examples/*.c)
-SH_FILES := $(wildcard scripts/*.sh tests/*.sh tests/*/*.sh .ci/run)
+SH_FILES := $(wildcard scripts/*.sh bench/*.sh tests/*.sh tests/*/*.sh .ci/run)
 
 format:  ## format the C code in place
 	$(call setup,check)
@@ -135,8 +135,8 @@ lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck
 	shellcheck $(SH_FILES)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,portability,performance \
 	    --suppress=missingIncludeSystem --suppress=uninitvar:/usr/include/xxhash.h -D_GNU_SOURCE -Iinclude -Isrc -Icli src cli
-	clang-tidy --quiet --warnings-as-errors='*' $(filter-out src/kernels/avx%,$(LIB_SRC)) $(CLI_SRC) -- -std=c17 \
-	    -D_GNU_SOURCE -Iinclude -Isrc $(PKG_CFLAGS) 2>/dev/null
+	printf '%s\n' $(filter-out src/kernels/avx%,$(LIB_SRC)) $(CLI_SRC) | xargs -P $$(nproc) -n 4 sh -c \
+	    'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- -std=c17 -D_GNU_SOURCE -Iinclude -Isrc $(PKG_CFLAGS) 2>/dev/null' tidy
 
 # ---- Demo and benchmarks ---------------------------------------------------------------------------------------------
 

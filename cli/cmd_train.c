@@ -64,7 +64,7 @@ static const cli_option w2v_options[] = {
     FILES("tokens (of 'wideout data text')"),
     RECIPE("128", "5", "256", "0.002", "0"),
     {"window", 0, CLI_SIZE, offsetof(arguments, window), "N", "words on each side (default: 25)", false},
-    {"drop-top", 0, CLI_SIZE, offsetof(arguments, drop_top), "N",
+    {"drop-top", 0, CLI_COUNT, offsetof(arguments, drop_top), "N",
      "the N most frequent words are no labels (default: 0)", false},
     {0},
 };
@@ -84,18 +84,21 @@ typedef struct watcher {
     wo_progress progress; /* silent or not, and Ctrl-C */
     bool line;            /* whether to draw */
     double started, drawn;
+    uint64_t before; /* steps of the runs that this one goes on from; UINT64_MAX until it is known */
 } watcher;
 
 static int watch(void *ctx, const woi_train_report *r)
 {
     watcher *w = ctx;
     const double now = cli_now();
+    if (w->before == UINT64_MAX) w->before = r->step ? r->step - 1 : 0;
     if (w->line && now - w->drawn > 0.1) {
         char valid[64] = "";
         w->drawn = now;
         if (!isnan(r->valid_p_at_1))
             snprintf(valid, sizeof valid, ", valid P@1 %.4f P@5 %.4f", r->valid_p_at_1, r->valid_p_at_5);
-        const double left = r->step ? (now - w->started) * (double)(r->steps - r->step) / (double)r->step : 0;
+        const double here = (double)(r->step - w->before), to_go = (double)(r->steps - r->step);
+        const double left = here > 0 ? (now - w->started) * to_go / here : 0;
         char text[256];
         snprintf(text, sizeof text, "%s: epoch %" PRIu64 "/%" PRIu64 ", loss %.4f%s, %s examples/s, %.0f s left",
                  r->doing, r->epoch, r->epochs, r->loss, valid, cli_number((uint64_t)r->examples_per_s), left);
@@ -191,7 +194,7 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
     woi_train_result result;
     wo_error err;
     const char *at = args->train;
-    watcher w = {.progress = cli_progress(&(cli_common){.quiet = true}), .started = cli_now()};
+    watcher w = {.progress = cli_progress(&(cli_common){.quiet = true}), .started = cli_now(), .before = UINT64_MAX};
     w.line = !args->common.quiet && !args->common.json && isatty(STDERR_FILENO);
     if (woi_train(arch, &o, watch, &w, &result, &at, &err)) return cli_fail(at, &err);
     cli_progress_end();

@@ -184,8 +184,8 @@ wo_status woi_network_save(const woi_network *net, const char *path, const woi_m
 
 /* ---- Reading ----------------------------------------------------------------------------------------------- */
 
-/* The tensor of a parameter, its shape compared; any float type. */
-static wo_status read_param(const woi_st *st, const char *name, const woi_param *param, float *to, wo_error *err)
+/* The tensor of a parameter is there and has its shape. */
+static wo_status check_param(const woi_st *st, const char *name, const woi_param *param, wo_error *err)
 {
     const woi_tensor *t = woi_st_find(st, name);
     if (!t) return woi_fail(err, WO_ERR_FORMAT, 8, "is not such a network: it has no tensor '%s'", name);
@@ -195,15 +195,24 @@ static wo_status read_param(const woi_st *st, const char *name, const woi_param 
         return woi_fail(err, WO_ERR_FORMAT, t->offset,
                         "tensor '%s' has %" PRIu64 " elements, expected %" PRIu64 " x %" PRIu64, name, t->n,
                         param->shape[0], param->n_dims == 2 ? param->shape[1] : 1);
-    wo_status status = woi_convert_f32(t->dtype, t->data, (size_t)t->n, to, err);
+    return WO_OK;
+}
+
+/* Any float type. */
+static wo_status read_param(const woi_st *st, const char *name, const woi_param *param, float *to, wo_error *err)
+{
+    wo_status status = check_param(st, name, param, err);
     if (status) return status;
+    const woi_tensor *t = woi_st_find(st, name);
+    if ((status = woi_convert_f32(t->dtype, t->data, (size_t)t->n, to, err))) return status;
     for (size_t i = 0; i < param->n; i++)
         if (!isfinite(to[i]))
             return woi_fail(err, WO_ERR_FORMAT, t->offset, "tensor '%s': element %zu is %g", name, i, (double)to[i]);
     return WO_OK;
 }
 
-/* A network of the sizes that its tensors have, filled. */
+/* A network of the sizes that its tensors have, filled. All of them are looked at before memory is taken: that of an
+ * LSTM grows with the square of d. */
 static wo_status read_params(const woi_st *st, woi_arch arch, woi_network **net, wo_error *err)
 {
     const woi_tensor *embed = woi_st_find(st, "embed.weight"), *output = woi_st_find(st, "output.weight");
@@ -212,8 +221,18 @@ static wo_status read_params(const woi_st *st, woi_arch arch, woi_network **net,
     if (embed->shape[1] != output->shape[1])
         return woi_fail(err, WO_ERR_FORMAT, 8, "embed.weight has %" PRIu64 " columns, output.weight %" PRIu64,
                         embed->shape[1], output->shape[1]);
-    wo_status status = woi_network_create(arch, (size_t)output->shape[0], (size_t)output->shape[1],
-                                          (size_t)embed->shape[0], false, 0, net, err);
+    woi_network stated = {.arch = arch,
+                          .m = (size_t)output->shape[0],
+                          .d = (size_t)output->shape[1],
+                          .n_inputs = (size_t)embed->shape[0]};
+    if (arch != WOI_ARCH_XC && stated.n_inputs != stated.m)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "has %zu words in and %zu out: such a network has the same",
+                        stated.n_inputs, stated.m);
+    wo_status status = WO_OK;
+    list_params(&stated);
+    for (size_t i = 0; !status && i < stated.n_params; i++)
+        status = check_param(st, stated.params[i].name, &stated.params[i], err);
+    if (!status) status = woi_network_create(arch, stated.m, stated.d, stated.n_inputs, false, 0, net, err);
     for (size_t i = 0; !status && i < (*net)->n_params; i++)
         status = read_param(st, (*net)->params[i].name, &(*net)->params[i], (*net)->params[i].w, err);
     return status;
@@ -285,10 +304,9 @@ wo_status woi_network_open_lm(const char *path, const char *vocabulary, woi_netw
     if (!status) status = read_params(st, WOI_ARCH_LM, &net, err);
     woi_st_free(st);
     if (!status && (status = woi_names_read(vocabulary, &net->labels, err))) woi_error_prefix(err, vocabulary);
-    if (!status) status = check_names(&net->labels, net->m, "words", err);
-    if (!status && net->n_inputs != net->m)
-        status = woi_fail(err, WO_ERR_FORMAT, 8, "has %zu words in and %zu out: a language model has the same",
-                          net->n_inputs, net->m);
+    if (!status && (size_t)net->labels.n != net->m)
+        status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has %zu words, %s %" PRId32, net->m, vocabulary,
+                          net->labels.n);
     if (status)
         woi_network_free(net);
     else

@@ -112,6 +112,11 @@ static wo_status take_xc_row(woi_queries *s, const woi_xc_row *row, wo_error *er
 {
     const size_t used = (size_t)s->row_indptr[s->n];
     wo_status status;
+    for (size_t i = 0; s->net->input.log1p && i < row->n_features; i++)
+        if (row->values[i] <= -1)
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                            "row %llu: feature %d has the value %g, which is no count, and the network takes log1p",
+                            (unsigned long long)s->at, row->features[i], (double)row->values[i]);
     if ((status = woi_grow(&s->row_indptr, &s->row_room, s->n + 1, s->n + 2, sizeof(int64_t), err)) ||
         (status = woi_grow(&s->features, &s->features_room, used, used + row->n_features, sizeof(int32_t), err)) ||
         (status = woi_grow(&s->values, &s->values_room, used, used + row->n_features, sizeof(float), err)) ||

@@ -117,7 +117,8 @@ static void forward_block(const batch *t, size_t block)
 
 static double row_weight(const batch *t, size_t row)
 {
-    return (t->weights ? (double)t->weights[row] : 1.0) / t->total_weight;
+    if (!t->weights) return 1.0 / t->total_weight;
+    return t->weights[row] > 0 ? (double)t->weights[row] / t->total_weight : 0; /* perhaps none of them counts */
 }
 
 /* log sum exp of every row, and the loss. */
@@ -132,6 +133,7 @@ static double combine(const batch *t)
                 largest = s->block_max[block * t->n + i];
         for (size_t block = 0; block < t->n_blocks; block++)
             sum += s->block_sum[block * t->n + i] * exp((double)s->block_max[block * t->n + i] - largest);
+        /* cppcheck-suppress invalidFunctionArg ; some block has a logit, so sum > 0 */
         s->lse[i] = largest + log(sum);
         loss += s->lse[i] * row_weight(t, i);
     }
@@ -364,7 +366,8 @@ static void copy_rows(const woi_softmax *s, woi_wide *wide, woi_wide *small, boo
         }
 }
 
-static wo_status run_sampled(batch *t, const woi_targets *given, uint64_t step, float *dq, double *loss, wo_error *err)
+static wo_status run_sampled(const batch *t, const woi_targets *given, uint64_t step, float *dq, double *loss,
+                             wo_error *err)
 {
     woi_softmax *s = t->s;
     woi_wide *wide = t->wide;
@@ -380,9 +383,10 @@ static wo_status run_sampled(batch *t, const woi_targets *given, uint64_t step, 
     woi_wide small = small_layer(s, d);
     copy_rows(s, wide, &small, false);
     for (size_t i = 0; i < n_labels; i++) s->columns[i] = (int32_t)place_of(s->chosen, u, labels[i]);
-    t->wide = &small;
-    t->offset = s->offset;
-    status = run_step(t, given, s->columns, dq, loss, err);
+    batch inner = *t;
+    inner.wide = &small;
+    inner.offset = s->offset;
+    status = run_step(&inner, given, s->columns, dq, loss, err);
     if (!status && t->adam) copy_rows(s, wide, &small, true);
     return status;
 }
@@ -418,7 +422,7 @@ void woi_softmax_free(woi_softmax *s)
     if (!s) return;
     void *const owned[] = {s->buffer,  s->block_max, s->block_sum, s->dq_parts, s->dw,         s->db,
                            s->lse,     s->targets,   s->starts,    s->drawn,    s->cumulative, s->chosen,
-                           s->columns, s->offset,    s->rows,      s->biases};
+                           s->columns, s->offset,    s->rows,      s->biases,   s->kept_w,     s->kept_b};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
     woi_free(s);
 }

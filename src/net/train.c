@@ -184,9 +184,11 @@ static wo_status run_epochs(run *r, uint64_t done, wo_error *err)
         r->report.epoch = epoch;
         *r->at = r->o->train;
         if ((status = run_epoch(r, err))) break;
-        *r->at = r->checkpoint;
-        if ((status = woi_checkpoint_save(r->trainer.net, r->checkpoint, r->fingerprint, epoch, r->report.loss, err)))
+        *r->at = r->o->output;
+        if ((status = woi_checkpoint_save(r->trainer.net, r->checkpoint, r->fingerprint, epoch, r->report.loss, err))) {
+            woi_error_prefix(err, "its checkpoint");
             break;
+        }
         if (!r->o->valid) continue;
         status = evaluate(r, r->o->valid, &r->result->valid, err);
         r->report.valid_p_at_1 = r->result->valid.p_at_1;
@@ -241,9 +243,10 @@ static wo_status resume(run *r, uint64_t *done, wo_error *err)
 {
     *done = 0;
     if (!r->o->resume) return WO_OK;
-    *r->at = r->checkpoint;
-    double loss;
+    double loss = NAN;
+    *r->at = r->o->output;
     wo_status status = woi_checkpoint_load(r->trainer.net, r->checkpoint, r->fingerprint, done, &loss, err);
+    if (status) woi_error_prefix(err, "its checkpoint");
     r->result->loss = r->report.loss = loss;
     return status;
 }
@@ -255,6 +258,27 @@ static wo_status try_output(const char *path, wo_error *err)
     wo_status status = woi_outfile_create(path, &out, err);
     woi_outfile_free(out);
     return status;
+}
+
+/* So must the files that are evaluated at the end of it, and they must fit the network. */
+static wo_status try_data(const run *r, const char *path, wo_error *err)
+{
+    const woi_queries_options options = {.seed = r->o->seed, .threads = r->o->threads, .xc = r->o->xc};
+    woi_queries *queries = NULL;
+    if (!path) return WO_OK;
+    *r->at = path;
+    wo_status status = woi_queries_open(r->trainer.net, path, &options, &queries, err);
+    woi_queries_free(queries);
+    return status;
+}
+
+/* The product of these is the size of buffers. */
+static wo_status check_sizes(const woi_train_options *o, wo_error *err)
+{
+    const uint64_t most = 1 << 20;
+    if (o->batch <= most && o->steps <= most) return WO_OK;
+    return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "--%s %" PRIu64 " is too large: at most %" PRIu64,
+                    o->batch > most ? "batch" : "steps", o->batch > most ? o->batch : o->steps, most);
 }
 
 wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_fn fn, void *ctx,
@@ -270,7 +294,8 @@ wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_f
         (woi_train_report){.epochs = o.epochs, .valid_p_at_1 = NAN, .valid_p_at_5 = NAN, .loss = NAN, .epoch = 1};
     uint64_t done = 0;
     *at = o.output;
-    wo_status status = try_output(o.output, err);
+    wo_status status = check_sizes(&o, err);
+    if (!status) status = try_output(o.output, err);
     if (!status) status = make[arch](&o, &r.trainer, at, err);
     if (status) return status;
     make_fingerprint(&r, arch);
@@ -281,14 +306,14 @@ wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_f
         goto done;
     }
     snprintf(r.checkpoint, room, "%s.checkpoint", o.output);
-    if ((status = resume(&r, &done, err)) || (status = run_epochs(&r, done, err)) || (status = save(&r, err)))
+    if ((status = try_data(&r, o.valid, err)) || (status = try_data(&r, o.test, err)) ||
+        (status = resume(&r, &done, err)) || (status = run_epochs(&r, done, err)) || (status = save(&r, err)))
         goto done;
     result->has_valid = o.valid && (done < o.epochs || !(status = evaluate(&r, o.valid, &result->valid, err)));
     result->has_test = !status && o.test && !(status = evaluate(&r, o.test, &result->test, err));
     fill_result(&r);
     if (!status) unlink(r.checkpoint);
 done:
-    if (*at == r.checkpoint) *at = o.output; /* the string is about to go */
     r.trainer.free(r.trainer.self);
     woi_network_free(r.trainer.net);
     woi_free(r.checkpoint);

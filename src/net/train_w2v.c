@@ -217,9 +217,12 @@ wo_status woi_trainer_w2v(const woi_train_options *o, woi_trainer *trainer, cons
     *at = o->train;
     wo_status status = woi_tokens_open(o->train, &x->tokens, err);
     if (!status) status = list_positions(x, err);
-    if (!status && o->drop_top >= (uint64_t)x->tokens.words.n)
-        status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "--drop-top %llu leaves none of its %d words",
-                          (unsigned long long)o->drop_top, x->tokens.words.n);
+    if (!status && x->tokens.n < 2)
+        status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has %llu words, expected 2 or more",
+                          (unsigned long long)x->tokens.n);
+    if (!status && o->drop_top >= x->n)
+        status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "--drop-top %llu leaves none of the %llu words in it",
+                          (unsigned long long)o->drop_top, (unsigned long long)x->n);
     if (!status)
         status = woi_network_create(WOI_ARCH_W2V, (size_t)x->tokens.words.n, (size_t)o->d, (size_t)x->tokens.words.n,
                                     true, o->seed, &x->net, err);

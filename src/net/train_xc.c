@@ -116,8 +116,13 @@ static wo_status read_names(const char *given, const char *train, const char *us
 /* Which raw text these features come from: the fields of 'data deb822' are part of their names. */
 static const char *guess_extractor(const woi_names *features)
 {
+    static const char *const fields[] = {"desc:", "name:", "section:", "maint:", "tag:", "source:"};
     if (features->n == 0) return "none";
-    return woi_names_bytes(features, 0) > 5 && (memchr(woi_names_get(features, 0), ':', 8)) ? "deb822" : "words";
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (woi_names_bytes(features, 0) > strlen(fields[i]) &&
+            memcmp(woi_names_get(features, 0), fields[i], strlen(fields[i])) == 0)
+            return "deb822";
+    return "words";
 }
 
 static wo_status list_rows(xc *x, wo_error *err)
@@ -126,6 +131,19 @@ static wo_status list_rows(xc *x, wo_error *err)
     for (uint64_t i = 0; i < x->data.n; i++)
         if (x->data.label_indptr[i + 1] > x->data.label_indptr[i]) x->rows[x->n++] = i;
     if (x->n == 0) return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "no row has a label: there is nothing to learn");
+    return WO_OK;
+}
+
+/* What has no logarithm would make its embeddings NaN, unseen behind the ReLU. */
+static wo_status check_values(const xc *x, wo_error *err)
+{
+    const woi_xc_data *data = &x->data;
+    for (uint64_t row = 0; x->o->input.log1p && row < data->n; row++)
+        for (int64_t i = data->feature_indptr[row]; i < data->feature_indptr[row + 1]; i++)
+            if (data->values[i] <= -1)
+                return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                                "row %llu: feature %d has the value %g, which is no count: try --counts raw",
+                                (unsigned long long)row + 1, data->features[i], (double)data->values[i]);
     return WO_OK;
 }
 
@@ -173,6 +191,7 @@ wo_status woi_trainer_xc(const woi_train_options *o, woi_trainer *trainer, const
         status = woi_fail(err, WO_ERR_FORMAT, 0,
                           "has no labels: a file of the two-file form is joined by 'wideout data xc'");
     if (!status) status = list_rows(x, err);
+    if (!status) status = check_values(x, err);
     if (!status)
         status = woi_network_create(WOI_ARCH_XC, (size_t)x->data.n_labels, (size_t)o->d, (size_t)x->data.n_features,
                                     true, o->seed, &x->net, err);

@@ -263,9 +263,9 @@ static wo_status open_shard(woi_st *st, size_t i, const char *path, wo_error *er
         tensor->shard = i;
         st->n_tensors++;
     }
-    const woi_tensor *own = st->tensors ? st->tensors + first : NULL;
-    if (n) qsort(st->tensors + first, n, sizeof *st->tensors, by_offset);
-    return check_layout(file, own, n, 8 + header_bytes, err);
+    woi_tensor *own = st->tensors ? st->tensors + first : NULL;
+    if (own) qsort(own, n, sizeof *own, by_offset);
+    return check_layout(file, own, own ? n : 0, 8 + header_bytes, err);
 }
 
 /* ---- Shards ------------------------------------------------------------------------------------------------ */
