@@ -12,6 +12,12 @@ CLANG    ?= clang
 # Warnings stop the build in CI only: a newer compiler's new warning must not stop a user.
 WERROR   := $(if $(CI),-Werror)
 SAN      ?=
+# Short lines by default; V=1 shows the whole commands. All cores, unless -j says otherwise.
+V        ?= 0
+say       = $(if $(filter 0,$(V)),@printf '  %-5s %s\n' $(1) $@ &&)
+ifeq ($(findstring j,$(firstword -$(MAKEFLAGS)))$(findstring -j,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
+endif
 
 VERSION  := $(shell awk '/define WO_VERSION_(MAJOR|MINOR|PATCH)/{printf "%s%s", s, $$3; s="."}' include/wideout.h)
 SOVERSION := $(firstword $(subst ., ,$(VERSION)))
@@ -43,7 +49,7 @@ all: $(BUILD)/libwideout.a $(BUILD)/libwideout.so $(BUILD)/wideout  ## build the
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(ISA_$(notdir $*)) -MMD -MP -c $< -o $@
+	$(call say,CC) $(CC) $(ALL_CFLAGS) $(ISA_$(notdir $*)) -MMD -MP -c $< -o $@
 
 # Rewritten only when the compiler or its flags change, so that everything is then rebuilt and otherwise nothing.
 FLAGS_NOW = $(CC) $(ALL_CFLAGS)
@@ -54,11 +60,11 @@ FORCE:
 
 $(BUILD)/libwideout.a: $(LIB_OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR) ar rcs $@ $^
 $(BUILD)/libwideout.so: $(LIB_OBJ)
-	$(CC) $(SANFLAGS) $(LDFLAGS) -shared -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
+	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -shared -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
 $(BUILD)/wideout: $(CLI_OBJ) $(BUILD)/libwideout.a
-	$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
 
@@ -81,14 +87,14 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 # A test includes one .c and links the static library, so it sees the internal symbols too.
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(BUILD)/libwideout.a $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -o $@ $< tests/fuzz/replay.c $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
+	$(call say,TEST) $(CC) $(ALL_CFLAGS) -o $@ $< tests/fuzz/replay.c $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
 $(BUILD)/tests/%: tests/%.c tests/testing.h $(BUILD)/libwideout.a $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) -lcmocka $(LIBS)
+	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) -lcmocka $(LIBS)
 # Examples are built as a user would: the public header and the library, nothing else.
 $(BUILD)/examples/%: examples/%.c $(BUILD)/libwideout.a $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -Iinclude $(WARN) $(WERROR) $(SANFLAGS) $(CFLAGS) -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
+	$(call say,EX) $(CC) -std=c11 -Iinclude $(WARN) $(WERROR) $(SANFLAGS) $(CFLAGS) -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
 
 test:  ## all set-up, then every test
 	$(call setup,build test)
@@ -147,7 +153,7 @@ demo:  ## all set-up, then a short tour on the example data
 
 $(BUILD)/bench/%: bench/%.c $(BUILD)/libwideout.a $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
+	$(call say,BENCH) $(CC) $(ALL_CFLAGS) -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
 
 bench: bench-kernels bench-parse  ## every benchmark
 
@@ -161,6 +167,13 @@ bench-parse:  ## how fast the extreme-classification parser reads
 	$(call setup,build bench)
 	@$(MAKE) --no-print-directory $(BUILD)/bench/parse
 	@BUILD=$(BUILD) bench/parse.sh
+
+# In the background: make nets > nets.log 2>&1 &
+NETS ?=
+nets:  ## train the networks that benchmarks use, once, into $WIDEOUT_CACHE (NETS="debian eurlex57k": only these)
+	$(call setup,build bench)
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) bench/nets.sh $(NETS)
 
 # ---- Install ---------------------------------------------------------------------------------------------------------
 
@@ -203,6 +216,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all deps test check asan ubsan tsan fuzz format lint demo bench bench-kernels bench-parse install uninstall \
+.PHONY: all deps test check asan ubsan tsan fuzz format lint demo bench bench-kernels bench-parse nets install uninstall \
         clean help FORCE
 .DELETE_ON_ERROR:

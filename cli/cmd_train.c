@@ -257,11 +257,12 @@ const cli_command cli_cmd_train_lm = {
     "train lm",
     "--train FILE -o FILE [options]",
     "train a language model: two LSTM layers predict the next word",
-    "Words -> embedding -> two LSTM layers -> m words, with dropout. The text runs as --batch streams side\n"
-    "by side in windows of --steps words, the state carried from one to the next; gradients flow through\n"
-    "a window and are clipped. Evaluation reads a file as one stream.\n"
+    "Words -> embedding -> two LSTM layers -> m words, with dropout. The text runs as --batch streams\n"
+    "side by side in windows of --steps words, the state carried from one to the next; gradients flow\n"
+    "through a window and are clipped. Evaluation reads a file as one stream.\n"
     "\n"
-    "  wideout train lm --train train.tokens.safetensors --valid valid.tokens.safetensors -o lm.safetensors\n" RESUMING,
+    "  wideout train lm --train train.tokens.safetensors --valid valid.tokens.safetensors \\\n"
+    "      -o lm.safetensors\n" RESUMING,
     lm_options,
     sizeof(arguments),
     run_lm,

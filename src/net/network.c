@@ -305,8 +305,8 @@ wo_status woi_network_open_lm(const char *path, const char *vocabulary, woi_netw
     woi_st_free(st);
     if (!status && (status = woi_names_read(vocabulary, &net->labels, err))) woi_error_prefix(err, vocabulary);
     if (!status && (size_t)net->labels.n != net->m)
-        status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has %zu words, %s %" PRId32, net->m, vocabulary,
-                          net->labels.n);
+        status =
+            woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has %zu words, %s %" PRId32, net->m, vocabulary, net->labels.n);
     if (status)
         woi_network_free(net);
     else

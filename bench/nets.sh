@@ -1,0 +1,128 @@
+#!/bin/bash
+# Trains the networks that benchmarks use, once: nets.sh [NAME...], all of them by default.
+#
+# They are kept in $WIDEOUT_CACHE (default: ~/.cache/wideout), a folder NAME-KEY each, where KEY comes from the checksums of
+# the data and the options; NAME links to the newest. A run that was stopped goes on where it was. Raw data are looked for
+# in $WIDEOUT_DATA, then ../shared/data; what is missing is left out with a sentence. In a folder: data/ (prepared),
+# net.safetensors, train.json (what training printed) and the logs train.log, valid.log, test.log.
+set -eu
+cd "$(dirname "$0")/.."
+wideout=$PWD/${BUILD:-build}/wideout
+cache=${WIDEOUT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wideout}
+mkdir -p "$cache"
+[ $# -gt 0 ] || set -- debian eurlex57k diginetica wikitext-2 enwiki100m enwiki100m-drop200
+
+raw() { # NAME: the folder of a raw data set, or nothing
+    local folder
+    for folder in "${WIDEOUT_DATA:-/nonexistent}" ../shared/data; do
+        if [ -d "$folder/$1" ]; then
+            (cd "$folder/$1" && pwd)
+            return
+        fi
+    done
+}
+
+begin() { # NAME OPTIONS FILE...: sets $at to the folder for this data and these options
+    local name=$1 options=$2 key
+    shift 2
+    key=$({ echo "$options"; cat "$@"; } | sha256sum | cut -c1-12)
+    at=$cache/$name-$key
+    mkdir -p "$at"
+    ln -sfn "$name-$key" "$cache/$name"
+}
+
+train() { # KIND OPTIONS...: in $at, unless it is done; goes on from a checkpoint
+    local kind=$1 resume=
+    shift
+    if [ -s "$at/train.json" ]; then
+        echo "$at: there"
+        return
+    fi
+    [ ! -e "$at/net.safetensors.checkpoint" ] || resume=--resume
+    echo "$at: training ${resume:+(resumed)}"
+    # shellcheck disable=SC2086 # nothing, or one word
+    "$wideout" train "$kind" "$@" -o "$at/net.safetensors" --json $resume >"$at/train.json.tmp"
+    mv "$at/train.json.tmp" "$at/train.json"
+}
+
+logs() { # ENDING OPTIONS...: what the network makes of the three parts
+    local part ending=$1
+    shift
+    for part in train valid test; do
+        [ -s "$at/$part.log" ] || "$wideout" embed "$at/net.safetensors" --data "$at/data/$part.$ending" -o "$at/$part.log" "$@"
+    done
+}
+
+xc() { # OPTIONS...: trains on $at/data
+    train xc --train "$at/data/train.txt" --valid "$at/data/valid.txt" --test "$at/data/test.txt" "$@"
+    logs txt
+}
+
+tokens() { # KIND OPTIONS...
+    local kind=$1
+    shift
+    train "$kind" --train "$at/data/train.tokens.safetensors" --valid "$at/data/valid.tokens.safetensors" \
+        --test "$at/data/test.tokens.safetensors" "$@"
+}
+
+for name in "$@"; do
+    case $name in
+    debian)
+        if ! apt-cache dumpavail >"$cache/catalogue.tmp" 2>/dev/null || [ ! -s "$cache/catalogue.tmp" ]; then
+            echo "debian: left out, apt-cache dumpavail prints nothing here"
+            continue
+        fi
+        begin debian '--min-label-count 1, 7 epochs' "$cache/catalogue.tmp"
+        [ -d "$at/data" ] || "$wideout" data deb822 --min-label-count 1 "$cache/catalogue.tmp" -o "$at/data"
+        rm "$cache/catalogue.tmp"
+        xc
+        ;;
+    eurlex57k)
+        from=$(raw eurlex57k)
+        [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
+        options='--counts raw --batch 128 --epochs 8'
+        begin eurlex57k "$options" "$from"/*.txt.gz
+        mkdir -p "$at/data"
+        for part in train:train valid:dev test:test; do
+            gzip -dc "$from/${part#*:}.txt.gz" >"$at/data/${part%:*}.txt"
+        done
+        cp "$from/labels.txt" "$at/data/labels.txt"
+        cp "$from/vocab.txt" "$at/data/features.txt"
+        # shellcheck disable=SC2086 # options are words
+        xc $options
+        ;;
+    diginetica)
+        from=$(raw diginetica)
+        [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
+        options='--counts raw --batch 512 --epochs 4'
+        begin diginetica "$options" "$from"/*.txt.gz
+        [ -s "$at/data/valid.txt" ] || "$wideout" data split "$from/train.txt.gz" --valid 0.05 --seed 1 -o "$at/data"
+        gzip -dc "$from/test.txt.gz" >"$at/data/test.txt"
+        # shellcheck disable=SC2086
+        xc $options
+        ;;
+    wikitext-2)
+        from=$(raw wikitext-2)
+        [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
+        begin wikitext-2 '7 epochs' "$from"/*.tokens.gz
+        [ -d "$at/data" ] || "$wideout" data text "$from"/wiki.{train,valid,test}.tokens.gz -o "$at/data"
+        tokens lm
+        logs tokens.safetensors --max-queries 200000
+        ;;
+    enwiki100m | enwiki100m-drop200)
+        from=$(raw enwiki100m)
+        [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
+        options=
+        [ "$name" = enwiki100m ] || options='--drop-top 200'
+        begin "$name" "--min-count 2, 5 epochs $options" "$from"/*.gz
+        [ -d "$at/data" ] || "$wideout" data text --min-count 2 "$from/enwiki100m.txt.gz" -o "$at/data"
+        # shellcheck disable=SC2086
+        tokens w2v $options
+        logs tokens.safetensors
+        ;;
+    *)
+        echo "nets: '$name' is not one of debian, eurlex57k, diginetica, wikitext-2, enwiki100m, enwiki100m-drop200" >&2
+        exit 2
+        ;;
+    esac
+done
