@@ -15,8 +15,8 @@ SAN      ?=
 # Short lines by default; V=1 shows the whole commands. All cores, unless -j says otherwise.
 V        ?= 0
 say       = $(if $(filter 0,$(V)),@printf '  %-5s %s\n' $(1) $@ &&)
-ifeq ($(findstring j,$(firstword -$(MAKEFLAGS)))$(findstring -j,$(MAKEFLAGS)),)
-MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS := -j$(shell nproc 2>/dev/null || echo 1) $(MAKEFLAGS)
 endif
 
 VERSION  := $(shell awk '/define WO_VERSION_(MAJOR|MINOR|PATCH)/{printf "%s%s", s, $$3; s="."}' include/wideout.h)
@@ -90,7 +90,7 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(BUILD)/libwideout.a $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -o $@ $< tests/fuzz/replay.c $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
-$(BUILD)/tests/%: tests/%.c tests/testing.h $(BUILD)/libwideout.a $(BUILD)/.flags
+$(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h) $(BUILD)/libwideout.a $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) $(CMOCKA) $(LIBS)
 # Examples are built as a user would: the public header and the library, nothing else.

@@ -73,7 +73,7 @@ for name in "$@"; do
             continue
         fi
         begin debian '--min-label-count 1, 7 epochs' "$cache/catalogue.tmp"
-        [ -d "$at/data" ] || "$wideout" data deb822 --min-label-count 1 "$cache/catalogue.tmp" -o "$at/data"
+        [ -s "$at/data/test.txt" ] || "$wideout" data deb822 --min-label-count 1 "$cache/catalogue.tmp" -o "$at/data"
         rm "$cache/catalogue.tmp"
         xc
         ;;
@@ -105,7 +105,7 @@ for name in "$@"; do
         from=$(raw wikitext-2)
         [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
         begin wikitext-2 '7 epochs' "$from"/*.tokens.gz
-        [ -d "$at/data" ] || "$wideout" data text "$from"/wiki.{train,valid,test}.tokens.gz -o "$at/data"
+        [ -s "$at/data/test.tokens.safetensors" ] || "$wideout" data text "$from"/wiki.{train,valid,test}.tokens.gz -o "$at/data"
         tokens lm
         logs tokens.safetensors --max-queries 200000
         ;;
@@ -115,7 +115,7 @@ for name in "$@"; do
         options=
         [ "$name" = enwiki100m ] || options='--drop-top 200'
         begin "$name" "--min-count 2, 5 epochs $options" "$from"/*.gz
-        [ -d "$at/data" ] || "$wideout" data text --min-count 2 "$from/enwiki100m.txt.gz" -o "$at/data"
+        [ -s "$at/data/test.tokens.safetensors" ] || "$wideout" data text --min-count 2 "$from/enwiki100m.txt.gz" -o "$at/data"
         # shellcheck disable=SC2086
         tokens w2v $options
         logs tokens.safetensors

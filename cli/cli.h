@@ -77,6 +77,9 @@ const char *cli_number(uint64_t n);
 /* "64.6 MB". */
 const char *cli_bytes(uint64_t n);
 
+/* Whether two names are one file; false where either is absent. */
+bool cli_same_file(const char *a, const char *b);
+
 /* ---- JSON -------------------------------------------------------------------------------------------------- */
 
 /* One object on stdout and nothing else; takes the reference. NULL (memory ran out) is a failure. */
@@ -95,9 +98,8 @@ double cli_now(void); /* seconds, monotonic */
 
 /* ---- The commands ------------------------------------------------------------------------------------------ */
 
-extern const cli_command cli_cmd_version, cli_cmd_cpu, cli_cmd_info, cli_cmd_completion, cli_cmd_train_xc,
-    cli_cmd_train_w2v, cli_cmd_train_lm, cli_cmd_embed;
 extern const cli_command cli_cmd_data_deb822, cli_cmd_data_text, cli_cmd_data_xc, cli_cmd_data_split,
-    cli_cmd_data_synthetic, cli_cmd_train_xc, cli_cmd_train_w2v, cli_cmd_train_lm, cli_cmd_embed;
+    cli_cmd_data_synthetic, cli_cmd_train_xc, cli_cmd_train_w2v, cli_cmd_train_lm, cli_cmd_embed, cli_cmd_info,
+    cli_cmd_cpu, cli_cmd_version, cli_cmd_completion;
 
 #endif

@@ -89,6 +89,9 @@ static wo_status split(splitting *s, const char *folder)
     }
     if (!status) status = count_rows(s);
     if (!status) status = cli_outputs_open(o, folder, names);
+    for (int part = TRAIN; !status && part <= VALID; part++)
+        if (cli_same_file(o->path[part], s->path))
+            status = cli_outputs_fail(o, o->path[part], "is the file to be split: choose another folder");
     for (int part = TRAIN; !status && part <= VALID; part++) {
         const uint64_t header[] = {s->n[part], s->shape.n_features, s->shape.n_labels};
         status = cli_outputs_create(o, part);

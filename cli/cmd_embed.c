@@ -35,6 +35,9 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (n != 1) return cli_usage(self, "expected one network, found %d", n);
     if (!args->data) return cli_usage(self, "needs --data FILE");
     if (!args->output) return cli_usage(self, "needs -o FILE for the log");
+    if (cli_same_file(args->output, rest[0]) || cli_same_file(args->output, args->data))
+        return cli_usage(self, "-o '%s' would replace what is read", args->output);
+    if (args->vocab && !args->arch) return cli_usage(self, "--vocab goes with --arch lm");
     if (args->arch && !args->vocab) return cli_usage(self, "--arch lm needs --vocab FILE");
     woi_network *net = NULL;
     wo_error err;
@@ -54,14 +57,16 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (status) return cli_fail(at, &err);
     cli_progress_end();
     const double seconds = cli_now() - start;
+    const bool scored = args->score && precision.n > precision.unlabelled;
     if (args->common.json)
         return cli_print_json(json_pack("{s:s, s:I, s:I, s:f, s:o*, s:o*}", "log", args->output, "n",
                                         (json_int_t)n_queries, "d", (json_int_t)d, "seconds", seconds, "p_at_1",
-                                        args->score ? json_real(precision.p_at_1) : NULL, "p_at_5",
-                                        args->score ? json_real(precision.p_at_5) : NULL));
+                                        scored ? json_real(precision.p_at_1) : NULL, "p_at_5",
+                                        scored ? json_real(precision.p_at_5) : NULL));
     cli_print_text(stdout, args->output);
     printf(": %s queries of %s, %.1f s\n", cli_number(n_queries), cli_number(d), seconds);
-    if (args->score)
+    if (args->score && !scored) printf("  exact layer: no query has a label\n");
+    if (scored)
         printf("  exact layer: P@1 %.4f  P@5 %.4f  over %s queries with a label\n", precision.p_at_1, precision.p_at_5,
                cli_number(precision.n - precision.unlabelled));
     return cli_end();

@@ -17,6 +17,7 @@ typedef struct arguments {
     uint64_t d, epochs, batch, sampled, window, drop_top, steps;
     double lr, dropout, clip;
     bool resume;
+    uint64_t time_steps;
     int counts, normalize; /* CLI_CHOICE */
 } arguments;
 
@@ -42,8 +43,10 @@ typedef struct arguments {
          CLI_SIZE,  offsetof(arguments, sampled),                                                                      \
          "N",       "sampled softmax with N classes a step (default: exact)",                                          \
          false},                                                                                                       \
+        {"resume", 0, CLI_FLAG, offsetof(arguments, resume), NULL, "go on from FILE.checkpoint", false},               \
     {                                                                                                                  \
-        "resume", 0, CLI_FLAG, offsetof(arguments, resume), NULL, "go on from FILE.checkpoint", false                  \
+        "time-steps", 0, CLI_SIZE, offsetof(arguments, time_steps), "N",                                               \
+            "only time N steps, after 5 others; write nothing", false                                                  \
     }
 
 static const cli_option xc_options[] = {
@@ -109,25 +112,31 @@ static int watch(void *ctx, const woi_train_report *r)
 
 /* ---- Results ----------------------------------------------------------------------------------------------- */
 
-static json_t *number_or_null(bool there, double value)
+/* Null where nothing was evaluated, or nothing had a label. */
+static json_t *precision_json(bool there, const woi_precision *p, double value)
 {
-    return there ? json_real(value) : json_null();
+    return there && p->n > p->unlabelled ? json_real(value) : json_null();
 }
 
 static int print_json(const arguments *args, const woi_train_result *r)
 {
-    return cli_print_json(json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:f, s:f, s:f}", "network", args->output, "m",
-        (json_int_t)r->m, "d", (json_int_t)r->d, "inputs", (json_int_t)r->n_inputs, "examples",
-        (json_int_t)r->n_examples, "epochs", (json_int_t)r->epochs, "loss", r->loss, "valid_p_at_1",
-        number_or_null(r->has_valid, r->valid.p_at_1), "valid_p_at_5", number_or_null(r->has_valid, r->valid.p_at_5),
-        "test_p_at_1", number_or_null(r->has_test, r->test.p_at_1), "test_p_at_5",
-        number_or_null(r->has_test, r->test.p_at_5), "examples_per_s", r->examples_per_s, "seconds", r->seconds,
-        "ms_per_step", r->step_ms));
+    return cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:f, s:f, s:f}", "network",
+                                    args->output, "m", (json_int_t)r->m, "d", (json_int_t)r->d, "inputs",
+                                    (json_int_t)r->n_inputs, "examples", (json_int_t)r->n_examples, "epochs",
+                                    (json_int_t)r->epochs, "loss", r->loss, "valid_p_at_1",
+                                    precision_json(r->has_valid, &r->valid, r->valid.p_at_1), "valid_p_at_5",
+                                    precision_json(r->has_valid, &r->valid, r->valid.p_at_5), "test_p_at_1",
+                                    precision_json(r->has_test, &r->test, r->test.p_at_1), "test_p_at_5",
+                                    precision_json(r->has_test, &r->test, r->test.p_at_5), "examples_per_s",
+                                    r->examples_per_s, "seconds", r->seconds, "ms_per_step", r->step_ms));
 }
 
 static void print_precision(const char *what, const woi_precision *p)
 {
+    if (p->n == p->unlabelled) {
+        printf("  %s no example has a label\n", what);
+        return;
+    }
     printf("  %s P@1 %.4f  P@5 %.4f  over %s examples", what, p->p_at_1, p->p_at_5, cli_number(p->n - p->unlabelled));
     if (p->unlabelled) printf(" (%s without a label left out)", cli_number(p->unlabelled));
     printf("\n");
@@ -135,6 +144,11 @@ static void print_precision(const char *what, const woi_precision *p)
 
 static int print_result(woi_arch arch, const arguments *args, const woi_train_result *r)
 {
+    if (args->time_steps) {
+        printf("%s steps: %.2f ms each (median), %s examples/s; nothing was written\n", cli_number(args->time_steps),
+               r->step_ms, cli_number((uint64_t)r->examples_per_s));
+        return cli_end();
+    }
     cli_print_text(stdout, args->output);
     printf(": %s network, %s inputs -> %s -> %s classes\n", woi_arch_name(arch), cli_number(r->n_inputs),
            cli_number(r->d), cli_number(r->m));
@@ -143,7 +157,7 @@ static int print_result(woi_arch arch, const arguments *args, const woi_train_re
     if (r->has_valid) print_precision("valid", &r->valid);
     if (r->has_test) print_precision("test ", &r->test);
     if (arch == WOI_ARCH_W2V && args->drop_top == 0)
-        printf("  (a fixed list, \"the of and in to\", already scores P@1 0.956 on such windows: see --drop-top)\n");
+        printf("  (on English Wikipedia the fixed list \"the of and in to\" scores P@1 0.956: see --drop-top)\n");
     return cli_end();
 }
 
@@ -164,6 +178,10 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
     if (n > 0) return cli_usage(self, "unexpected '%s': files are named by --train, --valid and --test", rest[0]);
     if (!args->train) return cli_usage(self, "needs --train FILE");
     if (!args->output) return cli_usage(self, "needs -o FILE for the network");
+    const char *const in[] = {args->train, args->valid, args->test};
+    for (int i = 0; i < 3; i++)
+        if (cli_same_file(args->output, in[i]))
+            return cli_usage(self, "-o '%s' would replace a data file", args->output);
     woi_train_options o = woi_train_defaults(arch);
     o.train = args->train;
     o.valid = args->valid;
@@ -174,6 +192,7 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
     o.seed = args->common.seed;
     o.threads = (int)args->common.threads;
     o.resume = args->resume;
+    o.time_steps = args->time_steps;
     o.xc = cli_xc_options(&args->xc);
     take(&o.d, args->d);
     take(&o.epochs, args->epochs);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPTIONS = 64, FIRST_CODE = 256 };
+enum { MAX_OPTIONS = 64, FIRST_CODE = 256, MAX_THREADS = 1024 };
 
 const cli_option cli_common_options[] = {
     {"json", 0, CLI_FLAG, offsetof(cli_common, json), NULL, "print one JSON object and nothing else", false},
@@ -148,6 +148,9 @@ int cli_run(const cli_command *command, int argc, char **argv)
         int status = store(command, option, args.bytes, optarg);
         if (status) return status;
     }
+    if (common->threads > MAX_THREADS)
+        return cli_usage(command, "--threads takes at most %d, not %llu", MAX_THREADS,
+                         (unsigned long long)common->threads);
     if (common->help) {
         print_help(command);
         return cli_end();

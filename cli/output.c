@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 void cli_print_text(FILE *to, const char *text)
@@ -74,6 +75,12 @@ const char *cli_bytes(uint64_t n)
     char *out = rotating();
     snprintf(out, 40, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
     return out;
+}
+
+bool cli_same_file(const char *a, const char *b)
+{
+    struct stat one, two;
+    return a && b && stat(a, &one) == 0 && stat(b, &two) == 0 && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
 }
 
 double cli_now(void)

@@ -1,6 +1,8 @@
 /* Status names and the one place where error sentences are made. */
 #include "base/error.h"
 
+#include "base/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,13 +59,14 @@ const char *woi_quote(char out[WOI_QUOTE_BYTES], const char *text, size_t text_b
 {
     const size_t most = 40;
     size_t n = text_bytes < most ? text_bytes : most;
+    /* Do not cut a UTF-8 sequence in two. */
+    while (text_bytes > most && n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
+    const bool utf8 = woi_utf8_valid(text, n);
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text[i];
-        out[i] = (c < 0x20 || c == 0x7f || c == '\'') ? '?' : (char)c;
+        out[i] = c < 0x20 || c == 0x7f || c == '\'' || (c >= 0x80 && !utf8) ? '?' : (char)c;
     }
     if (text_bytes > most) {
-        /* Do not cut a UTF-8 sequence in two. */
-        while (n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
         memcpy(out + n, "...", 3);
         n += 3;
     }

@@ -44,7 +44,7 @@ static void start_values(const woi_network *net, size_t i, uint64_t seed)
 {
     const woi_param *param = &net->params[i];
     const float reach = 1 / sqrtf((float)net->d);
-#pragma omp parallel for
+#pragma omp parallel for if (param->n > 65536)
     for (size_t j = 0; j < param->n; j++)
         param->w[j] = i == 0 ? 0.1f * woi_rng_normal(seed, i, j) : (2 * woi_rng_uniform(seed, i, j) - 1) * reach;
 }

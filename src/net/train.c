@@ -56,6 +56,14 @@ uint64_t woi_hash(uint64_t hash, const void *data, size_t bytes)
     return XXH3_64bits_withSeed(data, bytes, hash);
 }
 
+uint64_t woi_hash_tokens(const woi_tokens *tokens)
+{
+    const woi_names *words = &tokens->words;
+    uint64_t hash = woi_hash(tokens->n, tokens->ids, (size_t)tokens->n * sizeof *tokens->ids);
+    hash = woi_hash(hash, words->indptr, ((size_t)words->n + 1) * sizeof *words->indptr);
+    return woi_hash(hash, words->bytes, (size_t)words->indptr[words->n]);
+}
+
 /* ---- Rates ------------------------------------------------------------------------------------------------- */
 
 static double cosine(double from, double to, double part)
@@ -125,9 +133,8 @@ static wo_status tell(run *r, const char *doing, wo_error *err)
 {
     r->report.doing = doing;
     if (!r->fn || !r->fn(r->ctx, &r->report)) return WO_OK;
-    return woi_fail(err, WO_ERR_CANCELLED, WO_NO_OFFSET,
-                    "stopped in epoch %" PRIu64 ": 'train ... --resume' goes on from %s", r->report.epoch,
-                    r->report.epoch > 1 ? "the last epoch" : "the start");
+    return woi_fail(err, WO_ERR_CANCELLED, WO_NO_OFFSET, "stopped in epoch %" PRIu64 "; %s", r->report.epoch,
+                    r->report.epoch > 1 ? "--resume goes on from the end of the one before" : "nothing was saved yet");
 }
 
 static int forward_progress(void *ctx, const char *stage, uint64_t done, uint64_t total)
@@ -142,6 +149,13 @@ static wo_status evaluate(run *r, const char *path, woi_precision *precision, wo
     const woi_queries_options options = {.seed = r->o->seed, .threads = r->o->threads, .xc = r->o->xc};
     *r->at = path;
     return woi_evaluate(r->trainer.net, path, &options, &(wo_progress){forward_progress, r}, precision, err);
+}
+
+enum { WARM_UP = 5 }; /* steps that are not timed */
+
+static bool timing_is_over(const run *r)
+{
+    return r->o->time_steps && r->n_times >= WARM_UP + r->o->time_steps;
 }
 
 static wo_status run_epoch(run *r, wo_error *err)
@@ -172,6 +186,7 @@ static wo_status run_epoch(run *r, wo_error *err)
         r->report.loss = loss_sum / (double)seen;
         r->report.examples_per_s = (double)r->examples / r->step_seconds;
         status = tell(r, "training", err);
+        if (timing_is_over(r)) break;
     }
     r->result->loss = r->report.loss;
     return status;
@@ -183,7 +198,8 @@ static wo_status run_epochs(run *r, uint64_t done, wo_error *err)
     for (uint64_t epoch = done + 1; !status && epoch <= r->o->epochs; epoch++) {
         r->report.epoch = epoch;
         *r->at = r->o->train;
-        if ((status = run_epoch(r, err))) break;
+        if ((status = run_epoch(r, err)) || timing_is_over(r)) break;
+        if (r->o->time_steps) continue;
         *r->at = r->o->output;
         if ((status = woi_checkpoint_save(r->trainer.net, r->checkpoint, r->fingerprint, epoch, r->report.loss, err))) {
             woi_error_prefix(err, "its checkpoint");
@@ -232,9 +248,10 @@ static void fill_result(run *r)
     result->epochs = r->o->epochs;
     result->seconds = r->step_seconds;
     result->examples_per_s = r->step_seconds > 0 ? (double)r->examples / r->step_seconds : 0;
-    if (r->n_times) {
-        qsort(r->times, r->n_times, sizeof *r->times, by_size);
-        result->step_ms = (double)r->times[r->n_times / 2];
+    const size_t skipped = r->o->time_steps && r->n_times > WARM_UP ? WARM_UP : 0, n = r->n_times - skipped;
+    if (n) {
+        qsort(r->times + skipped, n, sizeof *r->times, by_size);
+        result->step_ms = (double)r->times[skipped + n / 2];
     }
 }
 
@@ -307,11 +324,12 @@ wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_f
     }
     snprintf(r.checkpoint, room, "%s.checkpoint", o.output);
     if ((status = try_data(&r, o.valid, err)) || (status = try_data(&r, o.test, err)) ||
-        (status = resume(&r, &done, err)) || (status = run_epochs(&r, done, err)) || (status = save(&r, err)))
+        (status = resume(&r, &done, err)) || (status = run_epochs(&r, done, err)))
         goto done;
+    fill_result(&r);
+    if (o.time_steps || (status = save(&r, err))) goto done;
     result->has_valid = o.valid && (done < o.epochs || !(status = evaluate(&r, o.valid, &result->valid, err)));
     result->has_test = !status && o.test && !(status = evaluate(&r, o.test, &result->test, err));
-    fill_result(&r);
     if (!status) unlink(r.checkpoint);
 done:
     r.trainer.free(r.trainer.self);

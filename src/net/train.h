@@ -16,6 +16,7 @@ typedef struct woi_train_options {
     double lr, dropout, clip;                 /* clip: largest norm of a gradient; 0: none */
     int threads;                              /* 0: all */
     bool resume;
+    uint64_t time_steps; /* > 0: only 5 + this many steps, to time them; nothing is written or evaluated */
     woi_xc_options xc;
     woi_bag_input input;       /* xc */
     uint64_t window, drop_top; /* w2v */
@@ -41,7 +42,7 @@ typedef struct woi_train_result {
     woi_precision valid, test;
     bool has_valid, has_test;
     double examples_per_s, seconds; /* of this run's training steps */
-    double step_ms;                 /* median time of a step */
+    double step_ms;                 /* median time of a step; with time_steps, after the first 5 */
 } woi_train_result;
 
 /* Called after every step; non-zero stops with WO_ERR_CANCELLED, the last checkpoint intact. */

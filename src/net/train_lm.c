@@ -238,7 +238,7 @@ wo_status woi_trainer_lm(const woi_train_options *o, woi_trainer *trainer, const
                              x->net,
                              (x->length + o->steps - 1) / o->steps,
                              x->length * o->batch,
-                             woi_hash(x->tokens.n, x->tokens.ids, (size_t)x->tokens.n * sizeof *x->tokens.ids),
+                             woi_hash_tokens(&x->tokens),
                              lm_begin_epoch,
                              lm_step,
                              lm_free};

@@ -234,13 +234,8 @@ wo_status woi_trainer_w2v(const woi_train_options *o, woi_trainer *trainer, cons
         return status;
     }
     drop_frequent(x);
-    *trainer = (woi_trainer){x,
-                             x->net,
-                             (x->n + o->batch - 1) / o->batch,
-                             x->n,
-                             woi_hash(x->tokens.n, x->tokens.ids, (size_t)x->tokens.n * sizeof *x->tokens.ids),
-                             w2v_begin_epoch,
-                             w2v_step,
-                             w2v_free};
+    *trainer = (woi_trainer){
+        x,        x->net,  (x->n + o->batch - 1) / o->batch, x->n, woi_hash_tokens(&x->tokens), w2v_begin_epoch,
+        w2v_step, w2v_free};
     return WO_OK;
 }

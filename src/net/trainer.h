@@ -2,6 +2,7 @@
 #ifndef WOI_NET_TRAINER_H
 #define WOI_NET_TRAINER_H
 
+#include "net/tokens.h"
 #include "net/train.h"
 
 /* Streams of random numbers, so that no two purposes share one. */
@@ -26,7 +27,8 @@ wo_status woi_trainer_lm(const woi_train_options *options, woi_trainer *trainer,
 /* A permutation of 0 .. n-1 that depends on the seed and the epoch alone (Fisher-Yates). */
 void woi_shuffle(uint64_t *order, uint64_t n, uint64_t seed, uint64_t epoch);
 
-/* Continues a hash over more data. */
+/* Continues a hash over more data; the hash of a token file, its vocabulary included. */
 uint64_t woi_hash(uint64_t hash, const void *data, size_t bytes);
+uint64_t woi_hash_tokens(const woi_tokens *tokens);
 
 #endif

@@ -166,6 +166,9 @@ static wo_status read_header(woi_xc *xc, wo_error *err)
     wo_status status = next_line(xc, &line, err);
     if (status) return status;
     if (!line) return woi_fail(err, WO_ERR_FORMAT, 0, "the file is empty");
+    size_t length = (size_t)(xc->buffer + xc->start - line);
+    if (memchr(line, '\0', length))
+        return fail_line(xc, line, err, "is not text, it has a NUL byte: 'wideout info' says what a file is");
     uint64_t counts[3] = {0};
     int n = read_counts(line, xc->options.lenient, counts);
     if (n == 0 && !xc->options.lenient)

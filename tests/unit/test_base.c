@@ -59,11 +59,12 @@ static void quoted_values_are_safe_to_print(void **state)
     assert_string_equal(woi_quote(out, "", 0), "");
     char longer[100];
     for (int i = 0; i < 50; i++) memcpy(longer + 2 * i, "\xc3\xa9", 2); /* e with an accent */
-    const char *quoted = woi_quote(out, longer + 1, 99);                /* starts inside a character, cuts at 40 */
+    const char *quoted = woi_quote(out, longer, 99);
     size_t n = strlen(quoted);
     assert_true(n < WOI_QUOTE_BYTES);
     assert_string_equal(quoted + n - 3, "...");
     assert_int_equal((unsigned char)quoted[n - 4], 0xa9); /* the last character is whole */
+    assert_string_equal(woi_quote(out, "a\xff", 2), "a?");
 }
 
 static void utf8_is_checked(void **state)
