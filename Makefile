@@ -12,12 +12,11 @@ CLANG    ?= clang
 # Warnings stop the build in CI only: a newer compiler's new warning must not stop a user.
 WERROR   := $(if $(CI),-Werror)
 SAN      ?=
-# Short lines by default; V=1 shows the whole commands. All cores, unless -j says otherwise.
+# Short lines by default; V=1 shows the whole commands.
 V        ?= 0
 say       = $(if $(filter 0,$(V)),@printf '  %-5s %s\n' $(1) $@ &&)
-ifeq ($(MAKELEVEL),0)
-MAKEFLAGS := -j$(shell nproc 2>/dev/null || echo 1) $(MAKEFLAGS)
-endif
+# For targets that build before they do something: all cores, unless -j was given to the outer make.
+INNER     = $(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
 
 VERSION  := $(shell awk '/define WO_VERSION_(MAJOR|MINOR|PATCH)/{printf "%s%s", s, $$3; s="."}' include/wideout.h)
 SOVERSION := $(firstword $(subst ., ,$(VERSION)))
@@ -100,7 +99,7 @@ $(BUILD)/examples/%: examples/%.c $(BUILD)/libwideout.a $(BUILD)/.flags
 
 test:  ## all set-up, then every test
 	$(call setup,build test)
-	@$(MAKE) --no-print-directory check
+	@$(INNER) check
 
 check: all $(TESTS) $(FUZZERS) $(EXAMPLES)  # the tests alone, without set-up
 	@$(if $(CMOCKA),:,echo 'the unit tests are left out: cmocka is not installed (make deps)')
@@ -108,20 +107,20 @@ check: all $(TESTS) $(FUZZERS) $(EXAMPLES)  # the tests alone, without set-up
 
 asan:  ## the tests under AddressSanitizer and UBSan, in build/asan
 	$(call setup,build test)
-	@$(MAKE) --no-print-directory BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g' check
+	@$(INNER) BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g' check
 ubsan:  ## the tests under UBSan alone, in build/ubsan
 	$(call setup,build test)
-	@$(MAKE) --no-print-directory BUILD=build/ubsan SAN=undefined CFLAGS='-O2 -g' check
+	@$(INNER) BUILD=build/ubsan SAN=undefined CFLAGS='-O2 -g' check
 tsan:  ## the tests under ThreadSanitizer (clang, LLVM's OpenMP), in build/tsan
 	$(call setup,build test check)
-	@$(MAKE) --no-print-directory BUILD=build/tsan SAN=thread CC=$(CLANG) CFLAGS='-O1 -g' check
+	@$(INNER) BUILD=build/tsan SAN=thread CC=$(CLANG) CFLAGS='-O1 -g' check
 
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
 TARGET    ?= fuzz_xc
 FUZZ_TIME ?= 60
 fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_xc|fuzz_safetensors|fuzz_npy, FUZZ_TIME=seconds
 	$(call setup,build check)
-	@$(MAKE) --no-print-directory BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a
+	@$(INNER) BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a
 	@mkdir -p build/fuzz/corpus/$(TARGET)
 	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
 	    tests/fuzz/$(TARGET).c build/fuzz/libwideout.a $(LIBS)
@@ -151,31 +150,33 @@ lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck
 
 demo:  ## all set-up, then a short tour on the example data
 	$(call setup,build)
-	@$(MAKE) --no-print-directory all
+	@$(INNER) all
 	@BUILD=$(BUILD) scripts/demo.sh
 
 $(BUILD)/bench/%: bench/%.c $(BUILD)/libwideout.a $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,BENCH) $(CC) $(ALL_CFLAGS) -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
 
-bench: bench-kernels bench-parse  ## every benchmark
+bench:  ## every benchmark, one after the other
+	@$(MAKE) --no-print-directory -j1 bench-kernels
+	@$(MAKE) --no-print-directory -j1 bench-parse
 
 bench-kernels:  ## each kernel beside its reference and the machine's ceilings
 	$(call setup,build bench)
-	@$(MAKE) --no-print-directory $(BUILD)/bench/kernels
+	@$(INNER) $(BUILD)/bench/kernels
 	@$(BUILD)/bench/kernels
 
 # The text to read: EURLEX57K's training file where the data are at hand, else a made one of the same shape.
 bench-parse:  ## how fast the extreme-classification parser reads
 	$(call setup,build bench)
-	@$(MAKE) --no-print-directory $(BUILD)/bench/parse
+	@$(INNER) $(BUILD)/bench/parse
 	@BUILD=$(BUILD) bench/parse.sh
 
 # In the background: make nets > nets.log 2>&1 &
 NETS ?=
 nets:  ## train the networks that benchmarks use, once, into $WIDEOUT_CACHE (NETS="debian eurlex57k": only these)
 	$(call setup,build bench)
-	@$(MAKE) --no-print-directory all
+	@$(INNER) all
 	@BUILD=$(BUILD) bench/nets.sh $(NETS)
 
 # ---- Install ---------------------------------------------------------------------------------------------------------

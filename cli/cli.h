@@ -50,8 +50,7 @@ typedef struct cli_command {
     int (*run)(const struct cli_command *self, void *args, int n, char **rest); /* rest: what is not an option */
 } cli_command;
 
-extern const cli_command *const cli_commands[], cli_cmd_train_xc, cli_cmd_train_w2v, cli_cmd_train_lm,
-    cli_cmd_embed; /* ends with NULL */
+extern const cli_command *const cli_commands[]; /* ends with NULL */
 extern const cli_option cli_common_options[];
 
 /* Parses argv (argv[0] is the command's last word), prints help, runs; returns the exit code. */

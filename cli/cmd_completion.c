@@ -4,42 +4,56 @@
 
 #include <string.h>
 
-static void print_words(const cli_option *options, const char *separator)
+static void print_words(const cli_option *options)
 {
     for (const cli_option *o = options; o && o->name; o++) {
-        printf("%s--%s", separator, o->name);
-        if (o->letter) printf("%s-%c", separator, o->letter);
+        printf(" --%s", o->name);
+        if (o->letter) printf(" -%c", o->letter);
     }
 }
 
-/* One case a command: what may follow its name. */
-static void print_cases(const char *separator)
-{
-    for (const cli_command *const *c = cli_commands; *c; c++) {
-        printf("    '%s') words='", (*c)->name);
-        print_words((*c)->options, separator);
-        print_words(cli_common_options, separator);
-        if (strcmp((*c)->name, "completion") == 0) printf("%sbash%szsh", separator, separator);
-        printf("' ;;\n");
-    }
-}
-
-/* The first words, or the second words after "data". */
+/* Every word that may follow `group` ("" for the first words), each once. Groups stand together in the table. */
 static void print_names(const char *group)
 {
-    size_t length = strlen(group);
+    const size_t length = strlen(group);
     const char *last = "";
+    size_t last_length = 0;
     for (const cli_command *const *c = cli_commands; *c; c++) {
-        const char *name = (*c)->name, *space = strchr(name, ' ');
+        const char *name = (*c)->name;
         if (length > 0) {
             if (strncmp(name, group, length) != 0 || name[length] != ' ') continue;
-            printf(" %s", name + length + 1);
-        } else {
-            size_t n = space ? (size_t)(space - name) : strlen(name);
-            if (strlen(last) >= n && strncmp(last, name, n) == 0) continue; /* "data" once */
-            printf(" %.*s", (int)n, name);
-            last = name;
+            name += length + 1;
         }
+        const size_t n = strcspn(name, " ");
+        if (n != last_length || memcmp(last, name, n) != 0) printf(" %.*s", (int)n, name);
+        last = name;
+        last_length = n;
+    }
+}
+
+/* The cases of a shell's 'case' over the words typed so far: groups, then commands. */
+static void print_cases(void)
+{
+    const char *last = "";
+    printf("    '' | help) words='help");
+    print_names("");
+    printf("' ;;\n");
+    for (const cli_command *const *c = cli_commands; *c; c++) {
+        char group[32];
+        const size_t n = strcspn((*c)->name, " ");
+        if ((*c)->name[n] == '\0' || (strncmp(last, (*c)->name, n + 1) == 0)) continue;
+        snprintf(group, sizeof group, "%.*s", (int)n, (*c)->name);
+        printf("    %s) words='", group);
+        print_names(group);
+        printf("' ;;\n");
+        last = (*c)->name;
+    }
+    for (const cli_command *const *c = cli_commands; *c; c++) {
+        printf("    '%s' | '%s '*) words='", (*c)->name, (*c)->name);
+        if (*c == &cli_cmd_completion) printf("bash zsh");
+        print_words((*c)->options);
+        print_words(cli_common_options);
+        printf("' ;;\n");
     }
 }
 
@@ -47,16 +61,9 @@ static void print_bash(void)
 {
     printf("# bash completion for wideout; made by 'wideout completion bash'\n"
            "_wideout() {\n"
-           "  local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words=\n"
-           "  [ \"$command\" = data ] && [ \"$COMP_CWORD\" -gt 2 ] && command=\"data ${COMP_WORDS[2]}\"\n"
-           "  [ \"$COMP_CWORD\" -eq 1 ] && command=\n"
-           "  case $command in\n"
-           "    '') words='help");
-    print_names("");
-    printf("' ;;\n    data) words='");
-    print_names("data");
-    printf("' ;;\n");
-    print_cases(" ");
+           "  local cur=${COMP_WORDS[COMP_CWORD]} typed=\"${COMP_WORDS[*]:1:COMP_CWORD-1}\" words=\n"
+           "  case ${typed#help } in\n");
+    print_cases();
     printf("  esac\n"
            "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
            "}\n"
@@ -68,20 +75,13 @@ static void print_zsh(void)
     printf("#compdef wideout\n"
            "# zsh completion for wideout; made by 'wideout completion zsh'\n"
            "_wideout() {\n"
-           "  local command=${words[2]} given=$CURRENT\n"
-           "  [[ $command == data && $given -gt 3 ]] && command=\"data ${words[3]}\"\n"
-           "  [[ $given -eq 2 ]] && command=\n"
-           "  local words\n"
-           "  case $command in\n"
-           "    '') words='help");
-    print_names("");
-    printf("' ;;\n    data) words='");
-    print_names("data");
-    printf("' ;;\n");
-    print_cases(" ");
+           "  local typed=\"${(j: :)words[2,CURRENT-1]}\"\n"
+           "  local words=\n"
+           "  case ${typed#help } in\n");
+    print_cases();
     printf("  esac\n"
            "  compadd -- ${=words}\n"
-           "  [[ -n $command && $command != data ]] && _files\n"
+           "  _files\n"
            "}\n"
            "_wideout \"$@\"\n");
 }

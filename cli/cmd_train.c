@@ -8,6 +8,7 @@
 #include <math.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 typedef struct arguments {
@@ -118,17 +119,24 @@ static json_t *precision_json(bool there, const woi_precision *p, double value)
     return there && p->n > p->unlabelled ? json_real(value) : json_null();
 }
 
+/* The most memory this process has held. */
+static double peak_mib(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (double)usage.ru_maxrss / 1024 : 0;
+}
+
 static int print_json(const arguments *args, const woi_train_result *r)
 {
-    return cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:f, s:f, s:f}", "network",
-                                    args->output, "m", (json_int_t)r->m, "d", (json_int_t)r->d, "inputs",
-                                    (json_int_t)r->n_inputs, "examples", (json_int_t)r->n_examples, "epochs",
-                                    (json_int_t)r->epochs, "loss", r->loss, "valid_p_at_1",
-                                    precision_json(r->has_valid, &r->valid, r->valid.p_at_1), "valid_p_at_5",
-                                    precision_json(r->has_valid, &r->valid, r->valid.p_at_5), "test_p_at_1",
-                                    precision_json(r->has_test, &r->test, r->test.p_at_1), "test_p_at_5",
-                                    precision_json(r->has_test, &r->test, r->test.p_at_5), "examples_per_s",
-                                    r->examples_per_s, "seconds", r->seconds, "ms_per_step", r->step_ms));
+    return cli_print_json(
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f}", "network",
+                  args->output, "m", (json_int_t)r->m, "d", (json_int_t)r->d, "inputs", (json_int_t)r->n_inputs,
+                  "examples", (json_int_t)r->n_examples, "epochs", (json_int_t)r->epochs, "loss", r->loss,
+                  "valid_p_at_1", precision_json(r->has_valid, &r->valid, r->valid.p_at_1), "valid_p_at_5",
+                  precision_json(r->has_valid, &r->valid, r->valid.p_at_5), "test_p_at_1",
+                  precision_json(r->has_test, &r->test, r->test.p_at_1), "test_p_at_5",
+                  precision_json(r->has_test, &r->test, r->test.p_at_5), "examples_per_s", r->examples_per_s, "seconds",
+                  r->seconds, "ms_per_step", r->step_ms, "peak_mib", peak_mib()));
 }
 
 static void print_precision(const char *what, const woi_precision *p)

@@ -44,6 +44,16 @@ static int matches(const cli_command *command, int argc, char **argv)
     return words;
 }
 
+static int unknown(const char *word, const char *second)
+{
+    fputs("wideout: unknown command '", stderr);
+    cli_print_text(stderr, word);
+    if (second) fputc(' ', stderr);
+    if (second) cli_print_text(stderr, second);
+    fputs("' (see 'wideout --help')\n", stderr);
+    return CLI_USAGE;
+}
+
 /* "data" alone, or "data --help": the commands below it. */
 static int print_group(const char *group, bool asked)
 {
@@ -56,8 +66,8 @@ static int print_group(const char *group, bool asked)
         fprintf(to, "  %-15s %s\n", (*c)->name, (*c)->summary);
         found = true;
     }
-    if (!found) fprintf(stderr, "wideout: unknown command '%s' (see 'wideout --help')\n", group);
-    return found && asked ? cli_end() : CLI_USAGE;
+    if (!found) return unknown(group, NULL);
+    return asked ? cli_end() : CLI_USAGE;
 }
 
 int main(int argc, char **argv)
@@ -85,10 +95,6 @@ int main(int argc, char **argv)
         char *ask[] = {argv[words - 1], ask_help, NULL};
         return help ? cli_run(*c, 2, ask) : cli_run(*c, argc - words + 1, argv + words - 1);
     }
-    bool asked = help || (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0));
-    if (argc > 1 && !asked) {
-        fprintf(stderr, "wideout: unknown command '%s %s' (see 'wideout --help')\n", argv[0], argv[1]);
-        return CLI_USAGE;
-    }
-    return print_group(argv[0], asked);
+    const bool asks = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    return argc > 1 && !asks ? unknown(argv[0], argv[1]) : print_group(argv[0], help || asks);
 }

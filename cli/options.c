@@ -13,7 +13,7 @@ enum { MAX_OPTIONS = 64, FIRST_CODE = 256, MAX_THREADS = 1024 };
 const cli_option cli_common_options[] = {
     {"json", 0, CLI_FLAG, offsetof(cli_common, json), NULL, "print one JSON object and nothing else", false},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_common, quiet), NULL, "no progress bar", false},
-    {"threads", 't', CLI_COUNT, offsetof(cli_common, threads), "N", "threads to use (default: all cores)", false},
+    {"threads", 't', CLI_COUNT, offsetof(cli_common, threads), "N", "threads to use (default: 0, all cores)", false},
     {"seed", 0, CLI_COUNT, offsetof(cli_common, seed), "N", "seed of everything random (default: 1)", false},
     {"help", 'h', CLI_FLAG, offsetof(cli_common, help), NULL, "this text", false},
     {0},
@@ -24,13 +24,13 @@ const cli_option cli_common_options[] = {
 static void print_option(const cli_option *option)
 {
     char left[64];
-    const char *open = "", *close = "", *gap = "";
+    const char *close = "", *gap = "";
     if (option->value) {
         gap = option->optional ? "[=" : " ";
         close = option->optional ? "]" : "";
     }
-    snprintf(left, sizeof left, "%s%c%s--%s%s%s%s%s", option->letter ? "-" : " ", option->letter ? option->letter : ' ',
-             option->letter ? ", " : "  ", option->name, gap, open, option->value ? option->value : "", close);
+    snprintf(left, sizeof left, "%s%c%s--%s%s%s%s", option->letter ? "-" : " ", option->letter ? option->letter : ' ',
+             option->letter ? ", " : "  ", option->name, gap, option->value ? option->value : "", close);
     if (strlen(left) > 28)
         printf("  %s\n  %-28s %s\n", left, "", option->help);
     else
@@ -46,12 +46,14 @@ static void print_help(const cli_command *command)
 
 int cli_usage(const cli_command *command, const char *format, ...)
 {
+    char sentence[1024]; /* what the user typed may be in it */
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "wideout %s: ", command->name);
-    vfprintf(stderr, format, args);
-    fprintf(stderr, " (see 'wideout %s --help')\n", command->name);
+    vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
+    fprintf(stderr, "wideout %s: ", command->name);
+    cli_print_text(stderr, sentence);
+    fprintf(stderr, " (see 'wideout %s --help')\n", command->name);
     return CLI_USAGE;
 }
 

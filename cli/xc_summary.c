@@ -14,7 +14,8 @@ typedef struct tally {
 
 static size_t slot_of(const tally *t, int32_t id)
 {
-    size_t slot = ((uint32_t)id * 2654435769u) & (t->capacity - 1);
+    /* The upper bits of the product: the lower ones of ids that are multiples of 2^k are all 0. */
+    size_t slot = (size_t)(((uint64_t)(uint32_t)id * 0x9e3779b97f4a7c15u) >> 32) & (t->capacity - 1);
     while (t->ids[slot] >= 0 && t->ids[slot] != id) slot = (slot + 1) & (t->capacity - 1);
     return slot;
 }

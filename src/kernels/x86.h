@@ -1,13 +1,14 @@
 /* What the AVX2 and AVX-512 files share: the order in which rows are read, prefetching, the reduction of eight rows,
  * the constants of the exponential. Included by those files only, each compiled with its own instruction set.
  *
- * Eight rows make a block, whose sums are reduced together. Within it,
+ * Eight rows make a block, whose sums are reduced together.
  *
- *   dot      one row after the other, the start of the query in registers. Rows side by side would share each load of
- *            the query, but break up the order of the addresses, on which the processor's prefetcher depends: eight
- * rows of 512 bytes side by side read memory at 10 GB/s on a Zen 4 that reads 31 in order. gather   eight rows side by
- * side. One row after the other gives 11 GB/s (512 bytes each, random in 256 MiB), four side by side 19, eight 21.5;
- * presumably that prefetcher, given order, runs on past the end of each row. */
+ * A dot goes through a block one row after the other, the start of the query in registers. Rows side by side would
+ * share each load of the query, but break up the order of the addresses, on which the processor's prefetcher depends:
+ * eight rows of 512 bytes side by side read memory at 10 GB/s on a Zen 4 that reads 31 in order.
+ *
+ * A gather takes eight rows side by side. One row after the other gives 11 GB/s (512 bytes each, random in 256 MiB),
+ * four side by side 19, eight 21.5; presumably that prefetcher, given order, runs on past the end of each row. */
 #ifndef WOI_KERNELS_X86_H
 #define WOI_KERNELS_X86_H
 

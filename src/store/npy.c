@@ -72,8 +72,10 @@ static wo_status take_shape(reader *in, woi_npy *npy, wo_error *err)
                 __builtin_add_overflow(value, (uint64_t)(*in->at - '0'), &value))
                 return fail_header(in, err, "a number below 2^64 in the shape");
         npy->shape[npy->n_dims++] = value;
-        if (!take(in, ",") && (skip_space(in), in->at == in->end || *in->at != ')'))
-            return fail_header(in, err, "',' or ')' in the shape");
+        if (take(in, ",")) continue;
+        skip_space(in);
+        if (in->at == in->end || *in->at != ')') return fail_header(in, err, "',' or ')' in the shape");
+        if (npy->n_dims == 1) return fail_header(in, err, "',' after the only number of the shape");
     }
     return WO_OK;
 }

@@ -1,6 +1,7 @@
 /* What kind of file is this? Decided by the first bytes, so that any name is allowed. */
 #include "base/error.h"
 #include "store/map.h"
+#include "store/safetensors.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@ wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *er
     uint64_t size;
     wo_status status = woi_open_plain(path, &fd, &size, err);
     if (status) return status;
-    unsigned char head[16];
+    unsigned char head[16] = {0};
     ssize_t got = read(fd, head, sizeof head);
     int errnum = errno;
     close(fd);
@@ -27,7 +28,12 @@ wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *er
 
     size_t n = (size_t)got, first = 0;
     while (first < n && head[first] && strchr(" \t\r\n", head[first])) first++;
-    if (head[0] == 0x93) {
+    uint64_t length;
+    memcpy(&length, head, 8);
+    if (n > 8 && head[8] == '{' && length <= WOI_ST_MAX_HEADER) {
+        /* First: the low byte of a header length may be the first of any other format. */
+        *kind = WOI_FILE_SAFETENSORS;
+    } else if (memcmp(head, "\x93NUMPY", n < 6 ? n : 6) == 0) {
         *kind = WOI_FILE_NPY;
     } else if (starts_with(head, n, "\x1f\x8b", 2)) {
         *kind = WOI_FILE_XC;

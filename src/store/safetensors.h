@@ -12,9 +12,11 @@
 #define WOI_ST_METADATA "__metadata__"
 #define WOI_ST_FORMAT "wideout.format"
 #define WOI_ST_FORMAT_VERSION "1"
+#define WOI_ST_VERSION "wideout.version"
 #define WOI_ST_CHECKSUM "xxh3."
 #define WOI_ST_DIGITS 16
 #define WOI_ST_ALIGN 64
+#define WOI_ST_MAX_HEADER 100000000u /* bytes: the limit of the format's own reader */
 
 void woi_st_checksum(const void *data, size_t bytes, char digits[WOI_ST_DIGITS + 1]);
 

@@ -22,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_HEADER_BYTES 100000000u /* the limit of the format's own reader */
 #define MAX_SHARDS 10000
 
 typedef struct shard {
@@ -71,10 +70,25 @@ static wo_status fail_json(wo_error *err, const char *what, uint64_t offset, con
 
 /* ---- One file ---------------------------------------------------------------------------------------------- */
 
+/* What a value is, where it should be something else. */
+static const char *type_of(const json_t *value)
+{
+    if (!value) return "missing";
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "a list";
+    case JSON_STRING: return "a string";
+    case JSON_NULL: return "null";
+    case JSON_TRUE:
+    case JSON_FALSE: return "true or false";
+    default: return "a number";
+    }
+}
+
 static wo_status read_dtype(const char *name, const json_t *value, woi_dtype *dtype, wo_error *err)
 {
     const char *text = json_string_value(value);
-    if (!text) return fail_format(err, 8, name, "dtype is missing or not a string");
+    if (!text) return fail_format(err, 8, name, "dtype is %s, expected a string", type_of(value));
     for (int i = 0; i < WOI_N_DTYPES; i++)
         if (strcmp(text, woi_dtype_name((woi_dtype)i)) == 0) {
             *dtype = (woi_dtype)i;
@@ -89,7 +103,8 @@ static wo_status read_count(const char *name, const char *what, size_t i, const 
 {
     if (json_is_real(value))
         return fail_format(err, 8, name, "%s[%zu] is %g, expected a whole number", what, i, json_real_value(value));
-    if (!json_is_integer(value)) return fail_format(err, 8, name, "%s[%zu] is not a number", what, i);
+    if (!json_is_integer(value))
+        return fail_format(err, 8, name, "%s[%zu] is %s, expected a whole number", what, i, type_of(value));
     if (json_integer_value(value) < 0)
         return fail_format(err, 8, name, "%s[%zu] is %" JSON_INTEGER_FORMAT ", expected 0 or more", what, i,
                            json_integer_value(value));
@@ -101,12 +116,12 @@ static wo_status read_tensor(const shard *file, const char *name, const json_t *
                              wo_error *err)
 {
     tensor->name = name;
-    if (!json_is_object(entry)) return fail_format(err, 8, name, "its entry is not a JSON object");
+    if (!json_is_object(entry)) return fail_format(err, 8, name, "its entry is %s, expected an object", type_of(entry));
     wo_status status = read_dtype(name, json_object_get(entry, "dtype"), &tensor->dtype, err);
     if (status) return status;
 
     const json_t *shape = json_object_get(entry, "shape"), *offsets = json_object_get(entry, "data_offsets");
-    if (!json_is_array(shape)) return fail_format(err, 8, name, "shape is missing or not a list");
+    if (!json_is_array(shape)) return fail_format(err, 8, name, "shape is %s, expected a list", type_of(shape));
     if (json_array_size(shape) > WOI_MAX_DIMS)
         return fail_format(err, 8, name, "shape has %zu dimensions, at most %d are supported", json_array_size(shape),
                            WOI_MAX_DIMS);
@@ -122,8 +137,10 @@ static wo_status read_tensor(const shard *file, const char *name, const json_t *
     if (!woi_size_mul(n, woi_dtype_bytes(tensor->dtype), &bytes))
         return fail_format(err, 8, name, "%zu elements of %s overflow", n, woi_dtype_name(tensor->dtype));
 
-    if (!json_is_array(offsets) || json_array_size(offsets) != 2)
-        return fail_format(err, 8, name, "data_offsets is missing or not a list of two");
+    if (!json_is_array(offsets))
+        return fail_format(err, 8, name, "data_offsets is %s, expected a list of two", type_of(offsets));
+    if (json_array_size(offsets) != 2)
+        return fail_format(err, 8, name, "data_offsets has %zu entries, expected two", json_array_size(offsets));
     uint64_t begin = 0, end = 0;
     if ((status = read_count(name, "data_offsets", 0, json_array_get(offsets, 0), &begin, err)) ||
         (status = read_count(name, "data_offsets", 1, json_array_get(offsets, 1), &end, err)))
@@ -179,17 +196,25 @@ static wo_status check_layout(const shard *file, const woi_tensor *tensors, size
 static wo_status check_metadata(const json_t *metadata, wo_error *err)
 {
     if (!metadata) return WO_OK;
-    if (!json_is_object(metadata)) return woi_fail(err, WO_ERR_FORMAT, 8, "__metadata__ is not a JSON object");
+    if (!json_is_object(metadata))
+        return woi_fail(err, WO_ERR_FORMAT, 8, "__metadata__ is %s, expected an object", type_of(metadata));
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)metadata, key, value)
     {
         if (json_is_string(value)) continue;
         char quoted[WOI_QUOTE_BYTES];
-        return woi_fail(err, WO_ERR_FORMAT, 8, "__metadata__: the value of '%s' is not a string",
-                        woi_quote(quoted, key, strlen(key)));
+        return woi_fail(err, WO_ERR_FORMAT, 8, "__metadata__: the value of '%s' is %s, expected a string",
+                        woi_quote(quoted, key, strlen(key)), type_of(value));
     }
     return WO_OK;
+}
+
+/* Any of its keys makes a file ours, so that no single damage makes it pass for another's. */
+static bool is_ours(const json_t *metadata)
+{
+    return json_object_get(metadata, WOI_ST_FORMAT) || json_object_get(metadata, WOI_ST_VERSION) ||
+           json_object_get(metadata, WOI_ST_CHECKSUM "header");
 }
 
 /* A file of ours: written by a version that we know, unchanged, and of some kind. */
@@ -198,20 +223,18 @@ static wo_status check_own_header(const shard *file, size_t header_bytes, wo_err
     const json_t *metadata = json_object_get(file->header, WOI_ST_METADATA);
     const char *stated = json_string_value(json_object_get(metadata, WOI_ST_CHECKSUM "header"));
     const char *format = json_string_value(json_object_get(metadata, WOI_ST_FORMAT));
-    if (strcmp(format, WOI_ST_FORMAT_VERSION) != 0) {
-        char quoted[WOI_QUOTE_BYTES];
+    char digits[WOI_ST_DIGITS + 1], quoted[WOI_QUOTE_BYTES];
+    if (format && strcmp(format, WOI_ST_FORMAT_VERSION) != 0)
         return woi_fail(err, WO_ERR_UNSUPPORTED, 8,
                         "was written in format '%s', this version of wideout reads format %s",
                         woi_quote(quoted, format, strlen(format)), WOI_ST_FORMAT_VERSION);
-    }
-    if (!stated) return woi_fail(err, WO_ERR_CHECKSUM, 8, "a wideout file without the checksum of its header");
-    char digits[WOI_ST_DIGITS + 1];
-    if (!woi_st_header_checksum((const char *)file->map + 8, header_bytes, digits) || strcmp(digits, stated) != 0) {
-        char quoted[WOI_QUOTE_BYTES];
+    if (!stated || !woi_st_header_checksum((const char *)file->map + 8, header_bytes, digits))
+        return woi_fail(err, WO_ERR_CHECKSUM, 8, "a wideout file without the checksum of its header in its place");
+    if (strcmp(digits, stated) != 0)
         return woi_fail(err, WO_ERR_CHECKSUM, 8, "the header was changed: its checksum is %s, the file says '%s'",
                         digits, woi_quote(quoted, stated, strlen(stated)));
-    }
-    if (!json_object_get(metadata, "kind")) return woi_fail(err, WO_ERR_FORMAT, 8, "a wideout file without a kind");
+    if (!format || !json_object_get(metadata, "kind"))
+        return woi_fail(err, WO_ERR_FORMAT, 8, "a wideout file without a %s", format ? "kind" : "format");
     return WO_OK;
 }
 
@@ -231,15 +254,18 @@ static wo_status open_shard(woi_st *st, size_t i, const char *path, wo_error *er
                         file->map_bytes);
     uint64_t header_bytes;
     memcpy(&header_bytes, file->map, 8);
-    if (header_bytes > MAX_HEADER_BYTES)
+    if (header_bytes > WOI_ST_MAX_HEADER)
         return woi_fail(err, WO_ERR_FORMAT, 0, "the header length %" PRIu64 " is over the limit of %u bytes",
-                        header_bytes, MAX_HEADER_BYTES);
+                        header_bytes, WOI_ST_MAX_HEADER);
     if (header_bytes > file->map_bytes - 8)
         return woi_fail(err, WO_ERR_FORMAT, 0, "the header length %" PRIu64 " is more than the %zu bytes that follow",
                         header_bytes, file->map_bytes - 8);
     const char *text = (const char *)file->map + 8;
-    if (header_bytes == 0 || text[0] != '{')
-        return woi_fail(err, WO_ERR_FORMAT, 8, "the header does not begin with '{'");
+    if (header_bytes == 0) return woi_fail(err, WO_ERR_FORMAT, 0, "the header length is 0");
+    if (text[0] != '{') {
+        char quoted[WOI_QUOTE_BYTES];
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the header begins with '%s', expected '{'", woi_quote(quoted, text, 1));
+    }
 
     json_error_t json;
     file->header = json_loadb(text, (size_t)header_bytes, JSON_REJECT_DUPLICATES, &json);
@@ -247,8 +273,7 @@ static wo_status open_shard(woi_st *st, size_t i, const char *path, wo_error *er
     json_t *metadata = json_object_get(file->header, WOI_ST_METADATA);
     if ((status = check_metadata(metadata, err))) return status;
     /* First of all: in a file of ours a flipped bit shall be called that, not whatever it happens to break. */
-    if (json_object_get(metadata, WOI_ST_FORMAT) && (status = check_own_header(file, (size_t)header_bytes, err)))
-        return status;
+    if (is_ours(metadata) && (status = check_own_header(file, (size_t)header_bytes, err))) return status;
 
     size_t n = json_object_size(file->header) - (metadata ? 1 : 0), first = st->n_tensors, capacity = first;
     if ((status = woi_grow(&st->tensors, &capacity, first, first + n, sizeof *st->tensors, err))) return status;
@@ -316,9 +341,12 @@ static wo_status check_weight_map(const woi_st *st, json_t *weight_map, wo_error
     json_object_foreach(weight_map, name, value)
     {
         const woi_tensor *tensor = woi_st_find(st, name);
-        if (!tensor || strcmp(st->shards[tensor->shard].name, json_string_value(value)) != 0)
-            return fail_format(err, 0, name, "weight_map puts it in shard '%.60s', which does not have it",
-                               json_string_value(value));
+        if (!tensor || strcmp(st->shards[tensor->shard].name, json_string_value(value)) != 0) {
+            char quoted[WOI_QUOTE_BYTES];
+            const char *file = json_string_value(value);
+            return fail_format(err, 0, name, "weight_map puts it in shard '%s', which does not have it",
+                               woi_quote(quoted, file, strlen(file)));
+        }
     }
     return WO_OK;
 }
@@ -356,9 +384,9 @@ static wo_status open_sharded(woi_st *st, const char *path, wo_error *err)
     json_t *index = NULL;
     wo_status status = woi_map(path, &map, &map_bytes, err);
     if (status) return status;
-    if (map_bytes > MAX_HEADER_BYTES) {
+    if (map_bytes > WOI_ST_MAX_HEADER) {
         status = woi_fail(err, WO_ERR_FORMAT, 0, "a JSON file of %zu bytes is over the limit of %u", map_bytes,
-                          MAX_HEADER_BYTES);
+                          WOI_ST_MAX_HEADER);
         goto done;
     }
     json_error_t json;
@@ -507,14 +535,14 @@ const char *woi_st_kind(const woi_st *st)
 
 wo_status woi_st_verify(const woi_st *st, const wo_progress *progress, wo_error *err)
 {
-    if (!woi_st_meta(st, WOI_ST_FORMAT)) return WO_OK;
+    if (!woi_st_kind(st)) return WO_OK;
     uint64_t done = 0, total = 0;
     for (size_t i = 0; i < st->n_tensors; i++) total += st->tensors[i].bytes;
     for (size_t i = 0; i < st->n_tensors; i++) {
         const woi_tensor *tensor = &st->tensors[i];
         wo_status status = woi_progress(progress, "verifying", done, total, err);
         if (status) return status;
-        char digits[WOI_ST_DIGITS + 1], quoted[WOI_QUOTE_BYTES], *key = NULL;
+        char digits[WOI_ST_DIGITS + 1], quoted[WOI_QUOTE_BYTES], said[WOI_QUOTE_BYTES], *key = NULL;
         size_t key_bytes = sizeof WOI_ST_CHECKSUM + strlen(tensor->name);
         if (!(key = woi_alloc(key_bytes, 1, err))) return WO_ERR_MEMORY;
         snprintf(key, key_bytes, "%s%s", WOI_ST_CHECKSUM, tensor->name);
@@ -526,7 +554,7 @@ wo_status woi_st_verify(const woi_st *st, const wo_progress *progress, wo_error 
                             "tensor '%s' (%zu bytes at byte %" PRIu64
                             ") was changed: its checksum is %s, the file says %s",
                             woi_quote(quoted, tensor->name, strlen(tensor->name)), tensor->bytes, tensor->offset,
-                            digits, stated ? stated : "nothing");
+                            digits, woi_quote(said, stated ? stated : "nothing", strlen(stated ? stated : "nothing")));
         done += tensor->bytes;
     }
     return woi_progress(progress, "verifying", done, total, err);

@@ -55,7 +55,7 @@ wo_status woi_st_create(const char *path, const char *kind, woi_st_writer **resu
     if (!(writer->metadata = json_object())) status = json_failed(err);
     if (!status) status = woi_st_set_meta(writer, "kind", kind, err);
     if (!status) status = woi_st_set_meta(writer, WOI_ST_FORMAT, WOI_ST_FORMAT_VERSION, err);
-    if (!status) status = woi_st_set_meta(writer, "wideout.version", wo_version(), err);
+    if (!status) status = woi_st_set_meta(writer, WOI_ST_VERSION, wo_version(), err);
     if (!status) status = woi_outfile_create(path, &writer->out, err);
     if (status)
         woi_st_writer_free(writer);

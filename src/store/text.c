@@ -1,22 +1,23 @@
-/* Text from a file or standard input, through zlib, which unpacks gzip and hands on everything else as it is. One
- * buffer holds what is unread; it moves to the front when more is read behind it. */
+/* Text from a file or standard input, unpacked where it is gzip. One buffer holds what is unread, and room for one byte
+ * more; it moves to the front when more is read behind it. */
 #include "store/text.h"
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "store/map.h"
+#include "store/unpack.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
 enum { PIECE_BYTES = 1 << 20 };
-#define MAX_LINE_BYTES ((size_t)64 << 20)
+#define MAX_LINE_BYTES ((size_t)1 << 30)
 
 struct woi_text {
-    gzFile file;
+    woi_unpack *file;
     uint64_t file_bytes; /* 0 where it is not a plain file */
     char *buffer;
     size_t capacity, start, end; /* unread: buffer[start, end) */
@@ -41,37 +42,21 @@ wo_status woi_text_open(const char *path, woi_text **result, wo_error *err)
         return WO_ERR_MEMORY;
     }
     text->file_bytes = bytes;
-    if (!(text->file = gzdopen(fd, "rb"))) {
-        close(fd);
-        status = woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory while opening");
-    }
-    if (!status) status = woi_grow(&text->buffer, &text->capacity, 0, PIECE_BYTES, 1, err);
-    if (status) {
+    status = woi_unpack_open(fd, &text->file, err);
+    if (!status) status = woi_grow(&text->buffer, &text->capacity, 0, PIECE_BYTES + 1, 1, err);
+    if (status)
         woi_text_free(text);
-        return status;
-    }
-    gzbuffer(text->file, 1 << 18);
-    *result = text;
-    return WO_OK;
+    else
+        *result = text;
+    return status;
 }
 
 void woi_text_free(woi_text *text)
 {
     if (!text) return;
-    if (text->file) gzclose(text->file);
+    woi_unpack_free(text->file);
     woi_free(text->buffer);
     woi_free(text);
-}
-
-static wo_status read_failed(const woi_text *text, int number, const char *reason, wo_error *err)
-{
-    if (number == Z_ERRNO) return woi_fail_errno(err, "cannot read", errno);
-    if (number == Z_MEM_ERROR) return woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory while unpacking");
-    const char *own = strstr(reason, ">: "); /* zlib puts its own name for the file before the reason */
-    if (own) reason = own + 3;
-    if (number == Z_BUF_ERROR) reason = "the file is truncated";
-    uint64_t at = text->offset + text->end;
-    return woi_fail(err, WO_ERR_FORMAT, at, "gzip data after byte %" PRIu64 " of the text: %.100s", at, reason);
 }
 
 wo_status woi_text_fill(woi_text *text, const char **unread, size_t *bytes, wo_error *err)
@@ -83,14 +68,17 @@ wo_status woi_text_fill(woi_text *text, const char **unread, size_t *bytes, wo_e
         text->start = 0;
     }
     if (!text->at_end) {
-        wo_status status = woi_grow(&text->buffer, &text->capacity, text->end, text->end + PIECE_BYTES, 1, err);
+        size_t got = 0;
+        wo_status status = woi_grow(&text->buffer, &text->capacity, text->end, text->end + PIECE_BYTES + 1, 1, err);
+        if (!status) status = woi_unpack_read(text->file, text->buffer + text->end, PIECE_BYTES, &got, err);
+        if (status == WO_ERR_FORMAT) {
+            char place[64];
+            snprintf(place, sizeof place, "gzip data after byte %" PRIu64 " of the text", text->offset + text->end);
+            woi_error_prefix(err, place);
+        }
         if (status) return status;
-        int got = gzread(text->file, text->buffer + text->end, PIECE_BYTES), number = Z_OK;
-        const char *reason = gzerror(text->file, &number);
-        /* gzread hands out what it has of a truncated file and only then reports it. */
-        if (got < 0 || (number != Z_OK && number != Z_STREAM_END)) return read_failed(text, number, reason, err);
         text->at_end = got == 0;
-        text->end += (size_t)got;
+        text->end += got;
     }
     *unread = text->buffer;
     *bytes = text->end;
@@ -119,6 +107,7 @@ wo_status woi_text_line(woi_text *text, char **line, size_t *bytes, wo_error *er
             *bytes = newline ? (size_t)(newline - begin) : unread;
             text->start += *bytes + (newline != NULL);
             text->n_lines++;
+            if (!newline) begin[*bytes] = '\n';
             if (*bytes > 0 && begin[*bytes - 1] == '\r') --*bytes;
             return WO_OK;
         }
@@ -149,7 +138,6 @@ uint64_t woi_text_line_number(const woi_text *text)
 
 void woi_text_position(const woi_text *text, uint64_t *done, uint64_t *total)
 {
-    z_off_t offset = gzoffset(text->file);
-    *done = offset > 0 ? (uint64_t)offset : 0;
+    *done = woi_unpack_position(text->file);
     *total = text->file_bytes;
 }

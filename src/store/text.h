@@ -20,8 +20,9 @@ bool woi_text_at_end(const woi_text *text);
 /* The first `bytes` of what is unread have been read. */
 void woi_text_take(woi_text *text, size_t bytes);
 
-/* Takes the next line, without its "\n" or "\r\n"; NULL after the last. The caller may write on it; it is valid until
- * the next call. A line over 64 MiB is an error. */
+/* Takes the next line, without its "\n" or "\r\n"; NULL after the last. The caller may write on it and on the byte
+ * behind it, which is '\r' or '\n' (also where the last line lacks one); it is valid until the next call. A line over 1
+ * GiB is an error. */
 wo_status woi_text_line(woi_text *text, char **line, size_t *bytes, wo_error *err);
 
 uint64_t woi_text_offset(const woi_text *text);      /* of what is unread, in unpacked bytes */

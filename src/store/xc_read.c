@@ -7,26 +7,20 @@
  * accepts the dialects that occur: no header, CRLF, tabs and repeated or trailing spaces, ids in any order or repeated
  * (sorted; values of the same feature are added up), features without a value (1), blank lines.
  *
- * Text is read in large pieces into one buffer that always holds whole lines, each ended by '\n': so the parser below
- * needs no bounds, a digit loop stops at the line's end by itself. */
+ * Lines come whole from text.c, each ended by '\n': so the parser below needs no bounds, a digit loop stops at the
+ * line's end by itself. */
 #include "base/error.h"
 #include "base/mem.h"
-#include "store/map.h"
 #include "store/store.h"
+#include "store/text.h"
 #include "store/xc.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include <zlib.h>
-
-enum { PIECE_BYTES = 1 << 20 };
-#define MAX_LINE_BYTES ((size_t)1 << 30)
 
 typedef struct sortable {
     int32_t id;
@@ -37,15 +31,12 @@ typedef struct sortable {
 struct woi_xc {
     woi_xc_options options;
     woi_xc_shape shape;
-    gzFile file;
-    uint64_t file_bytes;
-    char *buffer;
-    size_t capacity, start, end; /* unread text: buffer[start, end) */
-    bool at_end;                 /* nothing left to read into the buffer */
-    uint64_t text_offset;        /* of buffer[0] in the unpacked text */
-    uint64_t line;               /* number of the line last taken, from 1 */
-    uint64_t n_rows;             /* rows handed out */
-    char *first;                 /* a lenient file's first line, when it was a row and not a header */
+    woi_text *text;
+    char *line;           /* the one last taken; ends at '\n' */
+    size_t line_bytes;    /* without that */
+    uint64_t line_offset; /* in the unpacked text */
+    uint64_t n_rows;      /* rows handed out */
+    char *first;          /* a lenient file's first line, when it was a row and not a header */
     int32_t *labels, *features;
     float *values;
     sortable *sort;
@@ -66,79 +57,31 @@ static wo_status fail_line(const woi_xc *xc, const char *at, wo_error *err, cons
     va_start(args, format);
     vsnprintf(rest, sizeof rest, format, args);
     va_end(args);
-    return woi_fail(err, WO_ERR_FORMAT, xc->text_offset + (uint64_t)(at - xc->buffer), "line %" PRIu64 ": %s", xc->line,
-                    rest);
+    return woi_fail(err, WO_ERR_FORMAT, xc->line_offset + (uint64_t)(at - xc->line), "line %" PRIu64 ": %s",
+                    woi_text_line_number(xc->text), rest);
 }
 
 /* What stands at `at`, up to the next space, for a sentence. */
 static const char *item(const char *at, char quoted[WOI_QUOTE_BYTES])
 {
-    size_t n = strcspn(at, " \n");
-    return woi_quote(quoted, at, n == 0 && *at != '\n' ? 1 : n);
+    size_t n = *at == ' ';
+    while (at[n] != ' ' && at[n] != '\n') n++;
+    return woi_quote(quoted, at, n);
 }
 
-/* Fills the buffer behind the unread text. */
-static wo_status refill(woi_xc *xc, wo_error *err)
-{
-    size_t unread = xc->end - xc->start;
-    if (xc->start > 0) {
-        memmove(xc->buffer, xc->buffer + xc->start, unread);
-        xc->text_offset += xc->start;
-        xc->start = 0;
-        xc->end = unread;
-    }
-    /* One byte stays free for the '\n' that a last line may lack. */
-    if (xc->end + PIECE_BYTES + 1 > xc->capacity) {
-        if (unread > MAX_LINE_BYTES)
-            return woi_fail(err, WO_ERR_FORMAT, xc->text_offset, "line %" PRIu64 ": longer than %zu bytes",
-                            xc->line + 1, MAX_LINE_BYTES);
-        wo_status status = woi_grow(&xc->buffer, &xc->capacity, xc->end, xc->end + PIECE_BYTES + 1, 1, err);
-        if (status) return status;
-    }
-    int got = gzread(xc->file, xc->buffer + xc->end, PIECE_BYTES), number = Z_OK;
-    const char *text = gzerror(xc->file, &number);
-    /* gzread hands out what it has of a truncated file and only then reports it. */
-    if (got < 0 || (number != Z_OK && number != Z_STREAM_END)) {
-        if (number == Z_ERRNO) return woi_fail_errno(err, "cannot read", errno);
-        if (number == Z_MEM_ERROR) return woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory while unpacking");
-        /* zlib puts its own name for the file before the reason. */
-        const char *reason = strstr(text, ">: ");
-        return woi_fail(err, WO_ERR_FORMAT, xc->text_offset + xc->end, "gzip data after line %" PRIu64 ": %.100s",
-                        xc->line,
-                        number == Z_BUF_ERROR ? "the file is truncated"
-                        : reason              ? reason + 3
-                                              : text);
-    }
-    xc->end += (size_t)got;
-    if (got == 0) {
-        xc->at_end = true;
-        if (xc->end > xc->start && xc->buffer[xc->end - 1] != '\n') xc->buffer[xc->end++] = '\n';
-    }
-    return WO_OK;
-}
-
-/* The next line; it ends at '\n'. NULL at the end of the text. */
+/* The next line, ended by '\n'; NULL at the end of the text. */
 static wo_status next_line(woi_xc *xc, char **line, wo_error *err)
 {
-    size_t searched = 0;
-    for (;;) {
-        char *newline = memchr(xc->buffer + xc->start + searched, '\n', xc->end - xc->start - searched);
-        if (newline) {
-            *line = xc->buffer + xc->start;
-            xc->start = (size_t)(newline - xc->buffer) + 1;
-            xc->line++;
-            if (newline > *line && newline[-1] == '\r' && !xc->options.lenient)
-                return fail_line(xc, newline - 1, err, "ends in CRLF, expected LF (--lenient accepts it)");
-            return WO_OK;
-        }
-        searched = xc->end - xc->start;
-        if (xc->at_end) {
-            *line = NULL;
-            return WO_OK;
-        }
-        wo_status status = refill(xc, err);
-        if (status) return status;
+    xc->line_offset = woi_text_offset(xc->text);
+    wo_status status = woi_text_line(xc->text, &xc->line, &xc->line_bytes, err);
+    *line = xc->line;
+    if (status || !*line) return status;
+    if (xc->line[xc->line_bytes] == '\r') {
+        if (!xc->options.lenient)
+            return fail_line(xc, xc->line + xc->line_bytes, err, "ends in CRLF, expected LF (--lenient accepts it)");
+        xc->line[xc->line_bytes] = '\n';
     }
+    return WO_OK;
 }
 
 /* ---- The header -------------------------------------------------------------------------------------------- */
@@ -148,7 +91,7 @@ static int read_counts(const char *p, bool lenient, uint64_t counts[3])
 {
     int n = 0;
     while (n < 4) {
-        if (lenient) p += strspn(p, " \t\r");
+        if (lenient) p += strspn(p, " \t");
         if (*p == '\n') break;
         if (n == 3 || !woi_is_digit(*p)) return 0;
         uint64_t value = 0;
@@ -166,14 +109,11 @@ static wo_status read_header(woi_xc *xc, wo_error *err)
     wo_status status = next_line(xc, &line, err);
     if (status) return status;
     if (!line) return woi_fail(err, WO_ERR_FORMAT, 0, "the file is empty");
-    size_t length = (size_t)(xc->buffer + xc->start - line);
-    if (memchr(line, '\0', length))
-        return fail_line(xc, line, err, "is not text, it has a NUL byte: 'wideout info' says what a file is");
     uint64_t counts[3] = {0};
     int n = read_counts(line, xc->options.lenient, counts);
     if (n == 0 && !xc->options.lenient)
         return fail_line(xc, line, err, "expected the header 'N F L' (or 'rows cols'), found '%s'",
-                         woi_quote(quoted, line, strcspn(line, "\n")));
+                         woi_quote(quoted, line, xc->line_bytes));
     if (n == 0) {
         xc->first = line;
         return WO_OK;
@@ -181,32 +121,34 @@ static wo_status read_header(woi_xc *xc, wo_error *err)
     for (int i = 0; i < 3; i++)
         if (counts[i] > INT32_MAX)
             return fail_line(xc, line, err, "a count in the header '%s' is more than %d",
-                             woi_quote(quoted, line, strcspn(line, "\n")), INT32_MAX);
+                             woi_quote(quoted, line, xc->line_bytes), INT32_MAX);
     xc->shape = (woi_xc_shape){n == 2, true, counts[0], counts[1], counts[2]};
+    return WO_OK;
+}
+
+/* Said before anything else: of a picture, "line 1 ends in CRLF" would be true and no help. */
+static wo_status check_text(woi_xc *xc, wo_error *err)
+{
+    const char *head;
+    size_t bytes;
+    wo_status status = woi_text_fill(xc->text, &head, &bytes, err);
+    if (status) return status;
+    if (memchr(head, '\0', bytes < 512 ? bytes : 512))
+        return woi_fail(err, WO_ERR_FORMAT, 0, "is not text, it has NUL bytes: 'wideout info' says what a file is");
+    if (bytes >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0)
+        return woi_fail(err, WO_ERR_FORMAT, 0, "begins with a byte order mark, expected the header 'N F L'");
     return WO_OK;
 }
 
 wo_status woi_xc_open(const char *path, const woi_xc_options *options, woi_xc **result, wo_error *err)
 {
-    int fd;
-    uint64_t bytes;
-    wo_status status = woi_open_plain(path, &fd, &bytes, err);
-    if (status) return status;
     woi_xc *xc = woi_alloc_zero(1, sizeof *xc, err);
-    if (!xc) {
-        close(fd);
-        return WO_ERR_MEMORY;
-    }
+    if (!xc) return WO_ERR_MEMORY;
     xc->options = *options;
-    xc->file_bytes = bytes;
-    if (!(xc->file = gzdopen(fd, "rb"))) {
-        close(fd);
-        status = woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory while opening");
-    } else {
-        gzbuffer(xc->file, 1 << 18);
-        status = refill(xc, err);
-        if (!status) status = read_header(xc, err);
-    }
+    /* Some commands read a file twice, so standard input is not for this format: "-" is a name like any other. */
+    wo_status status = woi_text_open(strcmp(path, "-") == 0 ? "./-" : path, &xc->text, err);
+    if (!status) status = check_text(xc, err);
+    if (!status) status = read_header(xc, err);
     if (status)
         woi_xc_free(xc);
     else
@@ -217,8 +159,7 @@ wo_status woi_xc_open(const char *path, const woi_xc_options *options, woi_xc **
 void woi_xc_free(woi_xc *xc)
 {
     if (!xc) return;
-    if (xc->file) gzclose(xc->file);
-    woi_free(xc->buffer);
+    woi_text_free(xc->text);
     woi_free(xc->labels);
     woi_free(xc->features);
     woi_free(xc->values);
@@ -307,7 +248,7 @@ static wo_status take_features(woi_xc *xc, char *p, woi_xc_row *row, wo_error *e
     int32_t before = -1;
     size_t n = 0;
     for (;;) {
-        if (lenient) p += strspn(p, " \t\r");
+        if (lenient) p += strspn(p, " \t");
         if (*p == '\n') break;
         char *start = p;
         int32_t id = take_id(xc, &p, what, one_based, limit, err);
@@ -315,12 +256,12 @@ static wo_status take_features(woi_xc *xc, char *p, woi_xc_row *row, wo_error *e
         float value = 1;
         if (*p == ':') {
             const char *end = woi_xc_parse_value_fast(p + 1, &value);
-            if (!end || (*end != ' ' && *end != '\n' && !(lenient && (*end == '\t' || *end == '\r'))))
+            if (!end || (*end != ' ' && *end != '\n' && !(lenient && *end == '\t')))
                 return fail_line(xc, p + 1, err, "the value of %s %s is '%s', expected a finite number", what,
                                  woi_quote(quoted, start, (size_t)(p - start)),
                                  item(p + 1, (char[WOI_QUOTE_BYTES]){0}));
             p += end - p;
-        } else if (!lenient || (*p != ' ' && *p != '\n' && *p != '\t' && *p != '\r')) {
+        } else if (!lenient || (*p != ' ' && *p != '\n' && *p != '\t')) {
             return fail_line(xc, start, err, "'%s' has no colon, expected %s:value", item(start, quoted), what);
         }
         if (id <= before && !lenient) return fail_order(xc, start, what, id, before, err);
@@ -371,7 +312,7 @@ static wo_status sort_ids(woi_xc *xc, int32_t *ids, float *values, size_t *n, wo
         if (!repeated) ids[kept++] = xc->sort[i].id;
         if (values) values[kept - 1] = xc->sort[i].value + (repeated ? values[kept - 1] : 0);
         if (values && !isfinite(values[kept - 1]))
-            return fail_line(xc, xc->buffer + xc->start, err, "the values of feature %d add up to infinity",
+            return fail_line(xc, xc->line, err, "the values of feature %d add up to infinity",
                              ids[kept - 1] + (xc->options.base != WOI_XC_ZERO_BASED));
     }
     *n = kept;
@@ -385,7 +326,7 @@ static wo_status take_row(woi_xc *xc, char *p, woi_xc_row *row, wo_error *err)
     char quoted[WOI_QUOTE_BYTES];
     if (*p == '\n' && !lenient)
         return fail_line(xc, p, err, "is empty: a row without labels begins with a space (--lenient accepts it)");
-    bool blank = *p == ' ' || (lenient && (*p == '\t' || *p == '\r' || *p == '\n'));
+    bool blank = *p == ' ' || (lenient && (*p == '\t' || *p == '\n'));
     bool feature_first = !blank && p[strspn(p, "0123456789")] == ':';
     if (feature_first && !lenient)
         return fail_line(xc, p, err, "begins with the feature '%s': a row without labels begins with a space",
@@ -393,7 +334,7 @@ static wo_status take_row(woi_xc *xc, char *p, woi_xc_row *row, wo_error *err)
     if (!blank && !feature_first) {
         wo_status status = take_labels(xc, &p, row, err);
         if (status) return status;
-        if (*p != ' ' && *p != '\n' && !(lenient && (*p == '\t' || *p == '\r')))
+        if (*p != ' ' && *p != '\n' && !(lenient && *p == '\t'))
             return fail_line(xc, p, err, "expected ',' or a space after a label, found '%s'", item(p, quoted));
     }
     if (*p == ' ') {
@@ -423,7 +364,7 @@ wo_status woi_xc_next(woi_xc *xc, woi_xc_row *row, bool *more, wo_error *err)
     wo_status status = line ? WO_OK : next_line(xc, &line, err);
     /* Blank lines behind the last row, and anywhere in a file without a header, are no rows. */
     while (!status && line && lenient && (!shape->has_header || xc->n_rows == shape->n) &&
-           line[strspn(line, " \t\r")] == '\n')
+           line[strspn(line, " \t")] == '\n')
         status = next_line(xc, &line, err);
     *more = line != NULL;
     if (status) return status;
@@ -455,12 +396,10 @@ const woi_xc_shape *woi_xc_get_shape(const woi_xc *xc)
 
 uint64_t woi_xc_text_bytes(const woi_xc *xc)
 {
-    return xc->text_offset + xc->start;
+    return woi_text_offset(xc->text);
 }
 
 void woi_xc_position(const woi_xc *xc, uint64_t *done, uint64_t *total)
 {
-    z_off_t offset = gzoffset(xc->file);
-    *done = offset > 0 ? (uint64_t)offset : 0;
-    *total = xc->file_bytes;
+    woi_text_position(xc->text, done, total);
 }

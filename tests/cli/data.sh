@@ -132,7 +132,7 @@ fails 'text: a long word' 1 'wideout: long: byte 2 of the text: a word of more t
 printf 'a b' >two
 fails 'text: too short to split' 1 'wideout: two: has 2 tokens: too few for a valid part (--split)' "$WIDEOUT" data text two -o t
 head -c 40 one.gz >cut.gz
-fails 'text: cut gzip' 1 'wideout: cut.gz: gzip data after byte 0 of the text: the file is truncated' "$WIDEOUT" data text cut.gz -o t
+fails 'text: cut gzip' 1 'wideout: cut.gz: gzip data after byte 36 of the text: the file is truncated' "$WIDEOUT" data text cut.gz -o t
 seq 9000 >numbers
 fails 'text: a full disk' 1 'wideout: t/train.tokens.safetensors: cannot write: File too large' \
     no_space "$WIDEOUT" data text numbers -o t

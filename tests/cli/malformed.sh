@@ -74,13 +74,13 @@ fi
 raw st-1-byte 'has 1 bytes, a safetensors file begins with 8 bytes of header length' '\x00'
 raw st-7-bytes 'has 7 bytes, a safetensors file begins with 8 bytes of header length' '\x40\x00\x00\x00\x00\x00\x00'
 raw st-8-bytes 'the header length 64 is more than the 0 bytes that follow' '\x40\x00\x00\x00\x00\x00\x00\x00'
-raw st-no-header "the header does not begin with '{'" '\x00\x00\x00\x00\x00\x00\x00\x00'
+raw st-no-header 'the header length is 0' '\x00\x00\x00\x00\x00\x00\x00\x00'
 raw st-header-past-end 'the header length 64 is more than the 2 bytes that follow' '\x40\x00\x00\x00\x00\x00\x00\x00{}'
 raw st-header-100mb 'the header length 100000001 is over the limit of 100000000 bytes' '\x01\xe1\xf5\x05\x00\x00\x00\x00{}'
 raw st-header-huge 'the header length 18446744073709551615 is over the limit of 100000000 bytes' \
     '\xff\xff\xff\xff\xff\xff\xff\xff{}'
-raw st-not-brace "the header does not begin with '{'" '\x02\x00\x00\x00\x00\x00\x00\x00[]'
-raw st-space-first "the header does not begin with '{'" '\x03\x00\x00\x00\x00\x00\x00\x00 {}'
+raw st-not-brace "the header begins with '[', expected '{'" '\x02\x00\x00\x00\x00\x00\x00\x00[]'
+raw st-space-first "the header begins with ' ', expected '{'" '\x03\x00\x00\x00\x00\x00\x00\x00 {}'
 st st-json-cut "header: line 1: string or '}' expected near end of file" '{' 0
 st st-json-garbage "header: line 1: end of file expected near 'x'" '{}x' 0
 st st-json-comma "header: line 1: string or '}' expected near ','" '{,}' 0
@@ -94,21 +94,21 @@ st st-duplicate-key "header: line 1: duplicate object key near '\"dtype\"'" '{"a
 judge st-nested 'header: line 1: maximum parsing depth reached near '"'['"
 
 # ---- safetensors: tensors ----------------------------------------------------------------------------------------
-st st-entry "tensor 'a': its entry is not a JSON object" '{"a":5}' 0
-st st-no-dtype "tensor 'a': dtype is missing or not a string" '{"a":{"shape":[1],"data_offsets":[0,4]}}' 4
-st st-dtype-number "tensor 'a': dtype is missing or not a string" '{"a":{"dtype":4,"shape":[1],"data_offsets":[0,4]}}' 4
+st st-entry "tensor 'a': its entry is a number, expected an object" '{"a":5}' 0
+st st-no-dtype "tensor 'a': dtype is missing, expected a string" '{"a":{"shape":[1],"data_offsets":[0,4]}}' 4
+st st-dtype-number "tensor 'a': dtype is a number, expected a string" '{"a":{"dtype":4,"shape":[1],"data_offsets":[0,4]}}' 4
 st st-dtype "tensor 'a': dtype 'F33' is not one that wideout knows" "{$(t a F33 '[1]' 0 4)}" 4
-st st-no-shape "tensor 'a': shape is missing or not a list" '{"a":{"dtype":"F32","data_offsets":[0,4]}}' 4
-st st-shape-number "tensor 'a': shape is missing or not a list" "{$(t a F32 1 0 4)}" 4
+st st-no-shape "tensor 'a': shape is missing, expected a list" '{"a":{"dtype":"F32","data_offsets":[0,4]}}' 4
+st st-shape-number "tensor 'a': shape is a number, expected a list" "{$(t a F32 1 0 4)}" 4
 st st-shape-negative "tensor 'a': shape[1] is -2, expected 0 or more" "{$(t a F32 '[1,-2]' 0 4)}" 4
 st st-shape-fraction "tensor 'a': shape[0] is 1.5, expected a whole number" "{$(t a F32 '[1.5]' 0 4)}" 4
-st st-shape-string "tensor 'a': shape[0] is not a number" "{$(t a F32 '["1"]' 0 4)}" 4
+st st-shape-string "tensor 'a': shape[0] is a string, expected a whole number" "{$(t a F32 '["1"]' 0 4)}" 4
 st st-shape-9 "tensor 'a': shape has 9 dimensions, at most 8 are supported" "{$(t a F32 '[1,1,1,1,1,1,1,1,1]' 0 4)}" 4
 st st-shape-overflow "tensor 'a': the product of its shape overflows at shape[1] = 4294967296" \
     "{$(t a F32 '[4294967296,4294967296]' 0 4)}" 4
 st st-bytes-overflow "tensor 'a': 4611686018427387904 elements of F32 overflow" "{$(t a F32 '[4611686018427387904]' 0 4)}" 4
-st st-offsets-missing "tensor 'a': data_offsets is missing or not a list of two" '{"a":{"dtype":"F32","shape":[1]}}' 4
-st st-offsets-three "tensor 'a': data_offsets is missing or not a list of two" \
+st st-offsets-missing "tensor 'a': data_offsets is missing, expected a list of two" '{"a":{"dtype":"F32","shape":[1]}}' 4
+st st-offsets-three "tensor 'a': data_offsets has 3 entries, expected two" \
     '{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}}' 4
 st st-offsets-negative "tensor 'a': data_offsets[0] is -4, expected 0 or more" "{$(t a F32 '[1]' -4 0)}" 4
 st st-offsets-fraction "tensor 'a': data_offsets[1] is 4.5, expected a whole number" "{$(t a F32 '[1]' 0 4.5)}" 4
@@ -125,12 +125,16 @@ st st-hole-first "tensor 'a': begins at byte 2 of the data, leaving a hole of 2 
 st st-trailing '3 bytes follow the last tensor, at byte 62' "{$(t a U8 '[1]' 0 1)}" 4
 st st-only-data '4 bytes follow the last tensor, at byte 10' '{}' 4
 st st-control-name "tensor 'a?[31m?b': dtype 'X' is not one that wideout knows" '{"a\u001b[31m\nb":{"dtype":"X"}}' 0
-st st-metadata-list '__metadata__ is not a JSON object' '{"__metadata__":[]}' 0
-st st-metadata-number "__metadata__: the value of 'n' is not a string" '{"__metadata__":{"n":1}}' 0
-st st-no-checksum 'a wideout file without the checksum of its header' '{"__metadata__":{"wideout.format":"1","kind":"layer"}}' 0
+st st-metadata-list '__metadata__ is a list, expected an object' '{"__metadata__":[]}' 0
+st st-metadata-number "__metadata__: the value of 'n' is a number, expected a string" '{"__metadata__":{"n":1}}' 0
+st st-no-checksum 'a wideout file without the checksum of its header in its place' '{"__metadata__":{"wideout.format":"1","kind":"layer"}}' 0
 st st-other-format "was written in format '2', this version of wideout reads format 1" \
     '{"__metadata__":{"wideout.format":"2","xxh3.header":"fedcba9876543210"}}' 0
 st st-no-kind 'a wideout file without a kind' '{"__metadata__":{"wideout.format":"1","xxh3.header":"ac28cda26c3a6065"}}' 0
+st st-damaged-format "the header was changed: its checksum is 682f7304df21f853, the file says 'fedcba9876543210'" \
+    '{"__metadata__":{"wideout.formaz":"1","kind":"layer","xxh3.header":"fedcba9876543210"}}' 0
+st st-spaced-checksum 'a wideout file without the checksum of its header in its place' \
+    '{"__metadata__":{"wideout.format":"1","kind":"layer","xxh3.header": "fedcba9876543210"}}' 0
 st st-bad-checksum "the header was changed: its checksum is ac28cda26c3a6065, the file says 'fedcba9876543210'" \
     '{"__metadata__":{"wideout.format":"1","xxh3.header":"fedcba9876543210"}}' 0
 
@@ -206,6 +210,7 @@ npy npy-type "the type '<c8' is not supported: expected one of f2, f4, f8, i4, i
 npy npy-order "header: byte 44: expected True or False, found 'Maybe}'" 1 "{'descr': '<f4', 'fortran_order': Maybe}" 0
 npy npy-negative "header: byte 61: expected a whole number of 0 or more in the shape, found '-1,)}'" 1 "{$f4, 'shape': (-1,)}" 4
 npy npy-fraction "header: byte 62: expected ',' or ')' in the shape, found '.5,)}'" 1 "{$f4, 'shape': (1.5,)}" 4
+npy npy-int-shape "header: byte 62: expected ',' after the only number of the shape, found ')}'" 1 "{$f4, 'shape': (1)}" 4
 npy npy-number "header: byte 80: expected a number below 2^64 in the shape, found '99,)}'" 1 "{$f4, 'shape': (999999999999999999999,)}" 4
 npy npy-9-dims "header: byte 77: expected at most 8 dimensions, found '1)}'" 1 "{$f4, 'shape': (1,1,1,1,1,1,1,1,1)}" 4
 npy npy-overflow 'the product of its shape overflows at shape[1] = 4294967296' 1 "{$f4, 'shape': (4294967296, 4294967296)}" 4
@@ -247,7 +252,7 @@ xc xc-value-hex "line 2: the value of feature 2 is '0x10', expected a finite num
 xc xc-value-word "line 2: the value of feature 2 is '1.5abc', expected a finite number" '1 5 3\n0 2:1.5abc\n'
 xc xc-value-two-points "line 2: the value of feature 2 is '1.2.3', expected a finite number" '1 5 3\n0 2:1.2.3\n'
 xc xc-two-colons "line 2: the value of feature 2 is '1:3', expected a finite number" '1 5 3\n0 2:1:3\n'
-xc xc-nul "line 2: expected ',' or a space after a label, found '?'" '1 5 3\n0\0000 2:1\n'
+xc xc-nul "is not text, it has NUL bytes: 'wideout info' says what a file is" '1 5 3\n0\0000 2:1\n'
 xc xc-two-spaces 'line 2: two spaces in a row (--lenient accepts it)' '1 5 3\n0 1:1  2:1\n'
 xc xc-two-spaces-first 'line 2: two spaces in a row (--lenient accepts it)' '1 5 3\n0  1:1\n'
 xc xc-last-space 'line 2: a space at the end (--lenient accepts it)' '1 5 3\n0 1:1 \n'
@@ -260,17 +265,23 @@ xc xc-more-rows 'line 3: more rows than the 1 of the header' '1 5 3\n0 1:1\n0 1:
 xc xc-blank-end 'line 3: more rows than the 1 of the header' '1 5 3\n0 1:1\n\n'
 xc xc-matrix-range 'line 2: column 3 is not below the 3 columns of the header' '1 3\n3:1\n'
 xc xc-matrix-labels "line 2: '0,1' has no colon, expected column:value" '1 3\n0,1 2:1\n'
-xc xc-matrix-space "line 2: expected a column number, found ' '" '1 3\n 2:1\n'
+xc xc-matrix-space "line 2: expected a column number, found ' 2:1'" '1 3\n 2:1\n'
 xc xc-lenient-zero 'line 1: feature 0 in a file whose features count from 1' '1 0:1\n' --lenient --one-based
 xc xc-lenient-large 'line 1: feature 2147483648 is too large' '0 2147483648:1\n' --lenient
 xc xc-lenient-sum 'line 1: the values of feature 1 add up to infinity' '0 1:3e38 1:3e38\n' --lenient
 xc xc-lenient-range 'line 2: feature 9 is not below the 5 features of the header' '1 5 3\n0 9:1\n' --lenient
 printf '1 5 3\n0 1:1\n' | gzip -n >"$dir/xc-whole.gz"
 head -c 25 "$dir/xc-whole.gz" >"$dir/xc-gzip-cut"
-judge xc-gzip-cut 'gzip data after line 0: the file is truncated' data xc
+judge xc-gzip-cut 'gzip data after byte 12 of the text: the file is truncated' data xc
 { head -c 10 "$dir/xc-whole.gz"; printf '\xff\xff\xff\xff\xff\xff\xff\xff'; } >"$dir/xc-gzip-damaged"
-judge xc-gzip-damaged 'gzip data after line 0: invalid block type' data xc
+judge xc-gzip-damaged 'gzip data after byte 0 of the text: invalid block type' data xc
 { head -c 24 "$dir/xc-whole.gz"; printf 'XXXXXXXX'; } >"$dir/xc-gzip-crc"
-judge xc-gzip-crc 'gzip data after line 0: incorrect data check' data xc
+judge xc-gzip-crc 'gzip data after byte 0 of the text: incorrect data check' data xc
+
+{ cat "$dir/xc-whole.gz"; echo garbage; } >"$dir/xc-gzip-garbage"
+judge xc-gzip-garbage 'gzip data after byte 12 of the text: bytes follow that are not gzip' data xc
+xc xc-bom "begins with a byte order mark, expected the header 'N F L'" '\0357\0273\02771 5 3\n0 1:1\n'
+xc xc-lenient-cr "line 1: the value of feature 1 is '1?1', expected a finite number" '0 1:1\r1 2:1\n' --lenient
+raw png "is not text, it has NUL bytes: 'wideout info' says what a file is" '\x89PNG\r\n\x1a\n\x01\x01\x01\rIHDR\x00'
 
 [ -n "$keep" ] || finish

@@ -19,6 +19,8 @@ code 'help of a group' 0 "$WIDEOUT" data --help
 code 'a group alone is wrong usage' 2 "$WIDEOUT" data
 fails 'an unknown command' 2 "wideout: unknown command 'fly' (see 'wideout --help')" "$WIDEOUT" fly
 fails 'an unknown command of a group' 2 "wideout: unknown command 'data fly' (see 'wideout --help')" "$WIDEOUT" data fly
+fails 'help for an unknown command' 2 "wideout: unknown command 'data fly' (see 'wideout --help')" "$WIDEOUT" help data fly
+fails 'control characters are not printed' 2 "wideout: unknown command 'a??[31m' (see 'wideout --help')" "$WIDEOUT" $'a\n\e[31m'
 fails 'an unknown option' 2 "wideout info: unknown option '--fast' (see 'wideout info --help')" "$WIDEOUT" info --fast x
 fails 'an unknown letter' 2 "wideout info: unknown option '-z' (see 'wideout info --help')" "$WIDEOUT" info -z x
 fails 'a missing value' 2 "wideout data xc: option '-o' needs a value (see 'wideout data xc --help')" "$WIDEOUT" data xc x -o
@@ -62,6 +64,15 @@ same 'info of text' "$scratch/x.txt: extreme-classification text, one-file form
   how often labels occur
                   0 times          1 labels  ####################
                   1 times          2 labels  ########################################" "$("$WIDEOUT" info "$scratch/x.txt")"
+# The low bytes of a header length may look like the start of a pickle, a zip, an npy or a gzip file.
+for length in 147 403 640 896 35615; do
+    header=$(printf '%-*s' "$length" '{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}')
+    {
+        printf '%b' "\\x$(printf %02x $((length & 255)))\\x$(printf %02x $((length >> 8)))\\0\\0\\0\\0\\0\\0"
+        printf '%s\0\0\0\0' "$header"
+    } >"$scratch/length"
+    same "a header of $length bytes" 'safetensors' "$("$WIDEOUT" info "$scratch/length" 2>&1 | sed -n '1s/.*: //p')"
+done
 gzip -k "$scratch/x.txt"
 mv "$scratch/x.txt.gz" "$scratch/any.name"
 same 'recognised by content, whatever the name' "$("$WIDEOUT" info "$scratch/x.txt" | tail -n +2)" \
@@ -110,7 +121,13 @@ complete_words() { # WORDS...: what bash offers for the last one
     bash -c 'source <("$0" completion bash); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _wideout; echo "${COMPREPLY[*]}"' "$WIDEOUT" "$@"
 }
 same 'commands complete' 'completion cpu' "$(complete_words wideout c | tr ' ' '\n' | sort | xargs)"
-same 'so do commands of a group' xc "$(complete_words wideout data x)"
 same 'and options' '--split-files --seed' "$(complete_words wideout data xc --s)"
+while read -r command; do
+    # shellcheck disable=SC2086 # the command may be two words
+    set -- $command
+    same "'$command' completes" "${!#}" "$(complete_words wideout "${@:1:$#-1}" "${!#}" | tr ' ' '\n' | grep -x "${!#}")"
+    same "'$command --jso' completes" --json "$(complete_words wideout "$@" --jso)"
+    same "'help $command' completes" "${!#}" "$(complete_words wideout help "${@:1:$#-1}" "${!#}" | tr ' ' '\n' | grep -x "${!#}")"
+done < <("$WIDEOUT" --help | sed -n 's/^  \([a-z0-9 ]*[a-z0-9]\)   *.*/\1/p')
 check 'the zsh script parses' bash -c "command -v zsh >/dev/null || exit 0; '$WIDEOUT' completion zsh >'$scratch/_w' && zsh -n '$scratch/_w'"
 finish
