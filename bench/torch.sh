@@ -39,20 +39,9 @@ theirs() {
 }
 
 if [ -n "$timing" ]; then
-    # Ours has no option to stop after some steps: it is stopped by its own clock, after 55 steps' worth of a short epoch.
-    head=$((55 * 256))
-    case $name in
-    eurlex57k) head=$((55 * 128)) ;;
-    diginetica) head=$((55 * 512)) ;;
-    esac
-    if [ $kind = xc ]; then
-        awk -v n=$head 'NR == 1 { print n, $2, $3; next } NR <= n + 1' "$data/train.txt" >"$scratch/head.txt"
-        data=$scratch
-        mv "$scratch/head.txt" "$scratch/train.txt"
-    fi
     for _ in 1 2 3; do
         # shellcheck disable=SC2086 # options are words
-        ours ${options/--epochs ?/} --epochs 1 ${WIDEOUT_TIME_OPTIONS:-} | jq -c '{framework: "wideout", ms_per_step}'
+        ours $options --time-steps 50 | jq -c '{framework: "wideout", ms_per_step}'
         # shellcheck disable=SC2086
         theirs $options --time-steps 50 | jq -c '{framework, ms_per_step}'
     done | tee "$scratch/lines"
