@@ -186,11 +186,12 @@ MAN1   := $(wildcard docs/man/*.1)
 MAN3   := $(wildcard docs/man/*.3)
 D      := $(DESTDIR)$(PREFIX)
 
+# Libs.private and not Requires.private: OpenBLAS's own private libraries (gfortran) are for linking it statically too.
 $(BUILD)/wideout.pc: include/wideout.h FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: wideout' \
 	    'Description: cheap inference for wide output layers on CPUs' 'Version: $(VERSION)' \
-	    'Requires.private: jansson zlib openblas' 'Libs: -L$${libdir} -lwideout' 'Libs.private: -lm -pthread -fopenmp' \
+	    'Libs: -L$${libdir} -lwideout' 'Libs.private: $(PKG_LIBS) -lm -pthread -fopenmp' \
 	    'Cflags: -I$${includedir}' > $@
 
 install: all $(BUILD)/wideout.pc  ## install under PREFIX (default /usr/local), DESTDIR before it

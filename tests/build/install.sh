@@ -34,7 +34,7 @@ check 'a program links the shared library' $CC "$scratch/user.c" -o "$scratch/sh
 same 'and runs' "$("$WIDEOUT" version --json | jq -r .version)" "$("$scratch/shared")"
 # shellcheck disable=SC2046,SC2086
 check 'a program links the static library' $CC "$scratch/user.c" -o "$scratch/static" -I"$root/opt/wo/include" \
-    "$root/opt/wo/lib/libwideout.a" $(pkg-config --static --libs-only-l wideout | sed 's/-lwideout//') -lm
+    "$root/opt/wo/lib/libwideout.a" $(pkg-config --static --libs wideout | sed 's/-lwideout//')
 check 'and runs too' "$scratch/static"
 
 check 'make uninstall' make -s DEPS=0 BUILD="$BUILD" DESTDIR="$root" PREFIX=/opt/wo uninstall
