@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+static volatile unsigned char sink; /* so that every byte is read */
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     char path[32];
@@ -12,10 +14,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     woi_st *st = NULL;
     wo_error err = {0};
     if (woi_st_open(path, &st, &err) == WO_OK) {
-        volatile unsigned sum = 0;
         for (size_t i = 0; i < woi_st_n_tensors(st); i++) {
             const woi_tensor *t = woi_st_tensor(st, i);
-            for (size_t j = 0; j < t->bytes; j++) sum += ((const unsigned char *)t->data)[j];
+            for (size_t j = 0; j < t->bytes; j++) sink ^= ((const unsigned char *)t->data)[j];
             if (woi_st_find(st, t->name) != t) abort();
         }
         (void)woi_st_verify(st, NULL, &err);
