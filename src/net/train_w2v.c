@@ -9,6 +9,7 @@
 #include "net/tokens.h"
 #include "net/trainer.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,18 +128,12 @@ static wo_status w2v_step(void *self, uint64_t i, uint64_t step, const woi_adam_
     w2v *x = self;
     const uint64_t first = i * x->o->batch, left = x->n - first;
     const size_t n = (size_t)(left < x->o->batch ? left : x->o->batch);
-    woi_wide wide = woi_network_wide(x->net);
     wo_status status = gather(x, first, n, err);
     if (status) return status;
     const woi_bag_rows rows = {n, x->indptr, x->features, x->ones};
     const woi_targets targets = {x->target_indptr, x->ids, x->shares, x->weights};
-    if ((status = woi_bag_train_forward(x->bag, &rows, step, x->q, err)) ||
-        (status = woi_softmax_step(x->softmax, &wide, x->q, n, &targets, step, adam, x->dq, loss, NULL, err)) ||
-        (status = woi_bag_train_backward(x->bag, &rows, x->dq, NULL, err)))
-        return status;
-    woi_bag_train_apply(x->bag, 1, adam);
     *examples = n;
-    return WO_OK;
+    return woi_bag_step(x->net, x->bag, x->softmax, &rows, &targets, step, adam, x->q, x->dq, loss, err);
 }
 
 /* ---- Making one -------------------------------------------------------------------------------------------- */
@@ -176,6 +171,17 @@ static void drop_frequent(w2v *x)
     }
     x->net->drop_top = x->o->drop_top;
     x->net->window = x->o->window;
+}
+
+/* The output starts at the frequencies of the labels: Adam moves a bias by its rate a step, and the few thousand steps
+ * of a run (an example is a word of the vocabulary, not an occurrence) would not take it there. */
+static void start_bias(w2v *x)
+{
+    float *b = woi_network_param(x->net, "output.bias")->w;
+    for (size_t i = 0; i < x->net->m; i++) {
+        const double count = x->net->is_label[i] ? (double)(x->starts[i + 1] - x->starts[i]) : 0;
+        b[i] = (float)log((count + 0.5) / (double)x->tokens.n);
+    }
 }
 
 static wo_status make_scratch(w2v *x, wo_error *err)
@@ -234,6 +240,7 @@ wo_status woi_trainer_w2v(const woi_train_options *o, woi_trainer *trainer, cons
         return status;
     }
     drop_frequent(x);
+    start_bias(x);
     *trainer = (woi_trainer){
         x,        x->net,  (x->n + o->batch - 1) / o->batch, x->n, woi_hash_tokens(&x->tokens), w2v_begin_epoch,
         w2v_step, w2v_free};

@@ -78,18 +78,12 @@ static wo_status xc_step(void *self, uint64_t i, uint64_t step, const woi_adam_s
     xc *x = self;
     const uint64_t first = i * x->o->batch, left = x->n - first;
     const size_t n = (size_t)(left < x->o->batch ? left : x->o->batch);
-    woi_wide wide = woi_network_wide(x->net);
     wo_status status = gather(x, first, n, err);
     if (status) return status;
     const woi_bag_rows rows = {n, x->indptr, x->features, x->values};
     const woi_targets targets = {x->label_indptr, x->labels, NULL, NULL};
-    if ((status = woi_bag_train_forward(x->bag, &rows, step, x->q, err)) ||
-        (status = woi_softmax_step(x->softmax, &wide, x->q, n, &targets, step, adam, x->dq, loss, NULL, err)) ||
-        (status = woi_bag_train_backward(x->bag, &rows, x->dq, NULL, err)))
-        return status;
-    woi_bag_train_apply(x->bag, 1, adam);
     *examples = n;
-    return WO_OK;
+    return woi_bag_step(x->net, x->bag, x->softmax, &rows, &targets, step, adam, x->q, x->dq, loss, err);
 }
 
 /* ---- Making one -------------------------------------------------------------------------------------------- */
