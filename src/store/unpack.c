@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <string.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -84,11 +85,11 @@ void woi_unpack_free(woi_unpack *u)
     woi_free(u);
 }
 
-static wo_status copy_plain(woi_unpack *u, unsigned char *to, size_t room, size_t *got, wo_error *err)
+static wo_status copy_plain(woi_unpack *u, void *to, size_t room, size_t *got, wo_error *err)
 {
     if (u->start == u->end) return read_some(u, to, room, got, err);
     *got = u->end - u->start < room ? u->end - u->start : room;
-    for (size_t i = 0; i < *got; i++) to[i] = u->input[u->start + i];
+    memcpy(to, u->input + u->start, *got);
     u->start += *got;
     return WO_OK;
 }
