@@ -118,18 +118,18 @@ tsan:  ## the tests under ThreadSanitizer (clang, LLVM's OpenMP), in build/tsan
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
 TARGET    ?= fuzz_xc
 FUZZ_TIME ?= 60
-fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_xc|fuzz_safetensors|fuzz_npy, FUZZ_TIME=seconds
+fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text), FUZZ_TIME=seconds
 	$(call setup,build check)
 	@$(INNER) BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a
 	@mkdir -p build/fuzz/corpus/$(TARGET)
 	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
 	    tests/fuzz/$(TARGET).c build/fuzz/libwideout.a $(LIBS)
 	@tests/cli/malformed.sh --make build/fuzz/seeds
-	build/fuzz/$(TARGET) -artifact_prefix=build/fuzz/ -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds
+	build/fuzz/$(TARGET) -artifact_prefix=build/fuzz/ -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds tests/fuzz/seeds
 
 # ---- Lint ------------------------------------------------------------------------------------------------------------
 
-C_FILES := $(wildcard include/*.h src/*/*.[ch] cli/*.[ch] bench/*.[ch] tests/*/*.[ch] tests/*.h examples/*.c)
+C_FILES := $(wildcard include/*.h src/*/*.[ch] cli/*.[ch] bench/*.[ch] bench/peers/*.[ch] bench/peers/*.cpp tests/*/*.[ch] tests/*.h examples/*.c)
 SH_FILES := $(wildcard scripts/*.sh bench/*.sh tests/*.sh tests/*/*.sh .ci/run)
 
 format:  ## format the C code in place
@@ -160,6 +160,7 @@ $(BUILD)/bench/%: bench/%.c $(BUILD)/libwideout.a $(BUILD)/.flags
 bench:  ## every benchmark, one after the other
 	@$(MAKE) --no-print-directory -j1 bench-kernels
 	@$(MAKE) --no-print-directory -j1 bench-parse
+	@$(MAKE) --no-print-directory -j1 bench-exact
 
 bench-kernels:  ## each kernel beside its reference and the machine's ceilings
 	$(call setup,build bench)
@@ -171,6 +172,38 @@ bench-parse:  ## how fast the extreme-classification parser reads
 	$(call setup,build bench)
 	@$(INNER) $(BUILD)/bench/parse
 	@BUILD=$(BUILD) bench/parse.sh
+
+bench-exact:  ## the exact layer beside bare sgemm and a plain read
+	$(call setup,build bench)
+	@$(INNER) $(BUILD)/bench/exact
+	@$(BUILD)/bench/exact --json bench/results/exact.json
+
+# The peers of bench/peers, each where its headers are; peers.c says which are absent. CXXFLAGS is yours to set; so is
+# FAISS_LIBS, for a Faiss of your own instead of Debian's, which is compiled for any x86-64.
+HASH       := \#
+PEERS      := $(shell printf '%s\n' '$(HASH)if __has_include(<hnswlib/hnswlib.h>)' hnswlib '$(HASH)endif' \
+                  '$(HASH)if __has_include(<faiss/IndexPQ.h>)' faiss '$(HASH)endif' | $(CXX) -E -P -x c++ - 2>/dev/null)
+PEER_OBJ   := $(patsubst %,$(BUILD)/obj/bench/peers/%.o,peers $(PEERS))
+PEER_LD     = $(if $(PEERS),$(CXX),$(CC))
+FAISS_LIBS ?= -lfaiss
+PEER_LIBS  := $(if $(filter faiss,$(PEERS)),$(FAISS_LIBS))
+CXXFLAGS   ?= -O3 -march=native
+PACKAGE_hnswlib = -DHNSWLIB_VERSION='"$(shell dpkg-query -W -f '$${Version}' libhnswlib-dev 2>/dev/null || echo of unknown version)"'
+PACKAGE_faiss   = -DFAISS_PACKAGE='"$(shell dpkg-query -W -f 'Debian $${Version}' libfaiss-dev 2>/dev/null || echo no package)"'
+$(BUILD)/obj/bench/peers/%.o: bench/peers/%.cpp $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(call say,CXX) $(CXX) -std=c++17 -Wall -Wextra -Wshadow $(WERROR) $(SANFLAGS) -fvisibility=hidden -fPIC -fopenmp \
+	    $(PKG_CFLAGS) $(PACKAGE_$*) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OBJ) $(BUILD)/libwideout.a
+	@mkdir -p $(@D)
+	$(call say,LD) $(PEER_LD) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(PEER_LIBS) $(LIBS)
+-include $(wildcard $(BUILD)/obj/bench/peers/*.d)
+
+# The checks; ON="net.safetensors test.log" adds the table of recall and time along each dial, some ten minutes.
+bench-peers-test:  ## are hnswlib and Faiss set up rightly for the benchmark?
+	$(call setup,build bench)
+	@$(INNER) $(BUILD)/bench/peers/test_peers
+	@$(BUILD)/bench/peers/test_peers $(ON)
 
 # In the background: make nets > nets.log 2>&1 &
 NETS ?=
@@ -221,6 +254,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all deps test check asan ubsan tsan fuzz format lint demo bench bench-kernels bench-parse nets install uninstall \
+.PHONY: all deps test check asan ubsan tsan fuzz format lint demo bench bench-kernels bench-parse bench-exact bench-peers-test nets install uninstall \
         clean help FORCE
 .DELETE_ON_ERROR:

@@ -112,9 +112,9 @@ for name in "$@"; do
     enwiki100m | enwiki100m-drop200)
         from=$(raw enwiki100m)
         [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
-        options=
-        [ "$name" = enwiki100m ] || options='--drop-top 200'
-        begin "$name" "--min-count 2, 5 epochs $options" "$from"/*.gz
+        options='--sampled 4096 --epochs 4 --lr 0.01'
+        [ "$name" = enwiki100m ] || options="$options --drop-top 200"
+        begin "$name" "--min-count 2 $options" "$from"/*.gz
         [ -s "$at/data/test.tokens.safetensors" ] || "$wideout" data text --min-count 2 "$from/enwiki100m.txt.gz" -o "$at/data"
         # shellcheck disable=SC2086
         tokens w2v $options

@@ -71,15 +71,18 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--time-steps", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
 
+    torch.backends.cudnn.allow_tf32 = False  # float32 on a GPU too
     ids, n_words = read(args.train)
+    ids = ids.to(args.device)
     length = (len(ids) - 1) // args.batch
     words = ids[:length * args.batch].view(args.batch, length).t().contiguous()
     targets = ids[1:length * args.batch + 1].view(args.batch, length).t().contiguous()
-    model = Model(n_words, args.dim, args.dropout)
+    model = Model(n_words, args.dim, args.dropout).to(args.device)
     optimiser = torch.optim.Adam(model.parameters(), lr=args.lr)
     steps = (length + args.steps - 1) // args.steps
     rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, args.lr, total_steps=steps * args.epochs, cycle_momentum=False)
@@ -110,7 +113,7 @@ def main():
                   loss=None if args.time_steps else loss_mean, examples_per_s=total / sum(times), seconds=sum(times),
                   ms_per_step=1e3 * statistics.median(times[5:]))
     if args.test and not args.time_steps:
-        result["test_p_at_1"], result["test_p_at_5"] = precision(model, read(args.test)[0])
+        result["test_p_at_1"], result["test_p_at_5"] = precision(model, read(args.test)[0].to(args.device))
     print(json.dumps(result))
 
 

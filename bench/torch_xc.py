@@ -61,18 +61,20 @@ class Bag(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(d, m)
 
+    def tensor(self, array):
+        return torch.from_numpy(array).to(self.output.bias.device)
+
     def hidden(self, data, rows):
         offsets, (ids, values) = gather(data["indptr"], rows, data["ids"], data["values"])
-        return torch.relu(self.embed(torch.from_numpy(ids), torch.from_numpy(offsets),
-                                     per_sample_weights=torch.from_numpy(values)))
+        return torch.relu(self.embed(self.tensor(ids), self.tensor(offsets), per_sample_weights=self.tensor(values)))
 
     def loss(self, data, rows):
         logits = self.output(self.dropout(self.hidden(data, rows)))
         offsets, (labels,) = gather(data["label_indptr"], rows, data["labels"])
         counts = np.diff(offsets)
-        row = torch.from_numpy(np.repeat(np.arange(len(rows)), counts))
-        share = torch.from_numpy(np.repeat((1 / counts).astype(np.float32), counts))
-        at_labels = logits[row, torch.from_numpy(labels)]
+        row = self.tensor(np.repeat(np.arange(len(rows)), counts))
+        share = self.tensor(np.repeat((1 / counts).astype(np.float32), counts))
+        at_labels = logits[row, self.tensor(labels)]
         return (torch.logsumexp(logits, 1).sum() - (at_labels * share).sum()) / len(rows)
 
 
@@ -82,7 +84,7 @@ def precision(model, data):
     first = hits = n = 0
     for start in range(0, data["n"], 1024):
         rows = np.arange(start, min(start + 1024, data["n"]))
-        top = model.output(model.hidden(data, rows)).topk(5, 1).indices.numpy()
+        top = model.output(model.hidden(data, rows)).topk(5, 1).indices.cpu().numpy()
         for i, row in enumerate(rows):
             labels = set(data["labels"][data["label_indptr"][row]:data["label_indptr"][row + 1]].tolist())
             if labels:
@@ -106,6 +108,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--time-steps", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
@@ -114,7 +117,7 @@ def main():
     data = read(args.train)
     transform(data, args.counts, args.normalize)
     labelled = np.flatnonzero(np.diff(data["label_indptr"]))
-    model = Bag(data["n_features"], args.dim, data["n_labels"], args.dropout)
+    model = Bag(data["n_features"], args.dim, data["n_labels"], args.dropout).to(args.device)
     optimisers = [torch.optim.SparseAdam(model.embed.parameters(), lr=args.lr),
                   torch.optim.Adam(model.output.parameters(), lr=args.lr)]
     steps = (len(labelled) + args.batch - 1) // args.batch

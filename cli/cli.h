@@ -61,6 +61,9 @@ int cli_run(const cli_command *command, int argc, char **argv);
 /* "wideout: PATH: SENTENCE" on stderr; path may be NULL. Returns CLI_FAILED. */
 int cli_fail(const char *path, const wo_error *err);
 
+/* A failure of the command's own, printf style; gives `status`. */
+wo_status cli_set_error(wo_error *err, wo_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 /* "wideout info: SENTENCE (see 'wideout info --help')" on stderr. Returns CLI_USAGE. */
 int cli_usage(const cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -93,12 +96,13 @@ wo_progress cli_progress(const cli_common *common);
 void cli_progress_line(const char *text); /* any other line, in place of the bar */
 void cli_progress_end(void);              /* wipes it */
 
-double cli_now(void); /* seconds, monotonic */
+double cli_now(void);      /* seconds, monotonic */
+double cli_peak_mib(void); /* the most memory this process has held */
 
 /* ---- The commands ------------------------------------------------------------------------------------------ */
 
 extern const cli_command cli_cmd_data_deb822, cli_cmd_data_text, cli_cmd_data_xc, cli_cmd_data_split,
-    cli_cmd_data_synthetic, cli_cmd_train_xc, cli_cmd_train_w2v, cli_cmd_train_lm, cli_cmd_embed, cli_cmd_info,
-    cli_cmd_cpu, cli_cmd_version, cli_cmd_completion;
+    cli_cmd_data_synthetic, cli_cmd_train_xc, cli_cmd_train_w2v, cli_cmd_train_lm, cli_cmd_embed, cli_cmd_build,
+    cli_cmd_eval, cli_cmd_predict, cli_cmd_info, cli_cmd_cpu, cli_cmd_version, cli_cmd_completion;
 
 #endif

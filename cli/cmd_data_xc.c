@@ -1,6 +1,6 @@
 /* wideout data xc: check, convert, join and split files of the extreme-classification format. */
 #include "cli.h"
-#include "store/store.h"
+#include "outputs.h"
 #include "xc_options.h"
 #include "xc_summary.h"
 
@@ -48,41 +48,27 @@ static int check(const char *path, const arguments *args)
 
 /* One or two files in, one or two out, row by row. */
 typedef struct conversion {
-    const char *in[2];  /* in[1]: the labels of the two-file form, or NULL */
-    const char *out[2]; /* out[1]: the same for the result */
+    const char *in[2]; /* in[1]: the labels of the two-file form, or NULL */
+    cli_outputs out;   /* the second: the same for the result */
     woi_xc *reader[2];
-    woi_outfile *writer[2];
     uint64_t n, n_features, n_labels;
     woi_xc_options options;
     wo_progress progress;
-    const char *at; /* the file that a failure is about */
-    wo_error err;
 } conversion;
-
-static wo_status fail(conversion *c, const char *path, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static wo_status fail(conversion *c, const char *path, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(c->err.text, sizeof c->err.text, format, args);
-    va_end(args);
-    c->at = path;
-    return WO_ERR_FORMAT;
-}
 
 /* Opens one input and learns its counts, by reading it once where it has no header. */
 static wo_status open_input(conversion *c, int i, woi_xc_shape *shape)
 {
-    c->at = c->in[i];
+    c->out.at = c->in[i];
     woi_xc_options xc = c->options;
     /* The columns of the second file are labels. */
     if (i == 1 && xc.base == WOI_XC_ONE_BASED_FEATURES) xc.base = WOI_XC_ZERO_BASED;
-    wo_status status = woi_xc_open(c->in[i], &xc, &c->reader[i], &c->err);
+    wo_status status = woi_xc_open(c->in[i], &xc, &c->reader[i], &c->out.err);
     if (status) return status;
     *shape = *woi_xc_get_shape(c->reader[i]);
     if (shape->has_header) return WO_OK;
     xc_summary summary;
-    status = xc_summarise(c->in[i], &xc, &c->progress, &summary, &c->err);
+    status = xc_summarise(c->in[i], &xc, &c->progress, &summary, &c->out.err);
     *shape = summary.shape;
     return status;
 }
@@ -96,11 +82,15 @@ static wo_status open_inputs(conversion *c)
     c->n_features = x.n_features;
     c->n_labels = x.n_labels;
     if (!c->in[1])
-        return x.matrix ? fail(c, c->in[0], "is one half of the two-file form: give both, features first") : WO_OK;
+        return x.matrix
+                   ? cli_outputs_fail(&c->out, c->in[0], "is one half of the two-file form: give both, features first")
+                   : WO_OK;
     if ((status = open_input(c, 1, &y))) return status;
     for (int i = 0; i < 2; i++)
-        if (!(i ? y : x).matrix) return fail(c, c->in[i], "is not of the two-file form: expected a header 'rows cols'");
-    if (x.n != y.n) return fail(c, c->in[1], "has %" PRIu64 " rows, '%s' has %" PRIu64, y.n, c->in[0], x.n);
+        if (!(i ? y : x).matrix)
+            return cli_outputs_fail(&c->out, c->in[i], "is not of the two-file form: expected a header 'rows cols'");
+    if (x.n != y.n)
+        return cli_outputs_fail(&c->out, c->in[1], "has %" PRIu64 " rows, '%s' has %" PRIu64, y.n, c->in[0], x.n);
     c->n_labels = y.n_features;
     return WO_OK;
 }
@@ -109,12 +99,11 @@ static wo_status open_outputs(conversion *c)
 {
     const uint64_t one_file[] = {c->n, c->n_features, c->n_labels}, features[] = {c->n, c->n_features},
                    labels[] = {c->n, c->n_labels};
-    for (int i = 0; i < 2 && c->out[i]; i++) {
-        c->at = c->out[i];
-        wo_status status = woi_outfile_create(c->out[i], &c->writer[i], &c->err);
+    for (int i = 0; i < c->out.n; i++) {
+        wo_status status = cli_outputs_create(&c->out, i);
         if (!status)
-            status = !c->out[1] ? woi_xc_write_header(c->writer[0], one_file, 3, &c->err)
-                                : woi_xc_write_header(c->writer[i], i ? labels : features, 2, &c->err);
+            status = c->out.n == 1 ? woi_xc_write_header(c->out.file[0], one_file, 3, &c->out.err)
+                                   : woi_xc_write_header(c->out.file[i], i ? labels : features, 2, &c->out.err);
         if (status) return status;
     }
     return WO_OK;
@@ -125,9 +114,10 @@ static wo_status labels_from_columns(conversion *c, uint64_t row_number, const w
 {
     for (size_t i = 0; i < columns->n_features; i++)
         if (columns->values[i] != 1 && !c->options.lenient)
-            return fail(
-                c, c->in[1], "row %" PRIu64 ": label %" PRId32 " has the value %g, expected 1 (--lenient drops values)",
-                row_number, columns->features[i] + (c->options.base == WOI_XC_ONE_BASED), (double)columns->values[i]);
+            return cli_outputs_fail(
+                &c->out, c->in[1],
+                "row %" PRIu64 ": label %" PRId32 " has the value %g, expected 1 (--lenient drops values)", row_number,
+                columns->features[i] + (c->options.base == WOI_XC_ONE_BASED), (double)columns->values[i]);
     row->labels = columns->features;
     row->n_labels = columns->n_features;
     return WO_OK;
@@ -138,96 +128,75 @@ static wo_status copy_rows(conversion *c)
     for (uint64_t n = 0;; n++) {
         woi_xc_row row, columns;
         bool more, more_labels;
-        c->at = c->in[0];
-        wo_status status = woi_xc_next(c->reader[0], &row, &more, &c->err);
+        c->out.at = c->in[0];
+        wo_status status = woi_xc_next(c->reader[0], &row, &more, &c->out.err);
         if (status) return status;
         if (c->reader[1]) {
-            c->at = c->in[1];
-            if ((status = woi_xc_next(c->reader[1], &columns, &more_labels, &c->err))) return status;
+            c->out.at = c->in[1];
+            if ((status = woi_xc_next(c->reader[1], &columns, &more_labels, &c->out.err))) return status;
             if ((status = labels_from_columns(c, n + 1, &columns, &row))) return status;
         }
         if (!more) return WO_OK;
-        c->at = c->out[0];
-        if (c->writer[1]) {
-            if ((status = woi_xc_write_features(c->writer[0], &row, &c->err))) return status;
-            c->at = c->out[1];
-            status = woi_xc_write_labels(c->writer[1], &row, &c->err);
+        c->out.at = c->out.path[0];
+        if (c->out.n == 2) {
+            if ((status = woi_xc_write_features(c->out.file[0], &row, &c->out.err))) return status;
+            c->out.at = c->out.path[1];
+            status = woi_xc_write_labels(c->out.file[1], &row, &c->out.err);
         } else {
-            status = woi_xc_write_row(c->writer[0], &row, &c->err);
+            status = woi_xc_write_row(c->out.file[0], &row, &c->out.err);
         }
         if (status) return status;
         if (n % 4096 == 0) {
             uint64_t done, total;
             woi_xc_position(c->reader[0], &done, &total);
             if (c->progress.fn(c->progress.ctx, "converting", done, total))
-                return fail(c, c->in[0], "stopped at row %" PRIu64 ", nothing was written", n + 1);
+                return cli_outputs_fail(&c->out, c->in[0], "stopped at row %" PRIu64 ", nothing was written", n + 1);
         }
     }
 }
 
-/* Both files, or none. */
-static wo_status commit(conversion *c)
+static int report(const conversion *c, const cli_common *common)
 {
-    wo_status status = WO_OK;
-    for (int i = 0; !status && i < 4; i++) {
-        woi_outfile *out = c->writer[i % 2];
-        if (!out) continue;
-        c->at = c->out[i % 2];
-        status = i < 2 ? woi_outfile_sync(out, &c->err) : woi_outfile_commit(out, &c->err);
-    }
-    return status;
-}
-
-static int convert(conversion *c, const cli_common *common)
-{
-    c->progress = cli_progress(common);
-    wo_status status = open_inputs(c);
-    if (!status) status = open_outputs(c);
-    if (!status) status = copy_rows(c);
-    if (!status) status = commit(c);
-    cli_progress_end();
-    for (int i = 0; i < 2; i++) {
-        woi_xc_free(c->reader[i]);
-        woi_outfile_free(c->writer[i]);
-    }
-    if (status) return cli_fail(c->at, &c->err);
     if (common->json)
         return cli_print_json(json_pack("{s:I, s:I, s:I, s:[s, s*]}", "rows", (json_int_t)c->n, "features",
                                         (json_int_t)c->n_features, "labels", (json_int_t)c->n_labels, "files",
-                                        c->out[0], c->out[1]));
+                                        c->out.path[0], c->out.path[1]));
     printf("wrote ");
-    for (int i = 0; i < 2 && c->out[i]; i++) {
+    for (int i = 0; i < c->out.n; i++) {
         if (i) printf(" and ");
-        cli_print_text(stdout, c->out[i]);
+        cli_print_text(stdout, c->out.path[i]);
     }
     printf(": %s rows, %s features, %s labels\n", cli_number(c->n), cli_number(c->n_features), cli_number(c->n_labels));
     return cli_end();
 }
 
-/* PREFIX_X_Xf.txt and PREFIX_X_Y.txt, the names of the extreme-classification repository; inside a folder "DIR/"
- * without the underscore. */
-static int split(conversion *c, const char *prefix, const cli_common *common)
+/* To FILE; or, split, to PREFIX_X_Xf.txt and PREFIX_X_Y.txt, the names of the extreme-classification repository; inside
+ * a folder "DIR/" without the underscore. */
+static wo_status name_outputs(conversion *c, const char *given, bool split)
 {
     static const char *const endings[] = {"X_Xf.txt", "X_Y.txt"};
-    char *names[2] = {NULL, NULL};
     struct stat about;
-    bool folder = stat(prefix, &about) == 0 && S_ISDIR(about.st_mode);
-    size_t length = strlen(prefix);
-    const char *joint = length && prefix[length - 1] == '/' ? "" : folder ? "/" : "_";
-    int code = CLI_FAILED;
-    for (int i = 0; i < 2; i++) {
-        size_t room = length + 16;
-        if (!(names[i] = malloc(room))) {
-            fputs("wideout: out of memory\n", stderr);
-            goto done;
-        }
-        snprintf(names[i], room, "%s%s%s", prefix, joint, endings[i]);
-        c->out[i] = names[i];
-    }
-    code = convert(c, common);
-done:
-    free(names[0]);
-    free(names[1]);
+    const bool folder = stat(given, &about) == 0 && S_ISDIR(about.st_mode);
+    const size_t length = strlen(given);
+    const char *joint = length && given[length - 1] == '/' ? "" : folder ? "/" : "_";
+    wo_status status = WO_OK;
+    for (int i = 0; !status && i < 1 + split; i++)
+        status = split ? cli_outputs_name(&c->out, given, joint, endings[i]) : cli_outputs_name(&c->out, given, "", "");
+    return status;
+}
+
+static int convert(conversion *c, const arguments *args)
+{
+    c->progress = cli_progress(&args->common);
+    wo_status status = name_outputs(c, args->output, args->split_files);
+    if (!status) status = open_inputs(c);
+    if (!status) status = open_outputs(c);
+    if (!status) status = copy_rows(c);
+    if (!status) status = cli_outputs_commit(&c->out);
+    cli_progress_end();
+    const int code = status ? cli_fail(c->out.at, &c->out.err) : report(c, &args->common);
+    for (int i = 0; i < 2; i++) woi_xc_free(c->reader[i]);
+    cli_outputs_free(&c->out);
     return code;
 }
 
@@ -241,9 +210,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, "--split-files needs -o, the start of the two names");
     if (!args->output) return check(rest[0], args);
     conversion c = {.in = {rest[0], n == 2 ? rest[1] : NULL}, .options = cli_xc_options(&args->xc)};
-    if (args->split_files) return split(&c, args->output, &args->common);
-    c.out[0] = args->output;
-    return convert(&c, &args->common);
+    return convert(&c, args);
 }
 
 const cli_command cli_cmd_data_xc = {

@@ -1,19 +1,29 @@
 /* wideout info: what is in a file. */
 #include "cli.h"
+#include "index_text.h"
+#include "layer_options.h"
 #include "store/store.h"
 #include "xc_options.h"
 #include "xc_summary.h"
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct arguments {
     cli_common common;
     cli_xc xc;
+    cli_layer layer;
+    bool trace;
 } arguments;
 
-static const cli_option options[] = {CLI_XC_OPTIONS(arguments, xc), {0}};
+static const cli_option options[] = {
+    {"trace", 0, CLI_FLAG, offsetof(arguments, trace), NULL, "of an index: how its learning went, as CSV", false},
+    CLI_LAYER_OPTIONS(arguments, layer, "of an index without rows: its layer"),
+    CLI_XC_OPTIONS(arguments, xc),
+    {0},
+};
 
 static json_t *shape_json(const uint64_t *shape, int n_dims)
 {
@@ -40,7 +50,7 @@ static bool is_checksum(const char *key)
     return strncmp(key, "xxh3.", 5) == 0;
 }
 
-static int st_json(const woi_st *st)
+static int st_json(const woi_st *st, const wo_index_info *index)
 {
     json_t *tensors = json_array(), *metadata = json_object();
     for (size_t i = 0; i < woi_st_n_tensors(st); i++) {
@@ -54,12 +64,13 @@ static int st_json(const woi_st *st)
     const char *key, *value;
     while (woi_st_meta_next(st, &cursor, &key, &value)) json_object_set_new(metadata, key, json_string(value));
     const char *kind = woi_st_kind(st);
-    return cli_print_json(json_pack("{s:s, s:s?, s:s, s:I, s:o, s:o}", "format", "safetensors", "kind", kind,
+    return cli_print_json(json_pack("{s:s, s:s?, s:s, s:I, s:o*, s:o, s:o}", "format", "safetensors", "kind", kind,
                                     "checksums", kind ? "ok" : "none", "shards", (json_int_t)woi_st_n_shards(st),
-                                    "metadata", metadata, "tensors", tensors));
+                                    "index", index ? cli_index_json(index) : NULL, "metadata", metadata, "tensors",
+                                    tensors));
 }
 
-static void st_print(const char *path, const woi_st *st)
+static void st_print(const char *path, const woi_st *st, const wo_index_info *index)
 {
     const char *kind = woi_st_kind(st);
     size_t n = woi_st_n_tensors(st), n_shards = woi_st_n_shards(st);
@@ -74,6 +85,7 @@ static void st_print(const char *path, const woi_st *st)
     for (size_t i = 0; i < n; i++) bytes += woi_st_tensor(st, i)->bytes;
     printf("\n  %s tensors, %s; checksums: %s\n", cli_number(n), cli_bytes(bytes),
            kind ? "ok" : "none, not a file of wideout's");
+    if (index) cli_index_print(index, "  ");
     void *cursor = NULL;
     const char *key, *value;
     while (woi_st_meta_next(st, &cursor, &key, &value)) {
@@ -99,6 +111,52 @@ static void st_print(const char *path, const woi_st *st)
     }
 }
 
+/* ---- The trace of an index --------------------------------------------------------------------------------- */
+
+static json_t *trace_json(const wo_trace *trace)
+{
+    json_t *columns = json_array(), *rows = json_array();
+    for (size_t c = 0; c < trace->columns; c++) json_array_append_new(columns, json_string(trace->names[c]));
+    for (size_t r = 0; r < trace->rows; r++) {
+        json_t *row = json_array();
+        for (size_t c = 0; c < trace->columns; c++) {
+            const double value = trace->values[r * trace->columns + c];
+            json_array_append_new(row, isfinite(value) ? json_real(value) : json_null());
+        }
+        json_array_append_new(rows, row);
+    }
+    return json_pack("{s:o, s:o}", "columns", columns, "rows", rows);
+}
+
+/* A number that is not there (the loss before the first step) is an empty field. */
+static void trace_csv(const wo_trace *trace)
+{
+    for (size_t c = 0; c < trace->columns; c++) printf("%s%s", c ? "," : "", trace->names[c]);
+    printf("\n");
+    for (size_t i = 0; i < trace->rows * trace->columns; i++) {
+        const bool last = (i + 1) % trace->columns == 0;
+        if (isfinite(trace->values[i])) printf("%.9g", trace->values[i]);
+        putchar(last ? '\n' : ',');
+    }
+}
+
+static int print_trace(const char *path, const wo_index *index, bool json)
+{
+    wo_trace trace;
+    wo_error err;
+    if (!index || !wo_index_trace(index, &trace)) {
+        cli_set_error(&err, WO_ERR_ARGUMENT,
+                      index ? "has no trace: its method does not learn, or kept none"
+                            : "is not an index: nothing else has a trace");
+        return cli_fail(path, &err);
+    }
+    if (json) return cli_print_json(trace_json(&trace));
+    trace_csv(&trace);
+    return cli_end();
+}
+
+/* ---- Files of ours ----------------------------------------------------------------------------------------- */
+
 /* A log, ours or anyone's, is more than tensors: its labels must fit its queries. */
 static wo_status check_log(const woi_st *st, wo_error *err)
 {
@@ -111,24 +169,48 @@ static wo_status check_log(const woi_st *st, wo_error *err)
     return status;
 }
 
+/* An index is opened as a search would open it. *index stays NULL for other files, and for an index without rows
+ * whose layer was not given: its tensors and its metadata are then all there is to tell. */
+static wo_status check_index(const char *path, const woi_st *st, const wo_layer *layer, bool trace, wo_index **index,
+                             wo_error *err)
+{
+    const char *kind = woi_st_kind(st), *weights = woi_st_meta(st, "index.weights");
+    if (!kind || strcmp(kind, "index") != 0) return WO_OK;
+    if (!layer && !trace && weights && strcmp(weights, "none") == 0) return WO_OK;
+    return wo_index_open(path, layer, index, err);
+}
+
 static int info_st(const char *path, const arguments *args)
 {
     woi_st *st = NULL;
+    wo_layer *layer = NULL;
+    wo_index *index = NULL;
+    wo_index_info info;
     wo_error err;
-    if (woi_st_open(path, &st, &err)) return cli_fail(path, &err);
+    if (args->layer.path && cli_layer_open(&args->layer, &layer)) return CLI_FAILED;
+    if (woi_st_open(path, &st, &err)) {
+        wo_layer_free(layer);
+        return cli_fail(path, &err);
+    }
     wo_progress progress = cli_progress(&args->common);
     int code;
-    if (woi_st_verify(st, &progress, &err) || check_log(st, &err)) {
+    if (woi_st_verify(st, &progress, &err) || check_log(st, &err) ||
+        check_index(path, st, layer, args->trace, &index, &err)) {
         code = cli_fail(path, &err);
     } else {
         cli_progress_end();
-        if (args->common.json) {
-            code = st_json(st);
+        if (index) wo_index_describe(index, &info);
+        if (args->trace) {
+            code = print_trace(path, index, args->common.json);
+        } else if (args->common.json) {
+            code = st_json(st, index ? &info : NULL);
         } else {
-            st_print(path, st);
+            st_print(path, st, index ? &info : NULL);
             code = cli_end();
         }
     }
+    wo_index_free(index);
+    wo_layer_free(layer);
     woi_st_free(st);
     return code;
 }
@@ -171,12 +253,14 @@ static int info_xc(const char *path, const arguments *args)
     return cli_end();
 }
 
-static int run(const cli_command *self, void *args, int n, char **rest)
+static int run(const cli_command *self, void *given, int n, char **rest)
 {
+    const arguments *args = given;
     if (n != 1) return cli_usage(self, "expected one file, found %d", n);
     woi_file_kind kind;
     wo_error err;
     if (woi_file_recognise(rest[0], &kind, &err)) return cli_fail(rest[0], &err);
+    if (args->trace && kind != WOI_FILE_SAFETENSORS) return print_trace(rest[0], NULL, false);
     switch (kind) {
     case WOI_FILE_SAFETENSORS:
     case WOI_FILE_SHARD_INDEX: return info_st(rest[0], args);
@@ -193,11 +277,13 @@ const cli_command cli_cmd_info = {
     "Recognises a file by its content, whatever its name, checks all of it and says what is in it:\n"
     "safetensors (one file, or the index JSON of a sharded model), npy, and extreme-classification\n"
     "text, plain or gzip, with a histogram of how often its labels occur. Files that wideout wrote\n"
-    "are compared with their checksums.\n"
+    "are compared with their checksums. Of an index it prints the method, its options and what the cells\n"
+    "hold; with --trace, the numbers that were taken while its hyperplanes were learned.\n"
     "\n"
     "  wideout info model.safetensors\n"
     "  wideout info model.safetensors.index.json\n"
     "  wideout info train.txt.gz\n"
+    "  wideout info --trace index.safetensors > trace.csv\n"
     "  wideout info --lenient --one-based=features rcv1.svm",
     options,
     sizeof(arguments),

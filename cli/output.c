@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -25,6 +27,16 @@ int cli_fail(const char *path, const wo_error *err)
     cli_print_text(stderr, err->text);
     fputc('\n', stderr);
     return CLI_FAILED;
+}
+
+wo_status cli_set_error(wo_error *err, wo_status status, const char *format, ...)
+{
+    va_list args;
+    *err = (wo_error){.status = status, .offset = WO_NO_OFFSET};
+    va_start(args, format);
+    vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+    return status;
 }
 
 int cli_end(void)
@@ -88,4 +100,10 @@ double cli_now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double cli_peak_mib(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (double)usage.ru_maxrss / 1024 : 0;
 }

@@ -1,4 +1,4 @@
-/* Files that appear together in one folder. */
+/* Files that appear together. */
 #include "outputs.h"
 
 #include <errno.h>
@@ -17,6 +17,16 @@ wo_status cli_outputs_fail(cli_outputs *outputs, const char *path, const char *f
     return WO_ERR_FORMAT;
 }
 
+wo_status cli_outputs_name(cli_outputs *outputs, const char *start, const char *joint, const char *end)
+{
+    const size_t room = strlen(start) + strlen(joint) + strlen(end) + 1;
+    char *path = malloc(room);
+    if (!path) return cli_outputs_fail(outputs, start, "out of memory");
+    snprintf(path, room, "%s%s%s", start, joint, end);
+    outputs->path[outputs->n++] = path;
+    return WO_OK;
+}
+
 wo_status cli_outputs_open(cli_outputs *outputs, const char *folder, const char *const *names)
 {
     struct stat about;
@@ -24,13 +34,10 @@ wo_status cli_outputs_open(cli_outputs *outputs, const char *folder, const char 
         return cli_outputs_fail(outputs, folder, "cannot make the folder: %s", strerror(errno));
     if (stat(folder, &about) != 0 || !S_ISDIR(about.st_mode))
         return cli_outputs_fail(outputs, folder, "exists and is not a folder");
-    for (; names[outputs->n]; outputs->n++) {
-        size_t room = strlen(folder) + strlen(names[outputs->n]) + 2;
-        char *path = outputs->path[outputs->n] = malloc(room);
-        if (!path) return cli_outputs_fail(outputs, folder, "out of memory");
-        snprintf(path, room, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", names[outputs->n]);
-    }
-    return WO_OK;
+    wo_status status = WO_OK;
+    const char *joint = folder[strlen(folder) - 1] == '/' ? "" : "/";
+    for (int i = 0; !status && names[i]; i++) status = cli_outputs_name(outputs, folder, joint, names[i]);
+    return status;
 }
 
 wo_status cli_outputs_create(cli_outputs *outputs, int i)

@@ -1,4 +1,4 @@
-/* The files that a command makes in one folder: they appear together, when all of them are complete. */
+/* The files that a command makes, mostly in one folder: they appear together, when all of them are complete. */
 #ifndef WOI_CLI_OUTPUTS_H
 #define WOI_CLI_OUTPUTS_H
 
@@ -20,10 +20,13 @@ typedef struct cli_outputs {
  */
 wo_status cli_outputs_open(cli_outputs *outputs, const char *folder, const char *const *names);
 
+/* Adds one path, put together of its three pieces. */
+wo_status cli_outputs_name(cli_outputs *outputs, const char *start, const char *joint, const char *end);
+
 /* Begins the plain file i; sets `at`, as the next calls that write to it may fail. */
 wo_status cli_outputs_create(cli_outputs *outputs, int i);
 
-/* Renames all files into place. */
+/* Syncs all files, then renames all of them into place. */
 wo_status cli_outputs_commit(cli_outputs *outputs);
 
 /* A failure of the command's own: the sentence, about the file at `path`. */

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t interrupted;
@@ -42,10 +43,13 @@ static void draw(const char *stage, uint64_t done, uint64_t total)
     fputs("\033[K", stderr);
 }
 
+/* A line that wraps could not be wiped, so it ends where the terminal does. */
 void cli_progress_line(const char *text)
 {
+    struct winsize size;
+    const int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
     drawn = true;
-    fprintf(stderr, "\r%s\033[K", text);
+    fprintf(stderr, "\r%.*s\033[K", columns, text);
 }
 
 static int report_bar(void *ctx, const char *stage, uint64_t done, uint64_t total)

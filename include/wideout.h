@@ -106,6 +106,274 @@ WO_API wo_status wo_cpu_query(wo_cpu_info *info, wo_error *err);
  * there is no i-th kernel or no usable choice (see wo_cpu_query). Static storage. */
 WO_API int wo_cpu_kernel(size_t i, const char **name, const char **path);
 
+/* ---- Layers ------------------------------------------------------------------------------------------------ */
+
+/* A wide layer: logits = W q + b, with m classes and d dimensions. Immutable; shared freely between threads. An index
+ * that was built from a layer, or opened with one, borrows its rows: free the layer last. */
+typedef struct wo_layer wo_layer;
+
+typedef struct wo_layer_options {
+    size_t struct_size;      /* sizeof(wo_layer_options) */
+    const char *weight_name; /* tensor of W (m, d); NULL: "weight" of a layer, "output.weight" of a network or model */
+    const char *bias_name;   /* tensor of b (m); NULL: the name that goes with the weight's, where there is one */
+    const char *bias_path;   /* with a .npy file of W: the .npy file of b; NULL: no bias */
+} wo_layer_options;
+
+/* Opens a layer, an index, a network or a model in safetensors (its shards too), or W as .npy. F32 files are mapped and
+ * not copied; F16 and BF16 become F32 in memory. Values must be finite. `options` may be NULL. */
+WO_API wo_status wo_layer_open(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err);
+
+/* Wraps the caller's arrays, which are not copied and must stay: weight (m, d), row after row; bias (m) or NULL. */
+WO_API wo_status wo_layer_wrap(const float *weight, const float *bias, size_t m, size_t d, wo_layer **layer,
+                               wo_error *err);
+WO_API void wo_layer_free(wo_layer *layer);
+
+WO_API size_t wo_layer_m(const wo_layer *layer);
+WO_API size_t wo_layer_d(const wo_layer *layer);
+
+/* ---- Logs -------------------------------------------------------------------------------------------------- */
+
+/* Queries that a network sent to its wide layer and, where they are known, the labels of each: what an index is built
+ * from and judged on. Immutable. */
+typedef struct wo_log wo_log;
+
+/* Opens a log file: queries in F32 are mapped, F16 and BF16 become F32 in memory. */
+WO_API wo_status wo_log_open(const char *path, wo_log **log, wo_error *err);
+
+/* Wraps the caller's arrays, which are not copied and must stay: queries (n, d); the labels of query i are
+ * labels[indptr[i] .. indptr[i+1]), with indptr (n+1) rising from 0. Both NULL: no labels. */
+WO_API wo_status wo_log_wrap(const float *queries, size_t n, size_t d, const int64_t *indptr, const int32_t *labels,
+                             wo_log **log, wo_error *err);
+WO_API void wo_log_free(wo_log *log);
+
+WO_API size_t wo_log_n(const wo_log *log);
+WO_API size_t wo_log_d(const wo_log *log);
+WO_API const float *wo_log_queries(const wo_log *log); /* (n, d) */
+
+/* ---- Building an index ------------------------------------------------------------------------------------- */
+
+/* Every method is a router (query -> a few cells), a fill (cell -> neurons) and exact scoring of those neurons. */
+typedef enum wo_method {
+    WO_METHOD_FULL = 0,    /* no router, all neurons: the exact layer */
+    WO_METHOD_POPULAR = 1, /* one cell: the most frequent labels */
+    WO_METHOD_SLIDE = 2,   /* L tables of K random hyperplanes; each neuron lies where its [w, b] hashes to */
+    WO_METHOD_LSS = 3,     /* the same with hyperplanes learned from the labels (the paper) */
+    WO_METHOD_EVIDENCE = 4 /* L tables of K hyperplanes learned from the labels; a cell holds what its queries needed */
+} wo_method;
+
+typedef enum wo_learner { WO_LEARNER_NONE = 0, WO_LEARNER_MIX = 1 } wo_learner;
+typedef enum wo_loss { WO_LOSS_PAPER = 0, WO_LOSS_MARGIN = 1 } wo_loss;
+typedef enum wo_init { WO_INIT_RANDOM = 0, WO_INIT_MEAN = 1 } wo_init;
+typedef enum wo_optimiser { WO_OPTIMISER_ADAM = 0, WO_OPTIMISER_SGD = 1 } wo_optimiser;
+typedef enum wo_source { WO_SOURCE_LABELS = 1, WO_SOURCE_TOP = 2, WO_SOURCE_BOTH = 3 } wo_source;
+typedef enum wo_weights { WO_WEIGHTS_F32 = 0, WO_WEIGHTS_NONE = 3 } wo_weights;
+
+typedef struct wo_build_options {
+    size_t struct_size; /* sizeof(wo_build_options): set by wo_build_defaults */
+    wo_method method;
+    uint32_t K, L;   /* slide, lss, evidence: hyperplanes in a table (1 to 24), tables (1 to 256) */
+    uint32_t probes; /* cells opened in each table, 1 to 64: beyond the query's own, those across the nearest planes */
+    uint32_t n_popular; /* popular: neurons in its cell */
+
+    /* evidence */
+    wo_learner learner; /* of the hyperplanes */
+    wo_source source;   /* what a query needed: its labels, FULL's top-k, or both */
+    uint32_t source_k;  /* k of FULL's top-k: at least as many answers as will be asked for */
+    double lambda;      /* a neuron joins a cell when the cell's queries needed it at least this often on average */
+    uint32_t thin;      /* cells with fewer queries than this borrow their neighbours' */
+
+    /* learning: evidence and lss */
+    uint32_t iterations; /* steps of the learner */
+    double rate;         /* its learning rate */
+    uint32_t batch;      /* queries a step */
+
+    /* lss */
+    wo_loss loss;
+    wo_init init;
+    wo_optimiser optimiser;
+    double t1, t2;         /* a missed label counts when its logit is above t1, a retrieved non-label when below t2: */
+    uint8_t t_are_values;  /* ... as logits; otherwise as ranks among all m logits of the query, 1 the highest */
+    uint32_t trace_points; /* how often the trace is taken while learning */
+
+    wo_weights
+        weights; /* what wo_index_save writes of the layer: all rows, or none (the layer is then needed to open) */
+    uint64_t seed;
+    int threads; /* 0: all cores. The result does not depend on it. */
+    wo_progress progress;
+} wo_build_options;
+
+/* The defaults of a method: they serve without tuning. */
+WO_API void wo_build_defaults(wo_method method, wo_build_options *options);
+
+/* Immutable once made, shared by any number of threads. */
+typedef struct wo_index wo_index;
+
+/* `log` may be NULL for full and slide. The layer must outlive the index. */
+WO_API wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *options,
+                                wo_index **index, wo_error *err);
+
+/* The same index gives the same bytes. */
+WO_API wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err);
+
+/* Maps an index. `layer` may be NULL unless the file has no rows; given, it must be the one that the index was built
+ * for (checksums are compared), and must outlive the index. */
+WO_API wo_status wo_index_open(const char *path, const wo_layer *layer, wo_index **index, wo_error *err);
+WO_API void wo_index_free(wo_index *index);
+
+typedef struct wo_index_info {
+    wo_method method;
+    const char *method_name; /* "evidence" */
+    size_t m, d;
+    wo_build_options options;  /* it was built with; progress and threads are empty */
+    uint64_t n_cells;          /* over all tables */
+    uint64_t n_entries;        /* neurons in them */
+    uint64_t n_empty, largest; /* cells without a neuron; neurons in the largest */
+    uint64_t index_bytes;      /* router and cells, without the layer's rows */
+    int has_names;
+} wo_index_info;
+
+WO_API void wo_index_describe(const wo_index *index, wo_index_info *info);
+
+/* The name of a class, not terminated, in the index's memory; NULL where names or the class are unknown. */
+WO_API const char *wo_index_label(const wo_index *index, int32_t id, size_t *name_bytes);
+
+/* What learning looked like (lss and evidence): `rows` points of `columns` numbers, row after row, in the index's
+ * memory; names[c] tells what column c is. Returns 0 where there is no trace. */
+typedef struct wo_trace {
+    size_t rows, columns;
+    const double *values;
+    const char *const *names;
+} wo_trace;
+WO_API int wo_index_trace(const wo_index *index, wo_trace *trace);
+
+/* ---- Searching --------------------------------------------------------------------------------------------- */
+
+/* The scratch memory of one thread's searches. Several may share an index; one must not be used by two threads at once.
+ * Nothing is allocated after its creation. */
+typedef struct wo_searcher wo_searcher;
+
+typedef enum wo_scores { WO_SCORES_LOGITS = 0, WO_SCORES_SOFTMAX = 1 } wo_scores;
+
+typedef struct wo_searcher_options {
+    size_t struct_size; /* sizeof(wo_searcher_options) */
+    int threads;        /* that a batch may use; 0: all cores. One query never starts a thread. */
+    uint32_t probes;    /* 0: the index's own */
+    wo_scores scores;   /* softmax: over the candidates */
+    /* Classes that are never answered, classes that are always candidates, and what is added to the logits (m), or
+     * NULL. All are copied. */
+    const int32_t *forbidden, *mandatory;
+    size_t n_forbidden, n_mandatory;
+    const float *logit_bias;
+} wo_searcher_options;
+
+WO_API void wo_searcher_defaults(wo_searcher_options *options);
+
+/* `options` may be NULL: the defaults. */
+WO_API wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *options, wo_searcher **searcher,
+                                    wo_error *err);
+WO_API void wo_searcher_free(wo_searcher *searcher);
+
+typedef struct wo_query_stats {
+    wo_status status;    /* WO_ERR_ARGUMENT: the query is not finite, all its ids are -1 */
+    uint32_t cells;      /* opened */
+    uint32_t candidates; /* distinct neurons scored */
+} wo_query_stats;
+
+/* The k best classes of each of n queries (n, d): ids and scores (n, k), best first, ties to the lower id, padded with
+ * -1 and -INFINITY (softmax: 0) where there are fewer candidates. A query with NaN or infinite numbers gets -1; the
+ * others are answered. */
+WO_API wo_status wo_search(wo_searcher *searcher, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
+                           wo_error *err);
+
+/* The same, with stats (n) for every query. */
+WO_API wo_status wo_search_stats(wo_searcher *searcher, const float *queries, size_t n, size_t k, int32_t *ids,
+                                 float *scores, wo_query_stats *stats, wo_error *err);
+
+/* The same over all m classes: the exact layer, with the searcher's masks and bias. */
+WO_API wo_status wo_search_exact(wo_searcher *searcher, const float *queries, size_t n, size_t k, int32_t *ids,
+                                 float *scores, wo_error *err);
+
+/* All candidates of one query, in no particular order: at most `capacity` go to `ids`, *n_candidates counts all. */
+WO_API wo_status wo_search_candidates(wo_searcher *searcher, const float *query, int32_t *ids, size_t capacity,
+                                      size_t *n_candidates, wo_error *err);
+
+/* ---- Evaluation -------------------------------------------------------------------------------------------- */
+
+enum { WO_EVAL_MAX = 16 }; /* numbers of answers, batch sizes */
+
+typedef struct wo_eval_options {
+    size_t struct_size; /* sizeof(wo_eval_options): set by wo_eval_defaults */
+    /* k: for each, the share of FULL's k best that are among the method's k best. The largest is also how many answers
+     * are asked for when searches are timed. 1 to 1,000 each. Default: 1 and 5. */
+    uint32_t ks[WO_EVAL_MAX];
+    size_t n_ks;
+    /* Batch sizes to time, 1 to 65,536 each. A batch of 1 runs on one thread, others on `threads`, the method and FULL
+     * alike. Default: 1 and 1024. */
+    uint32_t batches[WO_EVAL_MAX];
+    size_t n_batches;
+    uint32_t batch;       /* the one that `headline` is about; timed too if it is not in the list. Default: 1024 */
+    uint64_t max_queries; /* judge a seeded sample of so many; 0: the whole log */
+    uint32_t rounds;      /* of timing, each of the method, then of FULL; 0: 9, fewer on layers that take long */
+    uint32_t probes;      /* 0: the index's own */
+    int skip_timing;      /* quality only */
+    uint64_t seed;
+    int threads; /* 0: all cores. Quality does not depend on it. */
+    wo_progress progress;
+} wo_eval_options;
+
+WO_API void wo_eval_defaults(wo_eval_options *options);
+
+/* Microseconds a query, of the method and of FULL: a call's time divided by its batch, the median and the 99th
+ * percentile over the calls, which is the slowest where there are fewer than 100. Caches are warm: untimed calls with
+ * other queries go before. NAN where there is no FULL. */
+typedef struct wo_eval_timing {
+    uint32_t batch;
+    int threads;
+    uint32_t calls, full_calls; /* that were timed */
+    double us, us_p99;
+    double full_us, full_us_p99;
+    double speedup; /* full_us / us */
+    /* CPU seconds of all threads per 1,000 queries */
+    double cpu_s_per_1000, full_cpu_s_per_1000;
+} wo_eval_timing;
+
+/* NAN stands for what does not apply: precision without labels, FULL without f32 rows, times that were skipped. */
+typedef struct wo_eval_result {
+    uint64_t n;       /* queries judged */
+    uint64_t skipped; /* of them without a label: left out of P@k */
+    uint64_t refused; /* queries with NaN or infinite numbers: left out of everything, not in n */
+    /* P@k: labels among the first k answers / k, mean over queries with a label */
+    double p_at_1, p_at_3, p_at_5;
+    double full_p_at_1, full_p_at_3, full_p_at_5;
+    double agreement[WO_EVAL_MAX]; /* for ks[i]: of FULL's ks[i] best, the share among the method's ks[i] best */
+    double label_recall;           /* labels among the candidates / labels */
+    double sample_size;            /* distinct neurons scored, mean */
+    double cells;                  /* opened, mean */
+    double empty_share;            /* queries without a candidate */
+    /* Mean rank of the labels among all m by FULL's logits, 1 the highest, ties to the lower id; where there are more
+     * than 20,000 queries, of a seeded sample of so many */
+    double label_rank;
+    /* Mean rank among a query's candidates of the labels that are candidates: read it beside label_recall */
+    double label_rank_retrieved;
+
+    uint32_t k;       /* answers asked for when timing */
+    size_t n_timings; /* batch sizes, rising */
+    wo_eval_timing timings[WO_EVAL_MAX + 1];
+    size_t headline; /* timings[headline] is that of options.batch */
+    /* One query, one thread, after a walk through twice the last-level cache: microseconds, median */
+    double cold_us, full_cold_us;
+    /* Joules per 1,000 queries at the headline's batch, those of the idle machine subtracted: packages and memory by
+     * RAPL. NAN where not measured, and why. */
+    double energy_j_per_1000, full_energy_j_per_1000;
+    char energy_note[160];
+} wo_eval_result;
+
+/* Judges an index on a log that it was not built from, and times it against FULL in the same run. `layer` may be NULL:
+ * FULL then uses the rows in the index. Given, it must be the layer that the index was built for. `options` may be
+ * NULL. Fails when the log does not fit the index: another d, labels beyond m. Time it while nothing else runs. */
+WO_API wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log *log,
+                             const wo_eval_options *options, wo_eval_result *result, wo_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,7 +4,7 @@
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 export LC_ALL=C.UTF-8
 BUILD=${BUILD:-build}
-WIDEOUT=${WIDEOUT:-$PWD/$BUILD/wideout}
+case $BUILD in /*) : "${WIDEOUT:=$BUILD/wideout}" ;; *) : "${WIDEOUT:=$PWD/$BUILD/wideout}" ;; esac
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 n_tests=0 n_failed=0

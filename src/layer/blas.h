@@ -5,19 +5,12 @@
 #define WOI_LAYER_BLAS_H
 
 #include <cblas.h>
+#include <stddef.h>
 
-/* Sets one thread and returns what was set before, for woi_blas_restore. */
-static inline int woi_blas_single(void)
-{
-    int before = openblas_get_num_threads();
-    if (before != 1) openblas_set_num_threads(1);
-    return before;
-}
-
-static inline void woi_blas_restore(int before)
-{
-    if (before != 1) openblas_set_num_threads(before);
-}
+/* Sets one thread and returns what was set before, for woi_blas_restore; always in pairs, from any thread. One thread
+ * stays set until the last of those inside is out. */
+int woi_blas_single(void);
+void woi_blas_restore(int before);
 
 /* C (n, m) = A (n, k) B (m, k)^T + beta C, all row-major; ld: elements from one row to the next. */
 static inline void woi_gemm_nt(size_t n, size_t m, size_t k, const float *a, size_t lda, const float *b, size_t ldb,

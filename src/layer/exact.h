@@ -4,16 +4,35 @@
 
 #include "kernels/kernels.h"
 
+#include <stdbool.h>
+
 /* W (m, d) and b (m) in memory; b may be NULL. Borrowed. */
 typedef struct woi_dense {
     size_t m, d;
     const float *w, *b;
 } woi_dense;
 
+/* What a caller changes about the logits, as if it were a part of b. Both are (m) or NULL. Borrowed. */
+typedef struct woi_adjust {
+    const uint8_t *forbidden; /* not 0: the class is never answered, and not counted in lse */
+    const float *logit_bias;  /* added to the logits */
+} woi_adjust;
+
 /* The k best classes of each of n queries (n, d): ids and logits (n, k), best first, ties to the lower id, padded with
- * -1 and -INFINITY. Blocked GEMM with a fused top-k, never an (n, m) buffer. The answer does not depend on `threads`.
- */
-wo_status woi_exact_topk(const woi_dense *layer, const float *q, size_t n, size_t k, int threads, int32_t *ids,
-                         float *scores, wo_error *err);
+ * -1 and -INFINITY. `lse` (n), unless NULL, gets the logarithm of the sum of exp(logit) over all allowed classes:
+ * exp(score - lse) is the softmax. A query that is not finite gets ids -1 and lse NAN; the others are answered.
+ *
+ * `adjust` may be NULL. `threads` below 1: all cores; one query never starts a thread. The answer does not depend on
+ * it. `scratch` is woi_exact_scratch(threads) bytes, aligned to WOI_ALIGN, for threads of 1 or more; with NULL it is
+ * allocated here, and with it nothing is. Fails only without memory, for a layer too large for OpenBLAS, or where there
+ * are no kernels (see woi_kernels_get). From any thread. */
+wo_status woi_exact_topk(const woi_dense *layer, const woi_adjust *adjust, const float *q, size_t n, size_t k,
+                         int threads, void *scratch, int32_t *ids, float *scores, float *lse, wo_error *err);
+
+/* About 1 MiB and 2 MiB for each thread; what a call does not need of it is not touched. */
+size_t woi_exact_scratch(int threads);
+
+/* Whether none of x (n) is NaN or infinite. */
+bool woi_all_finite(const float *x, size_t n);
 
 #endif

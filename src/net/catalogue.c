@@ -214,12 +214,12 @@ wo_status woi_catalogue_read(const char *path, uint64_t min_features, uint64_t m
         goto done;
     c->features.indptr_capacity = c->labels.indptr_capacity = 1;
     status = woi_deb822_open(path, &reader, err);
-    while (!status) {
+    for (bool more = true; !status && more;) {
         woi_stanza stanza;
-        bool more;
-        if ((status = woi_deb822_next(reader, &stanza, &more, err)) || !more) break;
-        status = add_stanza(c, &packages, &stanza, seed, err);
-        if (!status && c->counts.n_stanzas % STANZAS_PER_REPORT == 0) {
+        if ((status = woi_deb822_next(reader, &stanza, &more, err))) break;
+        if (more) status = add_stanza(c, &packages, &stanza, seed, err);
+        /* After the last one too: Ctrl-C also ends the program that fills the pipe, and what came is then not all. */
+        if (!status && (!more || c->counts.n_stanzas % STANZAS_PER_REPORT == 0)) {
             uint64_t at, total;
             woi_deb822_position(reader, &at, &total);
             status = woi_progress(progress, "reading", at, total, err);

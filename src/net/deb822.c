@@ -27,14 +27,21 @@ struct woi_deb822 {
 
 wo_status woi_deb822_open(const char *path, woi_deb822 **result, wo_error *err)
 {
+    woi_text *text = NULL;
+    wo_status status = woi_text_open(path, &text, err);
+    return status ? status : woi_deb822_open_text(text, result, err);
+}
+
+wo_status woi_deb822_open_text(woi_text *text, woi_deb822 **result, wo_error *err)
+{
     woi_deb822 *reader = woi_alloc_zero(1, sizeof *reader, err);
-    if (!reader) return WO_ERR_MEMORY;
-    wo_status status = woi_text_open(path, &reader->text, err);
-    if (status)
-        woi_deb822_free(reader);
-    else
-        *result = reader;
-    return status;
+    if (!reader) {
+        woi_text_free(text);
+        return WO_ERR_MEMORY;
+    }
+    reader->text = text;
+    *result = reader;
+    return WO_OK;
 }
 
 void woi_deb822_free(woi_deb822 *reader)
@@ -212,9 +219,9 @@ static bool is_letter(const char *text, size_t bytes)
            !(code >= 0xfe00 && code < 0xfe70) && !(code >= 0xfff0 && code < 0x10000) && code < 0x1f000;
 }
 
-static wo_status description_words(naming *name, woi_span span, wo_error *err)
+static wo_status description_words(naming *name, const char *prefix, woi_span span, wo_error *err)
 {
-    begin_name(name, "desc:");
+    begin_name(name, prefix);
     for (size_t i = 0, n; i < span.bytes; i += n) {
         const char *at = span.text + i;
         n = character_bytes(at, span.bytes - i); /* the reader made it valid */
@@ -274,7 +281,7 @@ wo_status woi_deb822_features(const woi_stanza *stanza, woi_name_fn fn, void *ct
     const woi_span *field = stanza->field;
     const woi_span source = field[field[WOI_DEB822_SOURCE].bytes ? WOI_DEB822_SOURCE : WOI_DEB822_PACKAGE];
     wo_status status;
-    if ((status = description_words(&name, field[WOI_DEB822_DESCRIPTION], err)) ||
+    if ((status = description_words(&name, "desc:", field[WOI_DEB822_DESCRIPTION], err)) ||
         (status = name_parts(&name, field[WOI_DEB822_PACKAGE], err)) ||
         (status = whole(&name, "section:", field[WOI_DEB822_SECTION], err)) ||
         (status = whole(&name, "maint:", field[WOI_DEB822_MAINTAINER], err)))
@@ -283,6 +290,12 @@ wo_status woi_deb822_features(const woi_stanza *stanza, woi_name_fn fn, void *ct
     while (take_item(&tags, ",", &tag))
         if ((status = whole(&name, "tag:", tag, err))) return status;
     return source_name(&name, source, err);
+}
+
+wo_status woi_deb822_words(const char *prefix, woi_span text, woi_name_fn fn, void *ctx, wo_error *err)
+{
+    naming name = {.fn = fn, .ctx = ctx};
+    return description_words(&name, prefix, text, err);
 }
 
 /* ---- Labels ------------------------------------------------------------------------------------------------ */

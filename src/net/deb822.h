@@ -12,7 +12,7 @@
 #ifndef WOI_NET_DEB822_H
 #define WOI_NET_DEB822_H
 
-#include "net/names.h"
+#include "store/names.h"
 
 typedef enum woi_deb822_field {
     WOI_DEB822_PACKAGE,
@@ -40,6 +40,9 @@ typedef struct woi_stanza {
 /* A streaming reader: memory for one stanza. "-" is standard input; plain or gzip. */
 typedef struct woi_deb822 woi_deb822;
 wo_status woi_deb822_open(const char *path, woi_deb822 **reader, wo_error *err);
+/* The same of an open text (store/text.h), which belongs to the reader from then on, also when this fails. */
+struct woi_text;
+wo_status woi_deb822_open_text(struct woi_text *text, woi_deb822 **reader, wo_error *err);
 /* The next stanza, valid until the next call; *more is false after the last. */
 wo_status woi_deb822_next(woi_deb822 *reader, woi_stanza *stanza, bool *more, wo_error *err);
 void woi_deb822_position(const woi_deb822 *reader, uint64_t *done, uint64_t *total); /* for progress */
@@ -50,6 +53,8 @@ typedef wo_status (*woi_name_fn)(void *ctx, const char *name, size_t bytes, wo_e
 
 /* Every occurrence of every feature, in the order of the fields above. Words over 200 bytes are left out. */
 wo_status woi_deb822_features(const woi_stanza *stanza, woi_name_fn fn, void *ctx, wo_error *err);
+/* The words of a description alone, each with `prefix` before it. The text must be UTF-8. */
+wo_status woi_deb822_words(const char *prefix, woi_span text, woi_name_fn fn, void *ctx, wo_error *err);
 /* Every mention of every label. */
 wo_status woi_deb822_labels(const woi_stanza *stanza, woi_name_fn fn, void *ctx, wo_error *err);
 

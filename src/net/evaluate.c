@@ -31,7 +31,8 @@ static wo_status score_batch(tally *t, const woi_query_batch *batch, wo_error *e
     wo_status status;
     if ((status = woi_grow(&t->ids, &t->ids_room, 0, batch->n * K, sizeof *t->ids, err)) ||
         (status = woi_grow(&t->scores, &t->scores_room, 0, batch->n * K, sizeof *t->scores, err)) ||
-        (status = woi_exact_topk(&t->layer, batch->q, batch->n, K, t->threads, t->ids, t->scores, err)))
+        (status =
+             woi_exact_topk(&t->layer, NULL, batch->q, batch->n, K, t->threads, NULL, t->ids, t->scores, NULL, err)))
         return status;
     for (size_t i = 0; i < batch->n; i++) {
         t->unlabelled += batch->indptr[i] == batch->indptr[i + 1];
@@ -122,6 +123,7 @@ static wo_status write_batch(embedding *e, pass which, const woi_query_batch *ba
 
 static wo_status run_pass(embedding *e, pass which, wo_error *err)
 {
+    const char *stage = which == QUERIES ? "embedding" : "listing labels";
     uint64_t done = 0;
     e->n_labels = 0;
     wo_status status = which == COUNT ? WO_OK : woi_queries_rewind(e->queries, err);
@@ -131,8 +133,7 @@ static wo_status run_pass(embedding *e, pass which, wo_error *err)
         status = woi_queries_next(e->queries, which != QUERIES, &batch, &more, err);
         if (!status) status = write_batch(e, which, &batch, err);
         done += batch.n;
-        if (!status && which == QUERIES)
-            status = woi_progress(e->progress, "embedding", done, woi_queries_n(e->queries), err);
+        if (!status) status = woi_progress(e->progress, stage, done, woi_queries_n(e->queries), err);
     }
     return status;
 }

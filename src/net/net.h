@@ -3,7 +3,8 @@
 #define WOI_NET_NET_H
 
 #include "net/deb822.h"
-#include "net/names.h"
+#include "net/examples.h"
+#include "store/names.h"
 #include "net/network.h"
 #include "net/queries.h"
 #include "net/split.h"

@@ -328,13 +328,32 @@ static float *state_data(const woi_param *param, int part)
     return part == 0 ? param->w : part == 1 ? param->m : param->v;
 }
 
+/* What reading would refuse must not take the place of the last good checkpoint. */
+static wo_status check_state(const woi_network *net, wo_error *err)
+{
+    for (size_t i = 0; i < 3 * net->n_params; i++) {
+        const woi_param *param = &net->params[i / 3];
+        const float *x = state_data(param, (int)(i % 3));
+        for (size_t j = 0; j < param->n; j++) {
+            if (isfinite(x[j])) continue;
+            char name[64];
+            state_name(param, (int)(i % 3), name);
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                            "would have %g as element %zu of '%s', and is not saved: try a smaller --lr", (double)x[j],
+                            j, name);
+        }
+    }
+    return WO_OK;
+}
+
 wo_status woi_checkpoint_save(const woi_network *net, const char *path, const char *fingerprint, uint64_t done,
                               double loss, wo_error *err)
 {
     woi_st_writer *writer = NULL;
     char text[64];
     snprintf(text, sizeof text, "%a", loss);
-    wo_status status = woi_st_create(path, "checkpoint", &writer, err);
+    wo_status status = check_state(net, err);
+    if (!status) status = woi_st_create(path, "checkpoint", &writer, err);
     if (status) return status;
     status = woi_st_set_meta(writer, "fingerprint", fingerprint, err);
     if (!status) status = set_number(writer, "epochs_done", done, err);

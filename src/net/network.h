@@ -12,7 +12,7 @@
 #include "layer/exact.h"
 #include "net/bag.h"
 #include "net/lstm.h"
-#include "net/names.h"
+#include "store/names.h"
 #include "net/softmax.h"
 
 typedef enum woi_arch { WOI_ARCH_XC, WOI_ARCH_W2V, WOI_ARCH_LM, WOI_N_ARCHS } woi_arch;
@@ -71,7 +71,8 @@ wo_status woi_network_open(const char *path, woi_network **network, wo_error *er
 wo_status woi_network_open_lm(const char *path, const char *vocabulary, woi_network **network, wo_error *err);
 
 /* A checkpoint: parameters and moments after some epochs. `fingerprint` names the data and the options that they belong
- * to; reading refuses another one. `done` is the number of epochs, `loss` that of the last. */
+ * to; reading refuses another one. `done` is the number of epochs, `loss` that of the last. Saving refuses values that
+ * are not finite, and leaves an older file as it was. */
 wo_status woi_checkpoint_save(const woi_network *network, const char *path, const char *fingerprint, uint64_t done,
                               double loss, wo_error *err);
 wo_status woi_checkpoint_load(woi_network *network, const char *path, const char *fingerprint, uint64_t *done,

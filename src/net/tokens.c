@@ -151,16 +151,15 @@ wo_status woi_corpus_read(woi_corpus *corpus, const char *path, woi_eos eos, con
     woi_text *text = NULL;
     wo_status status = woi_text_open(path, &text, err);
     char last_character = '\n';
-    while (!status) {
+    for (bool last = false; !status && !last;) {
         const char *piece;
         size_t bytes, taken;
         uint64_t at, total;
         if ((status = woi_text_fill(text, &piece, &bytes, err))) break;
-        const bool last = woi_text_at_end(text);
+        last = woi_text_at_end(text);
         if (bytes > 0) last_character = piece[bytes - 1];
         if ((status = add_words(corpus, piece, bytes, woi_text_offset(text), last, eos, &taken, err))) break;
         woi_text_take(text, taken);
-        if (last) break;
         woi_text_position(text, &at, &total);
         status = woi_progress(progress, "reading", at, total, err);
     }

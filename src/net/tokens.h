@@ -5,7 +5,7 @@
 #ifndef WOI_NET_TOKENS_H
 #define WOI_NET_TOKENS_H
 
-#include "net/names.h"
+#include "store/names.h"
 
 /* ---- Token files ------------------------------------------------------------------------------------------- */
 

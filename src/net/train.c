@@ -26,7 +26,8 @@ woi_train_options woi_train_defaults(woi_arch arch)
     woi_train_options o = {.d = 128, .epochs = 7, .batch = 256, .seed = 1, .lr = 2e-3, .dropout = 0.3};
     o.input = (woi_bag_input){.log1p = true, .l2 = true, .relu = true};
     if (arch == WOI_ARCH_W2V) {
-        o.epochs = 5;
+        o.epochs = 4;
+        o.lr = 1e-2;
         o.dropout = 0;
         o.window = 25;
     }
@@ -228,9 +229,10 @@ static wo_status run_epochs(run *r, uint64_t done, wo_error *err)
 static wo_status save(run *r, wo_error *err)
 {
     const woi_train_options *o = r->o;
-    woi_meta record[] = {{"train.data", ""},  {"train.examples", ""}, {"train.epochs", ""},
-                         {"train.batch", ""}, {"train.lr", ""},       {"train.dropout", ""},
-                         {"train.seed", ""},  {"train.sampled", ""},  {"train.loss", ""}};
+    woi_meta record[] = {{"train.data", ""}, {"train.examples", ""}, {"train.epochs", ""}, {"train.batch", ""},
+                         {"train.lr", ""},   {"train.dropout", ""},  {"train.seed", ""},   {"train.sampled", ""},
+                         {"train.loss", ""}, {"train.steps", ""},    {"train.clip", ""}};
+    const size_t n_record = sizeof record / sizeof record[0] - (r->trainer.net->arch == WOI_ARCH_LM ? 0 : 2);
     snprintf(record[0].value, 64, "%016" PRIx64, r->trainer.data_hash);
     snprintf(record[1].value, 64, "%" PRIu64, r->trainer.n_examples);
     snprintf(record[2].value, 64, "%" PRIu64, o->epochs);
@@ -240,8 +242,10 @@ static wo_status save(run *r, wo_error *err)
     snprintf(record[6].value, 64, "%" PRIu64, o->seed);
     snprintf(record[7].value, 64, "%" PRIu64, o->sampled);
     snprintf(record[8].value, 64, "%.6g", r->result->loss);
+    snprintf(record[9].value, 64, "%" PRIu64, o->steps);
+    snprintf(record[10].value, 64, "%g", o->clip);
     *r->at = o->output;
-    return woi_network_save(r->trainer.net, o->output, record, sizeof record / sizeof record[0], err);
+    return woi_network_save(r->trainer.net, o->output, record, n_record, err);
 }
 
 static int by_size(const void *a, const void *b)

@@ -6,7 +6,7 @@
 #include "net/train.h"
 
 /* Streams of random numbers, so that no two purposes share one. */
-enum { WOI_STREAM_ORDER = 1000, WOI_STREAM_SAMPLES = 2000, WOI_STREAM_DROPOUT = 3000 };
+enum { WOI_STREAM_ORDER = 1000, WOI_STREAM_SAMPLES = 2000, WOI_STREAM_DROPOUT = 3000, WOI_STREAM_TARGETS = 4000 };
 
 typedef struct woi_trainer {
     void *self;

@@ -196,6 +196,10 @@ typedef struct woi_xc_row {
 /* A streaming reader: memory for one row, whatever the size of the file. */
 typedef struct woi_xc woi_xc;
 wo_status woi_xc_open(const char *path, const woi_xc_options *options, woi_xc **xc, wo_error *err);
+/* The same of an open text (store/text.h), which may be a pipe: no more is read than the first line takes. The text
+ * belongs to the reader from then on, also when this fails. */
+struct woi_text;
+wo_status woi_xc_open_text(struct woi_text *text, const woi_xc_options *options, woi_xc **xc, wo_error *err);
 /* The next row; *more is false, and row empty, after the last. */
 wo_status woi_xc_next(woi_xc *xc, woi_xc_row *row, bool *more, wo_error *err);
 const woi_xc_shape *woi_xc_get_shape(const woi_xc *xc);

@@ -85,6 +85,12 @@ wo_status woi_text_fill(woi_text *text, const char **unread, size_t *bytes, wo_e
     return WO_OK;
 }
 
+void woi_text_unread(const woi_text *text, const char **unread, size_t *bytes)
+{
+    *unread = text->buffer + text->start;
+    *bytes = text->end - text->start;
+}
+
 bool woi_text_at_end(const woi_text *text)
 {
     return text->at_end;

@@ -17,6 +17,9 @@ void woi_text_free(woi_text *text);
 wo_status woi_text_fill(woi_text *text, const char **unread, size_t *bytes, wo_error *err);
 bool woi_text_at_end(const woi_text *text);
 
+/* What is unread, without reading more: perhaps nothing. */
+void woi_text_unread(const woi_text *text, const char **unread, size_t *bytes);
+
 /* The first `bytes` of what is unread have been read. */
 void woi_text_take(woi_text *text, size_t bytes);
 

@@ -131,7 +131,8 @@ static wo_status check_text(woi_xc *xc, wo_error *err)
 {
     const char *head;
     size_t bytes;
-    wo_status status = woi_text_fill(xc->text, &head, &bytes, err);
+    woi_text_unread(xc->text, &head, &bytes);
+    wo_status status = bytes ? WO_OK : woi_text_fill(xc->text, &head, &bytes, err);
     if (status) return status;
     if (memchr(head, '\0', bytes < 512 ? bytes : 512))
         return woi_fail(err, WO_ERR_FORMAT, 0, "is not text, it has NUL bytes: 'wideout info' says what a file is");
@@ -142,12 +143,22 @@ static wo_status check_text(woi_xc *xc, wo_error *err)
 
 wo_status woi_xc_open(const char *path, const woi_xc_options *options, woi_xc **result, wo_error *err)
 {
-    woi_xc *xc = woi_alloc_zero(1, sizeof *xc, err);
-    if (!xc) return WO_ERR_MEMORY;
-    xc->options = *options;
     /* Some commands read a file twice, so standard input is not for this format: "-" is a name like any other. */
-    wo_status status = woi_text_open(strcmp(path, "-") == 0 ? "./-" : path, &xc->text, err);
-    if (!status) status = check_text(xc, err);
+    woi_text *text = NULL;
+    wo_status status = woi_text_open(strcmp(path, "-") == 0 ? "./-" : path, &text, err);
+    return status ? status : woi_xc_open_text(text, options, result, err);
+}
+
+wo_status woi_xc_open_text(woi_text *text, const woi_xc_options *options, woi_xc **result, wo_error *err)
+{
+    woi_xc *xc = woi_alloc_zero(1, sizeof *xc, err);
+    if (!xc) {
+        woi_text_free(text);
+        return WO_ERR_MEMORY;
+    }
+    xc->options = *options;
+    xc->text = text;
+    wo_status status = check_text(xc, err);
     if (!status) status = read_header(xc, err);
     if (status)
         woi_xc_free(xc);

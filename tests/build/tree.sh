@@ -34,7 +34,7 @@ while read -r command; do
     page=docs/man/wideout-${command// /-}.1
     missing=
     # shellcheck disable=SC2086 # the command may be two words
-    for option in $("$WIDEOUT" $command --help | grep -oE '^ +(-[a-z], )? *--[a-z0-9-]+' | grep -oE '[-]-[a-z0-9-]+'); do
+    for option in $("$WIDEOUT" $command --help | grep -oE '^ +(-[a-zA-Z], )? *--[a-z0-9-]+' | grep -oE '[-]-[a-z0-9-]+'); do
         sed 's/\\-/-/g' "$page" 2>/dev/null | grep -qe "$option" || missing="$missing $option"
     done
     same "the man page of '$command' has every option" '' "$missing"

@@ -93,6 +93,19 @@ mkdir folder folder/labels.txt
 fails 'deb822: a folder in the way' 1 'wideout: folder/labels.txt: exists and is not a plain file' \
     "$WIDEOUT" data deb822 stanzas -o folder
 same 'deb822: then nothing is written' labels.txt "$(ls folder)"
+# Ctrl-C in a pipe ends the program that fills it as well: what came before that is not the catalogue. More than a pipe
+# holds, so that the tool is at work when all is written, and has read it all when the signal comes.
+mkfifo pipe
+"$WIDEOUT" data deb822 - -o stopped <pipe 2>stopped.err &
+reader=$!
+exec 9>pipe
+cat many many many many >&9
+sleep 0.2
+kill -INT $reader
+exec 9>&-
+wait $reader
+same 'deb822: Ctrl-C in a pipe' '1 wideout: standard input: stopped while reading' "$? $(cat stopped.err)"
+check 'deb822: then there is no folder' test ! -e stopped
 before=$(contents s1)
 fails 'deb822: a full disk' 1 'wideout: s1/train.txt: cannot write: File too large' no_space "$WIDEOUT" data deb822 many -o s1
 same 'deb822: the old files stay' "$before" "$(contents s1)"

@@ -105,6 +105,8 @@ same 'names from beside the data' 1100 "$("$WIDEOUT" info --json xc.net |
     jq '.tensors[] | select(.name == "names.labels.indptr") | .shape[0] - 1')"
 same 'what it was trained on' '["2000","6","0.02","1"]' "$("$WIDEOUT" info --json xc.net |
     jq -c '.metadata | [.["train.examples"], .["train.epochs"], .["train.lr"], .["train.seed"]]')"
+same 'and the steps and the clipping of lm' '["35","0.5"] [null,null]' \
+    "$(for arch in lm xc; do "$WIDEOUT" info --json $arch.net | jq -c '.metadata | [.["train.steps"], .["train.clip"]]'; done | paste -sd ' ')"
 same 'features of some text' words "$("$WIDEOUT" info --json xc.net | jq -r .metadata.extractor)"
 sed '1s/.*/section:games/' x/features.txt >fields
 train xc o.net -e 1 --feature-names fields >/dev/null
@@ -114,6 +116,23 @@ same 'PyTorch'\''s names' 'embed.weight lstm.bias_hh_l0 lstm.bias_hh_l1 lstm.bia
 check 'w2v says what a fixed list scores' grep -q 'P@1 0.956' <(train w2v o.net -e 1)
 check 'unless words are dropped' bash -c '! grep -q 0.956' < <(train w2v o.net -e 1 --drop-top 9)
 check 'a report for people' grep -q 'test  P@1 0\.[0-9]*  P@5 0\.[0-9]*  over 200 examples' <(train xc o.net -e 1 --test x/test.txt)
+
+# Words that always come in threes: a window of 1 around the one in the middle holds the same two, and half of those around
+# the others. A fixed list scores less than 0.01.
+awk 'BEGIN{x = 1; for (i = 0; i < 3000; i++) {x = x * 16807 % 2147483647; w = x % 200; printf "a%d b%d c%d ", w, w, w}}' >threes
+"$WIDEOUT" data text -q threes -o 3 >/dev/null
+learns() { # ARGUMENT...: the test P@1 of the word network
+    "$WIDEOUT" train w2v --train 3/train.tokens.safetensors --test 3/test.tokens.safetensors -t 1 -d 16 --lr 0.02 --window 1 \
+        -o o.net --json "$@" | jq .test_p_at_1
+}
+check 'w2v learns neighbours' below 0.9 "$(learns -e 12)"
+check 'w2v: with sampled softmax, later' below 0.9 "$(learns -e 24 --sampled 200)"
+
+# A terminal that does not say how wide it is has 80 columns.
+script -qec "'$WIDEOUT' train xc --train x/train.txt --valid x/valid.txt -t 1 -e 60 -o o.net" /dev/null </dev/null |
+    tr '\r' '\n' | sed 's/\x1b\[K//' >screen
+check 'a progress line' grep -qE '^training.* [0-9]+/60, loss [0-9.]+, .*P@1 0\.[0-9]+ P@5 0\.[0-9]+' screen
+check 'that does not wrap' bash -c '! grep -E "^(training|evaluating).*" screen | grep -E ".{80}"'
 
 # ---- Threads and seeds -------------------------------------------------------------------------------------------
 for arch in xc w2v lm; do
@@ -251,6 +270,12 @@ early 'names of another length beside the data' 'beside/train.txt: labels.txt: h
 awk 'BEGIN{printf "1 200 2\n0"; for (i = 0; i < 200; i++) printf " %d:3e38", i; print ""}' >huge.txt
 same 'a loss that is none' '1 wideout: huge.txt: the loss is' "$("$WIDEOUT" train xc --train huge.txt --counts raw --normalize none \
     -e 3 --lr 1 -o o.net 2>&1 >/dev/null | sed 's/\(the loss is\) .*/\1/' | sed 's/^/1 /')"
+
+# The squares of these gradients are beyond a float: a checkpoint with them could not be read again.
+printf '2 2 2\n0 0:1e21\n1 0:2e21 1:1e21\n' >large.txt
+same 'a state that cannot be resumed' '1 wideout: large.net: its checkpoint: would have inf as element' "$("$WIDEOUT" train xc --train large.txt \
+    --counts raw --normalize none -e 3 -o large.net 2>&1 >/dev/null | sed 's/\(as element\) .*/\1/' | sed 's/^/1 /')"
+check 'is not saved' test ! -e large.net -a ! -e large.net.checkpoint
 
 # A test file whose last row is bad is found out at the end: the network and all epochs are kept.
 { head -n -1 x/test.txt; echo oops; } >late.txt

@@ -1,4 +1,5 @@
-/* What the fuzz targets share: the bytes as a file that the readers can open by path. */
+/* What the fuzz targets share: the bytes as a file that the readers can open by path, and a name for what is written.
+ */
 #ifndef WO_FUZZ_H
 #define WO_FUZZ_H
 
@@ -18,6 +19,13 @@ static inline int fuzz_file(const uint8_t *data, size_t bytes, char path[32])
     if (fd < 0 || write(fd, data, bytes) != (ssize_t)bytes) abort();
     snprintf(path, 32, "/proc/self/fd/%d", fd);
     return fd;
+}
+
+/* The name of a file to write to and to remove: in memory where the system has such a folder, as every input is synced.
+ */
+static inline void fuzz_output(char path[64])
+{
+    snprintf(path, 64, "%s/wideout-fuzz-%ld", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
 }
 
 #endif

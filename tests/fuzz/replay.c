@@ -14,7 +14,7 @@ static size_t mutate(uint8_t *data, size_t bytes, uint64_t seed, uint64_t round)
         uint64_t choice = woi_rng_u64(seed, round, 4 * i);
         size_t at = woi_rng_below(seed, round, 4 * i + 1, bytes), n = 1 + woi_rng_below(seed, round, 4 * i + 2, 8);
         if (n > bytes - at) n = bytes - at;
-        static const char likely[] = "0123456789 ,:\n\r.-{}[]\"e\0\xff";
+        static const char likely[] = "0123456789 ,:\n\r.-{}[]\"e\0\xff|#(\t";
         switch (choice % 4) {
         case 0: data[at] ^= (uint8_t)(1u << (choice >> 8 & 7)); break;
         case 1: data[at] = (uint8_t)likely[choice / 4 % (sizeof likely - 1)]; break;

@@ -1,7 +1,7 @@
 /* net/: names and their ids; their tensors; their text. */
 #include "testing.h"
 
-#include "net/names.h"
+#include "store/names.h"
 
 static void add(woi_names *names, const char *text, int32_t expected)
 {

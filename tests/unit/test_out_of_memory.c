@@ -2,6 +2,7 @@
  * so, and give back all that it had taken. */
 #include "testing.h"
 
+#include "net/net.h"
 #include "store/store.h"
 
 #include <jansson.h>
@@ -92,6 +93,23 @@ static wo_status load_text(wo_error *err)
     return status;
 }
 
+/* Raw examples: the format that is tried, and the network. */
+static woi_network *network;
+static woi_raw raw;
+
+static wo_status take_examples(wo_error *err)
+{
+    woi_examples *examples = NULL;
+    bool more = true;
+    wo_status status = woi_examples_open(network, scratch("examples"), raw, WOI_XC_ZERO_BASED, 1, &examples, err);
+    while (!status && more) {
+        woi_example_batch batch;
+        status = woi_examples_next(examples, &batch, &more, err);
+    }
+    woi_examples_free(examples);
+    return status;
+}
+
 static void writing(void **state)
 {
     (void)state;
@@ -125,13 +143,40 @@ static void loading_text(void **state)
     assert_true(fail_each(load_text) >= 10);
 }
 
+static void reading_examples(void **state)
+{
+    (void)state;
+    static const struct {
+        woi_arch arch;
+        woi_raw raw;
+        const char *text;
+    } cases[] = {
+        {WOI_ARCH_XC, WOI_RAW_XC, "0 1:1 0:2\n\n2:1\n"},
+        {WOI_ARCH_XC, WOI_RAW_AUTO, "Package: desc:a\nDescription: a b\n\n\nPackage: b\n"},
+        {WOI_ARCH_XC, WOI_RAW_AUTO, "A, b\nb c\n"},
+        {WOI_ARCH_W2V, WOI_RAW_TEXT, "desc:a\n"},
+        {WOI_ARCH_LM, WOI_RAW_TEXT, "desc:a desc:b\ndesc:b\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const bool xc = cases[i].arch == WOI_ARCH_XC;
+        raw = cases[i].raw;
+        scratch_text("examples", cases[i].text);
+        assert_int_equal(woi_network_create(cases[i].arch, 3, 2, 3, true, 1, &network, NULL), WO_OK);
+        for (int name = 0; name < 3; name++)
+            assert_int_equal(woi_names_append(xc ? &network->features : &network->labels,
+                                              (const char *[]){"desc:a", "desc:b", "desc:c"}[name], 6, NULL),
+                             WO_OK);
+        if (xc) snprintf(network->extractor, sizeof network->extractor, "deb822");
+        assert_true(fail_each(take_examples) >= 5);
+        woi_network_free(network);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writing),
-        cmocka_unit_test(reading),
-        cmocka_unit_test(reading_shards),
-        cmocka_unit_test(loading_text),
+        cmocka_unit_test(writing),      cmocka_unit_test(reading),          cmocka_unit_test(reading_shards),
+        cmocka_unit_test(loading_text), cmocka_unit_test(reading_examples),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -438,10 +438,10 @@ static void logs_hold_the_queries(void **state)
     }
 }
 
-static int stop_at_once(void *ctx, const char *stage, uint64_t done, uint64_t total)
+static int stop_in(void *stage_to_stop, const char *stage, uint64_t done, uint64_t total)
 {
-    (void)ctx, (void)stage, (void)done, (void)total;
-    return 1;
+    (void)done, (void)total;
+    return strcmp(stage, stage_to_stop) == 0;
 }
 
 static void a_stopped_embedding_keeps_the_old_log(void **state)
@@ -453,13 +453,17 @@ static void a_stopped_embedding_keeps_the_old_log(void **state)
     uint64_t n;
     wo_error err;
     scratch_text("log", "old");
-    assert_int_equal(woi_embed(net, scratch("data"), &(woi_queries_options){.threads = 1}, WOI_F32, scratch("log"),
-                               &(wo_progress){stop_at_once, NULL}, &n, NULL, &at, &err),
-                     WO_ERR_CANCELLED);
-    size_t bytes;
-    char *text = slurp(scratch("log"), &bytes);
-    assert_string_equal(text, "old");
-    free(text);
+    char stages[][16] = {"listing labels", "embedding"};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(woi_embed(net, scratch("data"), &(woi_queries_options){.threads = 1}, WOI_F32, scratch("log"),
+                                   &(wo_progress){stop_in, stages[i]}, &n, NULL, &at, &err),
+                         WO_ERR_CANCELLED);
+        assert_non_null(strstr(err.text, stages[i]));
+        size_t bytes;
+        char *text = slurp(scratch("log"), &bytes);
+        assert_string_equal(text, "old");
+        free(text);
+    }
     assert_int_equal(woi_embed(net, scratch("no such data"), &(woi_queries_options){.threads = 1}, WOI_F32,
                                scratch("log"), NULL, &n, NULL, &at, &err),
                      WO_ERR_IO);

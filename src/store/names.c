@@ -1,5 +1,5 @@
 /* The table of names, its two tensors, and its text. */
-#include "net/names.h"
+#include "store/names.h"
 
 #include "base/error.h"
 #include "base/mem.h"

@@ -6,8 +6,8 @@
  *
  * In safetensors files the first two are the tensors `names.WHAT.bytes` (U8) and `names.WHAT.indptr` (I64); as text,
  * they are names by line, where the line number, from 0, is the id. */
-#ifndef WOI_NET_NAMES_H
-#define WOI_NET_NAMES_H
+#ifndef WOI_STORE_NAMES_H
+#define WOI_STORE_NAMES_H
 
 #include "store/store.h"
 

@@ -1,0 +1,284 @@
+/* wideout build: learns an index from a wide layer and a log of its queries. */
+#include "cli.h"
+#include "index_text.h"
+#include "layer_options.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct arguments {
+    cli_common common;
+    cli_layer layer;
+    const char *log, *output;
+    int method, learner, source, loss, init, optimiser, weights; /* CLI_CHOICE */
+    uint64_t K, L, probes, source_k, thin, iterations, batch, popular;
+    double lambda, rate, t1, t2;
+    bool t_values;
+} arguments;
+
+static const cli_option options[] = {
+    CLI_LAYER_OPTIONS(arguments, layer, "the wide layer: a layer, a network, a model or .npy"),
+    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries to learn from ('wideout embed')", false},
+    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the index", false},
+    {"method", 0, CLI_CHOICE, offsetof(arguments, method), "full|popular|slide|lss|evidence", "default: evidence",
+     false},
+    {"bits", 'K', CLI_SIZE, offsetof(arguments, K), "N", "hyperplanes in a table, 1 to 24: it has 2^N cells", false},
+    {"tables", 'L', CLI_SIZE, offsetof(arguments, L), "N", "tables, 1 to 256", false},
+    {"probes", 0, CLI_SIZE, offsetof(arguments, probes), "N", "cells opened in each table, 1 to 64", false},
+    {"lambda", 0, CLI_REAL, offsetof(arguments, lambda), "0-2",
+     "evidence: how often a cell's queries must need a neuron", false},
+    {"source", 0, CLI_CHOICE, offsetof(arguments, source), "labels|top|both",
+     "evidence: what a query needs: its labels, FULL's best, both", false},
+    {"source-k", 0, CLI_SIZE, offsetof(arguments, source_k), "N", "evidence: how many of FULL's best", false},
+    {"learner", 0, CLI_CHOICE, offsetof(arguments, learner), "none|mix", "evidence: of the hyperplanes", false},
+    {"thin", 0, CLI_SIZE, offsetof(arguments, thin), "N", "evidence: cells of fewer queries borrow from neighbours",
+     false},
+    {"loss", 0, CLI_CHOICE, offsetof(arguments, loss), "paper|margin", "lss: what learning minimises", false},
+    {"init", 0, CLI_CHOICE, offsetof(arguments, init), "random|mean", "lss: where the hyperplanes start", false},
+    {"optimiser", 0, CLI_CHOICE, offsetof(arguments, optimiser), "adam|sgd", "lss: how they move", false},
+    {"t1", 0, CLI_REAL, offsetof(arguments, t1), "-1e9-1e9", "lss: missed labels count above this rank", false},
+    {"t2", 0, CLI_REAL, offsetof(arguments, t2), "-1e9-1e9", "lss: retrieved non-labels count below this rank", false},
+    {"t-values", 0, CLI_FLAG, offsetof(arguments, t_values), NULL, "lss: t1 and t2 are logits, not ranks", false},
+    {"iterations", 0, CLI_SIZE, offsetof(arguments, iterations), "N", "lss, evidence: steps of learning", false},
+    {"rate", 0, CLI_REAL, offsetof(arguments, rate), "0-10", "lss, evidence: learning rate", false},
+    {"batch", 'b', CLI_SIZE, offsetof(arguments, batch), "N", "lss, evidence: queries a step", false},
+    {"popular", 0, CLI_SIZE, offsetof(arguments, popular), "N", "popular: neurons in its cell", false},
+    {"weights", 0, CLI_CHOICE, offsetof(arguments, weights), "f32|none",
+     "rows of the layer in the index (default: f32)", false},
+    {0},
+};
+
+/* ---- Options and methods ----------------------------------------------------------------------------------- */
+
+static const char *const method_names[] = {"full", "popular", "slide", "lss", "evidence"}; /* by wo_method */
+enum { TABLES = 1 << WO_METHOD_SLIDE | 1 << WO_METHOD_LSS | 1 << WO_METHOD_EVIDENCE };
+enum { LEARNED = 1 << WO_METHOD_LSS | 1 << WO_METHOD_EVIDENCE };
+
+/* An option of some methods: its place in the options, whether it was given, and the methods that have it. */
+typedef struct use {
+    const char *name;
+    bool given;
+    unsigned methods;
+} use;
+
+static int check_methods(const cli_command *self, const arguments *args, wo_method method)
+{
+    const unsigned evidence = 1 << WO_METHOD_EVIDENCE, lss = 1 << WO_METHOD_LSS, popular = 1 << WO_METHOD_POPULAR;
+    const use uses[] = {
+        {"-K", args->K, TABLES},
+        {"-L", args->L, TABLES},
+        {"--probes", args->probes, TABLES},
+        {"--lambda", !isnan(args->lambda), evidence},
+        {"--source", args->source, evidence},
+        {"--source-k", args->source_k, evidence},
+        {"--learner", args->learner, evidence},
+        {"--thin", args->thin, evidence},
+        {"--loss", args->loss, lss},
+        {"--init", args->init, lss},
+        {"--optimiser", args->optimiser, lss},
+        {"--t1", !isnan(args->t1), lss},
+        {"--t2", !isnan(args->t2), lss},
+        {"--t-values", args->t_values, lss},
+        {"--iterations", args->iterations, LEARNED},
+        {"--rate", !isnan(args->rate), LEARNED},
+        {"--batch", args->batch, LEARNED},
+        {"--popular", args->popular, popular},
+    };
+    for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++) {
+        if (!uses[i].given || uses[i].methods >> method & 1) continue;
+        char list[64] = "";
+        for (int m = 0, n = 0; m <= WO_METHOD_EVIDENCE; m++) {
+            if (!(uses[i].methods >> m & 1)) continue;
+            const bool last = uses[i].methods >> (m + 1) == 0;
+            const size_t used = strlen(list);
+            snprintf(list + used, sizeof list - used, "%s%s", n == 0 ? "" : last ? " and " : ", ", method_names[m]);
+            n++;
+        }
+        return cli_usage(self, "%s belongs to --method %s, not to %s", uses[i].name, list, method_names[method]);
+    }
+    if (method == WO_METHOD_EVIDENCE && args->learner == 1 + WO_LEARNER_NONE)
+        for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++)
+            if (uses[i].given && uses[i].methods == LEARNED)
+                return cli_usage(self, "%s is for learning, and --learner none does not", uses[i].name);
+    return CLI_OK;
+}
+
+/* The library would refuse these too, but what it says is taken to be about the log. */
+static int check_ranges(const cli_command *self, const arguments *args, const wo_build_options *defaults)
+{
+    const struct {
+        const char *name;
+        uint64_t given, most;
+    } ranges[] = {
+        {"-K", args->K, 24},
+        {"-L", args->L, 256},
+        {"--probes", args->probes, 64},
+        {"--source-k", args->source_k, 1000},
+        {"--thin", args->thin, UINT32_MAX},
+        {"--iterations", args->iterations, 10000000},
+        {"--batch", args->batch, 1 << 20},
+        {"--popular", args->popular, INT32_MAX},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        if (ranges[i].given > ranges[i].most)
+            return cli_usage(self, "%s takes at most %" PRIu64 ", not %" PRIu64, ranges[i].name, ranges[i].most,
+                             ranges[i].given);
+    const uint64_t K = args->K ? args->K : defaults->K, L = args->L ? args->L : defaults->L;
+    if (args->probes > UINT64_C(1) << K)
+        return cli_usage(self, "--probes %" PRIu64 " is more than the %" PRIu64 " cells of a table", args->probes,
+                         UINT64_C(1) << K);
+    if (L << K > UINT64_C(1) << 28)
+        return cli_usage(self, "%" PRIu64 " tables of %" PRIu64 " cells are too many: at most 2^28 in all", L,
+                         UINT64_C(1) << K);
+    if (args->rate == 0) return cli_usage(self, "--rate takes a number above 0");
+    return CLI_OK;
+}
+
+static void take(uint32_t *to, uint64_t given)
+{
+    if (given) *to = (uint32_t)given;
+}
+
+static void take_real(double *to, double given)
+{
+    if (!isnan(given)) *to = given;
+}
+
+/* What was given replaces the method's defaults. */
+static void override(wo_build_options *o, const arguments *args)
+{
+    take(&o->K, args->K);
+    take(&o->L, args->L);
+    take(&o->probes, args->probes);
+    take(&o->n_popular, args->popular);
+    take(&o->source_k, args->source_k);
+    take(&o->thin, args->thin);
+    take(&o->iterations, args->iterations);
+    take(&o->batch, args->batch);
+    take_real(&o->lambda, args->lambda);
+    take_real(&o->rate, args->rate);
+    take_real(&o->t1, args->t1);
+    take_real(&o->t2, args->t2);
+    if (args->learner) o->learner = (wo_learner)(args->learner - 1);
+    if (args->source) o->source = (wo_source)args->source; /* 1, 2, 3 */
+    if (args->loss) o->loss = (wo_loss)(args->loss - 1);
+    if (args->init) o->init = (wo_init)(args->init - 1);
+    if (args->optimiser) o->optimiser = (wo_optimiser)(args->optimiser - 1);
+    if (args->t_values) o->t_are_values = 1;
+    if (args->weights) o->weights = args->weights == 2 ? WO_WEIGHTS_NONE : WO_WEIGHTS_F32;
+    o->seed = args->common.seed;
+    o->threads = (int)args->common.threads;
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------- */
+
+static uint64_t file_bytes(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 ? (uint64_t)about.st_size : 0;
+}
+
+static int report(const arguments *args, const wo_index *index, double seconds)
+{
+    wo_index_info info;
+    wo_index_describe(index, &info);
+    const uint64_t bytes = file_bytes(args->output);
+    if (args->common.json) {
+        json_t *json = cli_index_json(&info);
+        json_object_update_new(json, json_pack("{s:s, s:I, s:f, s:f}", "index", args->output, "file_bytes",
+                                               (json_int_t)bytes, "seconds", seconds, "peak_mib", cli_peak_mib()));
+        return cli_print_json(json);
+    }
+    cli_print_text(stdout, args->output);
+    printf(": index, %s\n", cli_bytes(bytes));
+    cli_index_print(&info, "  ");
+    printf("  built in %.1f s, peak memory %.0f MiB\n", seconds, cli_peak_mib());
+    printf("next: wideout eval --index ");
+    cli_print_text(stdout, args->output);
+    if (info.options.weights == WO_WEIGHTS_NONE) {
+        printf(" --layer ");
+        cli_print_text(stdout, args->layer.path);
+    }
+    printf(" --log TEST.LOG\n");
+    return cli_end();
+}
+
+static int build(const arguments *args, const wo_build_options *o)
+{
+    wo_layer *layer = NULL;
+    wo_log *log = NULL;
+    wo_index *index = NULL;
+    wo_error err;
+    const double start = cli_now();
+    int code = cli_layer_open(&args->layer, &layer);
+    if (code) goto done;
+    if (args->log && wo_log_open(args->log, &log, &err))
+        code = cli_fail(args->log, &err);
+    else if (wo_index_build(layer, log, o, &index, &err)) /* what is wrong then is nearly always the log */
+        code = cli_fail(args->log ? args->log : args->layer.path, &err);
+    else if (wo_index_save(index, args->output, &err))
+        code = cli_fail(args->output, &err);
+    if (code) goto done;
+    cli_progress_end();
+    code = report(args, index, cli_now() - start);
+done:
+    wo_index_free(index);
+    wo_log_free(log);
+    wo_layer_free(layer);
+    return code;
+}
+
+static int run(const cli_command *self, void *given, int n, char **rest)
+{
+    const arguments *args = given;
+    const wo_method method = args->method ? (wo_method)(args->method - 1) : WO_METHOD_EVIDENCE;
+    if (n > 0) return cli_usage(self, "unexpected '%s': files are named by --layer, --log and -o", rest[0]);
+    if (!args->layer.path) return cli_usage(self, "needs --layer FILE");
+    if (!args->output) return cli_usage(self, "needs -o FILE for the index");
+    if (!args->log && method != WO_METHOD_FULL && method != WO_METHOD_SLIDE)
+        return cli_usage(self, "--method %s needs --log FILE: queries to learn from", method_names[method]);
+    const char *const in[] = {args->layer.path, args->layer.bias_path, args->log};
+    for (int i = 0; i < 3; i++)
+        if (cli_same_file(args->output, in[i]))
+            return cli_usage(self, "-o '%s' would replace what is read", args->output);
+    wo_build_options o;
+    wo_build_defaults(method, &o);
+    int code = check_methods(self, args, method);
+    if (!code) code = check_ranges(self, args, &o);
+    if (code) return code;
+    override(&o, args);
+    o.progress = cli_progress(&args->common);
+    return build(args, &o);
+}
+
+const cli_command cli_cmd_build = {
+    "build",
+    "--layer FILE --log FILE -o FILE [options]",
+    "learn an index from a wide layer and a log of its queries",
+    "An index answers queries by scoring a few neurons instead of all m. Every method has a router, which\n"
+    "opens a few cells for a query, and a fill, which says what neurons lie in a cell:\n"
+    "\n"
+    "  full       all neurons: the exact layer\n"
+    "  popular    one cell, of the most frequent labels\n"
+    "  slide      tables of random hyperplanes; a neuron lies where its weights hash to\n"
+    "  lss        the same, hyperplanes learned from the labels\n"
+    "  evidence   learned hyperplanes; a cell holds the neurons that its queries needed\n"
+    "\n"
+    "  wideout build --layer net.safetensors --log train.log -o index.safetensors\n"
+    "  wideout build --layer model.safetensors --weight-name lm_head.weight --log train.log -o index\n"
+    "  wideout build --layer net.safetensors --log train.log --lambda 0.02 --source-k 20 -o wider\n"
+    "  wideout build --layer net.safetensors --log train.log --method lss -K 4 -L 10 -o lss\n"
+    "\n"
+    "A smaller --lambda puts more neurons into the cells: slower and nearer to the exact layer. The log\n"
+    "should be of queries like those to come; best of data that the network was not trained on. The\n"
+    "index holds the layer's rows, so that it serves alone; with --weights none the layer must be given\n"
+    "again. The same seed gives the same file, whatever the number of threads.\n"
+    "\n"
+    "Defaults go by the method; the report and 'wideout info' show them.",
+    options,
+    sizeof(arguments),
+    run,
+};

@@ -1,0 +1,302 @@
+/* wideout eval: how good an index is and what it costs, beside the exact layer, in one run. */
+#include "cli.h"
+#include "layer_options.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_K = 1000, MAX_BATCH = 65536, MAX_ROUNDS = 10000, DEFAULT_BATCH = 1024 };
+
+typedef struct arguments {
+    cli_common common;
+    cli_layer layer;
+    const char *index, *log, *ks;
+    uint64_t batch, probes, max_queries, rounds;
+    bool no_timing;
+} arguments;
+
+static const cli_option options[] = {
+    {"index", 0, CLI_TEXT, offsetof(arguments, index), "FILE", "the index ('wideout build')", false},
+    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries that it was not built from ('wideout embed')",
+     false},
+    CLI_LAYER_OPTIONS(arguments, layer, "the layer it was built for, where the index has no rows"),
+    {"top", 'k', CLI_TEXT, offsetof(arguments, ks), "LIST", "compare the k best with FULL's (default: 1,5)", false},
+    {"batch", 'b', CLI_SIZE, offsetof(arguments, batch), "N", "time this batch size too, and report it (default: 1024)",
+     false},
+    {"probes", 0, CLI_SIZE, offsetof(arguments, probes), "N", "cells opened in each table (default: the index's)",
+     false},
+    {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N", "judge a seeded sample of N (default: all)",
+     false},
+    {"rounds", 0, CLI_SIZE, offsetof(arguments, rounds), "N", "of timing (default: 9)", false},
+    {"no-timing", 0, CLI_FLAG, offsetof(arguments, no_timing), NULL, "quality only", false},
+    {0},
+};
+
+/* "1,5,20" */
+static bool parse_ks(const char *text, wo_eval_options *o)
+{
+    o->n_ks = 0;
+    for (char *end; o->n_ks < WO_EVAL_MAX; text = end + 1) {
+        if (*text < '0' || *text > '9') return false;
+        const unsigned long k = strtoul(text, &end, 10);
+        if (k < 1 || k > MAX_K) return false;
+        o->ks[o->n_ks++] = (uint32_t)k;
+        if (*end == '\0') return true;
+        if (*end != ',') return false;
+    }
+    return false;
+}
+
+/* ---- For programs ------------------------------------------------------------------------------------------ */
+
+static json_t *real(double value)
+{
+    return isnan(value) ? json_null() : json_real(value);
+}
+
+/* JSON has no infinity: a method that took no time at all on a coarse clock. */
+static json_t *ratio(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *timing_json(const wo_eval_timing *t)
+{
+    return json_pack("{s:I, s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "batch", (json_int_t)t->batch,
+                     "threads", t->threads, "calls", (json_int_t)t->calls, "full_calls", (json_int_t)t->full_calls,
+                     "us_per_query", real(t->us), "us_per_query_p99", real(t->us_p99), "full_us_per_query",
+                     real(t->full_us), "full_us_per_query_p99", real(t->full_us_p99), "speedup", ratio(t->speedup),
+                     "cpu_s_per_1000", real(t->cpu_s_per_1000), "full_cpu_s_per_1000", real(t->full_cpu_s_per_1000));
+}
+
+static json_t *result_json(const arguments *args, const wo_eval_options *o, const wo_index_info *info,
+                           const wo_eval_result *r)
+{
+    static const wo_eval_timing none = {0, 0, 0, 0, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+    const bool timed = r->n_timings > 0;
+    const wo_eval_timing *t = timed ? &r->timings[r->headline] : &none;
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "index", args->index, "log",
+                  args->log, "method", info->method_name, "m", (json_int_t)info->m, "d", (json_int_t)info->d, "n",
+                  (json_int_t)r->n, "without_label", (json_int_t)r->skipped, "not_finite", (json_int_t)r->refused,
+                  "p_at_1", real(r->p_at_1), "p_at_3", real(r->p_at_3), "p_at_5", real(r->p_at_5), "full_p_at_1",
+                  real(r->full_p_at_1), "full_p_at_3", real(r->full_p_at_3), "full_p_at_5", real(r->full_p_at_5));
+    for (size_t i = 0; object && i < o->n_ks; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "agreement_at_%" PRIu32, o->ks[i]);
+        json_object_set_new(object, name, real(r->agreement[i]));
+    }
+    json_t *timings = json_array();
+    for (size_t i = 0; i < r->n_timings; i++) json_array_append_new(timings, timing_json(&r->timings[i]));
+    json_t *rest = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "label_recall", real(r->label_recall), "sample_size", real(r->sample_size), "cells", real(r->cells),
+        "empty_share", real(r->empty_share), "label_rank", real(r->label_rank), "label_rank_retrieved",
+        real(r->label_rank_retrieved), "k", timed ? json_integer(r->k) : json_null(), "batch",
+        timed ? json_integer(t->batch) : json_null(), "threads", timed ? json_integer(t->threads) : json_null(),
+        "us_per_query", real(t->us), "full_us_per_query", real(t->full_us), "speedup", ratio(t->speedup), "cold_us",
+        real(r->cold_us), "full_cold_us", real(r->full_cold_us), "cpu_s_per_1000", real(t->cpu_s_per_1000),
+        "full_cpu_s_per_1000", real(t->full_cpu_s_per_1000), "energy_j_per_1000", real(r->energy_j_per_1000),
+        "full_energy_j_per_1000", real(r->full_energy_j_per_1000), "energy_note",
+        r->energy_note[0] ? json_sprintf("not measured: %s", r->energy_note) : json_null(), "timings", timings);
+    if (!object || !rest || json_object_update(object, rest)) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(rest);
+    return object;
+}
+
+/* ---- For people -------------------------------------------------------------------------------------------- */
+
+/* A number with `decimals` of them, or "-". */
+static void print_cell(double value, int decimals)
+{
+    char text[48];
+    if (isnan(value))
+        snprintf(text, sizeof text, "-");
+    else if (decimals == 0)
+        snprintf(text, sizeof text, "%s", cli_number((uint64_t)(value + 0.5)));
+    else
+        snprintf(text, sizeof text, "%.*f", decimals, value);
+    printf(" %12s", text);
+}
+
+static void print_row(const char *what, double method, double full, int decimals, int full_decimals)
+{
+    printf("  %-32s", what);
+    print_cell(method, decimals);
+    print_cell(full, full_decimals);
+}
+
+static void print_share(const char *what, double method, double full)
+{
+    print_row(what, method, full, 4, 4);
+    if (full > 0) printf(" %9.2f%%", 100 * method / full);
+    printf("\n");
+}
+
+/* Decimals that leave about three digits. */
+static int decimals_of(double us)
+{
+    return us < 10 ? 2 : us < 1000 ? 1 : 0;
+}
+
+static void print_time(const char *what, double method, double full)
+{
+    print_row(what, method, full, decimals_of(method), decimals_of(full));
+    if (isfinite(full / method)) printf(" %8.*f x", full / method < 100 ? 1 : 0, full / method);
+    printf("\n");
+}
+
+static void print_timings(const wo_eval_result *r)
+{
+    char what[64];
+    for (size_t i = 0; i < r->n_timings; i++) {
+        const wo_eval_timing *t = &r->timings[i];
+        snprintf(what, sizeof what, "us/query, batch %" PRIu32 ", %d thread%s", t->batch, t->threads,
+                 t->threads == 1 ? "" : "s");
+        print_time(what, t->us, t->full_us);
+        print_row("  99th percentile", t->us_p99, t->full_us_p99, decimals_of(t->us_p99), decimals_of(t->full_us_p99));
+        printf("\n");
+    }
+    print_time("us, cold caches, batch 1", r->cold_us, r->full_cold_us);
+    const wo_eval_timing *t = &r->timings[r->headline];
+    snprintf(what, sizeof what, "CPU s per 1,000, batch %" PRIu32, t->batch);
+    print_row(what, t->cpu_s_per_1000, t->full_cpu_s_per_1000, 6, 6);
+    printf("\n");
+    snprintf(what, sizeof what, "J per 1,000, batch %" PRIu32, t->batch);
+    if (isnan(r->energy_j_per_1000)) {
+        printf("  %-32s not measured: %s\n", what, r->energy_note);
+        return;
+    }
+    print_row(what, r->energy_j_per_1000, r->full_energy_j_per_1000, 4, 4);
+    printf("\n");
+}
+
+static int print_result(const arguments *args, const wo_eval_options *o, const wo_index_info *info,
+                        const wo_eval_result *r)
+{
+    cli_print_text(stdout, args->index);
+    printf(": %s, %s classes, %s dimensions\n", info->method_name, cli_number(info->m), cli_number(info->d));
+    cli_print_text(stdout, args->log);
+    printf(": %s queries", cli_number(r->n));
+    if (r->skipped == r->n)
+        printf(", no labels");
+    else if (r->skipped)
+        printf(", %s without a label not in P@k", cli_number(r->skipped));
+    if (r->refused) printf("; %s with NaN or infinity left out", cli_number(r->refused));
+    printf("\n  %-32s %12s %12s\n", "", info->method_name, "FULL");
+    if (!isnan(r->p_at_1)) {
+        print_share("P@1", r->p_at_1, r->full_p_at_1);
+        print_share("P@3", r->p_at_3, r->full_p_at_3);
+        print_share("P@5", r->p_at_5, r->full_p_at_5);
+    }
+    for (size_t i = 0; i < o->n_ks; i++) {
+        char what[48];
+        snprintf(what, sizeof what, "share of FULL's best %" PRIu32, o->ks[i]);
+        print_row(what, r->agreement[i], isnan(r->agreement[i]) ? NAN : 1, 4, 0);
+        printf("\n");
+    }
+    print_row("neurons a query", r->sample_size, (double)info->m, r->sample_size < 1000 ? 1 : 0, 0);
+    printf(" %9.2f%%\n", 100 * r->sample_size / (double)info->m);
+    print_row("queries without a neuron", r->empty_share, 0, 4, 0);
+    printf("\n");
+    if (!isnan(r->label_recall)) {
+        print_row("labels retrieved", r->label_recall, 1, 4, 0);
+        printf("\n");
+        print_row("mean rank of those", r->label_rank_retrieved, r->label_rank, 1, 1);
+        printf("\n");
+    }
+    if (r->n_timings) print_timings(r);
+    return cli_end();
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------- */
+
+static int evaluate(const arguments *args, const wo_eval_options *o)
+{
+    wo_layer *layer = NULL;
+    wo_index *index = NULL;
+    wo_log *log = NULL;
+    wo_searcher *searcher = NULL;
+    wo_searcher_options so;
+    wo_searcher_defaults(&so);
+    so.threads = 1;
+    so.probes = o->probes;
+    wo_eval_result result;
+    wo_index_info info;
+    wo_error err;
+    int code = args->layer.path ? cli_layer_open(&args->layer, &layer) : CLI_OK;
+    if (code) goto done;
+    /* A searcher, made to see whether one can be: that failure is the index's, all later ones are the log's. */
+    if (wo_index_open(args->index, layer, &index, &err) || wo_searcher_create(index, &so, &searcher, &err)) {
+        code = cli_fail(args->index, &err);
+        goto done;
+    }
+    wo_searcher_free(searcher);
+    if (wo_log_open(args->log, &log, &err) || wo_evaluate(index, layer, log, o, &result, &err)) {
+        code = cli_fail(args->log, &err);
+        goto done;
+    }
+    cli_progress_end();
+    wo_index_describe(index, &info);
+    code = args->common.json ? cli_print_json(result_json(args, o, &info, &result))
+                             : print_result(args, o, &info, &result);
+done:
+    wo_log_free(log);
+    wo_index_free(index);
+    wo_layer_free(layer);
+    return code;
+}
+
+static int run(const cli_command *self, void *given, int n, char **rest)
+{
+    const arguments *args = given;
+    if (n > 0) return cli_usage(self, "unexpected '%s': files are named by --index and --log", rest[0]);
+    if (!args->index) return cli_usage(self, "needs --index FILE");
+    if (!args->log) return cli_usage(self, "needs --log FILE");
+    if (!args->layer.path && (args->layer.weight_name || args->layer.bias_name || args->layer.bias_path))
+        return cli_usage(self, "--weight-name, --bias-name and --bias go with --layer");
+    if (args->batch > MAX_BATCH)
+        return cli_usage(self, "--batch takes at most %d, not %" PRIu64, MAX_BATCH, args->batch);
+    if (args->rounds > MAX_ROUNDS)
+        return cli_usage(self, "--rounds takes at most %d, not %" PRIu64, MAX_ROUNDS, args->rounds);
+    wo_eval_options o;
+    wo_eval_defaults(&o);
+    if (args->ks && !parse_ks(args->ks, &o))
+        return cli_usage(self, "-k takes up to %d numbers from 1 to %d with commas between, not '%s'", WO_EVAL_MAX,
+                         MAX_K, args->ks);
+    o.batch = args->batch ? (uint32_t)args->batch : DEFAULT_BATCH;
+    o.probes = args->probes > UINT32_MAX ? UINT32_MAX : (uint32_t)args->probes;
+    o.max_queries = args->max_queries;
+    o.rounds = (uint32_t)args->rounds;
+    o.skip_timing = args->no_timing;
+    o.seed = args->common.seed;
+    o.threads = (int)args->common.threads;
+    o.progress = cli_progress(&args->common);
+    return evaluate(args, &o);
+}
+
+const cli_command cli_cmd_eval = {
+    "eval",
+    "--index FILE --log FILE [options]",
+    "judge an index on a log: quality, neurons, time and energy beside FULL",
+    "Judges an index on queries that it was not built from, beside FULL, the exact layer, on the same\n"
+    "queries in the same run. Labels give P@1, P@3 and P@5; without labels there is the agreement with\n"
+    "FULL's best. Both sides are timed in turn, warm: batches of 1 on one thread, batches of 1,024 on\n"
+    "--threads; then single queries with cold caches. Let nothing else run meanwhile.\n"
+    "\n"
+    "  wideout eval --index index.safetensors --log test.log.safetensors\n"
+    "  wideout eval --index index.safetensors --log test.log.safetensors -k 1,5,20 --batch 256 --json\n"
+    "  wideout eval --index index.safetensors --log test.log.safetensors --probes 4 --no-timing\n"
+    "\n"
+    "Joules come from RAPL through /sys/class/powercap, which often only root may read; where they cannot\n"
+    "be read they are not measured, and never estimated.",
+    options,
+    sizeof(arguments),
+    run,
+};

@@ -1,0 +1,396 @@
+/* wideout predict: the best classes of queries, or of raw examples that a network makes queries of. */
+#include "cli.h"
+#include "layer_options.h"
+#include "predict_source.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DEFAULT_K = 5, MAX_ANSWERS = 1 << 20 };
+
+typedef struct arguments {
+    cli_common common;
+    cli_layer layer;
+    const char *index, *net, *vocab, *forbid, *require;
+    uint64_t k, probes;
+    int format, arch; /* CLI_CHOICE */
+    bool softmax, exact, one_based;
+} arguments;
+
+static const cli_option options[] = {
+    {"index", 0, CLI_TEXT, offsetof(arguments, index), "FILE", "the index ('wideout build')", false},
+    {"net", 0, CLI_TEXT, offsetof(arguments, net), "FILE", "the network that makes queries of raw examples", false},
+    {"arch", 0, CLI_CHOICE, offsetof(arguments, arch), "lm", "it is another's state dict: an LSTM", false},
+    {"vocab", 0, CLI_TEXT, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
+    {"format", 0, CLI_CHOICE, offsetof(arguments, format), "auto|log|npy|xc|text|deb822",
+     "what FILE is (default: auto, by its content)", false},
+    {"top", 'k', CLI_SIZE, offsetof(arguments, k), "N", "how many classes (default: 5)", false},
+    {"probes", 0, CLI_SIZE, offsetof(arguments, probes), "N", "cells opened in each table (default: the index's)",
+     false},
+    {"softmax", 0, CLI_FLAG, offsetof(arguments, softmax), NULL, "probabilities over the candidates, not logits",
+     false},
+    {"exact", 0, CLI_FLAG, offsetof(arguments, exact), NULL, "score all classes", false},
+    {"forbid", 0, CLI_TEXT, offsetof(arguments, forbid), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
+     false},
+    {"require", 0, CLI_TEXT, offsetof(arguments, require), "IDS|FILE", "always score these", false},
+    {"one-based", 0, CLI_FLAG, offsetof(arguments, one_based), NULL, "xc: features count from 1", false},
+    CLI_LAYER_OPTIONS(arguments, layer, "the layer of the index, where it has no rows"),
+    {0},
+};
+
+/* All that answering takes. A zeroed one is empty. */
+typedef struct session {
+    const arguments *args;
+    wo_layer *layer;
+    wo_index *index;
+    wo_index_info info;
+    woi_network *net;
+    wo_searcher *searcher;
+    woi_names names; /* of the classes, for looking them up; made when they are asked for */
+    size_t k, rows;  /* classes a query; queries searched at a time */
+    int32_t *ids;    /* (rows, k) */
+    float *scores;
+    wo_query_stats *stats; /* (rows) */
+    uint64_t n, n_bad;     /* answered; of them, not finite */
+    json_t *list;          /* the answers with --json */
+    const char *at;        /* the source's name */
+} session;
+
+/* ---- Names ------------------------------------------------------------------------------------------------- */
+
+/* Not terminated; NULL where neither the index nor the network has one. */
+static const char *name_of(const session *s, int32_t id, size_t *bytes)
+{
+    const char *name = wo_index_label(s->index, id, bytes);
+    if (name || !s->net || (size_t)s->net->labels.n != s->info.m) return name;
+    *bytes = woi_names_bytes(&s->net->labels, id);
+    return woi_names_get(&s->net->labels, id);
+}
+
+static wo_status list_names(session *s, wo_error *err)
+{
+    wo_status status = WO_OK;
+    for (size_t i = 0; !status && (size_t)s->names.n < s->info.m; i++) {
+        size_t bytes = 0;
+        const char *name = name_of(s, (int32_t)i, &bytes);
+        if (!name) break;
+        status = woi_names_append(&s->names, name, bytes, err);
+    }
+    return status;
+}
+
+/* ---- Lists of classes -------------------------------------------------------------------------------------- */
+
+typedef struct classes {
+    int32_t *ids;
+    size_t n, room;
+} classes;
+
+/* An id, or a name; what is all digits is an id. */
+static wo_status add_class(session *s, classes *list, const char *text, size_t bytes, wo_error *err)
+{
+    int64_t id = 0;
+    size_t digits = 0;
+    for (; digits < bytes && text[digits] >= '0' && text[digits] <= '9'; digits++)
+        if (id < INT32_MAX) id = id * 10 + (text[digits] - '0');
+    if (digits < bytes) {
+        wo_status status = list_names(s, err);
+        if (status) return status;
+        id = woi_names_find(&s->names, text, bytes);
+    }
+    if (bytes == 0 || id < 0)
+        return cli_set_error(err, WO_ERR_ARGUMENT, "'%.*s' is neither the number nor the name of a class",
+                             (int)(bytes < 60 ? bytes : 60), text);
+    if ((uint64_t)id >= s->info.m)
+        return cli_set_error(err, WO_ERR_ARGUMENT, "class %" PRId64 " is not below the %zu of the index", id,
+                             s->info.m);
+    if (list->n == list->room) {
+        const size_t room = 2 * list->room + 64;
+        int32_t *ids = realloc(list->ids, room * sizeof *ids);
+        if (!ids) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+        list->ids = ids;
+        list->room = room;
+    }
+    list->ids[list->n++] = (int32_t)id;
+    return WO_OK;
+}
+
+static wo_status read_classes(session *s, classes *list, const char *path, wo_error *err)
+{
+    FILE *file = fopen(path, "r");
+    if (!file) return cli_set_error(err, WO_ERR_IO, "cannot open: %s", strerror(errno));
+    char *line = NULL;
+    size_t room = 0;
+    uint64_t number = 0;
+    wo_status status = WO_OK;
+    for (ssize_t got; !status && (got = getline(&line, &room, file)) >= 0;) {
+        number++;
+        while (got > 0 && (line[got - 1] == '\n' || line[got - 1] == '\r')) got--;
+        if (got == 0) continue;
+        wo_error why;
+        if ((status = add_class(s, list, line, (size_t)got, &why)))
+            cli_set_error(err, status, "line %" PRIu64 ": %.160s", number, why.text);
+    }
+    if (!status && ferror(file)) status = cli_set_error(err, WO_ERR_IO, "cannot read: %s", strerror(errno));
+    free(line);
+    fclose(file);
+    return status;
+}
+
+/* "3,17", or the name of a file with an id or a name in each line. Returns the exit code. */
+static int take_classes(session *s, const char *option, const char *given, classes *list)
+{
+    wo_error err;
+    if (given[strspn(given, "0123456789,")]) return read_classes(s, list, given, &err) ? cli_fail(given, &err) : CLI_OK;
+    for (const char *at = given;; at++) {
+        const size_t bytes = strcspn(at, ",");
+        if (add_class(s, list, at, bytes, &err)) return cli_fail(option, &err);
+        at += bytes;
+        if (!*at) return CLI_OK;
+    }
+}
+
+/* ---- Answers ----------------------------------------------------------------------------------------------- */
+
+static bool is_finite(const float *q, size_t d)
+{
+    for (size_t i = 0; i < d; i++)
+        if (!isfinite(q[i])) return false;
+    return true;
+}
+
+static void print_answers(const session *s, size_t row)
+{
+    for (size_t i = 0; i < s->k && s->ids[row * s->k + i] >= 0; i++) {
+        const int32_t id = s->ids[row * s->k + i];
+        size_t bytes = 0;
+        const char *name = name_of(s, id, &bytes);
+        if (i) putchar('\t');
+        for (size_t c = 0; name && c < bytes; c++)
+            putchar((unsigned char)name[c] < 0x20 || name[c] == 0x7f ? '?' : name[c]);
+        if (!name) printf("%" PRId32, id);
+        printf("\t%.6g", (double)s->scores[row * s->k + i]);
+    }
+    putchar('\n');
+}
+
+static json_t *answers_json(const session *s, size_t row)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < s->k && s->ids[row * s->k + i] >= 0; i++) {
+        const int32_t id = s->ids[row * s->k + i];
+        size_t bytes = 0;
+        const char *name = name_of(s, id, &bytes);
+        json_t *answer = json_pack("{s:i}", "id", id);
+        if (name) json_object_set_new(answer, "name", json_stringn_nocheck(name, bytes));
+        json_object_set_new(answer, "score", json_real((double)s->scores[row * s->k + i]));
+        json_array_append_new(list, answer);
+    }
+    return list;
+}
+
+static void add_json(session *s, size_t row, bool bad, const cli_query_batch *batch, size_t i)
+{
+    json_t *query = json_pack("{s:I}", "query", (json_int_t)s->n);
+    if (batch->lines) json_object_set_new(query, "line", json_integer((json_int_t)batch->lines[i]));
+    if (batch->known) json_object_set_new(query, "known", json_integer((json_int_t)batch->known[i]));
+    if (!bad && !s->args->exact) {
+        json_object_set_new(query, "cells", json_integer((json_int_t)s->stats[row].cells));
+        json_object_set_new(query, "candidates", json_integer((json_int_t)s->stats[row].candidates));
+    }
+    if (bad) json_object_set_new(query, "error", json_string("not finite"));
+    json_object_set_new(query, "answers", bad ? json_array() : answers_json(s, row));
+    json_array_append_new(s->list, query);
+}
+
+/* Every query has its line, also one that cannot be answered: that line is empty. */
+static void report_bad(session *s, const cli_query_batch *batch, size_t i)
+{
+    s->n_bad++;
+    fflush(stdout);
+    fputs("wideout: ", stderr);
+    cli_print_text(stderr, s->at);
+    fprintf(stderr, ": %s %" PRIu64 ": not finite\n", batch->lines ? "line" : "query",
+            batch->lines ? batch->lines[i] : s->n);
+}
+
+static wo_status answer(session *s, const cli_query_batch *batch, wo_error *err)
+{
+    const size_t d = s->info.d;
+    for (size_t first = 0, n; first < batch->n; first += n) {
+        n = batch->n - first < s->rows ? batch->n - first : s->rows;
+        const float *q = batch->q + first * d;
+        wo_status status = s->args->exact ? wo_search_exact(s->searcher, q, n, s->k, s->ids, s->scores, err)
+                                          : wo_search_stats(s->searcher, q, n, s->k, s->ids, s->scores, s->stats, err);
+        if (status) return status;
+        for (size_t i = 0; i < n; i++) {
+            const bool bad = !is_finite(q + i * d, d);
+            s->n++;
+            if (bad) report_bad(s, batch, first + i);
+            if (s->list)
+                add_json(s, i, bad, batch, first + i);
+            else if (bad)
+                putchar('\n');
+            else
+                print_answers(s, i);
+        }
+    }
+    return WO_OK;
+}
+
+static int answer_all(session *s, cli_source *source)
+{
+    struct stat about;
+    const bool stream = source->examples && fstat(STDIN_FILENO, &about) == 0 && !S_ISREG(about.st_mode);
+    const bool person = strcmp(s->at, "standard input") == 0 && isatty(STDIN_FILENO);
+    bool failed = false;
+    for (;;) {
+        cli_query_batch batch;
+        wo_error err;
+        bool more = false;
+        const wo_status read = cli_source_next(source, &batch, &more, &err);
+        if (read || (more && answer(s, &batch, &err))) {
+            fflush(stdout);
+            cli_fail(s->at, &err);
+            if (read != WO_ERR_FORMAT || !person) return CLI_FAILED;
+            failed = true; /* whoever typed that line can type another */
+            continue;
+        }
+        if (!more) break;
+        if (stream) fflush(stdout);
+    }
+    int code;
+    if (s->list)
+        code = cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:s, s:O}", "index", s->args->index, "n",
+                                        (json_int_t)s->n, "not_finite", (json_int_t)s->n_bad, "k", (json_int_t)s->k,
+                                        "scores", s->args->softmax ? "softmax" : "logits", "queries", s->list));
+    else
+        code = cli_end();
+    return code ? code : failed || s->n_bad ? CLI_FAILED : CLI_OK;
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------- */
+
+static int open_index(session *s)
+{
+    const arguments *args = s->args;
+    wo_error err;
+    if (args->layer.path && cli_layer_open(&args->layer, &s->layer)) return CLI_FAILED;
+    if (wo_index_open(args->index, s->layer, &s->index, &err)) return cli_fail(args->index, &err);
+    wo_index_describe(s->index, &s->info);
+    if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)
+                                 : woi_network_open(args->net, &s->net, &err)))
+        return cli_fail(args->net, &err);
+    return CLI_OK;
+}
+
+static int make_searcher(session *s)
+{
+    const arguments *args = s->args;
+    classes forbidden = {0}, mandatory = {0};
+    wo_searcher_options o;
+    wo_error err;
+    int code = CLI_OK;
+    wo_searcher_defaults(&o);
+    o.threads = (int)args->common.threads;
+    o.probes = args->probes < UINT32_MAX ? (uint32_t)args->probes : UINT32_MAX;
+    o.scores = args->softmax ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS;
+    if (args->forbid) code = take_classes(s, "--forbid", args->forbid, &forbidden);
+    if (!code && args->require) code = take_classes(s, "--require", args->require, &mandatory);
+    o.forbidden = forbidden.ids;
+    o.n_forbidden = forbidden.n;
+    o.mandatory = mandatory.ids;
+    o.n_mandatory = mandatory.n;
+    if (!code && wo_searcher_create(s->index, &o, &s->searcher, &err)) code = cli_fail(args->index, &err);
+    free(forbidden.ids);
+    free(mandatory.ids);
+    if (code) return code;
+    const uint64_t k = args->k ? args->k : DEFAULT_K;
+    s->k = k < s->info.m ? (size_t)k : s->info.m;
+    s->rows = MAX_ANSWERS / s->k < 1024 ? MAX_ANSWERS / s->k + 1 : 1024;
+    s->ids = malloc(s->rows * s->k * sizeof *s->ids);
+    s->scores = malloc(s->rows * s->k * sizeof *s->scores);
+    s->stats = malloc(s->rows * sizeof *s->stats);
+    if (s->ids && s->scores && s->stats) return CLI_OK;
+    cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
+    return cli_fail(NULL, &err);
+}
+
+static void free_session(session *s)
+{
+    free(s->ids);
+    free(s->scores);
+    free(s->stats);
+    json_decref(s->list);
+    woi_names_free(&s->names);
+    wo_searcher_free(s->searcher);
+    woi_network_free(s->net);
+    wo_index_free(s->index);
+    wo_layer_free(s->layer);
+}
+
+static int run(const cli_command *self, void *given, int n, char **rest)
+{
+    const arguments *args = given;
+    const char *path = n ? rest[0] : "-";
+    const cli_format format = args->format ? (cli_format)(args->format - 1) : CLI_FORMAT_AUTO;
+    const bool ready = format == CLI_FORMAT_LOG || format == CLI_FORMAT_NPY;
+    if (n > 1) return cli_usage(self, "expected one file, found %d", n);
+    if (!args->index) return cli_usage(self, "needs --index FILE");
+    if ((args->vocab || args->arch) && !(args->net && args->vocab && args->arch))
+        return cli_usage(self, "--arch lm and --vocab FILE go together, with --net");
+    if (!args->net && !ready && format != CLI_FORMAT_AUTO)
+        return cli_usage(self, "--format %s needs --net FILE, which makes queries of it",
+                         format == CLI_FORMAT_XC     ? "xc"
+                         : format == CLI_FORMAT_TEXT ? "text"
+                                                     : "deb822");
+    session s = {.args = args};
+    cli_source source = {0};
+    wo_error err;
+    int code = open_index(&s);
+    if (!code) code = make_searcher(&s);
+    if (!code && args->common.json && !(s.list = json_array())) code = CLI_FAILED;
+    if (!code && cli_source_open(&source, path, format, s.net, args->net,
+                                 args->one_based ? WOI_XC_ONE_BASED_FEATURES : WOI_XC_ZERO_BASED,
+                                 (int)args->common.threads, s.info.d, &s.at, &err))
+        code = cli_fail(s.at, &err);
+    if (!code) code = answer_all(&s, &source);
+    cli_source_free(&source);
+    free_session(&s);
+    return code;
+}
+
+const cli_command cli_cmd_predict = {
+    "predict",
+    "--index FILE [options] [FILE|-]",
+    "the best classes of queries, or of raw examples through a network",
+    "Prints a line for every query: the best classes and their scores, best first, all separated by tabs.\n"
+    "Classes are names where the index or the network has them, else numbers.\n"
+    "\n"
+    "Queries come from a log ('wideout embed') or a .npy file of shape (n, d):\n"
+    "\n"
+    "  wideout predict --index index.safetensors -k 10 test.log\n"
+    "  wideout predict --index index.safetensors --softmax queries.npy\n"
+    "\n"
+    "With --net they are made of raw examples: lines of extreme-classification text, with or without a\n"
+    "header; package stanzas, for a network of them; or text, an example a line: words that are features,\n"
+    "the beginning of a sentence for a language model, a word for a word network:\n"
+    "\n"
+    "  apt-cache show vim | wideout predict --index index.safetensors --net debian.safetensors\n"
+    "  echo 'a fast web browser' | wideout predict --index index.safetensors --net debian.safetensors\n"
+    "  echo 'the capital of' | wideout predict --index words.index --net lm.safetensors --softmax\n"
+    "  wideout predict --index index.safetensors --net net.safetensors --format xc test.txt\n"
+    "\n"
+    "Without FILE, or with -, it reads standard input and answers at once what has come. Where an index\n"
+    "has fewer candidates for a query than were asked for, the line is shorter. A query that is not\n"
+    "finite gets an empty line and a sentence; the others are answered, and the exit code is 1.",
+    options,
+    sizeof(arguments),
+    run,
+};

@@ -1,0 +1,34 @@
+/* The options of every command that opens a wide layer. */
+#ifndef WOI_CLI_LAYER_OPTIONS_H
+#define WOI_CLI_LAYER_OPTIONS_H
+
+#include "cli.h"
+
+typedef struct cli_layer {
+    const char *path, *weight_name, *bias_name, *bias_path;
+} cli_layer;
+
+#define CLI_LAYER_OPTIONS(args_type, member, help)                                                        \
+    {"layer", 0, CLI_TEXT, offsetof(args_type, member) + offsetof(cli_layer, path), "FILE", help, false}, \
+        {"weight-name", 0,                                                                                \
+         CLI_TEXT,      offsetof(args_type, member) + offsetof(cli_layer, weight_name),                   \
+         "NAME",        "its tensor of weights, (m, d)",                                                  \
+         false},                                                                                          \
+        {"bias-name", 0,                                                                                  \
+         CLI_TEXT,    offsetof(args_type, member) + offsetof(cli_layer, bias_name),                       \
+         "NAME",      "its tensor of biases, (m)",                                                        \
+         false},                                                                                          \
+    {                                                                                                     \
+        "bias", 0, CLI_TEXT, offsetof(args_type, member) + offsetof(cli_layer, bias_path), "FILE",        \
+            "beside a .npy file of weights: the one of biases", false                                     \
+    }
+
+/* Opens it; where that fails, prints why and returns CLI_FAILED. */
+static inline int cli_layer_open(const cli_layer *given, wo_layer **layer)
+{
+    const wo_layer_options o = {sizeof o, given->weight_name, given->bias_name, given->bias_path};
+    wo_error err;
+    return wo_layer_open(given->path, &o, layer, &err) ? cli_fail(given->path, &err) : CLI_OK;
+}
+
+#endif

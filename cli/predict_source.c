@@ -1,0 +1,124 @@
+/* Queries for `predict`, from files that hold them or from raw examples. */
+#include "predict_source.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BATCH = 1024 };
+
+/* ---- Files of queries -------------------------------------------------------------------------------------- */
+
+static wo_status open_npy(cli_source *s, const char *path, wo_error *err)
+{
+    woi_npy npy;
+    wo_status status = woi_npy_open(path, &npy, err);
+    if (status) return status;
+    const uint64_t columns = npy.n_dims ? npy.shape[npy.n_dims - 1] : 0;
+    if (npy.n_dims < 1 || npy.n_dims > 2 || columns != s->d)
+        status =
+            cli_set_error(err, WO_ERR_FORMAT, "has %d dimensions, the last of %" PRIu64 ", expected (n, %zu) or (%zu)",
+                          npy.n_dims, columns, s->d, s->d);
+    else if (!(s->array = malloc((size_t)npy.n * sizeof *s->array + 1)))
+        status = cli_set_error(err, WO_ERR_MEMORY, "out of memory: %" PRIu64 " numbers", npy.n);
+    else
+        status = woi_npy_read_f32(&npy, s->array, err);
+    s->q = s->array;
+    s->n = (size_t)npy.n / s->d;
+    woi_npy_close(&npy);
+    return status;
+}
+
+static wo_status open_log(cli_source *s, const char *path, wo_error *err)
+{
+    wo_status status = wo_log_open(path, &s->log, err);
+    if (status) return status;
+    s->n = wo_log_n(s->log);
+    s->q = wo_log_queries(s->log);
+    if (wo_log_d(s->log) == s->d) return WO_OK;
+    return cli_set_error(err, WO_ERR_FORMAT, "has queries of %zu numbers, the index takes %zu", wo_log_d(s->log), s->d);
+}
+
+/* ---- Which it is ------------------------------------------------------------------------------------------- */
+
+/* A file can be mapped, also where it is standard input; a pipe cannot. */
+static const char *file_of(const char *path)
+{
+    struct stat about;
+    if (strcmp(path, "-") != 0) return path;
+    return fstat(STDIN_FILENO, &about) == 0 && S_ISREG(about.st_mode) ? "/dev/stdin" : NULL;
+}
+
+/* By content; text stays CLI_FORMAT_AUTO, and a pipe brings text. */
+static wo_status recognise(const char *file, cli_format *format, wo_error *err)
+{
+    struct stat about;
+    woi_file_kind kind = WOI_FILE_XC;
+    if (!file || (stat(file, &about) == 0 && about.st_size == 0)) return WO_OK; /* an empty one: no example */
+    wo_status status = woi_file_recognise(file, &kind, err);
+    if (kind == WOI_FILE_NPY) *format = CLI_FORMAT_NPY;
+    if (kind == WOI_FILE_SAFETENSORS || kind == WOI_FILE_SHARD_INDEX) *format = CLI_FORMAT_LOG;
+    return status;
+}
+
+static wo_status open_examples(cli_source *s, const char *path, cli_format format, const woi_network *net,
+                               const char *net_path, woi_xc_base base, int threads, const char **at, wo_error *err)
+{
+    static const woi_raw raws[] = {[CLI_FORMAT_AUTO] = WOI_RAW_AUTO,
+                                   [CLI_FORMAT_XC] = WOI_RAW_XC,
+                                   [CLI_FORMAT_TEXT] = WOI_RAW_TEXT,
+                                   [CLI_FORMAT_DEB822] = WOI_RAW_DEB822};
+    if (!net && !file_of(path))
+        return cli_set_error(err, WO_ERR_ARGUMENT,
+                             "is a pipe, which must bring text for the network of --net FILE: none was named");
+    if (!net)
+        return cli_set_error(err, WO_ERR_ARGUMENT,
+                             "is text: name the network that makes queries of it with --net FILE");
+    if (net->d != s->d) {
+        *at = net_path;
+        return cli_set_error(err, WO_ERR_ARGUMENT, "makes queries of %zu numbers, the index takes %zu", net->d, s->d);
+    }
+    wo_status status = woi_examples_open(net, path, raws[format], base, threads, &s->examples, err);
+    if (status == WO_ERR_ARGUMENT) *at = net_path;
+    return status;
+}
+
+wo_status cli_source_open(cli_source *s, const char *path, cli_format format, const woi_network *net,
+                          const char *net_path, woi_xc_base base, int threads, size_t d, const char **at, wo_error *err)
+{
+    const char *file = file_of(path);
+    wo_status status = WO_OK;
+    *s = (cli_source){.d = d};
+    *at = strcmp(path, "-") == 0 ? "standard input" : path;
+    if (format == CLI_FORMAT_AUTO && (status = recognise(file, &format, err))) return status;
+    if (format != CLI_FORMAT_LOG && format != CLI_FORMAT_NPY)
+        return open_examples(s, path, format, net, net_path, base, threads, at, err);
+    if (!file) return cli_set_error(err, WO_ERR_ARGUMENT, "is a pipe: queries are read from a file");
+    return format == CLI_FORMAT_LOG ? open_log(s, file, err) : open_npy(s, file, err);
+}
+
+/* ---- Batches ----------------------------------------------------------------------------------------------- */
+
+wo_status cli_source_next(cli_source *s, cli_query_batch *batch, bool *more, wo_error *err)
+{
+    if (s->examples) {
+        woi_example_batch got;
+        wo_status status = woi_examples_next(s->examples, &got, more, err);
+        if (!status) *batch = (cli_query_batch){got.n, got.q, got.lines, got.known};
+        return status;
+    }
+    const size_t left = s->n - s->at, n = left < BATCH ? left : BATCH;
+    *batch = (cli_query_batch){n, s->q + s->at * s->d, NULL, NULL};
+    *more = n > 0;
+    s->at += n;
+    return WO_OK;
+}
+
+void cli_source_free(cli_source *s)
+{
+    wo_log_free(s->log);
+    woi_examples_free(s->examples);
+    free(s->array);
+}

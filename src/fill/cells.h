@@ -1,0 +1,39 @@
+/* What lies in the cells: neuron ids by cell, all tables in one array.
+ *
+ *   offsets  [0, 3, 3, 7 ...]   cell c holds ids[offsets[c] .. offsets[c+1])
+ *   ids      ascending within a cell */
+#ifndef WOI_FILL_CELLS_H
+#define WOI_FILL_CELLS_H
+
+#include "base/sparse.h"
+
+#include <stdbool.h>
+
+typedef struct woi_cells {
+    size_t n;          /* cells, over all tables */
+    uint32_t *offsets; /* n + 1 */
+    int32_t *ids;      /* offsets[n] */
+} woi_cells;
+
+void woi_cells_free(woi_cells *cells); /* and zeroed again */
+
+/* by_hash.c: items 0 .. n-1, item i in cells of[i * L + l], l < L: every item goes into its L cells. */
+wo_status woi_fill_by_hash(const uint32_t *of, size_t n, uint32_t L, size_t n_cells, woi_cells *cells, wo_error *err);
+
+/* popular.c: one cell of the N ids that `needs` names most often; ties to the lower id. */
+wo_status woi_fill_popular(const woi_sparse *needs, size_t m, size_t N, woi_cells *cells, wo_error *err);
+
+/* evidence.c: cell c with the queries Q(c) holds neuron j when sum over i in Q(c) of weight(i, j) >= lambda |Q(c)|. */
+typedef struct woi_evidence_options {
+    uint32_t K, L; /* tables of 2^K cells */
+    double lambda;
+    uint32_t thin;  /* cells with fewer queries are pooled with the cells at Hamming distance 1, then 2, ... */
+    uint32_t floor; /* no cell holds fewer than this many neurons: the best ones by evidence */
+    int threads;
+} woi_evidence_options;
+
+/* of (n, L): the cell of each query in each table. */
+wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const woi_evidence_options *options, size_t m,
+                            const wo_progress *progress, woi_cells *cells, wo_error *err);
+
+#endif

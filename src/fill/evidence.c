@@ -1,0 +1,259 @@
+/* Cells by evidence: a cell holds the neurons that the training queries in it needed.
+ *
+ *   neuron j is in cell c  when  sum over the queries i of c of weight(i, j)  >=  lambda * (number of those queries)
+ *
+ * A cell with fewer than `thin` queries borrows: the queries of the cells at Hamming distance 1 join, then 2, and so
+ * on; so every cell is filled, those that no training query ever opened included. Rings grow fast (1,307,504 cells of
+ * 2^24 are 9 away), so a ring that is larger than the number of cells with queries is not walked: those cells are. */
+#include "base/error.h"
+#include "base/progress.h"
+#include "fill/cells.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 64 }; /* cells that one thread fills at a time */
+
+typedef struct candidate {
+    float evidence;
+    int32_t id;
+} candidate;
+
+/* A thread's memory. */
+typedef struct worker {
+    float *evidence; /* (m), zeros between cells */
+    int32_t *touched;
+    candidate *order;
+    size_t order_room;
+} worker;
+
+/* What a block of cells came to. */
+typedef struct block {
+    int32_t *ids;
+    size_t n, room;
+} block;
+
+typedef struct task {
+    const woi_sparse *needs;
+    const woi_evidence_options *options;
+    const uint32_t *starts; /* the queries of cell c are members[starts[c] .. starts[c+1]) */
+    const uint32_t *members;
+    const uint32_t *opened; /* the cells of table l that have queries: opened[opened_starts[l] .. opened_starts[l+1]) */
+    const uint32_t *opened_starts;
+    uint32_t *sizes; /* neurons of each cell */
+} task;
+
+static size_t add_cell(const task *t, size_t cell, worker *w, size_t *n_touched)
+{
+    for (uint32_t at = t->starts[cell]; at < t->starts[cell + 1]; at++) {
+        const uint32_t query = t->members[at];
+        for (int64_t need = t->needs->indptr[query]; need < t->needs->indptr[query + 1]; need++) {
+            const int32_t id = t->needs->ids[need];
+            if (w->evidence[id] == 0) w->touched[(*n_touched)++] = id;
+            w->evidence[id] += t->needs->weights[need];
+        }
+    }
+    return t->starts[cell + 1] - t->starts[cell];
+}
+
+/* The cells at Hamming distance `distance`: all codes with so many bits (Gosper's next one). */
+static size_t add_ring(const task *t, size_t base, uint32_t code, uint32_t distance, worker *w, size_t *n_touched)
+{
+    size_t n = 0;
+    const uint64_t end = (uint64_t)1 << t->options->K;
+    for (uint64_t flips = ((uint64_t)1 << distance) - 1; flips < end;) {
+        n += add_cell(t, base + (code ^ (uint32_t)flips), w, n_touched);
+        const uint64_t low = flips & -flips, ripple = flips + low;
+        flips = ripple | ((flips ^ ripple) >> 2) / low;
+    }
+    return n;
+}
+
+/* The queries of the nearest cells, until there are `thin`; returns how many there are. */
+static size_t add_neighbours(const task *t, size_t cell, size_t n, worker *w, size_t *n_touched)
+{
+    const uint32_t K = t->options->K, thin = t->options->thin, *starts = t->opened_starts + (cell >> K);
+    const size_t base = cell >> K << K;
+    uint32_t distance = 1;
+    for (uint64_t ring = K; n < thin && distance <= K && ring <= starts[1] - starts[0]; distance++) {
+        n += add_ring(t, base, (uint32_t)(cell - base), distance, w, n_touched);
+        ring = ring * (K - distance) / (distance + 1); /* K over distance + 1 */
+    }
+    if (n >= thin || distance > K) return n;
+    /* How many queries lie at each distance tells how far to go; then all of them together. */
+    size_t at[33] = {0};
+    for (uint32_t i = starts[0]; i < starts[1]; i++) {
+        const uint32_t other = t->opened[i];
+        at[__builtin_popcount(other ^ (uint32_t)cell)] += t->starts[other + 1] - t->starts[other];
+    }
+    uint32_t last = distance;
+    for (size_t reached = n + at[last]; reached < thin && last < K; reached += at[last]) last++;
+    for (uint32_t i = starts[0]; i < starts[1]; i++) {
+        const uint32_t away = (uint32_t)__builtin_popcount(t->opened[i] ^ (uint32_t)cell);
+        if (away >= distance && away <= last) n += add_cell(t, t->opened[i], w, n_touched);
+    }
+    return n;
+}
+
+static int by_evidence(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    if (x->evidence != y->evidence) return x->evidence < y->evidence ? 1 : -1;
+    return x->id < y->id ? -1 : 1;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo_error *err)
+{
+    const woi_evidence_options *o = t->options;
+    size_t n_touched = 0, n = add_cell(t, cell, w, &n_touched);
+    if (n < o->thin) n = add_neighbours(t, cell, n, w, &n_touched);
+    wo_status status = woi_grow(&w->order, &w->order_room, 0, n_touched, sizeof *w->order, err);
+    if (!status) status = woi_grow(&out->ids, &out->room, out->n, out->n + n_touched, sizeof *out->ids, err);
+    size_t taken = 0;
+    if (!status) {
+        const double bar = o->lambda * (double)n;
+        for (size_t i = 0; i < n_touched; i++) w->order[i] = (candidate){w->evidence[w->touched[i]], w->touched[i]};
+        for (size_t i = 0; i < n_touched; i++)
+            if (w->order[i].evidence >= bar) taken++;
+        if (taken < o->floor) {
+            taken = n_touched < o->floor ? n_touched : o->floor;
+            qsort(w->order, n_touched, sizeof *w->order, by_evidence);
+            for (size_t i = 0; i < taken; i++) out->ids[out->n + i] = w->order[i].id;
+        } else {
+            size_t at = out->n;
+            for (size_t i = 0; i < n_touched; i++)
+                if (w->order[i].evidence >= bar) out->ids[at++] = w->order[i].id;
+        }
+        qsort(out->ids + out->n, taken, sizeof *out->ids, by_id);
+        out->n += taken;
+        t->sizes[cell] = (uint32_t)taken;
+    }
+    for (size_t i = 0; i < n_touched; i++) w->evidence[w->touched[i]] = 0;
+    return status;
+}
+
+/* Queries by cell: a counting sort over all tables. */
+static wo_status group(const uint32_t *of, size_t n, uint32_t L, size_t n_cells, uint32_t **starts, uint32_t **members,
+                       wo_error *err)
+{
+    *starts = woi_alloc_zero(n_cells + 1, sizeof **starts, err);
+    *members = woi_alloc(n * L, sizeof **members, err);
+    if (!*starts || !*members) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < n * L; i++) (*starts)[of[i]]++;
+    for (size_t c = 1; c <= n_cells; c++) (*starts)[c] += (*starts)[c - 1];
+    for (size_t i = n; i-- > 0;)
+        for (uint32_t l = 0; l < L; l++) (*members)[--(*starts)[of[i * L + l]]] = (uint32_t)i;
+    return WO_OK;
+}
+
+/* The cells that have queries, by table. */
+static wo_status list_opened(const uint32_t *starts, uint32_t K, uint32_t L, uint32_t **opened,
+                             uint32_t **opened_starts, wo_error *err)
+{
+    const size_t n_cells = (size_t)L << K;
+    size_t n = 0;
+    for (size_t c = 0; c < n_cells; c++) n += starts[c + 1] > starts[c];
+    *opened = woi_alloc(n, sizeof **opened, err);
+    *opened_starts = woi_alloc(L + 1, sizeof **opened_starts, err);
+    if (!*opened || !*opened_starts) return WO_ERR_MEMORY;
+    n = 0;
+    for (size_t c = 0; c < n_cells; c++) {
+        if (c % ((size_t)1 << K) == 0) (*opened_starts)[c >> K] = (uint32_t)n;
+        if (starts[c + 1] > starts[c]) (*opened)[n++] = (uint32_t)c;
+    }
+    (*opened_starts)[L] = (uint32_t)n;
+    return WO_OK;
+}
+
+static wo_status join(const task *t, block *blocks, size_t n_cells, woi_cells *cells, wo_error *err)
+{
+    uint64_t total = 0;
+    for (size_t c = 0; c < n_cells; c++) total += t->sizes[c];
+    if (total > UINT32_MAX)
+        return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,
+                        "the cells would hold %llu neurons, at most %u are possible: raise lambda or lower K or L",
+                        (unsigned long long)total, UINT32_MAX);
+    *cells = (woi_cells){.n = n_cells};
+    cells->offsets = woi_alloc(n_cells + 1, sizeof *cells->offsets, err);
+    cells->ids = woi_alloc(total, sizeof *cells->ids, err);
+    if (!cells->offsets || !cells->ids) {
+        woi_cells_free(cells);
+        return WO_ERR_MEMORY;
+    }
+    cells->offsets[0] = 0;
+    for (size_t c = 0; c < n_cells; c++) cells->offsets[c + 1] = cells->offsets[c] + t->sizes[c];
+    for (size_t b = 0; b * BLOCK < n_cells; b++)
+        if (blocks[b].n)
+            memcpy(cells->ids + cells->offsets[b * BLOCK], blocks[b].ids, blocks[b].n * sizeof *cells->ids);
+    return WO_OK;
+}
+
+wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const woi_evidence_options *options, size_t m,
+                            const wo_progress *progress, woi_cells *cells, wo_error *err)
+{
+    const size_t n_cells = (size_t)options->L << options->K, n_blocks = (n_cells + BLOCK - 1) / BLOCK;
+    const int threads = options->threads < 1 ? omp_get_max_threads() : options->threads;
+    if (needs->n > UINT32_MAX / options->L)
+        return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "%zu queries in %u tables are too many", needs->n,
+                        (unsigned)options->L);
+    *cells = (woi_cells){0};
+    uint32_t *starts = NULL, *members = NULL, *opened = NULL, *opened_starts = NULL;
+    task t = {.needs = needs, .options = options};
+    worker *workers = woi_alloc_zero((size_t)threads, sizeof *workers, err);
+    block *blocks = woi_alloc_zero(n_blocks, sizeof *blocks, err);
+    t.sizes = woi_alloc(n_cells, sizeof *t.sizes, err);
+    wo_status status = workers && blocks && t.sizes ? WO_OK : WO_ERR_MEMORY;
+    if (!status) status = group(of, needs->n, options->L, n_cells, &starts, &members, err);
+    if (!status) status = list_opened(starts, options->K, options->L, &opened, &opened_starts, err);
+    t.starts = starts;
+    t.members = members;
+    t.opened = opened;
+    t.opened_starts = opened_starts;
+    for (int i = 0; !status && i < threads; i++) {
+        workers[i].evidence = woi_alloc_zero(m, sizeof *workers[i].evidence, err);
+        workers[i].touched = woi_alloc(m, sizeof *workers[i].touched, err);
+        if (!workers[i].evidence || !workers[i].touched) status = WO_ERR_MEMORY;
+    }
+    /* A table at a time, so that progress can be told from this thread. */
+    for (uint32_t l = 0; !status && l < options->L; l++) {
+        const size_t first = ((size_t)l << options->K) / BLOCK, last = (((size_t)l + 1) << options->K) / BLOCK;
+        if ((status = woi_progress(progress, "filling cells", l, options->L, err))) break;
+        const size_t end = l + 1 == options->L ? n_blocks : last;
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+        for (size_t b = first; b < end; b++)
+            for (size_t c = b * BLOCK; c < n_cells && c < (b + 1) * BLOCK; c++) {
+                wo_error own;
+                const wo_status failed = fill_cell(&t, c, &workers[omp_get_thread_num()], &blocks[b], &own);
+                if (failed) {
+#pragma omp critical
+                    {
+                        status = failed;
+                        if (err) *err = own;
+                    }
+                    break;
+                }
+            }
+    }
+    if (!status) status = join(&t, blocks, n_cells, cells, err);
+    for (int i = 0; workers && i < threads; i++) {
+        woi_free(workers[i].evidence);
+        woi_free(workers[i].touched);
+        woi_free(workers[i].order);
+    }
+    for (size_t b = 0; blocks && b < n_blocks; b++) woi_free(blocks[b].ids);
+    woi_free(workers);
+    woi_free(blocks);
+    woi_free(t.sizes);
+    woi_free(starts);
+    woi_free(members);
+    woi_free(opened);
+    woi_free(opened_starts);
+    return status;
+}

@@ -1,0 +1,274 @@
+/* Building an index: the options are checked, then each method joins its router and its fill. */
+#include "index/index.h"
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "route/mix.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static const char *const method_names[] = {"full", "popular", "slide", "lss", "evidence"};
+enum { N_METHODS = sizeof method_names / sizeof *method_names };
+
+const char *woi_method_name(wo_method method)
+{
+    return (unsigned)method < N_METHODS ? method_names[method] : "unknown";
+}
+
+void wo_build_defaults(wo_method method, wo_build_options *options)
+{
+    *options = (wo_build_options){
+        .struct_size = sizeof *options,
+        .method = method,
+        .probes = 1,
+        .n_popular = 500,
+        .learner = WO_LEARNER_MIX,
+        .source = WO_SOURCE_BOTH,
+        .source_k = 5,
+        .lambda = 0.1,
+        .thin = 16,
+        .loss = WO_LOSS_PAPER,
+        .init = WO_INIT_MEAN,
+        .optimiser = WO_OPTIMISER_ADAM,
+        .trace_points = 50,
+        .weights = WO_WEIGHTS_F32,
+        .seed = 1,
+    };
+    if (method == WO_METHOD_EVIDENCE) {
+        options->K = 10;
+        options->L = 4;
+        options->iterations = 300;
+        options->rate = 0.02;
+        options->batch = 1024;
+    } else if (method == WO_METHOD_LSS || method == WO_METHOD_SLIDE) {
+        options->K = 4;
+        options->L = 10;
+        options->iterations = 1500;
+        options->rate = 0.01;
+        options->batch = 256;
+        options->t1 = 100;
+        options->t2 = 100;
+    }
+}
+
+/* ---- Checks ------------------------------------------------------------------------------------------------ */
+
+wo_status woi_check_range(const char *name, double value, double low, double high, wo_error *err)
+{
+    if (value >= low && value <= high) return WO_OK;
+    return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%s is %.10g, expected %.10g to %.10g", name, value, low, high);
+}
+
+wo_status woi_build_check(const wo_build_options *o, wo_error *err)
+{
+    wo_status status;
+    if (o->struct_size != sizeof *o)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "build options of %zu bytes, expected %zu: start from "
+                        "wo_build_defaults",
+                        o->struct_size, sizeof *o);
+    const bool hashed = o->method == WO_METHOD_SLIDE || o->method == WO_METHOD_LSS || o->method == WO_METHOD_EVIDENCE;
+    const bool learned = o->method == WO_METHOD_LSS || (o->method == WO_METHOD_EVIDENCE && o->learner);
+    if ((unsigned)o->method >= N_METHODS)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%d is no method", (int)o->method);
+    if (hashed) {
+        if ((status = woi_check_range("K", o->K, 1, WOI_MAX_BITS, err)) ||
+            (status = woi_check_range("L", o->L, 1, WOI_MAX_TABLES, err)) ||
+            (status = woi_check_range("probes", o->probes, 1, WOI_MAX_PROBES, err)))
+            return status;
+        if (o->probes > 1U << o->K)
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%u probes are more than the %u cells of a table",
+                            o->probes, 1U << o->K);
+        if ((uint64_t)o->L << o->K > (uint64_t)1 << 28)
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%u tables of %u cells are too many", o->L, 1U << o->K);
+    }
+    if (learned && ((status = woi_check_range("iterations", o->iterations, 0, 1e7, err)) ||
+                    (status = woi_check_range("rate", o->rate, 1e-9, 1e3, err)) ||
+                    (status = woi_check_range("batch", o->batch, 1, 1 << 20, err))))
+        return status;
+    if (o->method == WO_METHOD_EVIDENCE && (status = woi_check_range("lambda", o->lambda, 0, 2, err))) return status;
+    if ((o->method == WO_METHOD_EVIDENCE || o->method == WO_METHOD_POPULAR) &&
+        (status = woi_check_range("source_k", o->source_k, 1, 1000, err)))
+        return status;
+    if (o->method == WO_METHOD_LSS && (status = woi_check_range("trace_points", o->trace_points, 0, 1e5, err)))
+        return status;
+    /* Whatever the method: a file names them all. */
+    if ((status = woi_check_range("source", o->source, WO_SOURCE_LABELS, WO_SOURCE_BOTH, err)) ||
+        (status = woi_check_range("learner", o->learner, WO_LEARNER_NONE, WO_LEARNER_MIX, err)) ||
+        (status = woi_check_range("loss", o->loss, WO_LOSS_PAPER, WO_LOSS_MARGIN, err)) ||
+        (status = woi_check_range("init", o->init, WO_INIT_RANDOM, WO_INIT_MEAN, err)) ||
+        (status = woi_check_range("optimiser", o->optimiser, WO_OPTIMISER_ADAM, WO_OPTIMISER_SGD, err)) ||
+        (status = woi_check_range("threads", o->threads, 0, WOI_MAX_THREADS, err)))
+        return status;
+    if (o->method == WO_METHOD_POPULAR && (status = woi_check_range("n_popular", o->n_popular, 1, INT32_MAX, err)))
+        return status;
+    if (o->weights != WO_WEIGHTS_F32 && o->weights != WO_WEIGHTS_NONE)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "weights %d is neither f32 nor none", (int)o->weights);
+    return WO_OK;
+}
+
+wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err)
+{
+    if (log->d != d)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log's queries have %zu numbers, the layer's rows %zu",
+                        log->d, d);
+    if (log->max_label >= (int64_t)m)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has label %" PRId64 ", the layer %zu classes",
+                        log->max_label, m);
+    return WO_OK;
+}
+
+static wo_status check_queries(const wo_log *log, wo_error *err)
+{
+    if (log->n == 0) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has no queries");
+    for (size_t i = 0; i < log->n * log->d; i++)
+        if (!isfinite(log->queries[i]))
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "query %zu has %g at place %zu", i / log->d,
+                            (double)log->queries[i], i % log->d);
+    return WO_OK;
+}
+
+/* ---- Methods ----------------------------------------------------------------------------------------------- */
+
+static wo_status build_popular(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err)
+{
+    const wo_build_options *o = &index->options;
+    /* The most frequent labels; without labels, what the exact layer answers most often. */
+    woi_sparse needs;
+    wo_status status = woi_needs_of(&layer->dense, log, log->indptr ? WO_SOURCE_LABELS : WO_SOURCE_TOP, o->source_k,
+                                    o->threads, &o->progress, &needs, err);
+    if (status) return status;
+    status = woi_fill_popular(&needs, layer->dense.m, o->n_popular, &index->cells, err);
+    woi_sparse_free(&needs);
+    return status;
+}
+
+static wo_status build_evidence(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err)
+{
+    const wo_build_options *o = &index->options;
+    const woi_mix_options mix = {.steps = o->learner == WO_LEARNER_MIX ? o->iterations : 0,
+                                 .batch = o->batch,
+                                 .rate = o->rate,
+                                 .max_queries = 50000,
+                                 .seed = o->seed,
+                                 .threads = o->threads};
+    const woi_evidence_options fill = {
+        .K = o->K, .L = o->L, .lambda = o->lambda, .thin = o->thin, .floor = 1, .threads = o->threads};
+    uint32_t *of = NULL;
+    woi_sparse needs;
+    wo_status status = woi_needs_of(&layer->dense, log, o->source, o->source_k, o->threads, &o->progress, &needs, err);
+    if (status) return status;
+    if ((status = woi_hash_create(o->K, o->L, log->d, false, &index->hash, err)) ||
+        (status = woi_mix_learn(log->queries, &needs, &mix, &o->progress, &index->hash, err)))
+        goto done;
+    of = woi_alloc(log->n, o->L * sizeof *of, err);
+    if (!of) {
+        status = WO_ERR_MEMORY;
+        goto done;
+    }
+    if ((status = woi_hash_queries(&index->hash, log->queries, log->n, o->threads, of, err))) goto done;
+    status = woi_fill_evidence(&needs, of, &fill, layer->dense.m, &o->progress, &index->cells, err);
+done:
+    woi_free(of);
+    woi_sparse_free(&needs);
+    return status;
+}
+
+wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *options, wo_index **index,
+                         wo_error *err)
+{
+    *index = NULL;
+    wo_status status = woi_build_check(options, err);
+    if (status) return status;
+    const bool needs_log = options->method != WO_METHOD_FULL && options->method != WO_METHOD_SLIDE;
+    if (!log && needs_log)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "method %s is built from a log of queries, none was given",
+                        woi_method_name(options->method));
+    if (log && (status = woi_log_check(log, layer->dense.m, layer->dense.d, err))) return status;
+    if (needs_log && (status = check_queries(log, err))) return status;
+    wo_index *made = woi_alloc_zero(1, sizeof *made, err);
+    if (!made) return WO_ERR_MEMORY;
+    made->options = *options;
+    made->rows = layer->dense;
+    made->layer_checksum = layer->checksum;
+    status = woi_names_copy(&layer->labels, &made->labels, err);
+    if (!status) switch (options->method) {
+        case WO_METHOD_FULL: break;
+        case WO_METHOD_POPULAR: status = build_popular(layer, log, made, err); break;
+        case WO_METHOD_SLIDE: status = woi_build_slide(layer, made, err); break;
+        case WO_METHOD_LSS: status = woi_build_lss(layer, log, made, err); break;
+        case WO_METHOD_EVIDENCE: status = build_evidence(layer, log, made, err); break;
+        }
+    if (status) {
+        wo_index_free(made);
+        return status;
+    }
+    made->options.progress = (wo_progress){0};
+    made->options.threads = 0;
+    woi_index_measure(made);
+    *index = made;
+    return WO_OK;
+}
+
+void woi_index_measure(wo_index *index)
+{
+    const woi_cells *cells = &index->cells;
+    index->n_empty = index->largest = 0;
+    for (size_t c = 0; c < cells->n; c++) {
+        const uint32_t size = cells->offsets[c + 1] - cells->offsets[c];
+        index->n_empty += size == 0;
+        if (size > index->largest) index->largest = size;
+    }
+}
+
+void wo_index_describe(const wo_index *index, wo_index_info *info)
+{
+    const woi_cells *cells = &index->cells;
+    const size_t planes = index->hash.n_planes * (index->hash.d + 1 + (index->hash.bias_planes != NULL));
+    *info = (wo_index_info){
+        .method = index->options.method,
+        .method_name = woi_method_name(index->options.method),
+        .m = index->rows.m,
+        .d = index->rows.d,
+        .options = index->options,
+        .n_cells = cells->n,
+        .n_entries = cells->n ? cells->offsets[cells->n] : 0,
+        .n_empty = index->n_empty,
+        .largest = index->largest,
+        .has_names = index->labels.n > 0,
+    };
+    info->index_bytes = sizeof(float) * planes;
+    if (cells->n) info->index_bytes += sizeof *cells->offsets * (cells->n + 1) + sizeof *cells->ids * info->n_entries;
+}
+
+const char *wo_index_label(const wo_index *index, int32_t id, size_t *name_bytes)
+{
+    if (id < 0 || id >= index->labels.n) return NULL;
+    *name_bytes = woi_names_bytes(&index->labels, id);
+    return woi_names_get(&index->labels, id);
+}
+
+const char *const woi_trace_names[WOI_TRACE_COLUMNS] = {"step",        "loss",         "cp_positive",
+                                                        "cp_negative", "sample_size",  "label_recall",
+                                                        "empty_cells", "largest_cell", "entropy"};
+
+int wo_index_trace(const wo_index *index, wo_trace *trace)
+{
+    if (!index->n_trace) return 0;
+    *trace = (wo_trace){index->n_trace, WOI_TRACE_COLUMNS, index->trace, woi_trace_names};
+    return 1;
+}
+
+void wo_index_free(wo_index *index)
+{
+    if (!index) return;
+    if (!index->st) { /* otherwise they lie in the mapped file */
+        woi_hash_free(&index->hash);
+        woi_cells_free(&index->cells);
+        woi_free(index->trace);
+    }
+    woi_names_free(&index->labels);
+    woi_st_free(index->st);
+    woi_free(index);
+}

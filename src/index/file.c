@@ -1,0 +1,416 @@
+/* The file of an index: see docs/FORMAT.md.
+ *
+ *   router.planes (d, n_planes), router.offsets, router.bias       slide, lss, evidence
+ *   cells.offsets (cells + 1), cells.ids                           all but full
+ *   weight (m, d), bias (m)                                        unless built with weights none
+ *   names.labels.*, trace                                          where there are some
+ *
+ * Every option is a line of metadata, `index.NAME`. Nothing of the machine goes in: no time, path, host or threads. */
+#include "index/index.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Options as metadata ----------------------------------------------------------------------------------- */
+
+typedef enum field_kind { FIELD_U32, FIELD_U64, FIELD_REAL, FIELD_WORD, FIELD_FLAG } field_kind;
+
+typedef struct field {
+    const char *key;
+    field_kind kind;
+    size_t offset;
+    const char *const *words; /* FIELD_WORD: by value, ends with NULL; "" is no value */
+} field;
+
+static const char *const method_words[] = {"full", "popular", "slide", "lss", "evidence", NULL};
+static const char *const learner_words[] = {"none", "mix", NULL};
+static const char *const source_words[] = {"", "labels", "top", "both", NULL};
+static const char *const loss_words[] = {"paper", "margin", NULL};
+static const char *const init_words[] = {"random", "mean", NULL};
+static const char *const optimiser_words[] = {"adam", "sgd", NULL};
+static const char *const weights_words[] = {"f32", "", "", "none", NULL};
+
+#define FIELD(key, kind, member, words)                               \
+    {                                                                 \
+        "index." key, kind, offsetof(wo_build_options, member), words \
+    }
+static const field fields[] = {
+    FIELD("method", FIELD_WORD, method, method_words),
+    FIELD("K", FIELD_U32, K, NULL),
+    FIELD("L", FIELD_U32, L, NULL),
+    FIELD("probes", FIELD_U32, probes, NULL),
+    FIELD("popular", FIELD_U32, n_popular, NULL),
+    FIELD("learner", FIELD_WORD, learner, learner_words),
+    FIELD("source", FIELD_WORD, source, source_words),
+    FIELD("source_k", FIELD_U32, source_k, NULL),
+    FIELD("lambda", FIELD_REAL, lambda, NULL),
+    FIELD("thin", FIELD_U32, thin, NULL),
+    FIELD("iterations", FIELD_U32, iterations, NULL),
+    FIELD("rate", FIELD_REAL, rate, NULL),
+    FIELD("batch", FIELD_U32, batch, NULL),
+    FIELD("loss", FIELD_WORD, loss, loss_words),
+    FIELD("init", FIELD_WORD, init, init_words),
+    FIELD("optimiser", FIELD_WORD, optimiser, optimiser_words),
+    FIELD("t1", FIELD_REAL, t1, NULL),
+    FIELD("t2", FIELD_REAL, t2, NULL),
+    FIELD("t_are_values", FIELD_FLAG, t_are_values, NULL),
+    FIELD("trace_points", FIELD_U32, trace_points, NULL),
+    FIELD("weights", FIELD_WORD, weights, weights_words),
+    FIELD("seed", FIELD_U64, seed, NULL),
+};
+enum { N_FIELDS = sizeof fields / sizeof *fields };
+
+/* Numbers have a point, whatever sign the program's locale has for it: for this thread, until leave_c_locale. */
+static wo_status enter_c_locale(locale_t *c, locale_t *before, wo_error *err)
+{
+    *c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!*c) return woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory: no C locale");
+    *before = uselocale(*c);
+    return WO_OK;
+}
+
+static void leave_c_locale(locale_t c, locale_t before)
+{
+    uselocale(before);
+    freelocale(c);
+}
+
+static wo_status write_fields(woi_st_writer *writer, const wo_build_options *options, wo_error *err)
+{
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const field *f = &fields[i];
+        const void *at = (const char *)options + f->offset;
+        char text[40];
+        switch (f->kind) {
+        case FIELD_U32: snprintf(text, sizeof text, "%" PRIu32, *(const uint32_t *)at); break;
+        case FIELD_U64: snprintf(text, sizeof text, "%" PRIu64, *(const uint64_t *)at); break;
+        case FIELD_REAL: snprintf(text, sizeof text, "%.17g", *(const double *)at); break;
+        case FIELD_WORD: snprintf(text, sizeof text, "%s", f->words[*(const unsigned *)at]); break;
+        case FIELD_FLAG: snprintf(text, sizeof text, "%d", *(const uint8_t *)at != 0); break;
+        }
+        const wo_status status = woi_st_set_meta(writer, f->key, text, err);
+        if (status) return status;
+    }
+    return WO_OK;
+}
+
+static wo_status write_options(woi_st_writer *writer, const wo_build_options *options, wo_error *err)
+{
+    locale_t c, before;
+    wo_status status = enter_c_locale(&c, &before, err);
+    if (status) return status;
+    status = write_fields(writer, options, err);
+    leave_c_locale(c, before);
+    return status;
+}
+
+static bool parse_count(const char *text, uint64_t most, uint64_t *value)
+{
+    char *end;
+    if (*text < '0' || *text > '9') return false;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    return !errno && !*end && *value <= most;
+}
+
+static bool parse_field(const field *f, const char *text, void *at)
+{
+    uint64_t count;
+    char *end;
+    switch (f->kind) {
+    case FIELD_U32:
+        if (!parse_count(text, UINT32_MAX, &count)) return false;
+        *(uint32_t *)at = (uint32_t)count;
+        return true;
+    case FIELD_U64: return parse_count(text, UINT64_MAX, at);
+    case FIELD_FLAG:
+        if (!parse_count(text, 1, &count)) return false;
+        *(uint8_t *)at = (uint8_t)count;
+        return true;
+    case FIELD_REAL: *(double *)at = strtod(text, &end); return end != text && !*end;
+    case FIELD_WORD:
+        for (unsigned i = 0; f->words[i]; i++)
+            if (*text && strcmp(text, f->words[i]) == 0) {
+                *(unsigned *)at = i;
+                return true;
+            }
+        return false;
+    }
+    return false;
+}
+
+static wo_status read_meta(const woi_st *st, const char *key, const char **text, wo_error *err)
+{
+    *text = woi_st_meta(st, key);
+    return *text ? WO_OK : woi_fail(err, WO_ERR_FORMAT, 8, "the metadata has no '%s'", key);
+}
+
+static wo_status bad_meta(const char *key, const char *text, wo_error *err)
+{
+    char quoted[WOI_QUOTE_BYTES];
+    return woi_fail(err, WO_ERR_FORMAT, 8, "'%s' is \"%s\", which this version does not know", key,
+                    woi_quote(quoted, text, strlen(text)));
+}
+
+static wo_status read_fields(const woi_st *st, wo_build_options *options, wo_error *err)
+{
+    *options = (wo_build_options){.struct_size = sizeof *options};
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const char *text;
+        const wo_status status = read_meta(st, fields[i].key, &text, err);
+        if (status) return status;
+        if (!parse_field(&fields[i], text, (char *)options + fields[i].offset))
+            return bad_meta(fields[i].key, text, err);
+    }
+    return WO_OK;
+}
+
+static wo_status read_options(const woi_st *st, wo_build_options *options, wo_error *err)
+{
+    locale_t c, before;
+    wo_status status = enter_c_locale(&c, &before, err);
+    if (status) return status;
+    status = read_fields(st, options, err);
+    leave_c_locale(c, before);
+    if (status || !woi_build_check(options, err)) return status;
+    if (err) err->status = WO_ERR_FORMAT; /* the file's fault, not the caller's */
+    return WO_ERR_FORMAT;
+}
+
+/* ---- Writing ----------------------------------------------------------------------------------------------- */
+
+static wo_status declare(woi_st_writer *writer, const wo_index *index, wo_error *err)
+{
+    const woi_hash *hash = &index->hash;
+    const woi_cells *cells = &index->cells;
+    const uint64_t planes[] = {hash->d, hash->n_planes}, offsets[] = {cells->n + 1},
+                   ids[] = {cells->n ? cells->offsets[cells->n] : 0}, rows[] = {index->rows.m, index->rows.d},
+                   trace[] = {index->n_trace, WOI_TRACE_COLUMNS};
+    wo_status status = WO_OK;
+    if (hash->K &&
+        ((status = woi_st_declare(writer, "router.planes", WOI_F32, 2, planes, err)) ||
+         (status = woi_st_declare(writer, "router.offsets", WOI_F32, 1, planes + 1, err)) ||
+         (hash->bias_planes && (status = woi_st_declare(writer, "router.bias", WOI_F32, 1, planes + 1, err)))))
+        return status;
+    if (cells->n && ((status = woi_st_declare(writer, "cells.offsets", WOI_U32, 1, offsets, err)) ||
+                     (status = woi_st_declare(writer, "cells.ids", WOI_I32, 1, ids, err))))
+        return status;
+    if (index->n_trace && (status = woi_st_declare(writer, "trace", WOI_F64, 2, trace, err))) return status;
+    if (index->labels.n && (status = woi_names_declare(writer, "labels", &index->labels, err))) return status;
+    if (index->options.weights == WO_WEIGHTS_NONE) return WO_OK;
+    if ((status = woi_st_declare(writer, "weight", WOI_F32, 2, rows, err))) return status;
+    return index->rows.b ? woi_st_declare(writer, "bias", WOI_F32, 1, rows, err) : WO_OK;
+}
+
+static wo_status append(woi_st_writer *writer, const wo_index *index, wo_error *err)
+{
+    const woi_hash *hash = &index->hash;
+    const woi_cells *cells = &index->cells;
+    wo_status status;
+    if (hash->K) {
+        const size_t row = hash->n_planes * sizeof(float);
+        if ((status = woi_st_append(writer, hash->planes, hash->d * row, err)) ||
+            (status = woi_st_append(writer, hash->offsets, row, err)) ||
+            (hash->bias_planes && (status = woi_st_append(writer, hash->bias_planes, row, err))))
+            return status;
+    }
+    if (cells->n && ((status = woi_st_append(writer, cells->offsets, (cells->n + 1) * sizeof *cells->offsets, err)) ||
+                     (status = woi_st_append(writer, cells->ids, cells->offsets[cells->n] * sizeof *cells->ids, err))))
+        return status;
+    if (index->n_trace &&
+        (status = woi_st_append(writer, index->trace, index->n_trace * WOI_TRACE_COLUMNS * sizeof(double), err)))
+        return status;
+    if (index->labels.n && (status = woi_names_write(writer, &index->labels, err))) return status;
+    if (index->options.weights == WO_WEIGHTS_NONE) return WO_OK;
+    if ((status = woi_st_append(writer, index->rows.w, index->rows.m * index->rows.d * sizeof(float), err)))
+        return status;
+    return index->rows.b ? woi_st_append(writer, index->rows.b, index->rows.m * sizeof(float), err) : WO_OK;
+}
+
+wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err)
+{
+    woi_st_writer *writer = NULL;
+    char m[24], d[24], checksum[24];
+    snprintf(m, sizeof m, "%zu", index->rows.m);
+    snprintf(d, sizeof d, "%zu", index->rows.d);
+    snprintf(checksum, sizeof checksum, "%016" PRIx64, index->layer_checksum);
+    wo_status status = woi_st_create(path, "index", &writer, err);
+    if (!status) status = write_options(writer, &index->options, err);
+    if (!status) status = woi_st_set_meta(writer, "layer.m", m, err);
+    if (!status) status = woi_st_set_meta(writer, "layer.d", d, err);
+    if (!status) status = woi_st_set_meta(writer, "layer.xxh3", checksum, err);
+    if (!status) status = declare(writer, index, err);
+    if (!status) status = append(writer, index, err);
+    if (!status) status = woi_st_finish(writer, err);
+    woi_st_writer_free(writer);
+    return status;
+}
+
+/* ---- Reading ----------------------------------------------------------------------------------------------- */
+
+/* A tensor of this type and shape, or a sentence; *data points into the mapping. b = 0: one dimension. */
+static wo_status take(const woi_st *st, const char *name, woi_dtype dtype, uint64_t a, uint64_t b, const void **data,
+                      wo_error *err)
+{
+    const woi_tensor *tensor = woi_st_find(st, name);
+    if (!tensor) return woi_fail(err, WO_ERR_FORMAT, 8, "the index has no tensor '%s'", name);
+    if (tensor->dtype != dtype)
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' is of type %s, expected %s", name,
+                        woi_dtype_name(tensor->dtype), woi_dtype_name(dtype));
+    if (tensor->n_dims != (b ? 2 : 1) || tensor->shape[0] != a || (b && tensor->shape[1] != b))
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset,
+                        "'%s' is not of the expected shape (%" PRIu64 "%s%.0" PRIu64 ")", name, a, b ? ", " : "", b);
+    if (tensor->bytes && (uintptr_t)tensor->data % 8)
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' does not start on 8 bytes", name);
+    *data = tensor->data;
+    return WO_OK;
+}
+
+static wo_status read_router(wo_index *index, wo_error *err)
+{
+    const wo_build_options *o = &index->options;
+    if (o->method < WO_METHOD_SLIDE) return WO_OK;
+    woi_hash *hash = &index->hash;
+    *hash = (woi_hash){.K = o->K, .L = o->L, .d = index->rows.d, .n_planes = ((size_t)o->K * o->L + 15) / 16 * 16};
+    const void *planes, *offsets, *bias = NULL;
+    wo_status status = take(index->st, "router.planes", WOI_F32, hash->d, hash->n_planes, &planes, err);
+    if (!status) status = take(index->st, "router.offsets", WOI_F32, hash->n_planes, 0, &offsets, err);
+    if (!status && o->method != WO_METHOD_EVIDENCE)
+        status = take(index->st, "router.bias", WOI_F32, hash->n_planes, 0, &bias, err);
+    if (status) return status;
+    hash->planes = (float *)planes; /* never written: an index is immutable */
+    hash->offsets = (float *)offsets;
+    hash->bias_planes = (float *)bias;
+    return WO_OK;
+}
+
+static wo_status read_cells(wo_index *index, wo_error *err)
+{
+    if (index->options.method == WO_METHOD_FULL) return WO_OK;
+    woi_cells *cells = &index->cells;
+    const size_t n = index->hash.K ? woi_hash_n_cells(&index->hash) : 1;
+    const woi_tensor *listed = woi_st_find(index->st, "cells.ids");
+    const uint64_t n_ids = listed && listed->n_dims == 1 ? listed->n : 0;
+    const void *data;
+    wo_status status = take(index->st, "cells.offsets", WOI_U32, n + 1, 0, &data, err);
+    if (status) return status;
+    cells->n = n;
+    cells->offsets = (uint32_t *)data;
+    if ((status = take(index->st, "cells.ids", WOI_I32, n_ids, 0, &data, err))) return status;
+    cells->ids = (int32_t *)data;
+    for (size_t c = 0; c < n; c++)
+        if (cells->offsets[c + 1] < cells->offsets[c] || (c == 0 && cells->offsets[0] != 0))
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "cells.offsets falls or does not start at 0, at cell %zu",
+                            c);
+    if (cells->offsets[n] != n_ids)
+        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                        "cells.offsets ends at %" PRIu32 ", but there are %" PRIu64 " ids", cells->offsets[n], n_ids);
+    for (uint64_t i = 0; i < n_ids; i++)
+        if (cells->ids[i] < 0 || (size_t)cells->ids[i] >= index->rows.m)
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "cells.ids has class %" PRId32 " of %zu", cells->ids[i],
+                            index->rows.m);
+    return WO_OK;
+}
+
+static wo_status read_rows(wo_index *index, const wo_layer *layer, wo_error *err)
+{
+    const void *data;
+    if (layer && layer->checksum != index->layer_checksum)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "was built for another layer: checksum %016" PRIx64 ", the given one has %016" PRIx64,
+                        index->layer_checksum, layer->checksum);
+    if (index->options.weights == WO_WEIGHTS_NONE) {
+        if (!layer)
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                            "has no rows inside (it was built with weights none): "
+                            "give the layer too (--layer)");
+        if (layer->dense.m != index->rows.m || layer->dense.d != index->rows.d)
+            return woi_fail(err, WO_ERR_FORMAT, 8, "says that its layer is %zu x %zu, but that is %zu x %zu",
+                            index->rows.m, index->rows.d, layer->dense.m, layer->dense.d);
+        index->rows = layer->dense;
+        return WO_OK;
+    }
+    wo_status status = take(index->st, "weight", WOI_F32, index->rows.m, index->rows.d, &data, err);
+    if (status) return status;
+    index->rows.w = data;
+    if (!woi_st_find(index->st, "bias")) return WO_OK;
+    if ((status = take(index->st, "bias", WOI_F32, index->rows.m, 0, &data, err))) return status;
+    index->rows.b = data;
+    return WO_OK;
+}
+
+static wo_status read_trace(wo_index *index, wo_error *err)
+{
+    const woi_tensor *trace = woi_st_find(index->st, "trace");
+    if (!trace) return WO_OK;
+    const void *data;
+    const uint64_t rows = trace->n_dims == 2 ? trace->shape[0] : 0;
+    wo_status status = take(index->st, "trace", WOI_F64, rows, WOI_TRACE_COLUMNS, &data, err);
+    if (status) return status;
+    index->trace = (double *)data;
+    index->n_trace = rows;
+    return WO_OK;
+}
+
+static wo_status read_shape(wo_index *index, wo_error *err)
+{
+    static const char *const keys[] = {"layer.m", "layer.d"};
+    size_t *const to[] = {&index->rows.m, &index->rows.d};
+    const char *text;
+    wo_status status;
+    for (int i = 0; i < 2; i++) {
+        uint64_t value;
+        if ((status = read_meta(index->st, keys[i], &text, err))) return status;
+        if (!parse_count(text, INT32_MAX, &value) || value < 1) return bad_meta(keys[i], text, err);
+        *to[i] = value;
+    }
+    if ((status = read_meta(index->st, "layer.xxh3", &text, err))) return status;
+    index->layer_checksum = strtoull(text, NULL, 16);
+    return strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16 ? WO_OK : bad_meta("layer.xxh3", text, err);
+}
+
+static wo_status read_names(wo_index *index, wo_error *err)
+{
+    if (!woi_st_find(index->st, "names.labels.bytes")) return WO_OK;
+    wo_status status = woi_names_load(index->st, "labels", &index->labels, err);
+    if (!status && (size_t)index->labels.n != index->rows.m)
+        status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "%" PRId32 " names for %zu classes", index->labels.n,
+                          index->rows.m);
+    return status;
+}
+
+wo_status wo_index_open(const char *path, const wo_layer *layer, wo_index **index, wo_error *err)
+{
+    *index = NULL;
+    wo_index *made = woi_alloc_zero(1, sizeof *made, err);
+    if (!made) return WO_ERR_MEMORY;
+    wo_status status = woi_st_open(path, &made->st, err);
+    if (!status) {
+        const char *kind = woi_st_kind(made->st);
+        if (!kind || strcmp(kind, "index") != 0)
+            status =
+                woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "is %s%s, not an index: 'wideout build' makes one",
+                         kind ? "a wideout file of kind " : "a safetensors file of someone else", kind ? kind : "");
+    }
+    if (!status) status = woi_st_verify(made->st, NULL, err);
+    if (!status) status = read_options(made->st, &made->options, err);
+    if (!status) status = read_shape(made, err);
+    if (!status) status = read_router(made, err);
+    if (!status) status = read_cells(made, err);
+    if (!status) status = read_rows(made, layer, err);
+    if (!status) status = read_trace(made, err);
+    if (!status) status = read_names(made, err);
+    if (status) {
+        wo_index_free(made);
+        return status;
+    }
+    woi_index_measure(made);
+    *index = made;
+    return WO_OK;
+}

@@ -1,0 +1,73 @@
+/* An index: a router, a fill and the rows that they lead to. Immutable once made.
+ *
+ *   wo_index
+ *     options           what it was built with
+ *     hash              the router of slide, lss and evidence
+ *     cells             what lies in each cell; none for full
+ *     rows              W and b: the layer's, or those in the mapped file
+ *     st                the mapped file that planes, cells, rows and names may lie in */
+#ifndef WOI_INDEX_INDEX_H
+#define WOI_INDEX_INDEX_H
+
+#include "fill/cells.h"
+#include "layer/layer.h"
+#include "route/hash.h"
+
+struct wo_log {
+    size_t n, d;
+    const float *queries;
+    const int64_t *indptr;
+    const int32_t *labels;
+    int64_t max_label;
+    woi_log file; /* where they lie, for a log file */
+    float *copy;  /* queries that had to be converted, or NULL */
+};
+
+/* The columns of a trace. */
+enum {
+    WOI_TRACE_STEP,
+    WOI_TRACE_LOSS,
+    WOI_TRACE_CP_POSITIVE,
+    WOI_TRACE_CP_NEGATIVE,
+    WOI_TRACE_SAMPLE_SIZE,
+    WOI_TRACE_LABEL_RECALL,
+    WOI_TRACE_EMPTY,
+    WOI_TRACE_LARGEST,
+    WOI_TRACE_ENTROPY,
+    WOI_TRACE_COLUMNS
+};
+
+struct wo_index {
+    wo_build_options options;
+    woi_dense rows; /* w is NULL where the file has none and no layer was given */
+    uint64_t layer_checksum;
+    woi_hash hash; /* K = 0: no router */
+    woi_cells cells;
+    woi_names labels;
+    double *trace; /* (n_trace, WOI_TRACE_COLUMNS) */
+    size_t n_trace;
+    uint64_t n_empty, largest; /* cells without a neuron; neurons in the largest */
+    woi_st *st;                /* mapped: hash, cells and rows lie in it and are not freed; NULL: they are ours */
+};
+
+extern const char *const woi_trace_names[WOI_TRACE_COLUMNS];
+const char *woi_method_name(wo_method method);
+
+/* build.c: counts empty and largest cells, the last thing that building or opening does. */
+void woi_index_measure(wo_index *index);
+wo_status woi_build_check(const wo_build_options *options, wo_error *err);
+/* "lambda is 3, expected 0 to 2", unless it is; NaN never is. */
+wo_status woi_check_range(const char *name, double value, double low, double high, wo_error *err);
+enum { WOI_MAX_THREADS = 1024 }; /* OpenMP ends the process when it cannot start the threads that it is asked for */
+/* Whether a log goes with a layer or an index. */
+wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err);
+
+/* build_lss.c: random planes; Algorithm 1, with its trace. */
+wo_status woi_build_slide(const wo_layer *layer, wo_index *index, wo_error *err);
+wo_status woi_build_lss(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err);
+
+/* needs.c: what the queries of a log needed. */
+wo_status woi_needs_of(const woi_dense *rows, const wo_log *log, wo_source source, uint32_t k, int threads,
+                       const wo_progress *progress, woi_sparse *needs, wo_error *err);
+
+#endif

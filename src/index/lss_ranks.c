@@ -1,0 +1,96 @@
+/* The logit of a given rank, for every query of a log: the thresholds t1 and t2 of Algorithm 1.
+ *
+ * One exact pass over the log before learning: 46,552 queries of Debian's 50,778 classes in 8 s, where all logits of
+ * every batch would be made 8 times over. A tile of queries has all its logits at once, (TILE, m); the rank is found by
+ * counting: 11, 11 and 10 bits of the floats in their order. */
+#include "index/lss.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "layer/blas.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+enum { TILE = 32, BLOCK = 2048, CHUNK = 2048 };
+
+/* Floats as integers that rise in the same order. */
+static inline uint32_t key_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u ^ ((u >> 31) ? 0xffffffffU : 0x80000000U);
+}
+
+static inline float value_of(uint32_t key)
+{
+    const uint32_t u = key ^ ((key >> 31) ? 0x80000000U : 0xffffffffU);
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* The rank-th highest of n numbers, 1 <= rank <= n. */
+static float of_rank(const float *x, size_t n, size_t rank)
+{
+    static const struct {
+        uint32_t shift, bits;
+    } digits[] = {{21, 11}, {10, 11}, {0, 10}};
+    uint32_t prefix = 0, known = 0; /* the leading bits of the answer, and which they are */
+    for (int i = 0; i < 3; i++) {
+        uint32_t count[2048] = {0};
+        const uint32_t shift = digits[i].shift, mask = (1U << digits[i].bits) - 1;
+        for (size_t j = 0; j < n; j++) {
+            const uint32_t key = key_of(x[j]);
+            if ((key & known) == prefix) count[key >> shift & mask]++;
+        }
+        uint32_t digit = mask;
+        for (; rank > count[digit]; digit--) rank -= count[digit];
+        prefix |= digit << shift;
+        known |= mask << shift;
+    }
+    return value_of(prefix);
+}
+
+wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, double t1, double t2, int threads,
+                             const wo_progress *progress, float *above, float *below, wo_error *err)
+{
+    const size_t m = rows->m, d = rows->d, n_tiles = (CHUNK + TILE - 1) / TILE;
+    const size_t rank1 = t1 >= (double)m ? 0 : t1 < 1 ? 1 : (size_t)t1;
+    const size_t rank2 = t2 < 1 ? 0 : t2 > (double)m ? m : (size_t)t2;
+    for (size_t i = 0; i < log->n; i++) {
+        above[i] = -INFINITY;
+        below[i] = INFINITY;
+    }
+    if (!rank1 && !rank2) return WO_OK;
+    if (threads < 1) threads = omp_get_max_threads();
+    float *logits = woi_alloc((size_t)threads * TILE, m * sizeof *logits, err);
+    if (!logits) return WO_ERR_MEMORY;
+    wo_status status = WO_OK;
+    const int before = woi_blas_single();
+    for (size_t chunk = 0; chunk < log->n && !status; chunk += CHUNK) {
+        if ((status = woi_progress(progress, "ranking logits", chunk, log->n, err))) break;
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+        for (size_t tile = 0; tile < n_tiles; tile++) {
+            const size_t first = chunk + tile * TILE;
+            if (first >= log->n) continue;
+            const size_t n = log->n - first < TILE ? log->n - first : TILE;
+            float *z = logits + (size_t)omp_get_thread_num() * TILE * m;
+            for (size_t j = 0; j < m; j += BLOCK) {
+                const size_t width = m - j < BLOCK ? m - j : BLOCK;
+                woi_gemm_nt(n, width, d, log->queries + first * d, d, rows->w + j * d, d, 0, z + j, m);
+            }
+            for (size_t i = 0; i < n; i++) {
+                float *row = z + i * m;
+                for (size_t j = 0; rows->b && j < m; j++) row[j] += rows->b[j];
+                if (rank1) above[first + i] = of_rank(row, m, rank1);
+                if (rank2) below[first + i] = of_rank(row, m, rank2);
+            }
+        }
+    }
+    woi_blas_restore(before);
+    woi_free(logits);
+    return status;
+}

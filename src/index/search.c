@@ -1,0 +1,362 @@
+/* Searching: Algorithm 2. A query opens its cells, their neurons are united, scored exactly, and the best k kept.
+ *
+ *   wo_searcher
+ *     workers (threads)    one for each thread of a batch: scratch that no other thread touches
+ *       seen (m)           a neuron is in the union when its byte equals `epoch`, so that nothing is cleared between
+ *                          queries but once in 255
+ *       ids, logits        the union and its scores
+ *     forbidden (m)        1: never answered; NULL where nothing is
+ *     bias (m)             added to the logits; NULL
+ *
+ * Nothing is allocated after creation. */
+#include "index/index.h"
+
+#include "base/error.h"
+#include "kernels/topk.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+enum { BLOCK = 32, MIN_SHARE = 64 }; /* queries a thread takes at a time; and must have to be worth waking */
+
+typedef struct worker {
+    uint8_t *seen;
+    uint8_t epoch;
+    int32_t *ids;
+    float *logits;
+    float *hash_scratch;
+    uint32_t *cells;
+} worker;
+
+struct wo_searcher {
+    const wo_index *index;
+    const woi_kernels *kernels;
+    int threads;
+    uint32_t probes;
+    wo_scores scores;
+    uint8_t *forbidden;
+    size_t n_forbidden; /* distinct */
+    float *bias;
+    int32_t *mandatory;
+    size_t n_mandatory;
+    worker *workers;
+    void *exact_scratch;
+};
+
+void wo_searcher_defaults(wo_searcher_options *options)
+{
+    *options = (wo_searcher_options){.struct_size = sizeof *options};
+}
+
+static wo_status check_ids(const char *what, const int32_t *ids, size_t n, size_t m, wo_error *err)
+{
+    if (n && !ids) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%zu %s classes are at NULL", n, what);
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || (size_t)ids[i] >= m)
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%s class %" PRId32 " is not one of the %zu classes",
+                            what, ids[i], m);
+    return WO_OK;
+}
+
+static wo_status copy_masks(wo_searcher *s, const wo_searcher_options *o, wo_error *err)
+{
+    const size_t m = s->index->rows.m;
+    wo_status status = check_ids("forbidden", o->forbidden, o->n_forbidden, m, err);
+    if (!status) status = check_ids("mandatory", o->mandatory, o->n_mandatory, m, err);
+    if (status) return status;
+    if (o->n_forbidden) {
+        if (!(s->forbidden = woi_alloc_zero(m, 1, err))) return WO_ERR_MEMORY;
+        for (size_t i = 0; i < o->n_forbidden; i++) {
+            s->n_forbidden += !s->forbidden[o->forbidden[i]];
+            s->forbidden[o->forbidden[i]] = 1;
+        }
+    }
+    if (o->n_mandatory) {
+        if (!(s->mandatory = woi_alloc(o->n_mandatory, sizeof *s->mandatory, err))) return WO_ERR_MEMORY;
+        memcpy(s->mandatory, o->mandatory, o->n_mandatory * sizeof *s->mandatory);
+        s->n_mandatory = o->n_mandatory;
+    }
+    if (o->logit_bias) {
+        for (size_t j = 0; j < m; j++)
+            if (!isfinite(o->logit_bias[j]))
+                return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                                "the logit bias of class %zu is %g: forbid a class "
+                                "instead",
+                                j, (double)o->logit_bias[j]);
+        if (!(s->bias = woi_alloc(m, sizeof *s->bias, err))) return WO_ERR_MEMORY;
+        memcpy(s->bias, o->logit_bias, m * sizeof *s->bias);
+    }
+    return WO_OK;
+}
+
+static wo_status create_workers(wo_searcher *s, wo_error *err)
+{
+    const wo_index *index = s->index;
+    const size_t m = index->rows.m, n_cells = index->hash.K ? (size_t)index->hash.L * s->probes : index->cells.n;
+    size_t room = n_cells * index->largest + s->n_mandatory;
+    if (room > m) room = m;
+    if (!(s->workers = woi_alloc_zero((size_t)s->threads, sizeof *s->workers, err))) return WO_ERR_MEMORY;
+    if (index->options.method == WO_METHOD_FULL) return WO_OK;
+    for (int t = 0; t < s->threads; t++) {
+        worker *w = &s->workers[t];
+        w->seen = woi_alloc_zero(m, 1, err);
+        w->ids = woi_alloc(room + 1, sizeof *w->ids, err); /* one past: see unite */
+        w->logits = woi_alloc(room, sizeof *w->logits, err);
+        w->cells = woi_alloc_zero(n_cells, sizeof *w->cells, err);
+        w->hash_scratch = woi_alloc_zero(woi_hash_scratch(&index->hash), sizeof *w->hash_scratch, err);
+        if (!w->seen || !w->ids || !w->logits || !w->cells || !w->hash_scratch) return WO_ERR_MEMORY;
+    }
+    return WO_OK;
+}
+
+wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *options, wo_searcher **searcher,
+                             wo_error *err)
+{
+    *searcher = NULL;
+    wo_searcher_options o;
+    wo_searcher_defaults(&o);
+    if (options) {
+        if (options->struct_size != sizeof o)
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                            "searcher options of %zu bytes, expected %zu: start "
+                            "from wo_searcher_defaults",
+                            options->struct_size, sizeof o);
+        o = *options;
+    }
+    wo_status status = woi_check_range("threads", o.threads, 0, WOI_MAX_THREADS, err);
+    if (!status) status = woi_check_range("scores", o.scores, WO_SCORES_LOGITS, WO_SCORES_SOFTMAX, err);
+    if (status) return status;
+    const woi_kernels *kernels = woi_kernels_get(err);
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    const uint32_t probes = o.probes ? o.probes : index->options.probes;
+    if (index->hash.K && (probes > WOI_MAX_PROBES || probes > 1U << index->hash.K))
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "%" PRIu32 " probes are too many: at most %d, and the %u "
+                        "cells of a table",
+                        probes, WOI_MAX_PROBES, 1U << index->hash.K);
+    wo_searcher *s = woi_alloc_zero(1, sizeof *s, err);
+    if (!s) return WO_ERR_MEMORY;
+    s->index = index;
+    s->kernels = kernels;
+    s->threads = o.threads < 1 ? omp_get_max_threads() : o.threads;
+    s->probes = probes;
+    s->scores = o.scores;
+    status = copy_masks(s, &o, err);
+    if (!status) status = create_workers(s, err);
+    if (!status && !(s->exact_scratch = woi_alloc(woi_exact_scratch(s->threads), 1, err))) status = WO_ERR_MEMORY;
+    if (status) {
+        wo_searcher_free(s);
+        return status;
+    }
+    *searcher = s;
+    return WO_OK;
+}
+
+void wo_searcher_free(wo_searcher *s)
+{
+    if (!s) return;
+    for (int t = 0; s->workers && t < s->threads; t++) {
+        woi_free(s->workers[t].seen);
+        woi_free(s->workers[t].ids);
+        woi_free(s->workers[t].logits);
+        woi_free(s->workers[t].cells);
+        woi_free(s->workers[t].hash_scratch);
+    }
+    woi_free(s->workers);
+    woi_free(s->forbidden);
+    woi_free(s->bias);
+    woi_free(s->mandatory);
+    woi_free(s->exact_scratch);
+    woi_free(s);
+}
+
+/* ---- One query --------------------------------------------------------------------------------------------- */
+
+/* The cells of a query in w->cells; returns how many, 0 when the query is not finite. */
+static size_t route(const wo_searcher *s, worker *w, const float *q)
+{
+    const wo_index *index = s->index;
+    if (index->hash.K)
+        return woi_hash_query(&index->hash, s->kernels, q, s->probes, w->hash_scratch, w->cells)
+                   ? (size_t)index->hash.L * s->probes
+                   : 0;
+    if (!woi_all_finite(q, index->rows.d)) return 0;
+    for (size_t c = 0; c < index->cells.n; c++) w->cells[c] = (uint32_t)c;
+    return index->cells.n;
+}
+
+static void new_epoch(worker *w, size_t m)
+{
+    if (++w->epoch) return;
+    memset(w->seen, 0, m);
+    w->epoch = 1;
+}
+
+/* The distinct neurons of the cells, in w->ids; returns how many. */
+static size_t unite(const wo_searcher *s, worker *w, size_t n_cells)
+{
+    const woi_cells *cells = &s->index->cells;
+    new_epoch(w, s->index->rows.m);
+    uint8_t *seen = w->seen;
+    const uint8_t epoch = w->epoch;
+    int32_t *ids = w->ids;
+    size_t n = 0;
+    for (size_t c = 0; c < n_cells; c++) {
+        const int32_t *from = cells->ids + cells->offsets[w->cells[c]],
+                      *end = cells->ids + cells->offsets[w->cells[c] + 1];
+        for (; from < end; from++) {
+            ids[n] = *from; /* written always, kept when new: no branch to guess */
+            n += seen[*from] != epoch;
+            seen[*from] = epoch;
+        }
+    }
+    for (size_t i = 0; i < s->n_mandatory; i++) {
+        if (seen[s->mandatory[i]] != epoch) ids[n++] = s->mandatory[i];
+        seen[s->mandatory[i]] = epoch;
+    }
+    if (s->forbidden) {
+        size_t kept = 0;
+        for (size_t i = 0; i < n; i++)
+            if (!s->forbidden[ids[i]]) ids[kept++] = ids[i];
+        n = kept;
+    }
+    return n;
+}
+
+/* The k scores, n_found of them real, become probabilities over the n candidates. */
+static void soften(const woi_kernels *kernels, float *logits, size_t n, float *scores, size_t k, size_t n_found)
+{
+    const float shift = kernels->max_f32(logits, n);
+    const double sum = kernels->exp_sum(logits, n, shift, NULL);
+    for (size_t i = 0; i < k; i++) scores[i] = i < n_found ? (float)(exp((double)scores[i] - (double)shift) / sum) : 0;
+}
+
+static void pad(const wo_searcher *s, size_t k, int32_t *ids, float *scores)
+{
+    for (size_t i = 0; i < k; i++) {
+        ids[i] = -1;
+        scores[i] = s->scores == WO_SCORES_SOFTMAX ? 0 : -INFINITY;
+    }
+}
+
+static void answer(const wo_searcher *s, worker *w, const float *q, size_t k, int32_t *ids, float *scores,
+                   wo_query_stats *stats)
+{
+    const woi_dense *rows = &s->index->rows;
+    const size_t n_cells = route(s, w, q);
+    if (!n_cells) {
+        pad(s, k, ids, scores);
+        if (stats) *stats = (wo_query_stats){.status = WO_ERR_ARGUMENT};
+        return;
+    }
+    const size_t n = unite(s, w, n_cells);
+    s->kernels->gather_f32(q, rows->w, w->ids, n, rows->d, rows->d, w->logits);
+    if (rows->b)
+        for (size_t i = 0; i < n; i++) w->logits[i] += rows->b[w->ids[i]];
+    if (s->bias)
+        for (size_t i = 0; i < n; i++) w->logits[i] += s->bias[w->ids[i]];
+    woi_topk top = {k, 0, scores, ids};
+    for (size_t i = 0; i < n; i++)
+        if (top.n < k || !(w->logits[i] < scores[0])) woi_topk_push(&top, w->logits[i], w->ids[i]);
+    woi_topk_finish(&top);
+    if (s->scores == WO_SCORES_SOFTMAX) soften(s->kernels, w->logits, n, scores, k, top.n);
+    if (stats) *stats = (wo_query_stats){WO_OK, (uint32_t)n_cells, (uint32_t)n};
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------------- */
+
+static wo_status check_call(const float *queries, size_t n, size_t k, const int32_t *ids, const float *scores,
+                            wo_error *err)
+{
+    if (k < 1) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "k is 0: at least one answer must be asked for");
+    if (n && (!queries || !ids || !scores))
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "queries, ids or scores are NULL");
+    return WO_OK;
+}
+
+/* In pieces, because softmax needs a number for each query beside the answer. */
+static wo_status exact(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
+                       wo_query_stats *stats, wo_error *err)
+{
+    enum { PIECE = 1024 };
+    const woi_dense *rows = &s->index->rows;
+    const woi_adjust adjust = {s->forbidden, s->bias};
+    const bool softmax = s->scores == WO_SCORES_SOFTMAX;
+    for (size_t first = 0; first < n; first += PIECE) {
+        const size_t count = n - first < PIECE ? n - first : PIECE;
+        const float *q = queries + first * rows->d;
+        float lse[PIECE];
+        const wo_status status = woi_exact_topk(rows, &adjust, q, count, k, s->threads, s->exact_scratch,
+                                                ids + first * k, scores + first * k, softmax ? lse : NULL, err);
+        if (status) return status;
+        for (size_t i = 0; softmax && i < count; i++)
+            for (size_t j = 0; j < k; j++) {
+                float *score = &scores[(first + i) * k + j];
+                *score = ids[(first + i) * k + j] < 0 ? 0 : expf(*score - lse[i]);
+            }
+        for (size_t i = 0; stats && i < count; i++)
+            stats[first + i] = woi_all_finite(q + i * rows->d, rows->d)
+                                   ? (wo_query_stats){WO_OK, 0, (uint32_t)(rows->m - s->n_forbidden)}
+                                   : (wo_query_stats){.status = WO_ERR_ARGUMENT};
+    }
+    return WO_OK;
+}
+
+wo_status wo_search_exact(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
+                          wo_error *err)
+{
+    const wo_status status = check_call(queries, n, k, ids, scores, err);
+    return status ? status : exact(s, queries, n, k, ids, scores, NULL, err);
+}
+
+wo_status wo_search_stats(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
+                          wo_query_stats *stats, wo_error *err)
+{
+    wo_status status = check_call(queries, n, k, ids, scores, err);
+    if (status) return status;
+    if (s->index->options.method == WO_METHOD_FULL) return exact(s, queries, n, k, ids, scores, stats, err);
+    const size_t d = s->index->rows.d;
+    int threads = s->threads;
+    if (n / MIN_SHARE < (size_t)threads) threads = n < 2 * MIN_SHARE ? 1 : (int)(n / MIN_SHARE);
+    if (threads == 1) {
+        for (size_t i = 0; i < n; i++)
+            answer(s, &s->workers[0], queries + i * d, k, ids + i * k, scores + i * k, stats ? stats + i : NULL);
+        return WO_OK;
+    }
+    const size_t n_blocks = (n + BLOCK - 1) / BLOCK;
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (size_t b = 0; b < n_blocks; b++)
+        for (size_t i = b * BLOCK; i < n && i < (b + 1) * BLOCK; i++)
+            answer(s, &s->workers[omp_get_thread_num()], queries + i * d, k, ids + i * k, scores + i * k,
+                   stats ? stats + i : NULL);
+    return WO_OK;
+}
+
+wo_status wo_search(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
+                    wo_error *err)
+{
+    return wo_search_stats(s, queries, n, k, ids, scores, NULL, err);
+}
+
+wo_status wo_search_candidates(wo_searcher *s, const float *query, int32_t *ids, size_t capacity, size_t *n_candidates,
+                               wo_error *err)
+{
+    *n_candidates = 0;
+    if (!woi_all_finite(query, s->index->rows.d))
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the query is not finite");
+    if (s->index->options.method == WO_METHOD_FULL) {
+        for (size_t j = 0; j < s->index->rows.m; j++)
+            if (!s->forbidden || !s->forbidden[j]) {
+                if (*n_candidates < capacity) ids[*n_candidates] = (int32_t)j;
+                ++*n_candidates;
+            }
+        return WO_OK;
+    }
+    worker *w = &s->workers[0];
+    const size_t n = unite(s, w, route(s, w, query));
+    if (capacity) memcpy(ids, w->ids, (n < capacity ? n : capacity) * sizeof *ids);
+    *n_candidates = n;
+    return WO_OK;
+}

@@ -1,0 +1,52 @@
+/* The hash router: L tables of K hyperplanes; the signs of a table's K projections name one of its 2^K cells.
+ *
+ *   z[l K + k] = theta[l K + k] . q + offset[l K + k],   bit k of table l's code = z > 0
+ *
+ * In the paper's tables (slide, lss) a query is [q, 0] and the offsets are 0; a neuron [w, b] is hashed too, and
+ * `bias_planes` is what its last coordinate meets. Learners that centre and scale their queries fold both into the
+ * planes and offsets, so that nothing but one projection is left for a search.
+ *
+ *   planes  (d, n_planes) d-major: coordinate j of all planes side by side, zeros beyond K L; n_planes: K L rounded
+ *           up to 16
+ *   cells   are numbered l * 2^K + code over all tables */
+#ifndef WOI_ROUTE_HASH_H
+#define WOI_ROUTE_HASH_H
+
+#include "kernels/kernels.h"
+
+#include <stdbool.h>
+
+enum { WOI_MAX_BITS = 24, WOI_MAX_TABLES = 256, WOI_MAX_PROBES = 64 };
+
+typedef struct woi_hash {
+    uint32_t K, L;
+    size_t d, n_planes;
+    float *planes;      /* (d, n_planes) */
+    float *offsets;     /* (n_planes) */
+    float *bias_planes; /* (n_planes); NULL where neurons are not hashed */
+} woi_hash;
+
+/* Allocates, all zero. */
+wo_status woi_hash_create(uint32_t K, uint32_t L, size_t d, bool with_neurons, woi_hash *hash, wo_error *err);
+void woi_hash_free(woi_hash *hash); /* and zeroed again */
+
+static inline size_t woi_hash_n_cells(const woi_hash *hash)
+{
+    return (size_t)hash->L << hash->K;
+}
+
+/* Floats of scratch that woi_hash_query needs. */
+size_t woi_hash_scratch(const woi_hash *hash);
+
+/* The cells of one query: `probes` (at most 2^K) in each table, its own first, then the likeliest beside it, by the
+ * sum of the margins |z| of the planes that lie between: cells[l * probes + p]. False when the query is not finite. */
+bool woi_hash_query(const woi_hash *hash, const woi_kernels *kernels, const float *q, uint32_t probes, float *scratch,
+                    uint32_t *cells);
+
+/* The own cells of n queries, or of m neurons [w, b] (b may be NULL: zeros): cells (n, L). The same for any number of
+ * threads. Queries that are not finite get UINT32_MAX. */
+wo_status woi_hash_queries(const woi_hash *hash, const float *q, size_t n, int threads, uint32_t *cells, wo_error *err);
+wo_status woi_hash_neurons(const woi_hash *hash, const float *w, const float *b, size_t m, int threads, uint32_t *cells,
+                           wo_error *err);
+
+#endif

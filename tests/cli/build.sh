@@ -1,0 +1,207 @@
+#!/bin/bash
+# Building indexes: every method and option, the same file for one thread and two, bad input, damaged index files.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+cd "$scratch" || exit 1
+export OMP_WAIT_POLICY=passive
+
+usage() { # NAME SENTENCE ARGUMENT...
+    local name=$1 sentence=$2
+    shift 2
+    fails "$name" 2 "wideout build: $sentence (see 'wideout build --help')" "$WIDEOUT" build "$@"
+}
+build() { # ARGUMENT...
+    "$WIDEOUT" build --layer s/layer.safetensors --log s/train.log.safetensors -q "$@"
+}
+st() { # FILE HEADER BYTES: a safetensors file of other people's, the bytes as printf escapes
+    { printf '%b' "$(printf '\\x%02x\\x%02x\\0\\0\\0\\0\\0\\0' $((${#2} & 255)) $((${#2} >> 8)))$2$3"; } >"$1"
+}
+zeros() { # N: bytes, as printf escapes
+    printf '\\0%.0s' $(seq "$1")
+}
+
+"$WIDEOUT" data synthetic -q -m 500 -d 8 -n 1500 -o s >/dev/null
+methods='full popular slide lss evidence'
+declare -A few=([full]='' [popular]='--popular 40' [slide]='-K 3 -L 4' [lss]='-K 3 -L 4 --iterations 12' [evidence]='-K 5 -L 2 --iterations 12')
+
+# ---- Every method ------------------------------------------------------------------------------------------------
+for method in $methods; do
+    # shellcheck disable=SC2086 # none, or options and their values
+    build --method "$method" ${few[$method]} -t 1 -o "$method.one" --json >"$method.json"
+    # shellcheck disable=SC2086
+    build --method "$method" ${few[$method]} -t 2 -o "$method.two" >"$method.text"
+    check "$method: one thread or two, the same file" cmp "$method.one" "$method.two"
+    # shellcheck disable=SC2016 # jq's variable
+    check "$method: --json" jq -e --arg method "$method" '.method == $method and .m == 500 and .d == 8 and .seconds > 0 and
+        .peak_mib > 0 and .file_bytes > 1000 and .options.seed == 1 and (.index | type) == "string"' "$method.json"
+    same "$method: the size of the file" "$(stat -c %s "$method.one")" "$(jq .file_bytes "$method.json")"
+    check "$method: the report names the next command" grep -q "^next: wideout eval --index $method.two --log" "$method.text"
+    same "$method: an index whose checksums hold" "[\"index\",\"ok\",\"$method\"]" \
+        "$("$WIDEOUT" info --json "$method.one" | jq -c '[.kind, .checksums, .index.method]')"
+    same "$method: info tells what build told" "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index)' "$method.json")" \
+        "$("$WIDEOUT" info --json "$method.one" | jq -cS .index)"
+    check "$method: info for people" grep -q "^  method $method" <("$WIDEOUT" info "$method.one")
+    same "$method: answers" 150 "$("$WIDEOUT" predict --index "$method.one" s/test.log.safetensors | wc -l)"
+    # shellcheck disable=SC2086
+    build --method "$method" ${few[$method]} --seed 2 -o other >/dev/null
+    check "$method: another seed, another file" bash -c "! cmp -s other $method.one"
+done
+same 'cells of popular' '[1,40,0,40]' "$(jq -c '[.cells, .entries, .empty_cells, .largest_cell]' popular.json)"
+same 'cells of slide: every neuron in every table' '[32,2000]' "$(jq -c '[.cells, .entries]' slide.json)"
+same 'cells of evidence: none is empty' '[64,0]' "$(jq -c '[.cells, .empty_cells]' evidence.json)"
+same 'full has none' '[0,0]' "$(jq -c '[.cells, .entries]' full.json)"
+"$WIDEOUT" predict --index full.one s/test.log.safetensors >full.answers
+"$WIDEOUT" predict --index evidence.one --exact s/test.log.safetensors >exact.answers
+check 'full answers as --exact does' cmp full.answers exact.answers
+build --lambda 0 --probes 32 -K 5 -L 1 --learner none -o open >/dev/null
+"$WIDEOUT" predict --index open -k 3 s/test.log.safetensors >open.answers
+check 'every cell open: the best of all that occurs' bash -c \
+    "paste open.answers exact.answers | awk -F '\t' '\$1 == \$7 {n++} END {exit n < 140}'"
+build -K 5 -L 2 --iterations 12 --weights none -o bare >/dev/null
+check 'without rows the file is smaller' test "$(stat -c %s bare)" -lt "$(stat -c %s evidence.one)"
+"$WIDEOUT" predict --index bare --layer s/layer.safetensors s/test.log.safetensors >bare.answers
+"$WIDEOUT" predict --index evidence.one s/test.log.safetensors >with.answers
+check 'and answers the same' cmp bare.answers with.answers
+check 'an index is a layer too' build --layer evidence.one -K 5 -L 2 --iterations 12 -o again
+check 'the same one' cmp again evidence.one
+same 'info without its layer' '["index","none",null]' "$("$WIDEOUT" info --json bare | jq -c '[.kind, .metadata["index.weights"], .index.cells]')"
+same 'and with it' 64 "$("$WIDEOUT" info --json bare --layer s/layer.safetensors | jq .index.cells)"
+if "$WIDEOUT" --help | grep -q '^  eval '; then
+    for method in $methods; do
+        check "$method: eval" jq -en 'input.n == 150' \
+            <("$WIDEOUT" eval -q --index "$method.one" --log s/test.log.safetensors --json)
+    done
+fi
+
+# ---- Options -----------------------------------------------------------------------------------------------------
+check 'evidence: every option' build --method evidence -K 4 -L 3 --probes 2 --lambda 0.2 --source top --source-k 7 --learner mix \
+    --thin 4 --iterations 5 --rate 0.1 --batch 64 --weights f32 --seed 7 --threads 1 -o o --json
+same 'they are in the file' '{"K":4,"L":3,"batch":64,"iterations":5,"lambda":0.2,"learner":"mix","probes":2,"rate":0.1,"seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
+    "$("$WIDEOUT" info --json o | jq -cS .index.options)"
+check 'lss: every option' build --method lss -K 3 -L 2 --probes 3 --loss margin --init random --optimiser sgd --t1 1.5 --t2 -2 \
+    --t-values --iterations 6 --rate 0.5 --batch 32 -o o --json
+same 'they too' '{"K":3,"L":2,"batch":32,"init":"random","iterations":6,"loss":"margin","optimiser":"sgd","probes":3,"rate":0.5,"seed":1,"t1":1.5,"t2":-2,"t_values":true,"weights":"f32"}' \
+    "$("$WIDEOUT" info --json o | jq -cS .index.options)"
+check 'long names' build --bits 4 --tables 1 --learner none --output o
+check 'source labels' build -K 4 -L 1 --source labels --learner none -o o
+for method in full slide; do
+    check "$method needs no log" "$WIDEOUT" build --layer s/layer.safetensors --method $method -o o
+done
+usage 'no layer' 'needs --layer FILE' --log s/train.log.safetensors -o o
+usage 'no output' 'needs -o FILE for the index' --layer s/layer.safetensors --log s/train.log.safetensors
+for method in popular lss evidence; do
+    usage "$method without a log" "--method $method needs --log FILE: queries to learn from" --layer s/layer.safetensors --method $method -o o
+done
+usage 'a file too many' "unexpected 'x': files are named by --layer, --log and -o" x
+usage 'an index over its layer' "-o 's/layer.safetensors' would replace what is read" --layer s/layer.safetensors \
+    --log s/train.log.safetensors -o s/layer.safetensors
+usage 'an index over its log' "-o 's/train.log.safetensors' would replace what is read" --layer s/layer.safetensors \
+    --log s/train.log.safetensors -o s/train.log.safetensors
+belongs() { # OPTION... METHODS METHOD
+    usage "$1 with $3" "$1 belongs to --method $2, not to $3" --layer a --log b -o c --method "$3" "$1" "${@:4}"
+}
+belongs -K 'slide, lss and evidence' full 3
+belongs -L 'slide, lss and evidence' popular 3
+belongs --probes 'slide, lss and evidence' full 3
+belongs --popular popular evidence 3
+for option in --lambda --source-k --thin; do belongs $option evidence lss 1; done
+belongs --source evidence lss both
+belongs --learner evidence slide mix
+for option in --t1 --t2; do belongs $option lss evidence 1; done
+belongs --t-values lss evidence
+belongs --loss lss evidence paper
+belongs --init lss slide mean
+belongs --optimiser lss popular sgd
+for option in --iterations --rate --batch; do belongs $option 'lss and evidence' slide 1; done
+usage 'learning without a learner' '--rate is for learning, and --learner none does not' --layer a --log b -o c --learner none --rate 1
+usage 'K' '-K takes at most 24, not 25' --layer a --log b -o c -K 25
+usage 'L' '-L takes at most 256, not 257' --layer a --log b -o c -L 257
+usage 'probes' '--probes takes at most 64, not 65' --layer a --log b -o c --probes 65
+usage 'more probes than cells' '--probes 9 is more than the 8 cells of a table' --layer a --log b -o c -K 3 --probes 9
+usage 'too many cells' '256 tables of 16777216 cells are too many: at most 2^28 in all' --layer a --log b -o c -K 24 -L 256
+usage 'lambda' "--lambda takes a number from 0 to 2, not '3'" --layer a --log b -o c --lambda 3
+usage 'no rate' '--rate takes a number above 0' --layer a --log b -o c --rate 0
+usage 'other methods' "--method takes full|popular|slide|lss|evidence, not 'magic'" --layer a --log b -o c --method magic
+
+# ---- The trace ---------------------------------------------------------------------------------------------------
+"$WIDEOUT" info --trace lss.one >trace
+same 'its columns' step,loss,cp_positive,cp_negative,sample_size,label_recall,empty_cells,largest_cell,entropy "$(head -1 trace)"
+same 'a row at the start and one for each step' '0 12 14' "$(sed -n 2p trace | cut -d, -f1) $(tail -1 trace | cut -d, -f1) $(wc -l <trace)"
+check 'nine numbers each' bash -c "awk -F, 'NF != 9 || \$3 < 0 || \$3 > 1 || \$6 > 1 {bad = 1} END {exit bad}' <(tail -n +2 trace)"
+same 'as JSON' '[9,13]' "$("$WIDEOUT" info --trace --json lss.one | jq -c '[(.columns | length), (.rows | length)]')"
+fails 'no trace' 1 'wideout: slide.one: has no trace: its method does not learn, or kept none' "$WIDEOUT" info --trace slide.one
+fails 'no index' 1 'wideout: s/layer.safetensors: is not an index: nothing else has a trace' "$WIDEOUT" info --trace s/layer.safetensors
+
+# ---- Bad input ---------------------------------------------------------------------------------------------------
+small() { # NAME SENTENCE: a log of one query
+    fails "$1" 1 "wideout: small.log: $2" build --layer s/layer.safetensors --log small.log -K 2 -L 1 --iterations 2 -o bad
+}
+labelled='"labels.indptr":{"dtype":"I64","shape":[2],"data_offsets":[32,48]},"labels.indices":{"dtype":"I32","shape":[1],"data_offsets":[48,52]}'
+one='\1\0\0\0\0\0\0\0'
+st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[1,8],\"data_offsets\":[0,32]},$labelled}" "$(zeros 32)$(zeros 8)$one"'\xf4\x01\0\0'
+small 'a label that the layer lacks' 'the log has label 500, the layer 500 classes'
+st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[2,4],\"data_offsets\":[0,32]}}" "$(zeros 32)"
+small 'queries of another size' "the log's queries have 4 numbers, the layer's rows 8"
+st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[1,8],\"data_offsets\":[0,32]},$labelled}" \
+    "$(zeros 20)\\0\\0\\xc0\\x7f$(zeros 8)$(zeros 8)$one$(zeros 4)"
+small 'NaN in a query' 'query 0 has nan at place 5'
+st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[1,8],\"data_offsets\":[0,32]},$labelled}" \
+    "\\0\\0\\x80\\xff$(zeros 28)$(zeros 8)$one$(zeros 4)"
+small 'infinity in a query' 'query 0 has -inf at place 0'
+st small.log '{"queries":{"dtype":"F32","shape":[0,8],"data_offsets":[0,0]}}' ''
+small 'no query' 'the log has no queries'
+st small.log '{"queries":{"dtype":"F32","shape":[1,8],"data_offsets":[0,32]}}' "$(zeros 32)"
+fails 'lss without labels' 1 'wideout: small.log: the log has no labels, and lss learns from labels' \
+    build --log small.log --method lss -o bad
+check 'evidence without labels' build --log small.log -K 2 -L 1 --learner none -o unlabelled
+check 'popular without labels' build --log small.log --method popular --popular 3 -o unlabelled
+same 'a layer that is a log' '1 1' "$(build --layer s/test.log.safetensors -o bad 2>err; echo "$? $(wc -l <err)")"
+fails 'a log that is a layer' 1 "wideout: s/layer.safetensors: is not a log: it has no tensor 'queries'" \
+    "$WIDEOUT" build --layer s/layer.safetensors --log s/layer.safetensors -o bad
+fails 'no such layer' 1 'wideout: none: cannot open: No such file or directory' build --layer none -o bad
+fails 'no such log' 1 'wideout: none: cannot open: No such file or directory' build --log none -o bad
+fails 'a missing folder' 1 'wideout: no/bad: cannot create: No such file or directory' build --method full -o no/bad
+check 'nothing was written' test ! -e bad -a -z "$(find . -name '*.tmp.*')"
+
+# ---- Other layers, damaged files ---------------------------------------------------------------------------------
+"$WIDEOUT" data synthetic -q -m 500 -d 8 -n 10 --seed 2 -o t >/dev/null
+same 'another layer is refused' '1 1 was built for another layer' "$("$WIDEOUT" predict --index evidence.one --layer t/layer.safetensors \
+    s/test.log.safetensors 2>err >out; echo "$? $(wc -l <err) $(sed 's/^wideout: evidence.one: //; s/:.*//' err)$(cat out)")"
+same 'no layer for an index without rows' '1 1' "$("$WIDEOUT" predict --index bare s/test.log.safetensors 2>err >out; echo "$? $(wc -l <err)$(cat out)")"
+check 'which asks for one' grep -q -e '--layer' err
+fails 'a layer is no index' 1 "wideout: s/layer.safetensors: is a wideout file of kind layer, not an index: 'wideout build' makes one" \
+    "$WIDEOUT" predict --index s/layer.safetensors s/test.log.safetensors
+
+# Every bit that is flipped, and every byte that is missing, is found: exit code 1, one sentence, no answer.
+build -K 3 -L 1 --method lss --iterations 2 -o whole >/dev/null
+size=$(stat -c %s whole)
+head=$(($(od -An -t u4 -N 4 whole) + 8))
+refused() { # FILE: says so unless it is
+    local status
+    "$WIDEOUT" predict --index "$1" s/test.log.safetensors >out 2>err
+    status=$?
+    [ $status -eq 1 ] && [ "$(wc -l <err)" -eq 1 ] && [ ! -s out ] || echo "$2: exit $status, $(cat err)"
+}
+tries=60
+[ -z "${SAN:-}" ] || tries=15
+passed=
+for i in $(seq 0 $((2 * tries - 1))); do # the header, then the rest
+    at=$((i < tries ? i * head / tries : head + (i - tries) * (size - head) / tries))
+    cp whole flipped
+    byte=$(($(od -An -t u1 -j $at -N 1 whole) ^ (1 << i % 8)))
+    printf '%b' "\\x$(printf %02x $byte)" | dd of=flipped bs=1 seek=$at conv=notrunc status=none
+    passed+=$(refused flipped "byte $at")
+done
+same 'bits that are flipped' '' "$passed"
+passed=
+for i in $(seq 0 $((tries - 1))); do
+    head -c $((i * size / tries)) whole >cut.index
+    passed+=$(refused cut.index "$((i * size / tries)) bytes")
+done
+head -c $((size - 1)) whole >cut.index
+passed+=$(refused cut.index 'all but one byte')
+same 'files that are cut' '' "$passed"
+{ cat whole; echo; } >longer
+same 'a file that goes on' '' "$(refused longer longer)"
+
+finish

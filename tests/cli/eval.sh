@@ -1,0 +1,171 @@
+#!/bin/bash
+# wideout eval: what it prints, what it refuses, quality that does not depend on threads, energy from a made-up machine.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+cd "$scratch" || exit 1
+export WIDEOUT_POWERCAP=$scratch/nothing
+
+layer=s/layer.safetensors
+train=s/train.log.safetensors
+log=s/test.log.safetensors
+"$WIDEOUT" data synthetic -q -m 600 -d 16 -n 4000 -o s >/dev/null
+for method in full popular slide evidence; do
+    extra=()
+    [ "$method" = evidence ] && extra=(-K 6 --iterations 20)
+    [ "$method" = slide ] && extra=(-K 5 -L 2)
+    [ "$method" = popular ] && extra=(--popular 50)
+    "$WIDEOUT" build -q --layer $layer --log $train --method "$method" "${extra[@]}" -o "$method.idx" >/dev/null ||
+        not_ok "build $method"
+done
+"$WIDEOUT" build -q --layer $layer --log $train --method popular --popular 50 --weights none -o bare.idx >/dev/null
+
+evaluate() { # METHOD ARGUMENT...
+    "$WIDEOUT" eval -q --index "$1.idx" --log $log "${@:2}"
+}
+
+int64() { # NUMBER...: as bytes
+    local number i
+    for number; do
+        for ((i = 0; i < 64; i += 8)); do printf '%b' "\\x$(printf %02x $((number >> i & 255)))"; done
+    done
+}
+
+log_file() { # FILE N D INDPTR INDICES: queries of ones; lists of numbers, or nothing for a log without labels
+    local ones=$(($2 * $3)) labels=() header end i
+    read -ra indptr <<<"$4"
+    read -ra labels <<<"$5"
+    header='{"queries":{"dtype":"F32","shape":['$2,$3'],"data_offsets":[0,'$((ones * 4))']}'
+    if [ -n "$4" ]; then
+        end=$((ones * 4 + ${#indptr[@]} * 8))
+        header+=',"labels.indptr":{"dtype":"I64","shape":['${#indptr[@]}'],"data_offsets":['$((ones * 4)),$end']}'
+        header+=',"labels.indices":{"dtype":"I64","shape":['${#labels[@]}'],"data_offsets":['$end,$((end + ${#labels[@]} * 8))']}'
+    fi
+    header+='}'
+    {
+        int64 ${#header}
+        printf '%s' "$header"
+        for ((i = 0; i < ones; i++)); do printf '\0\0\x80\x3f'; done
+        int64 "${indptr[@]}" "${labels[@]}"
+    } >"$1"
+}
+
+# ---- Figures -----------------------------------------------------------------------------------------------------
+evaluate evidence --no-timing --json >quality.json
+check 'quality fields are numbers' jq -e '[.m, .d, .n, .p_at_1, .p_at_3, .p_at_5, .full_p_at_1, .full_p_at_3, .full_p_at_5,
+    .agreement_at_1, .agreement_at_5, .label_recall, .sample_size, .cells, .empty_share, .label_rank,
+    .label_rank_retrieved] | all(type == "number")' quality.json
+same 'what was judged' '["evidence",600,16,400,0,0]' \
+    "$(jq -c '[.method, .m, .d, .n, .without_label, .not_finite]' quality.json)"
+same 'without timing times are null' '[null,null,null,null,null,null,[]]' \
+    "$(jq -c '[.us_per_query, .full_us_per_query, .speedup, .batch, .cpu_s_per_1000, .energy_j_per_1000, .timings]' quality.json)"
+check 'FULL is the better one' jq -e '.p_at_1 <= .full_p_at_1 + 0.02 and .sample_size < 300 and .label_rank >= 1' quality.json
+for threads in 1 2; do evaluate slide --no-timing --json -k 1,3,20 --threads $threads >"t$threads.json"; done
+check 'quality does not depend on the threads' cmp t1.json t2.json
+same 'agreement for every k asked' '["agreement_at_1","agreement_at_20","agreement_at_3"]' \
+    "$(jq -c '[keys[] | select(startswith("agreement"))]' t1.json)"
+same 'full agrees with itself' '[1,1,600,1,0]' \
+    "$(evaluate full --no-timing --json | jq -c '[.agreement_at_1, .agreement_at_5, .sample_size, .label_recall, .empty_share] | map(floor)')"
+same 'full has its ranks' true "$(evaluate full --no-timing --json | jq '.label_rank == .label_rank_retrieved and .p_at_5 == .full_p_at_5')"
+same 'popular scores its neurons' '[50,1,0]' \
+    "$(evaluate popular --no-timing --json | jq -c '[.sample_size, .cells, .empty_share] | map(floor)')"
+check 'more probes, more neurons' test "$(evaluate slide --no-timing --json --probes 4 | jq '.sample_size > 1.5 * '"$(jq .sample_size t1.json)")" = true
+same 'a sample' '[100,100]' \
+    "$(for seed in 1 2; do evaluate slide --no-timing --json --max-queries 100 --seed $seed; done | jq -s -c 'map(.n)')"
+check 'the sample follows the seed' test "$(for seed in 1 1 2; do
+    evaluate slide --no-timing --json --max-queries 100 --seed $seed
+done | jq -s '.[0] == .[1] and .[0].sample_size != .[2].sample_size')" = true
+
+# ---- Rows from elsewhere -----------------------------------------------------------------------------------------
+"$WIDEOUT" eval -q --index bare.idx --layer $layer --log $log --no-timing --json | jq 'del(.index)' >bare.json
+evaluate popular --no-timing --json | jq 'del(.index)' >with.json
+check 'rows of the layer, rows of the index' cmp bare.json with.json
+evaluate popular --no-timing --json --layer $layer | jq 'del(.index)' >both.json
+check '... and both' cmp both.json with.json
+
+# ---- Logs without labels -----------------------------------------------------------------------------------------
+log_file plain.log 50 16 '' ''
+same 'no labels: agreement alone' '[50,50,null,null,null,null,null,true]' "$("$WIDEOUT" eval --index popular.idx --log plain.log \
+    --no-timing --json | jq -c '[.n, .without_label, .p_at_1, .full_p_at_5, .label_recall, .label_rank,
+    .label_rank_retrieved, .agreement_at_5 <= 1]')"
+check 'and said so' grep -q 'plain.log: 50 queries, no labels' <<<"$("$WIDEOUT" eval --index popular.idx --log plain.log --no-timing)"
+log_file some.log 3 16 '0 1 1 3' '5 7 8'
+same 'queries without a label are counted' '[3,1]' \
+    "$("$WIDEOUT" eval --index popular.idx --log some.log --no-timing --json | jq -c '[.n, .without_label]')"
+
+# ---- Time --------------------------------------------------------------------------------------------------------
+evaluate evidence --json --rounds 1 --threads 2 >timed.json
+same 'batches and threads' '[[1,1],[1024,2]]' "$(jq -c '[.timings[] | [.batch, .threads]]' timed.json)"
+check 'every timing is complete' jq -e '[.timings[] | .us_per_query, .us_per_query_p99, .full_us_per_query,
+    .full_us_per_query_p99, .speedup, .cpu_s_per_1000, .full_cpu_s_per_1000, .calls, .full_calls] | all(. > 0)' timed.json
+check 'the headline is batch 1024' jq -e '.batch == 1024 and .threads == 2 and .k == 5 and
+    .us_per_query == .timings[1].us_per_query and .full_us_per_query == .timings[1].full_us_per_query and
+    .speedup == .timings[1].speedup and .cold_us > 0 and .full_cold_us > 0' timed.json
+same 'energy is not measured' "[null,null,\"not measured: cannot open $WIDEOUT_POWERCAP: No such file or directory\"]" \
+    "$(jq -c '[.energy_j_per_1000, .full_energy_j_per_1000, .energy_note]' timed.json)"
+
+# A machine that takes 4 W, and 20 more for each core that the tool keeps busy; its counter starts over at 200 J, soon.
+power=$scratch/power/intel-rapl:0
+mkdir -p "$power"
+echo package-0 >"$power/name"
+echo 200000000 >"$power/max_energy_range_uj"
+with_power() { # OUTPUT ARGUMENT...: eval on that machine
+    local tool start=${EPOCHREALTIME/./} stat
+    echo 190000000 >"$power/energy_uj"
+    WIDEOUT_POWERCAP=$scratch/power "$WIDEOUT" eval -q --index popular.idx --log $log --rounds 1 "${@:2}" >"$1" &
+    tool=$!
+    while read -ra stat 2>/dev/null <"/proc/$tool/stat" && [ "${stat[2]}" != Z ]; do # 13 and 14: its time, in 1/100 s
+        echo $(((190000000 + 4 * (${EPOCHREALTIME/./} - start) + 200000 * (stat[13] + stat[14])) % 200000000)) >"$power/next"
+        mv "$power/next" "$power/energy_uj"
+        sleep 0.005
+    done
+    wait $tool
+}
+if [ -r /proc/self/stat ]; then
+    with_power energy.json --json
+    check 'energy is measured' jq -e '.energy_j_per_1000 > 0 and .full_energy_j_per_1000 > 0 and .energy_note == null' energy.json
+    check 'and is that of its CPU time' jq -e '.full_energy_j_per_1000 / .full_cpu_s_per_1000 | . > 4 and . < 60' energy.json
+fi
+with_power table --batch 16
+check 'the table has a line for all of it' test "$(grep -cE \
+    '^  (P@1|P@3|P@5|share of FULL|neurons a query|us/query, batch (1|16|1024),|us, cold caches|CPU s per 1,000, batch 16|J per 1,000, batch 16)' table)" -eq 12
+check 'the table fits 80 columns' test "$(grep -v 'not measured' table | awk '{ if (length > n) n = length } END { print n }')" -le 80
+
+# ---- Bad input ---------------------------------------------------------------------------------------------------
+log_file wide.log 2 8 '' ''
+log_file beyond.log 2 16 '0 1 2' '5 600'
+log_file empty.log 0 16 '' ''
+head -c 3000 popular.idx >cut.idx
+fails 'another d' 1 "wideout: wide.log: the log's queries have 8 numbers, the layer's rows 16" \
+    "$WIDEOUT" eval --index popular.idx --log wide.log
+fails 'labels beyond m' 1 'wideout: beyond.log: the log has label 600, the layer 600 classes' \
+    "$WIDEOUT" eval --index popular.idx --log beyond.log
+fails 'no query' 1 'wideout: empty.log: the log has no queries' "$WIDEOUT" eval --index popular.idx --log empty.log
+fails 'a missing index' 1 'wideout: no.idx: cannot open: No such file or directory' "$WIDEOUT" eval --index no.idx --log $log
+fails 'a missing log' 1 'wideout: no.log: cannot open: No such file or directory' "$WIDEOUT" eval --index popular.idx --log no.log
+fails 'a missing layer' 1 'wideout: no.layer: cannot open: No such file or directory' \
+    "$WIDEOUT" eval --index popular.idx --log $log --layer no.layer
+fails 'no rows anywhere' 1 \
+    'wideout: bare.idx: has no rows inside (it was built with weights none): give the layer too (--layer)' \
+    "$WIDEOUT" eval --index bare.idx --log $log
+"$WIDEOUT" data synthetic -q -m 600 -d 16 -n 10 --seed 2 -o other >/dev/null
+check 'another layer' grep -q '^wideout: bare.idx: was built for another layer' <<<"$("$WIDEOUT" eval --index bare.idx --log $log \
+    --layer other/layer.safetensors 2>&1)"
+check 'a cut index' grep -q '^wideout: cut.idx: ' <<<"$("$WIDEOUT" eval --index cut.idx --log $log 2>&1)"
+check 'a log is no index' grep -q "^wideout: $log: " <<<"$("$WIDEOUT" eval --index $log --log $log 2>&1)"
+check 'too many probes' grep -q '^wideout: slide.idx: 99 probes are too many' <<<"$(evaluate slide --probes 99 2>&1)"
+
+usage="(see 'wideout eval --help')"
+fails 'no index' 2 "wideout eval: needs --index FILE $usage" "$WIDEOUT" eval --log $log
+fails 'no log' 2 "wideout eval: needs --log FILE $usage" "$WIDEOUT" eval --index popular.idx
+fails 'a stray file' 2 "wideout eval: unexpected 'x': files are named by --index and --log $usage" "$WIDEOUT" eval x
+fails 'a name without its layer' 2 "wideout eval: --weight-name, --bias-name and --bias go with --layer $usage" \
+    evaluate popular --weight-name x
+for list in '' 0 '1,' ',1' 1,,5 a 1001 -1 '1 5' 99999999999999999999 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17; do
+    fails "-k '$list'" 2 "wideout eval: -k takes up to 16 numbers from 1 to 1000 with commas between, not '$list' $usage" \
+        evaluate popular -k "$list"
+done
+fails 'a huge batch' 2 "wideout eval: --batch takes at most 65536, not 65537 $usage" evaluate popular --batch 65537
+fails 'batch 0' 2 "wideout eval: --batch takes a whole number of 1 or more, not '0' $usage" evaluate popular --batch 0
+fails 'too many rounds' 2 "wideout eval: --rounds takes at most 10000, not 10001 $usage" evaluate popular --rounds 10001
+
+finish

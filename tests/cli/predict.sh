@@ -1,0 +1,237 @@
+#!/bin/bash
+# Prediction: the same answers from a log, an array, rows, words and stanzas; names; masks; pipes that go both ways; bad
+# input.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+cd "$scratch" || exit 1
+export OMP_WAIT_POLICY=passive
+
+usage() { # NAME SENTENCE ARGUMENT...
+    local name=$1 sentence=$2
+    shift 2
+    fails "$name" 2 "wideout predict: $sentence (see 'wideout predict --help')" "$WIDEOUT" predict "$@"
+}
+predict() { # NAME ARGUMENT...: with the index and the network of that name
+    "$WIDEOUT" predict --index "$1.idx" --net "$1.net" "${@:2}"
+}
+index() { # NAME DATA ARGUMENT...: a log of the data, and an index of it
+    "$WIDEOUT" embed "$1.net" --data "$2" -o "$1.log" >/dev/null
+    "$WIDEOUT" build -q --layer "$1.net" --log "$1.log" -K 4 -L 2 --iterations 10 -o "$1.idx" "${@:3}" >/dev/null
+}
+train() { # ARCH NAME DATA ARGUMENT...
+    "$WIDEOUT" train "$1" --train "$3" -o "$2.net" -q -t 1 -d 16 --lr 0.02 "${@:4}" >/dev/null
+}
+first() { # the first answers of what comes in, in one line
+    cut -f 1 | paste -sd ' '
+}
+
+# ---- Data --------------------------------------------------------------------------------------------------------
+"$WIDEOUT" data synthetic -q --as text -m 200 -n 1500 -o x >/dev/null
+train xc x x/train.txt -e 20
+index x x/train.txt
+"$WIDEOUT" embed x.net --data x/test.txt -o test.log >/dev/null
+"$WIDEOUT" predict --index x.idx test.log >answers
+tail -n +2 x/test.txt >rows
+# What 'words' makes of a line is what the row says: each feature's name as often as its count.
+awk 'NR == FNR {name[FNR - 1] = $0; next}
+    {line = ""; for (i = 2; i <= NF; i++) {split($i, f, ":"); for (j = 0; j < f[2]; j++) line = line " " name[f[1]]} print line}' \
+    x/features.txt rows >words
+awk 'BEGIN {split("browser editor compiler game", kind, " "); split("libssl libtinfo libmpfr libsdl", needs, " ")
+    for (i = 0; i < 400; i++) {
+        k = i % 4 + 1
+        printf "Package: %s-%c%c\nSection: s%d\nMaintainer: A <a@b>\nDescription: a fast %s for people\nDepends: %s (>= 1)\n\n",
+            kind[k], 97 + i % 26, 97 + int(i / 26), k, kind[k], needs[k]
+    }}' >stanzas
+"$WIDEOUT" data deb822 -q stanzas -o deb >/dev/null
+train xc deb deb/train.txt -e 20 -b 32
+index deb deb/train.txt
+yes 'a b c d e f g h' | head -n 400 >corpus
+"$WIDEOUT" data text -q corpus -o tokens >/dev/null
+train lm lm tokens/train.tokens.safetensors -e 20 -b 8 --dropout 0
+index lm tokens/train.tokens.safetensors
+train w2v w2v tokens/train.tokens.safetensors -e 20 --window 1
+index w2v tokens/train.tokens.safetensors
+
+# ---- Every source, the same answers ------------------------------------------------------------------------------
+same 'a line for every query' 150 "$(wc -l <answers)"
+check 'five names and scores' bash -c "awk -F '\t' 'NF > 10 || NF % 2 || NF == 0 {bad = 1} END {exit bad}' answers"
+sources() { # NAME COMMAND...
+    "${@:2}" >got 2>&1
+    check "$1: the same answers" cmp got answers
+}
+sources 'rows' predict x x/test.txt
+sources 'rows, when asked for' predict x --format xc x/test.txt
+sources 'words' predict x words
+sources 'words, when asked for' predict x --format text words
+sources 'a log beside a network' predict x test.log
+gzip -k rows words
+sources 'rows, packed, without a header' predict x rows.gz
+sources 'words, packed' predict x words.gz
+sources 'a log as standard input' "$WIDEOUT" predict --index x.idx - <test.log
+sources 'one thread' "$WIDEOUT" predict --index x.idx test.log -t 1
+sources 'rows from a pipe' predict x < <(cat x/test.txt)
+sources 'rows from a pipe without a header' predict x - < <(cat rows)
+sources 'packed words from a pipe' predict x < <(cat words.gz)
+sed 's/^[0-9,]* //' rows >features
+sources 'rows without labels' predict x features
+sed 's/^[0-9,]*//' rows >features
+sources 'rows that begin with a space' predict x features
+awk '{line = $1; for (i = 2; i <= NF; i++) {split($i, f, ":"); line = line " " f[1] + 1 ":" f[2]} print line}' rows >ones
+sources 'rows that count from 1' predict x --one-based ones
+"$WIDEOUT" data xc x/test.txt --split-files -o half >/dev/null
+sources 'the features of the two-file form' predict x half_X_Xf.txt
+awk '{print; print ""}' words >gaps
+sources 'blank lines are no examples' predict x gaps
+sed 's/$/\r/' rows >crlf
+sources 'CRLF' predict x crlf
+{ # the same queries as .npy
+    n=$(jq -r '.queries.shape[0]' <(tail -c +9 test.log | head -c "$(od -An -t u4 -N 4 test.log | tr -d ' ')"))
+    header=$(printf "%-117s" "{'descr': '<f4', 'fortran_order': False, 'shape': ($n, 16), }")
+    begin=$((8 + $(od -An -t u4 -N 4 test.log) + $(tail -c +9 test.log | head -c "$(od -An -t u4 -N 4 test.log | tr -d ' ')" | jq '.queries.data_offsets[0]')))
+    printf '\x93NUMPY\1\0\x76\0%s\n' "$header"
+    tail -c +$((begin + 1)) test.log | head -c $((n * 64))
+} >test.npy
+sources 'an array' "$WIDEOUT" predict --index x.idx test.npy
+{ printf '\x93NUMPY\1\0\x76\0%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (16,), }"; tail -c +129 test.npy | head -c 64; } >one.npy
+same 'an array that is one query' "$(head -1 answers)" "$("$WIDEOUT" predict --index x.idx one.npy)"
+same 'no example, no answer' '' "$(predict x </dev/null)"
+
+# ---- What they are -----------------------------------------------------------------------------------------------
+"$WIDEOUT" predict --index x.idx --exact test.log >exact
+check 'the label of a row comes first, mostly' bash -c "paste <(cut -d ' ' -f 1 rows) <(cut -f 1 exact) |
+    awk '\$2 == \"class-\" \$1 {n++} END {exit n < 75}'"
+printf 'Package: foo\nDescription: a compiler\nX-Other: y\n\n\nPackage: bar\nDescription: Games: a game\n' >two
+same 'stanzas' 'libmpfr libsdl' "$(predict deb two | first)"
+same 'stanzas from a pipe' 'libmpfr libsdl' "$(predict deb < <(cat two) | first)"
+same 'stanzas, when asked for' 'libmpfr libsdl' "$(predict deb --format deb822 two | first)"
+same 'where they begin' '[1,6]' "$(predict deb --json two | jq -c '[.queries[].line]')"
+same 'what the network knows of them' '[2,2]' "$(predict deb --json two | jq -c '[.queries[].known]')"
+same 'descriptions' 'libssl libtinfo' "$(printf 'The FAST browser, really!\nan editor\n' | predict deb | first)"
+same 'words that go on' 'd c h' "$(printf 'a b c\na b\nf g\n' | predict lm | first)"
+same 'long lines' d "$(for _ in $(seq 100); do printf 'a b c d e f g h <eos> '; done | sed 's/$/a b c\n/' | predict lm | first)"
+same 'a word and its neighbours' 'b,d' "$(echo c | predict w2v -k 2 | cut -f 1,3 | tr '\t' '\n' | sort | paste -sd,)"
+
+# ---- Options -----------------------------------------------------------------------------------------------------
+same '-k' '4 2' "$("$WIDEOUT" predict --index x.idx -k 2 test.log | awk -F '\t' '{print NF, NF / 2}' | sort -u)"
+same 'more than there are candidates: the line is shorter' yes "$("$WIDEOUT" predict --index x.idx -k 1000000 --json test.log |
+    jq -r '.queries | all((.answers | length) == .candidates and .candidates > 0) | if . then "yes" else "no" end')"
+same 'all classes' 200 "$("$WIDEOUT" predict --index x.idx -k 1000000 --exact test.log | awk -F '\t' '{print NF / 2}' | sort -u)"
+check 'scores fall' jq -en 'input.queries | all([.answers[].score] | . == (sort | reverse))' \
+    <("$WIDEOUT" predict --index x.idx --json test.log)
+check 'probabilities of all candidates add up to 1' jq -en 'input.queries | all([.answers[].score] | add | . > 0.999 and . < 1.001)' \
+    <("$WIDEOUT" predict --index x.idx --softmax -k 200 --json test.log)
+check 'and those of all classes' jq -en 'input.queries | all([.answers[].score] | add | . > 0.999 and . < 1.001)' \
+    <("$WIDEOUT" predict --index x.idx --exact --softmax -k 200 --json test.log)
+check '--probes opens more cells' jq -en '[input.queries[].cells] | all(. == 8)' \
+    <("$WIDEOUT" predict --index x.idx --probes 4 --json test.log)
+"$WIDEOUT" predict --index x.idx --probes 16 test.log >all
+check 'all of them: nearly as the exact layer' bash -c "paste <(cut -f 1 all) <(cut -f 1 exact) | awk '\$1 == \$2 {n++} END {exit n < 140}'"
+best=$(head -1 exact | cut -f 1)
+second=$(head -1 exact | cut -f 3)
+same '--forbid: the next one' "$second" "$("$WIDEOUT" predict --index x.idx --exact --forbid "${best#class-}" test.log | head -1 | cut -f 1)"
+printf '%s\r\n\n%s\n' "$best" "${second#class-}" >list
+same '--forbid: a file of names and numbers' "$(head -1 exact | cut -f 5)" \
+    "$("$WIDEOUT" predict --index x.idx --exact --forbid list test.log | head -1 | cut -f 1)"
+same '--require: always a candidate' yes "$("$WIDEOUT" predict --index x.idx --require 198,199 -k 200 --json test.log |
+    jq -r '.queries | all([.answers[].id] | contains([198, 199])) | if . then "yes" else "no" end')"
+same '--json' "[\"x.idx\",150,0,5,\"logits\",1,\"$(head -1 answers | cut -f 1)\"]" "$("$WIDEOUT" predict --index x.idx --json test.log |
+    jq -c '[.index, .n, .not_finite, .k, .scores, .queries[0].query, .queries[0].answers[0].name]')"
+"$WIDEOUT" data synthetic -q -m 100 -d 4 -n 500 -o s >/dev/null
+"$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --learner none -K 3 -L 1 -o s.idx >/dev/null
+check 'numbers where there are no names' bash -c "'$WIDEOUT' predict --index s.idx s/test.log.safetensors | cut -f 1,3 | grep -qvx '[0-9]*.[0-9]*' && exit 1 || exit 0"
+"$WIDEOUT" build -q --layer x.net --log x.log --learner none -K 3 -L 1 --weights none -o bare.idx >/dev/null
+check 'a network is the layer of its index' "$WIDEOUT" predict --index bare.idx --layer x.net test.log
+usage 'no index' 'needs --index FILE' test.log
+usage 'two files' 'expected one file, found 2' --index x.idx a b
+usage 'text without a network' '--format text needs --net FILE, which makes queries of it' --index x.idx --format text words
+usage 'words without their network' '--arch lm and --vocab FILE go together, with --net' --index x.idx --vocab words test.log
+usage 'no answers' "--top takes a whole number of 1 or more, not '0'" --index x.idx -k 0 test.log
+
+# ---- Pipes that go both ways -------------------------------------------------------------------------------------
+coproc talk { predict lm -k 1; }
+ask() { # LINE...: the answer, or nothing when it does not come
+    printf '%s\n' "$@" >&"${talk[1]}"
+    local line=
+    read -r -t 20 line <&"${talk[0]}"
+    echo "${line%%$'\t'*}"
+}
+ends() { # NAME: the pipe is closed
+    # shellcheck disable=SC2154 # bash sets it
+    local run=$talk_PID to=${talk[1]}
+    exec {to}>&-
+    wait "$run"
+    same "$1" 0 $?
+}
+same 'a line is answered when it comes' d "$(ask 'a b c')"
+same 'and the next one' c "$(ask 'a b')"
+same 'also with a blank line behind it' h "$(ask 'f g' '')"
+ends 'and it ends well'
+coproc talk { predict deb -k 1; }
+same 'a stanza is answered when it ends' libsdl "$(ask 'Package: x' 'Description: a game' '')"
+ends 'that ends well too'
+
+# ---- Bad input ---------------------------------------------------------------------------------------------------
+bad() { # NAME SENTENCE COMMAND...
+    fails "$1" 1 "wideout: $2" "${@:3}"
+}
+bad 'text alone' 'words: is text: name the network that makes queries of it with --net FILE' "$WIDEOUT" predict --index x.idx words
+bad 'a pipe without a network' 'standard input: is a pipe, which must bring text for the network of --net FILE: none was named' \
+    "$WIDEOUT" predict --index x.idx < <(cat test.log)
+bad 'a log from a pipe' 'standard input: is a pipe: queries are read from a file' "$WIDEOUT" predict --index x.idx --format log < <(cat test.log)
+bad 'queries of another size' 's/test.log.safetensors: has queries of 4 numbers, the index takes 16' \
+    "$WIDEOUT" predict --index x.idx s/test.log.safetensors
+bad 'an array of another size' 'test.npy: has 2 dimensions, the last of 16, expected (n, 4) or (4)' "$WIDEOUT" predict --index s.idx test.npy
+bad 'a network of another size' 'x.net: makes queries of 16 numbers, the index takes 4' "$WIDEOUT" predict --index s.idx --net x.net rows
+bad 'no such file' 'none: cannot open: No such file or directory' predict x none
+bad 'no such network' 'none: cannot open: No such file or directory' "$WIDEOUT" predict --index x.idx --net none rows
+bad 'no network' "test.log: is not a network of wideout's" "$WIDEOUT" predict --index x.idx --net test.log rows
+bad 'too many probes' "$("$WIDEOUT" predict --index x.idx --probes 65 test.log 2>&1 | sed 's/^wideout: //')" \
+    "$WIDEOUT" predict --index x.idx --probes 65 test.log
+bad 'a class that is none' '--forbid: class 200 is not below the 200 of the index' "$WIDEOUT" predict --index x.idx --forbid 3,200 test.log
+bad 'a list with a hole' "--require: '' is neither the number nor the name of a class" "$WIDEOUT" predict --index x.idx --require 3,,4 test.log
+echo 'class-x' >list
+bad 'a name that is none' "list: line 1: 'class-x' is neither the number nor the name of a class" "$WIDEOUT" predict --index x.idx --forbid list test.log
+bad 'a list that is missing' 'no-list: cannot open: No such file or directory' "$WIDEOUT" predict --index x.idx --forbid no-list test.log
+bad 'stanzas for a network of words' "x.net: was not trained on package stanzas ('data deb822')" predict x --format deb822 two
+bad 'rows for a language model' 'lm.net: is a network of words, which takes text only' predict lm --format xc rows
+mkdir alone
+cp x/train.txt alone # names would be beside it
+train xc plain alone/train.txt -e 1
+bad 'text for a network without names' 'plain.net: has no names of features: it takes extreme-classification lines, not text' \
+    "$WIDEOUT" predict --index x.idx --net plain.net --format text words
+line() { # NAME NET SENTENCE TEXT: the line is refused
+    bad "$1" "standard input: $3" predict "$2" "${@:5}" < <(printf '%b' "$4")
+}
+line 'a row that is none' x "line 1: the value of feature 3 is 'x', expected a finite number" '3:x\n' --format xc
+line 'a feature that the network lacks' x 'line 1: feature 100000, counting from 0, is not below the network'\''s 1100' '100000:1\n'
+line 'a value that is no count' x 'line 1: feature 1 has the value -1, which is no count, and the network takes log1p' '1:-1\n'
+line 'a header that lies' x 'line 2: feature 5 is not below the 5 features of the header' '1 5 2\n0 5:1\n'
+line 'a word that is unknown' lm "line 1: the word 'zz' is not in the network's vocabulary, which has no <unk>" 'zz\n'
+line 'two words' w2v "line 1: expected one word, found 'b' behind it" 'a b\n'
+line 'no UTF-8' lm 'line 1: is not UTF-8' '\xff\n'
+line 'a stanza without a field' deb "line 1: expected 'Field: value', found 'oops'" 'oops\n' --format deb822
+printf '0:1\n1:1\nx\n2:1\n' | predict x -k 1 >out 2>err
+same 'what came before a bad line is answered' "1 2 wideout: standard input: line 3: expected a label number, found 'x'" \
+    "$? $(wc -l <out) $(cat err)"
+printf '0:1\nx\n' | predict x -k 1 --json >out 2>err
+same 'but not in JSON, which would be torn' '1 0 1' "$? $(wc -l <out) $(wc -l <err)"
+check 'standard output that is full is a failure' bash -c "! '$WIDEOUT' predict --index x.idx test.log >/dev/full 2>/dev/null"
+
+# Queries that are not finite: the others are answered.
+{ head -c 128 test.npy; tail -c +129 test.npy | head -c 64; printf '\0\0\xc0\x7f'; tail -c +197 test.npy; } >nan.npy
+for how in '' --exact; do
+    # shellcheck disable=SC2086 # none, or an option
+    "$WIDEOUT" predict --index x.idx $how nan.npy >out 2>err
+    same "not finite $how" '1 150 wideout: nan.npy: query 2: not finite' "$? $(wc -l <out) $(cat err)"
+    # shellcheck disable=SC2086
+    same "its line is empty, the others are answered $how" '' \
+        "$("$WIDEOUT" predict --index x.idx $how test.npy | sed '2s/.*//' | diff - out)"
+done
+same 'not finite in JSON' '[1,"not finite",0,150]' "$("$WIDEOUT" predict --index x.idx --json nan.npy 2>/dev/null |
+    jq -c '[.not_finite, .queries[1].error, (.queries[1].answers | length), (.queries | length)]')"
+train xc raw x/train.txt -e 1 --counts raw --normalize none
+index raw x/train.txt
+{ echo 0:1; seq 0 999 | sed 's/$/:3e38/' | paste -sd ' '; } | predict raw >out 2>err
+same 'lines that are not finite' '1 2 wideout: standard input: line 2: not finite' "$? $(wc -l <out) $(cat err)"
+
+finish

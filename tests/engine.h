@@ -1,0 +1,192 @@
+/* What tests of indexes share: a small layer with a log, and the answers that trying every class gives.
+ *
+ * Weights, biases and queries are small whole numbers, so that every logit is exact in any order of summing, and full
+ * of ties. Queries come in clusters, and a query's labels are among its best classes, as in a network that has learned.
+ */
+#ifndef WO_ENGINE_H
+#define WO_ENGINE_H
+
+#include "testing.h"
+
+#include "base/rng.h"
+#include "index/index.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+typedef struct scene {
+    size_t m, d, n;
+    float *w, *b, *q; /* b may be NULL */
+    int64_t *indptr;
+    int32_t *labels;
+    wo_layer *layer;
+    wo_log *log;
+} scene;
+
+static inline void *room(size_t n, size_t size)
+{
+    void *memory = calloc(n ? n : 1, size);
+    assert_non_null(memory);
+    return memory;
+}
+
+static inline double logit(const scene *s, const float *q, size_t class)
+{
+    double sum = s->b ? (double)s->b[class] : 0;
+    for (size_t j = 0; j < s->d; j++) sum += (double)s->w[class * s->d + j] * (double)q[j];
+    return sum;
+}
+
+static inline float whole(uint64_t seed, uint64_t stream, uint64_t at, uint64_t span)
+{
+    return (float)woi_rng_below(seed, stream, at, 2 * span + 1) - (float)span;
+}
+
+static inline scene make_scene(size_t m, size_t d, size_t n, bool bias, uint64_t seed)
+{
+    scene s = {.m = m, .d = d, .n = n, .w = room(m * d, sizeof *s.w), .q = room(n * d, sizeof *s.q)};
+    wo_error err;
+    for (size_t i = 0; i < m * d; i++) s.w[i] = whole(seed, 1, i, 3);
+    if (bias) {
+        s.b = room(m, sizeof *s.b);
+        for (size_t i = 0; i < m; i++) s.b[i] = whole(seed, 2, i, 4);
+    }
+    for (size_t i = 0; i < n * d; i++)
+        s.q[i] = whole(seed, 3, i / d % 9 * d + i % d, 4) + whole(seed, 4, i, 1); /* nine clusters */
+    s.indptr = room(n + 1, sizeof *s.indptr);
+    s.labels = room(3 * n, sizeof *s.labels);
+    for (size_t i = 0; i < n; i++) {
+        int64_t used = s.indptr[i];
+        for (uint64_t k = 0; k < woi_rng_below(seed, 5, i, 4); k++) {
+            size_t best = woi_rng_below(seed, 6, 8 * i + k, m);
+            for (uint64_t draw = 0; draw < 3; draw++) { /* the best of four: a likely label; perhaps one twice */
+                const size_t other = woi_rng_below(seed, 7, 64 * i + 8 * k + draw, m);
+                if (logit(&s, s.q + i * d, other) > logit(&s, s.q + i * d, best)) best = other;
+            }
+            s.labels[used++] = (int32_t)best;
+        }
+        s.indptr[i + 1] = used;
+    }
+    if (wo_layer_wrap(s.w, s.b, m, d, &s.layer, &err)) fail_msg("%s", err.text);
+    if (wo_log_wrap(s.q, n, d, s.indptr, s.labels, &s.log, &err)) fail_msg("%s", err.text);
+    return s;
+}
+
+static inline void free_scene(scene *s)
+{
+    wo_layer_free(s->layer);
+    wo_log_free(s->log);
+    free(s->w);
+    free(s->b);
+    free(s->q);
+    free(s->indptr);
+    free(s->labels);
+}
+
+/* What a search may answer, and how it is scored. All may be NULL. */
+typedef struct rules {
+    const bool *allowed; /* (m) */
+    const float *logit_bias;
+    bool softmax;
+} rules;
+
+/* The k best of the allowed classes, picked one by one; equal ones by id. Returns how many are allowed. */
+static inline size_t brute_force(const scene *s, const float *q, const rules *r, size_t k, int32_t *ids, double *scores)
+{
+    double *logits = room(s->m, sizeof *logits), max = -INFINITY, sum = 0;
+    size_t n = 0;
+    for (size_t j = 0; j < s->m; j++) {
+        logits[j] = logit(s, q, j) + (r->logit_bias ? (double)r->logit_bias[j] : 0);
+        if (r->allowed && !r->allowed[j]) {
+            logits[j] = NAN;
+            continue;
+        }
+        n++;
+        max = fmax(max, logits[j]);
+    }
+    for (size_t j = 0; j < s->m; j++)
+        if (!isnan(logits[j])) sum += exp(logits[j] - max);
+    for (size_t place = 0; place < k; place++) {
+        size_t best = s->m;
+        for (size_t j = 0; j < s->m; j++)
+            if (!isnan(logits[j]) && (best == s->m || logits[j] > logits[best])) best = j;
+        ids[place] = best == s->m ? -1 : (int32_t)best;
+        scores[place] = best < s->m ? logits[best] : -INFINITY;
+        if (r->softmax) scores[place] = best < s->m ? exp(logits[best] - max) / sum : 0;
+        if (best < s->m) logits[best] = NAN;
+    }
+    free(logits);
+    return n;
+}
+
+/* One query's answer equals brute force: logits to the last bit, probabilities nearly. */
+static inline void assert_answer(const scene *s, const float *q, const rules *r, size_t k, const int32_t *ids,
+                                 const float *scores)
+{
+    int32_t *expected = room(k, sizeof *expected);
+    double *values = room(k, sizeof *values);
+    brute_force(s, q, r, k, expected, values);
+    for (size_t i = 0; i < k; i++) {
+        const double difference = (double)scores[i] == values[i] ? 0 : fabs((double)scores[i] - values[i]);
+        if (ids[i] != expected[i] || !(difference <= (r->softmax ? 1e-5 : 0)))
+            fail_msg("place %zu of %zu: class %d with %g, expected %d with %g", i, k, ids[i], (double)scores[i],
+                     expected[i], values[i]);
+    }
+    free(expected);
+    free(values);
+}
+
+static inline wo_index *build(const scene *s, const wo_build_options *options)
+{
+    wo_index *index = NULL;
+    wo_error err;
+    if (wo_index_build(s->layer, s->log, options, &index, &err)) fail_msg("%s", err.text);
+    return index;
+}
+
+/* Options of a method that suit a scene: small tables, few steps, one thread. */
+static inline wo_build_options small_options(wo_method method)
+{
+    wo_build_options o;
+    wo_build_defaults(method, &o);
+    o.K = 3;
+    o.L = 2;
+    o.iterations = 4;
+    o.batch = 16;
+    o.n_popular = 5;
+    o.thin = 3;
+    o.threads = 1;
+    return o;
+}
+
+static inline wo_searcher *create(const wo_index *index, const wo_searcher_options *options)
+{
+    wo_searcher *searcher = NULL;
+    wo_error err;
+    if (wo_searcher_create(index, options, &searcher, &err)) fail_msg("%s", err.text);
+    return searcher;
+}
+
+/* The classes in the cells that a query opens, by projections in double: its own cell in every table, or, with as many
+ * probes as cells, all. False where a projection is too close to a plane to tell. */
+static inline bool naive_candidates(const wo_index *index, const float *q, bool all_cells, bool *candidate)
+{
+    const woi_hash *hash = &index->hash;
+    const woi_cells *cells = &index->cells;
+    memset(candidate, index->options.method == WO_METHOD_FULL, index->rows.m);
+    for (uint32_t c = 0; c < cells->n; c++) {
+        bool opened = true;
+        for (uint32_t k = 0; !all_cells && opened && k < hash->K; k++) {
+            const size_t plane = (size_t)(c >> hash->K) * hash->K + k;
+            double z = (double)hash->offsets[plane];
+            for (size_t j = 0; j < hash->d; j++) z += (double)q[j] * (double)hash->planes[j * hash->n_planes + plane];
+            if (fabs(z) < 1e-4) return false;
+            opened = (z > 0) == (c >> k & 1);
+        }
+        for (uint32_t at = cells->offsets[c]; opened && at < cells->offsets[c + 1]; at++)
+            candidate[cells->ids[at]] = true;
+    }
+    return true;
+}
+
+#endif

@@ -1,0 +1,640 @@
+/* index/file.c: what is saved is what is opened; whatever else a file says is refused. */
+#include "engine.h"
+
+#include <jansson.h>
+#include <locale.h>
+
+static const wo_method methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE};
+enum { N_METHODS = sizeof methods / sizeof *methods };
+
+static void save(const wo_index *index, const char *path)
+{
+    wo_error err;
+    if (wo_index_save(index, path, &err)) fail_msg("%s", err.text);
+}
+
+static wo_index *open_index(const char *path, const wo_layer *layer)
+{
+    wo_index *index = NULL;
+    wo_error err;
+    if (wo_index_open(path, layer, &index, &err)) fail_msg("%s", err.text);
+    return index;
+}
+
+static void assert_same_file(const char *a, const char *b)
+{
+    size_t n, other;
+    char *left = slurp(a, &n), *right = slurp(b, &other);
+    assert_int_equal(n, other);
+    assert_memory_equal(left, right, n);
+    free(left);
+    free(right);
+}
+
+static void assert_same_answers(const scene *s, const wo_index *a, const wo_index *b)
+{
+    wo_error err;
+    int32_t *ids[2] = {room(s->n * 3, sizeof(int32_t)), room(s->n * 3, sizeof(int32_t))};
+    float *scores[2] = {room(s->n * 3, sizeof(float)), room(s->n * 3, sizeof(float))};
+    for (int i = 0; i < 2; i++) {
+        wo_searcher *searcher = create(i ? b : a, NULL);
+        assert_int_equal(wo_search(searcher, s->q, s->n, 3, ids[i], scores[i], &err), WO_OK);
+        wo_searcher_free(searcher);
+    }
+    assert_memory_equal(ids[0], ids[1], s->n * 3 * sizeof(int32_t));
+    assert_memory_equal(scores[0], scores[1], s->n * 3 * sizeof(float));
+    for (int i = 0; i < 2; i++) {
+        free(ids[i]);
+        free(scores[i]);
+    }
+}
+
+static void name_classes(scene *s)
+{
+    wo_error err;
+    char name[16];
+    for (size_t j = 0; j < s->m; j++) {
+        const int bytes = snprintf(name, sizeof name, "class %zu", j * j);
+        assert_int_equal(woi_names_append(&s->layer->labels, name, (size_t)bytes, &err), WO_OK);
+    }
+}
+
+static void saving_and_opening_changes_nothing(void **state)
+{
+    (void)state;
+    for (size_t turn = 0; turn < 4 * N_METHODS; turn++) {
+        scene s = make_scene(30 + turn, 5, 60, turn / 4 % 2, 200 + turn);
+        const bool named = turn / 8 % 2;
+        if (named) name_classes(&s);
+        wo_build_options o = small_options(methods[turn % N_METHODS]);
+        o.lambda = 0.1 + 1e-17 + (double)turn / 9; /* no short decimals */
+        o.t1 = 1.0 / 3;
+        o.t2 = 1e-300;
+        o.probes = 2;
+        o.seed = UINT64_MAX - turn;
+        wo_index *index = build(&s, &o);
+        save(index, scratch("first"));
+        wo_index *again = open_index(scratch("first"), turn % 2 ? s.layer : NULL);
+        save(again, scratch("second"));
+        assert_same_file(scratch("first"), scratch("second"));
+        assert_same_answers(&s, index, again);
+        wo_index_info info, other;
+        wo_index_describe(index, &info);
+        wo_index_describe(again, &other);
+        assert_memory_equal(&info, &other, sizeof info);
+        assert_int_equal(info.has_names, named);
+        size_t bytes = 0;
+        const char *name = wo_index_label(again, 7, &bytes);
+        if (named) {
+            assert_int_equal(bytes, strlen("class 49"));
+            assert_memory_equal(name, "class 49", bytes);
+        } else {
+            assert_null(name);
+        }
+        assert_null(wo_index_label(again, (int32_t)s.m, &bytes));
+        save(again, scratch("first")); /* over the file that it is mapped from */
+        assert_same_answers(&s, index, again);
+        assert_same_file(scratch("first"), scratch("second"));
+        wo_index_free(index);
+        wo_index_free(again);
+        free_scene(&s);
+    }
+}
+
+/* What lies in an index does not depend on the threads that build it, nor on which build it is. */
+static void one_seed_gives_one_file(void **state)
+{
+    (void)state;
+    scene s = make_scene(80, 6, 300, true, 3);
+    for (size_t turn = 0; turn < N_METHODS; turn++) {
+        wo_build_options o = small_options(methods[turn]);
+        o.K = 4;
+        for (o.threads = 0; o.threads <= 2; o.threads++) {
+            wo_index *index = build(&s, &o);
+            save(index, scratch(o.threads ? "other" : "first"));
+            if (o.threads) assert_same_file(scratch("first"), scratch("other"));
+            wo_index_free(index);
+        }
+        o.seed++;
+        wo_index *index = build(&s, &o);
+        save(index, scratch("other"));
+        size_t n, m;
+        char *a = slurp(scratch("first"), &n), *b = slurp(scratch("other"), &m);
+        assert_true(n != m || memcmp(a, b, n) != 0);
+        free(a);
+        free(b);
+        wo_index_free(index);
+    }
+    free_scene(&s);
+}
+
+/* The file's numbers are written with a point whatever the locale says; where there is none with a comma, nothing is
+ * shown. */
+static void the_locale_does_not_matter(void **state)
+{
+    (void)state;
+    static const char *const commas[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "nl_NL.UTF-8", "pl_PL.UTF-8"};
+    scene s = make_scene(10, 3, 20, true, 3);
+    const wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    wo_index *index = build(&s, &o);
+    save(index, scratch("point"));
+    bool found = false;
+    for (size_t i = 0; !found && i < sizeof commas / sizeof *commas; i++) found = setlocale(LC_ALL, commas[i]);
+    save(index, scratch("comma"));
+    wo_index *again = open_index(scratch("point"), NULL);
+    setlocale(LC_ALL, "C");
+    assert_same_file(scratch("point"), scratch("comma"));
+    wo_index_free(again);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+static void refuse(const char *path, const wo_layer *layer, wo_status status, const char *part)
+{
+    wo_index *index = (wo_index *)&index;
+    wo_error err = {0};
+    const wo_status got = wo_index_open(path, layer, &index, &err);
+    if (got != status || !strstr(err.text, part))
+        fail_msg("status %d, \"%s\", expected %d, \"%s\"", got, err.text, status, part);
+    assert_null(index);
+    assert_int_equal(err.status, status);
+}
+
+static void an_index_without_rows_needs_its_layer(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(30, 5, 60, true, 5), other = make_scene(30, 5, 60, true, 6),
+          larger = make_scene(31, 5, 60, true, 5);
+    for (size_t turn = 0; turn < 2 * N_METHODS; turn++) {
+        wo_build_options o = small_options(methods[turn / 2]);
+        o.weights = turn % 2 ? WO_WEIGHTS_NONE : WO_WEIGHTS_F32;
+        wo_index *index = build(&s, &o);
+        save(index, scratch("bare"));
+        size_t bytes;
+        free(slurp(scratch("bare"), &bytes));
+        assert_true(turn % 2 == 0 || bytes < 4096 + 128 * (5 + 17));
+        if (turn % 2) refuse(scratch("bare"), NULL, WO_ERR_ARGUMENT, "has no rows inside");
+        refuse(scratch("bare"), other.layer, WO_ERR_ARGUMENT, "was built for another layer");
+        refuse(scratch("bare"), larger.layer, WO_ERR_ARGUMENT, "was built for another layer");
+        wo_index *again = open_index(scratch("bare"), s.layer);
+        assert_same_answers(&s, index, again);
+        save(again, scratch("again"));
+        assert_same_file(scratch("bare"), scratch("again"));
+        wo_index_free(index);
+        wo_index_free(again);
+        /* The rows inside are a layer like any other. */
+        wo_layer *layer = NULL;
+        const wo_status status = wo_layer_open(scratch("bare"), NULL, &layer, &err);
+        assert_int_equal(status, turn % 2 ? WO_ERR_FORMAT : WO_OK);
+        if (turn % 2) continue;
+        again = open_index(scratch("bare"), layer); /* the same checksum */
+        wo_index_free(again);
+        wo_layer_free(layer);
+    }
+    free_scene(&s);
+    free_scene(&other);
+    free_scene(&larger);
+}
+
+static void an_index_with_nothing_in_its_cells_is_an_index(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(10, 3, 20, true, 7);
+    memset(s.indptr, 0, 21 * sizeof *s.indptr);
+    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    o.source = WO_SOURCE_LABELS;
+    wo_index *index = build(&s, &o);
+    save(index, scratch("empty"));
+    wo_index *again = open_index(scratch("empty"), NULL);
+    wo_index_info info;
+    wo_index_describe(again, &info);
+    assert_int_equal(info.n_entries, 0);
+    assert_int_equal(info.n_empty, 16);
+    wo_searcher *searcher = create(again, NULL);
+    int32_t id;
+    float score;
+    wo_query_stats stats;
+    assert_int_equal(wo_search_stats(searcher, s.q, 1, 1, &id, &score, &stats, &err), WO_OK);
+    assert_int_equal(id, -1);
+    assert_int_equal(stats.candidates, 0);
+    assert_int_equal(stats.status, WO_OK);
+    wo_searcher_free(searcher);
+    wo_index_free(again);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+/* ---- Damage ------------------------------------------------------------------------------------------------ */
+
+static void damaged_files_are_refused(void **state)
+{
+    (void)state;
+    scene s = make_scene(4, 2, 12, true, 8);
+    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    o.K = 2;
+    o.L = 1;
+    name_classes(&s);
+    wo_index *index = build(&s, &o);
+    save(index, scratch("whole"));
+    size_t bytes;
+    char *data = slurp(scratch("whole"), &bytes);
+    assert_true(bytes < 8192);
+    const char *path = scratch("damaged");
+    FILE *file = fopen(scratch_write("damaged", data, bytes), "r+b");
+    assert_non_null(file);
+    setvbuf(file, NULL, _IONBF, 0);
+    for (size_t at = 0; at < bytes; at++) {
+        wo_index *opened = NULL;
+        wo_error err = {0};
+        const char flipped = (char)(data[at] ^ 1 << at % 8);
+        assert_int_equal(fseek(file, (long)at, SEEK_SET), 0);
+        assert_int_equal(fwrite(&flipped, 1, 1, file), 1);
+        if (wo_index_open(path, NULL, &opened, &err) == WO_OK)
+            fail_msg("bit %zu of byte %zu went unnoticed", at % 8, at);
+        assert_null(opened);
+        assert_true(err.text[0] && err.status);
+        assert_int_equal(fseek(file, (long)at, SEEK_SET), 0);
+        assert_int_equal(fwrite(data + at, 1, 1, file), 1);
+    }
+    wo_index_free(open_index(path, NULL)); /* all is back */
+    for (size_t length = bytes; length-- > 0;) {
+        wo_index *opened = NULL;
+        wo_error err = {0};
+        assert_int_equal(ftruncate(fileno(file), (off_t)length), 0);
+        if (wo_index_open(path, NULL, &opened, &err) == WO_OK) fail_msg("%zu of %zu bytes passed", length, bytes);
+        assert_null(opened);
+        assert_true(err.text[0]);
+    }
+    fclose(file);
+    free(data);
+    refuse(scratch("absent"), NULL, WO_ERR_IO, "No such file");
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+/* One thing that a rewritten file has otherwise: a line of metadata, or a tensor. */
+typedef struct edit {
+    const char *name;
+    const char *text; /* metadata: the new value; NULL: see below */
+    bool drop;        /* leave it out */
+    woi_dtype dtype;  /* a tensor of this type and shape, its data `data`, or zeros where that is NULL */
+    int n_dims;
+    uint64_t shape[2];
+    const void *data;
+} edit;
+
+/* Writes the file `from` again, with correct checksums, and one edit. */
+static const char *rewrite(const char *from, const edit *e)
+{
+    wo_error err;
+    woi_st *st = NULL;
+    woi_st_writer *writer = NULL;
+    assert_int_equal(woi_st_open(from, &st, &err), WO_OK);
+    const char *to = scratch("edited"), *key, *value;
+    assert_int_equal(woi_st_create(to, "index", &writer, &err), WO_OK);
+    for (void *cursor = NULL; woi_st_meta_next(st, &cursor, &key, &value);) {
+        const bool ours = strncmp(key, "index.", 6) == 0 || strncmp(key, "layer.", 6) == 0;
+        const bool edited = strcmp(key, e->name) == 0;
+        if (ours && !(edited && e->drop))
+            assert_int_equal(woi_st_set_meta(writer, key, edited && e->text ? e->text : value, &err), WO_OK);
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < woi_st_n_tensors(st); i++) {
+            const woi_tensor *t = woi_st_tensor(st, i);
+            const bool edited = !e->text && strcmp(t->name, e->name) == 0;
+            if (strncmp(t->name, "padding.", 8) == 0 || (edited && e->drop)) continue;
+            const woi_dtype dtype = edited ? e->dtype : t->dtype;
+            const int n_dims = edited ? e->n_dims : t->n_dims;
+            const uint64_t *shape = edited ? e->shape : t->shape;
+            size_t bytes = woi_dtype_bytes(dtype);
+            for (int k = 0; k < n_dims; k++) bytes *= shape[k];
+            void *zeros = room(bytes, 1);
+            const void *data = edited ? (e->data ? e->data : zeros) : t->data;
+            if (pass)
+                assert_int_equal(woi_st_append(writer, data, bytes, &err), WO_OK);
+            else
+                assert_int_equal(woi_st_declare(writer, t->name, dtype, n_dims, shape, &err), WO_OK);
+            free(zeros);
+        }
+    assert_int_equal(woi_st_finish(writer, &err), WO_OK);
+    woi_st_writer_free(writer);
+    woi_st_free(st);
+    return to;
+}
+
+/* Files that were written on purpose: every checksum is right. */
+static void hostile_files_are_refused(void **state)
+{
+    (void)state;
+    scene s = make_scene(6, 2, 30, true, 9);
+    name_classes(&s);
+    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    o.K = 2;
+    o.L = 1;
+    wo_index *index = build(&s, &o);
+    const uint32_t n_ids = index->cells.offsets[4];
+    assert_true(n_ids >= 4);
+    save(index, scratch("whole"));
+    wo_index_free(open_index(rewrite(scratch("whole"), &(edit){.name = "nothing"}), NULL)); /* rewriting is sound */
+    int32_t *beyond = room(n_ids, sizeof *beyond), *negative = room(n_ids, sizeof *negative);
+    beyond[n_ids - 1] = 6;
+    negative[0] = -1;
+    const uint32_t falling[] = {0, 3, 2, n_ids, n_ids}, late[] = {1, 1, 2, 3, n_ids}, far[] = {0, 1, 2, 3, n_ids + 1},
+                   wild[] = {0, 1U << 31, 2, 3, n_ids};
+    const int64_t five[] = {0, 1, 2, 3, 4, 5};
+    const struct {
+        edit e;
+        const char *part;
+    } cases[] = {
+        {{.name = "cells.ids", .dtype = WOI_I32, .n_dims = 1, .shape = {n_ids}, .data = beyond},
+         "cells.ids has class 6 of 6"},
+        {{.name = "cells.ids", .dtype = WOI_I32, .n_dims = 1, .shape = {n_ids}, .data = negative},
+         "cells.ids has class -1 of 6"},
+        {{.name = "cells.ids", .dtype = WOI_I32, .n_dims = 1, .shape = {n_ids - 1}}, "cells.offsets ends at"},
+        {{.name = "cells.ids", .dtype = WOI_I32, .n_dims = 2, .shape = {n_ids, 1}}, "cells.ids"},
+        {{.name = "cells.ids", .dtype = WOI_I64, .n_dims = 1, .shape = {n_ids}}, "'cells.ids' is of type I64"},
+        {{.name = "cells.ids", .drop = true}, "no tensor 'cells.ids'"},
+        {{.name = "cells.offsets", .dtype = WOI_U32, .n_dims = 1, .shape = {5}, .data = falling}, "falls"},
+        {{.name = "cells.offsets", .dtype = WOI_U32, .n_dims = 1, .shape = {5}, .data = late}, "does not start at 0"},
+        {{.name = "cells.offsets", .dtype = WOI_U32, .n_dims = 1, .shape = {5}, .data = far}, "cells.offsets ends at"},
+        {{.name = "cells.offsets", .dtype = WOI_U32, .n_dims = 1, .shape = {5}, .data = wild}, "falls"},
+        {{.name = "cells.offsets", .dtype = WOI_U32, .n_dims = 1, .shape = {4}}, "expected shape (5)"},
+        {{.name = "cells.offsets", .dtype = WOI_I32, .n_dims = 1, .shape = {5}}, "is of type I32, expected U32"},
+        {{.name = "cells.offsets", .drop = true}, "no tensor 'cells.offsets'"},
+        {{.name = "router.planes", .dtype = WOI_F32, .n_dims = 2, .shape = {16, 2}}, "expected shape (2, 16)"},
+        {{.name = "router.planes", .dtype = WOI_F32, .n_dims = 2, .shape = {1, 16}}, "expected shape (2, 16)"},
+        {{.name = "router.planes", .dtype = WOI_F32, .n_dims = 1, .shape = {32}}, "expected shape (2, 16)"},
+        {{.name = "router.planes", .dtype = WOI_F64, .n_dims = 2, .shape = {2, 16}}, "is of type F64"},
+        {{.name = "router.planes", .drop = true}, "no tensor 'router.planes'"},
+        {{.name = "router.offsets", .dtype = WOI_F32, .n_dims = 1, .shape = {2}}, "expected shape (16)"},
+        {{.name = "router.offsets", .drop = true}, "no tensor 'router.offsets'"},
+        {{.name = "weight", .dtype = WOI_F32, .n_dims = 2, .shape = {2, 6}}, "expected shape (6, 2)"},
+        {{.name = "weight", .dtype = WOI_BF16, .n_dims = 2, .shape = {6, 2}}, "is of type BF16"},
+        {{.name = "weight", .drop = true}, "no tensor 'weight'"},
+        {{.name = "bias", .dtype = WOI_F32, .n_dims = 1, .shape = {5}}, "expected shape (6)"},
+        {{.name = "bias", .dtype = WOI_F32, .n_dims = 1, .shape = {0}}, "expected shape (6)"},
+        {{.name = "names.labels.indptr", .dtype = WOI_I64, .n_dims = 1, .shape = {6}, .data = five}, ""},
+        {{.name = "names.labels.bytes", .dtype = WOI_U8, .n_dims = 1, .shape = {5}}, ""},
+        {{.name = "names.labels.indptr", .drop = true}, ""},
+        {{.name = "index.method", .text = "lss"}, "no tensor 'router.bias'"},
+        {{.name = "index.method", .text = "slide"}, "no tensor 'router.bias'"},
+        {{.name = "index.method", .text = "popular"}, "expected shape (2)"},
+        {{.name = "index.method", .text = "tree"}, "'index.method' is \"tree\""},
+        {{.name = "index.method", .text = ""}, "'index.method' is \"\""},
+        {{.name = "index.method", .drop = true}, "no 'index.method'"},
+        {{.name = "index.K", .text = "0"}, "K is 0"},
+        {{.name = "index.K", .text = "3"}, "expected shape (9)"},
+        {{.name = "index.K", .text = "24"}, "expected shape (2, 32)"},
+        {{.name = "index.K", .text = "25"}, "K is 25"},
+        {{.name = "index.K", .text = "4294967295"}, "K is 4294967295"},
+        {{.name = "index.K", .text = "4294967296"}, "'index.K' is \"4294967296\""},
+        {{.name = "index.K", .text = "-2"}, "'index.K' is \"-2\""},
+        {{.name = "index.K", .text = "2 "}, "'index.K' is \"2 \""},
+        {{.name = "index.L", .text = "0"}, "L is 0"},
+        {{.name = "index.L", .text = "256"}, "expected shape (2, 512)"},
+        {{.name = "index.L", .text = "300"}, "L is 300"},
+        {{.name = "index.probes", .text = "0"}, "probes is 0"},
+        {{.name = "index.probes", .text = "5"}, "5 probes are more than the 4 cells"},
+        {{.name = "index.probes", .text = "1000000"}, "probes is 1000000"},
+        {{.name = "index.lambda", .text = "nan"}, "lambda is"},
+        {{.name = "index.lambda", .text = "0,1"}, "'index.lambda' is \"0,1\""},
+        {{.name = "index.lambda", .text = ""}, "'index.lambda' is \"\""},
+        {{.name = "index.t_are_values", .text = "2"}, "'index.t_are_values' is \"2\""},
+        {{.name = "index.weights", .text = "int8"}, "'index.weights' is \"int8\""},
+        {{.name = "index.weights", .text = ""}, "'index.weights' is \"\""},
+        {{.name = "index.seed", .text = "18446744073709551616"}, "'index.seed' is"},
+        {{.name = "layer.m", .text = "5"}, ""},
+        {{.name = "layer.m", .text = "7"}, "expected shape (7, 2)"},
+        {{.name = "layer.m", .text = "0"}, "'layer.m' is \"0\""},
+        {{.name = "layer.m", .text = "9999999999"}, "'layer.m' is \"9999999999\""},
+        {{.name = "layer.d", .text = "3"}, "expected shape (3, 16)"},
+        {{.name = "layer.d", .text = "2147483647"}, "expected shape (2147483647, 16)"},
+        {{.name = "layer.d", .drop = true}, "no 'layer.d'"},
+        {{.name = "layer.xxh3", .text = "12"}, "'layer.xxh3' is \"12\""},
+        {{.name = "layer.xxh3", .text = "-123456789abcdef"}, "'layer.xxh3' is \"-123456789abcdef\""},
+        {{.name = "layer.xxh3", .text = "0x23456789abcdef"}, "'layer.xxh3' is \"0x23456789abcdef\""},
+        {{.name = "layer.xxh3", .text = "123456789abcdefg"}, "'layer.xxh3' is \"123456789abcdefg\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuse(rewrite(scratch("whole"), &cases[i].e), NULL, WO_ERR_FORMAT, cases[i].part);
+    free(beyond);
+    free(negative);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+/* Without rows the shape is the file's word: it must be the given layer's, though the checksum is. */
+static void a_layer_of_another_shape_is_refused(void **state)
+{
+    (void)state;
+    scene s = make_scene(6, 2, 30, true, 9);
+    wo_build_options o = small_options(WO_METHOD_POPULAR);
+    o.weights = WO_WEIGHTS_NONE;
+    wo_index *index = build(&s, &o);
+    save(index, scratch("whole"));
+    refuse(rewrite(scratch("whole"), &(edit){.name = "layer.m", .text = "1000"}), s.layer, WO_ERR_FORMAT, "1000");
+    refuse(rewrite(scratch("whole"), &(edit){.name = "layer.d", .text = "1"}), s.layer, WO_ERR_FORMAT, "");
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+/* Numbers that no learner would give are not looked for: they lead to some answer, and nowhere else. */
+static void planes_and_rows_of_any_value_are_searched(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(6, 2, 30, true, 9);
+    wo_build_options o = small_options(WO_METHOD_SLIDE);
+    o.K = 2;
+    o.L = 1;
+    o.probes = 3;
+    wo_index *index = build(&s, &o);
+    save(index, scratch("whole"));
+    float odd[32];
+    for (size_t turn = 0; turn < 3; turn++) {
+        for (size_t i = 0; i < 32; i++) odd[i] = (float[]){NAN, INFINITY, 3e38F}[(turn + i) % 3];
+        const edit edits[] = {
+            {.name = "router.planes", .dtype = WOI_F32, .n_dims = 2, .shape = {2, 16}, .data = odd},
+            {.name = "router.offsets", .dtype = WOI_F32, .n_dims = 1, .shape = {16}, .data = odd},
+            {.name = "weight", .dtype = WOI_F32, .n_dims = 2, .shape = {6, 2}, .data = odd},
+            {.name = "bias", .dtype = WOI_F32, .n_dims = 1, .shape = {6}, .data = odd},
+        };
+        for (size_t i = 0; i < 4; i++) {
+            wo_index *opened = open_index(rewrite(scratch("whole"), &edits[i]), NULL);
+            wo_searcher_options so;
+            wo_searcher_defaults(&so);
+            so.scores = turn % 2 ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS;
+            wo_searcher *searcher = create(opened, &so);
+            int32_t ids[30 * 4];
+            float scores[30 * 4];
+            assert_int_equal(wo_search(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
+            for (size_t j = 0; j < 30 * 4; j++) assert_true(ids[j] >= -1 && ids[j] < 6);
+            assert_int_equal(wo_search_exact(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
+            for (size_t j = 0; j < 30 * 4; j++) assert_true(ids[j] >= -1 && ids[j] < 6);
+            wo_searcher_free(searcher);
+            wo_index_free(opened);
+        }
+    }
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+static void other_files_are_no_index(void **state)
+{
+    (void)state;
+    wo_error err;
+    woi_st_writer *writer = NULL;
+    assert_int_equal(woi_st_create(scratch("log"), "log", &writer, &err), WO_OK);
+    assert_int_equal(woi_st_finish(writer, &err), WO_OK);
+    woi_st_writer_free(writer);
+    refuse(scratch("log"), NULL, WO_ERR_FORMAT, "is a wideout file of kind log, not an index");
+    char others[72] = {60};
+    memcpy(others + 8, "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 53);
+    memset(others + 61, ' ', 7);
+    refuse(scratch_write("others", others, 70), NULL, WO_ERR_FORMAT, "is a safetensors file of someone else");
+    refuse(scratch_text("text", "hello"), NULL, WO_ERR_FORMAT, "");
+    scene s = make_scene(4, 2, 5, true, 1);
+    const wo_build_options o = small_options(WO_METHOD_FULL);
+    wo_index *index = build(&s, &o);
+    assert_int_equal(wo_index_save(index, scratch("no/such/folder"), &err), WO_ERR_IO);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------ */
+
+static bool jansson_failed;
+
+static void *json_alloc(size_t bytes)
+{
+    void *memory = failing_alloc(NULL, bytes ? bytes : 1, 16);
+    jansson_failed |= memory == NULL;
+    return memory;
+}
+
+static void json_release(void *memory)
+{
+    if (memory) failing_release(NULL, memory);
+}
+
+static const scene *failing_scene;
+static wo_method failing_method;
+static wo_index *failing_index;
+
+static wo_status build_and_search(wo_error *err)
+{
+    const scene *s = failing_scene;
+    wo_layer *layer = NULL;
+    wo_log *log = NULL;
+    wo_index *index = NULL;
+    wo_searcher *searcher = NULL;
+    wo_searcher_options so;
+    wo_searcher_defaults(&so);
+    float bias[12] = {0}, scores[6];
+    int32_t ids[6];
+    so.threads = 1;
+    so.forbidden = (const int32_t[]){1};
+    so.mandatory = (const int32_t[]){2};
+    so.n_forbidden = so.n_mandatory = 1;
+    so.logit_bias = bias;
+    wo_build_options o = small_options(failing_method);
+    o.iterations = 1;
+    wo_status status = wo_layer_wrap(s->w, s->b, s->m, s->d, &layer, err);
+    if (!status) status = woi_names_copy(&s->layer->labels, &layer->labels, err);
+    if (!status) status = wo_log_wrap(s->q, s->n, s->d, s->indptr, s->labels, &log, err);
+    if (!status) status = wo_index_build(layer, log, &o, &index, err);
+    if (!status) status = wo_searcher_create(index, &so, &searcher, err);
+    if (!status) status = wo_search(searcher, s->q, 2, 3, ids, scores, err);
+    wo_searcher_free(searcher);
+    wo_index_free(index);
+    wo_log_free(log);
+    wo_layer_free(layer);
+    return status;
+}
+
+static wo_status save_again(wo_error *err)
+{
+    return wo_index_save(failing_index, scratch("made"), err);
+}
+
+static wo_status open_and_search(wo_error *err)
+{
+    wo_index *index = NULL;
+    wo_searcher *searcher = NULL;
+    float scores[6];
+    int32_t ids[6];
+    wo_status status = wo_index_open(scratch("made"), NULL, &index, err);
+    if (!status) status = wo_searcher_create(index, NULL, &searcher, err);
+    if (!status) status = wo_search(searcher, failing_scene->q, 2, 3, ids, scores, err);
+    wo_searcher_free(searcher);
+    wo_index_free(index);
+    return status;
+}
+
+/* Fails the 1st, 2nd, ... allocation until the operation gets through; returns how many that took. */
+static long fail_each(wo_status (*run)(wo_error *))
+{
+    for (long n = 0;; n++) {
+        wo_error err = {0};
+        assert_true(n < 10000);
+        const long before = allocations_alive;
+        allocations_left = n;
+        jansson_failed = false;
+        const wo_status status = run(&err);
+        allocations_left = -1;
+        if (allocations_alive != before) fail_msg("allocation %ld: %ld are left", n, allocations_alive - before);
+        if (status == WO_OK) return n;
+        /* jansson's parser calls a failed allocation inside a string a syntax error. */
+        if (jansson_failed && status == WO_ERR_FORMAT) continue;
+        if (status != WO_ERR_MEMORY) fail_msg("allocation %ld: status %d, \"%s\"", n, status, err.text);
+        assert_non_null(strstr(err.text, "memory"));
+    }
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
+    json_set_alloc_funcs(json_alloc, json_release);
+    allocations_left = -1;
+    allocations_alive = 0;
+    scene s = make_scene(12, 2, 10, true, 2);
+    name_classes(&s);
+    failing_scene = &s;
+    for (size_t i = 0; i < N_METHODS; i++) {
+        failing_method = methods[i];
+        const wo_build_options o = small_options(failing_method);
+        failing_index = build(&s, &o);
+        assert_true(fail_each(build_and_search) > 10);
+        assert_true(fail_each(save_again) > 50);
+        assert_true(fail_each(open_and_search) > 50);
+        wo_index_free(failing_index);
+    }
+    free_scene(&s);
+    assert_int_equal(allocations_alive, 0);
+    json_set_alloc_funcs(malloc, free);
+    assert_int_equal(wo_allocator_set(NULL), WO_OK);
+    char command[160];
+    snprintf(command, sizeof command, "test -z \"$(ls %s | grep tmp)\"", scratch_folder);
+    assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(saving_and_opening_changes_nothing),
+        cmocka_unit_test(one_seed_gives_one_file),
+        cmocka_unit_test(the_locale_does_not_matter),
+        cmocka_unit_test(an_index_without_rows_needs_its_layer),
+        cmocka_unit_test(an_index_with_nothing_in_its_cells_is_an_index),
+        cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(hostile_files_are_refused),
+        cmocka_unit_test(a_layer_of_another_shape_is_refused),
+        cmocka_unit_test(planes_and_rows_of_any_value_are_searched),
+        cmocka_unit_test(other_files_are_no_index),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}
