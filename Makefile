@@ -148,8 +148,8 @@ lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck
 
 # ---- Demo and benchmarks ---------------------------------------------------------------------------------------------
 
-demo:  ## all set-up, then a short tour on the example data
-	$(call setup,build)
+demo:  ## all set-up, then from the package catalogue to an index 100 times faster than its layer, in three minutes
+	$(call setup,build demo)
 	@$(INNER) all
 	@BUILD=$(BUILD) scripts/demo.sh
 

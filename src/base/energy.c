@@ -72,7 +72,7 @@ bool woi_energy_open(woi_energy *energy)
             fine = give_up(energy, "more or longer domains than expected in %.80s", energy->folder);
             break;
         }
-        snprintf(energy->domains[n].name, sizeof energy->domains[n].name, "%s", entry->d_name);
+        memcpy(energy->domains[n].name, entry->d_name, strlen(entry->d_name) + 1);
         fine = read_counter(energy, entry->d_name, "max_energy_range_uj", &energy->domains[n].range) &&
                read_counter(energy, entry->d_name, "energy_uj", &energy->domains[n].last);
         n++;
@@ -86,7 +86,7 @@ bool woi_energy_open(woi_energy *energy)
 bool woi_energy_read(woi_energy *energy, double *joules)
 {
     for (int i = 0; i < energy->n; i++) {
-        uint64_t now, last = energy->domains[i].last, range = energy->domains[i].range;
+        uint64_t now = 0, last = energy->domains[i].last, range = energy->domains[i].range;
         if (!read_counter(energy, energy->domains[i].name, "energy_uj", &now)) return false;
         energy->joules += 1e-6 * (double)(now >= last ? now - last : now + (range > last ? range - last : 0));
         energy->domains[i].last = now;

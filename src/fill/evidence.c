@@ -114,6 +114,8 @@ static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo
     const woi_evidence_options *o = t->options;
     size_t n_touched = 0, n = add_cell(t, cell, w, &n_touched);
     if (n < o->thin) n = add_neighbours(t, cell, n, w, &n_touched);
+    t->sizes[cell] = 0;
+    if (!n_touched) return WO_OK;
     wo_status status = woi_grow(&w->order, &w->order_room, 0, n_touched, sizeof *w->order, err);
     if (!status) status = woi_grow(&out->ids, &out->room, out->n, out->n + n_touched, sizeof *out->ids, err);
     size_t taken = 0;

@@ -240,7 +240,7 @@ static void answer_alone(const job *j, const tile *t, thread_memory *own)
     for (size_t i = 0; i < t->n; i++) {
         heaps[i] = (woi_topk){j->k, 0, t->scores + i * j->k, t->ids + i * j->k};
         finite[i] = woi_all_finite(t->q + i * j->layer->d, j->layer->d);
-        all[i] = (exp_total){0, -INFINITY};
+        all[i] = totals[i] = (exp_total){0, -INFINITY};
     }
     for (size_t group = 0; group < j->n_groups; group++) {
         scan_group(j, t, group, finite, heaps, t->lse ? totals : NULL, own);
@@ -298,11 +298,12 @@ wo_status woi_exact_topk(const woi_dense *layer, const woi_adjust *adjust, const
     if (!j.kernels) return WO_ERR_UNSUPPORTED;
     if (layer->m > INT32_MAX || layer->d > INT32_MAX / 4)
         return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "a layer of %zu x %zu is too large", layer->m, layer->d);
+    if (n == 0) return WO_OK;
     if (adjust) j.adjust = *adjust;
     const tile all = {q, n, ids, scores, lse};
     const size_t most = k <= HEAP_ROOM / TILE ? TILE : TILE_LARGE_K;
-    const size_t n_tiles = (n + most - 1) / most, rows = n_tiles ? (n + n_tiles - 1) / n_tiles : 0;
-    const bool together = k <= HEAP_ROOM / (rows ? rows : 1);
+    const size_t n_tiles = (n + most - 1) / most, rows = (n + n_tiles - 1) / n_tiles;
+    const bool together = k <= HEAP_ROOM / rows;
     j.few = rows <= few_queries(layer->d);
     cut_classes(&j);
     threads = useful_threads(&j, n, threads);

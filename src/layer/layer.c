@@ -106,6 +106,7 @@ static void list_matrices(const woi_st *st, char *text, size_t room)
             const bool behind = !last || t->shape[0] < last->shape[0] || (t->shape[0] == last->shape[0] && t > last);
             if (is_matrix(t) && behind && (!best || t->shape[0] > best->shape[0])) best = t;
         }
+        if (!best) break;
         char name[WOI_QUOTE_BYTES], entry[128];
         const int bytes = snprintf(entry, sizeof entry, "%s%s (%" PRIu64 " x %" PRIu64 ")", shown ? ", " : "",
                                    woi_quote(name, best->name, strlen(best->name)), best->shape[0], best->shape[1]);
@@ -119,16 +120,11 @@ static void list_matrices(const woi_st *st, char *text, size_t room)
 
 static wo_status find_weight(const woi_st *st, const char *asked, const woi_tensor **weight, wo_error *err)
 {
-    static const char *const of_layer[] = {"weight"}, *const of_network[] = {"output.weight"};
-    const char *kind = woi_st_kind(st), *const *names = known_names;
+    const char *kind = woi_st_kind(st), *names[N_KNOWN] = {asked};
     size_t n_names = 1;
     char list[112], quoted[WOI_QUOTE_BYTES];
-    if (asked)
-        names = &asked;
-    else if (!kind)
-        n_names = N_KNOWN;
-    else
-        names = strcmp(kind, "network") == 0 ? of_network : of_layer;
+    if (!asked && kind) names[0] = strcmp(kind, "network") == 0 ? "output.weight" : "weight";
+    if (!asked && !kind) memcpy(names, known_names, (n_names = N_KNOWN) * sizeof names[0]);
     *weight = NULL;
     for (size_t i = 0; i < n_names; i++) {
         const woi_tensor *t = woi_st_find(st, names[i]);
@@ -303,6 +299,7 @@ wo_status wo_layer_open(const char *path, const wo_layer_options *options, wo_la
 {
     static const wo_layer_options defaults = {.struct_size = sizeof defaults};
     if (!path || !layer) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the path or the result is NULL");
+    *layer = NULL;
     if (!options) options = &defaults;
     if (options->struct_size != sizeof *options)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "layer options of %zu bytes, expected %zu",
@@ -322,6 +319,7 @@ wo_status wo_layer_open(const char *path, const wo_layer_options *options, wo_la
 wo_status wo_layer_wrap(const float *weight, const float *bias, size_t m, size_t d, wo_layer **layer, wo_error *err)
 {
     if (!weight || !layer) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the weights or the result are NULL");
+    *layer = NULL;
     const woi_dense dense = {m, d, weight, bias};
     wo_status status;
     if ((status = check_shape(m, d, WO_ERR_ARGUMENT, err)) ||

@@ -102,6 +102,39 @@ static void candidates_are_the_union_of_the_cells(void **state)
     }
 }
 
+/* A neuron that was met long ago is new again, however many searches lie between: its stamp is a byte. */
+static void old_stamps_do_not_hide_neurons(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(50, 6, 40, true, 31);
+    wo_build_options o = small_options(WO_METHOD_SLIDE);
+    o.L = 1;
+    wo_index *index = build(&s, &o);
+    wo_searcher *searcher = create(index, NULL);
+    /* Two queries that share no neuron. */
+    const float *rare = s.q, *often = NULL;
+    int32_t first[50], ids[50];
+    size_t n_first, n;
+    assert_int_equal(wo_search_candidates(searcher, rare, first, 50, &n_first, &err), WO_OK);
+    assert_true(n_first > 0);
+    for (size_t i = 1; !often && i < s.n; i++) {
+        assert_int_equal(wo_search_candidates(searcher, s.q + i * s.d, ids, 50, &n, &err), WO_OK);
+        if (n && ids[0] != first[0]) often = s.q + i * s.d;
+    }
+    assert_non_null(often);
+    for (int between = 245; between < 265; between++) {
+        for (int i = 0; i < between; i++)
+            assert_int_equal(wo_search_candidates(searcher, often, ids, 50, &n, &err), WO_OK);
+        assert_int_equal(wo_search_candidates(searcher, rare, ids, 50, &n, &err), WO_OK);
+        assert_int_equal(n, n_first);
+        assert_memory_equal(ids, first, n * sizeof *ids);
+    }
+    wo_searcher_free(searcher);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
 static void candidates_fit_what_room_there_is(void **state)
 {
     (void)state;
@@ -465,6 +498,26 @@ static void needs_are_labels_and_best_classes(void **state)
         woi_sparse_free(&needs);
         free_scene(&s);
     }
+}
+
+/* Logits that overflow both ways are no numbers, and no class is among the best. */
+static void queries_without_a_best_class_need_their_labels(void **state)
+{
+    (void)state;
+    wo_error err;
+    static const float w[] = {3e38F, -3e38F, -3e38F, 3e38F, 2e38F, -3e38F}, q[] = {3e38F, 3e38F, 0, 0};
+    const woi_dense rows = {3, 2, w, NULL};
+    wo_log *log = NULL;
+    assert_int_equal(wo_log_wrap(q, 2, 2, (const int64_t[]){0, 1, 2}, (const int32_t[]){2, 1}, &log, &err), WO_OK);
+    woi_sparse needs;
+    assert_int_equal(woi_needs_of(&rows, log, WO_SOURCE_BOTH, 2, 1, NULL, &needs, &err), WO_OK);
+    assert_int_equal(needs.indptr[1], 1);
+    assert_int_equal(needs.ids[0], 2);
+    assert_int_equal(needs.indptr[2], 3); /* all 0: classes 0 and 1, the label twice */
+    assert_int_equal(needs.ids[2], 1);
+    assert_true(needs.weights[0] == 1 && needs.weights[1] == 1 && needs.weights[2] == 2);
+    woi_sparse_free(&needs);
+    wo_log_free(log);
 }
 
 static void logs_without_labels_serve(void **state)
@@ -849,6 +902,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cell_open_is_the_exact_layer),
         cmocka_unit_test(candidates_are_the_union_of_the_cells),
+        cmocka_unit_test(old_stamps_do_not_hide_neurons),
         cmocka_unit_test(candidates_fit_what_room_there_is),
         cmocka_unit_test(masks_and_biases_are_obeyed),
         cmocka_unit_test(everything_forbidden_is_no_answer),
@@ -857,6 +911,7 @@ int main(void)
         cmocka_unit_test(several_searchers_share_an_index),
         cmocka_unit_test(searching_allocates_nothing),
         cmocka_unit_test(needs_are_labels_and_best_classes),
+        cmocka_unit_test(queries_without_a_best_class_need_their_labels),
         cmocka_unit_test(logs_without_labels_serve),
         cmocka_unit_test(training_queries_find_their_labels),
         cmocka_unit_test(options_out_of_range_are_refused),
