@@ -71,40 +71,38 @@ void set_clustering(faiss::ClusteringParameters &cp, const peer_options *options
 {
     cp.seed = (int)options->seed;
     cp.min_points_per_centroid = 1;
+    if (getenv("MAXP")) cp.max_points_per_centroid = atoi(getenv("MAXP"));
 }
 
 int build(peer_kind kind, const peer_layer *layer, const peer_options *options, void **out, char *error)
 {
     return peer_guard("Faiss", error, [&] {
         const thread_setting setting(options->threads);
-        const auto ip = faiss::METRIC_INNER_PRODUCT;
         const size_t m = layer->m, d = layer->d;
         auto c = std::make_unique<codes>();
         c->m = m;
         c->ivf = nullptr;
-        c->space = {d, d, 0, d + 1, 0};
-        if (kind == PEER_PQ) {
-            const size_t part = (d + options->pq_parts - 1) / options->pq_parts, bias = up(d, part);
-            c->space = {d, bias, options->pq_l2 ? bias + part : 0, bias + (options->pq_l2 ? 2 : 1) * part, 0};
-            if (options->pq_l2) peer_space_measure(&c->space, layer);
-        }
+        /* A part of PQ is coded as one; elsewhere a column stands alone. */
+        const size_t part = kind == PEER_PQ ? (d + options->pq_parts - 1) / options->pq_parts : 1, bias = up(d, part);
+        const bool l2 = options->l2 && kind != PEER_SQ8;
+        const auto metric = l2 ? faiss::METRIC_L2 : faiss::METRIC_INNER_PRODUCT;
+        c->space = {d, bias, l2 ? bias + part : 0, bias + (l2 ? 2 : 1) * part, 0};
+        if (l2) peer_space_measure(&c->space, layer);
         const size_t dim = c->space.dim;
         std::vector<float> points(m * dim);
         for (size_t i = 0; i < m; i++) peer_space_point(&c->space, layer, i, &points[i * dim]);
 
         if (kind == PEER_PQ) {
-            const size_t part = (d + options->pq_parts - 1) / options->pq_parts;
-            auto pq = std::make_unique<faiss::IndexPQ>((int)dim, dim / part, options->pq_bits,
-                                                       options->pq_l2 ? faiss::METRIC_L2 : ip);
+            auto pq = std::make_unique<faiss::IndexPQ>((int)dim, dim / part, options->pq_bits, metric);
             set_clustering(pq->pq.cp, options);
             c->bytes = m * pq->pq.code_size + (dim << options->pq_bits) * sizeof(float);
             c->index = std::move(pq);
         } else if (kind == PEER_SQ8) {
-            c->index = std::make_unique<faiss::IndexScalarQuantizer>((int)dim, faiss::ScalarQuantizer::QT_8bit, ip);
+            c->index = std::make_unique<faiss::IndexScalarQuantizer>((int)dim, faiss::ScalarQuantizer::QT_8bit, metric);
             c->bytes = m * dim + 2 * dim * sizeof(float);
         } else {
-            c->coarse = std::make_unique<faiss::IndexFlatIP>(dim);
-            auto ivf = std::make_unique<faiss::IndexIVFFlat>(c->coarse.get(), dim, options->n_lists, ip);
+            c->coarse = std::make_unique<faiss::IndexFlat>(dim, metric);
+            auto ivf = std::make_unique<faiss::IndexIVFFlat>(c->coarse.get(), dim, options->n_lists, metric);
             set_clustering(ivf->cp, options);
             c->bytes = m * (dim * sizeof(float) + sizeof(int64_t)) + options->n_lists * dim * sizeof(float);
             c->ivf = ivf.get();

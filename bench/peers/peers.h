@@ -34,7 +34,8 @@ typedef struct peer_options {
     /* PQ */
     size_t pq_parts; /* sub-quantisers for the d weights; one more holds the bias */
     size_t pq_bits;  /* of each code */
-    int pq_l2;       /* 1: the paper's way, L2 after the transform above; 0: inner product, without its further error */
+    /* PQ and IVF */
+    int l2; /* 1: L2 after the transform above (the paper's PQ); 0: inner product */
     /* all */
     unsigned seed;
     int threads; /* of the build; a graph built by more than one differs from run to run */

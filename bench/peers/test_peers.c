@@ -184,8 +184,9 @@ static void check_random(void)
     for (int kind = 0; kind < PEER_N_KINDS; kind++) check_kind((peer_kind)kind, NULL, peer_name((peer_kind)kind), &l);
     peer_options l2;
     peer_defaults(PEER_PQ, l.m, l.d, &l2);
-    l2.pq_l2 = 1;
+    l2.l2 = 1;
     check_kind(PEER_PQ, &l2, "PQ, L2", &l);
+    check_kind(PEER_IVF, &l2, "IVF, L2", &l);
 
     peer *p = NULL;
     char error[PEER_ERROR_BYTES] = "";
@@ -204,7 +205,7 @@ static const struct row {
     const char *setting;
     size_t links, ef_construction, list_factor,
         part; /* 0: the default; n_lists = factor * sqrt(m); pq_parts = d / part */
-    int pq_l2;
+    int l2;
     unsigned dials[MAX_DIALS]; /* up to the first 0 behind the first */
 } rows[] = {
 #define EF                             \
@@ -223,8 +224,9 @@ static const struct row {
     {PEER_IP_NSW, "M 32, ef_c 400", 32, 400, 0, 0, 0, EF},
     {PEER_GRAPH_DECODER, "M 16, ef_c 200", 16, 200, 0, 0, 0, EF},
     {PEER_GRAPH_DECODER, "M 32, ef_c 400", 32, 400, 0, 0, 0, EF},
-    {PEER_IVF, "4 sqrt(m) lists", 0, 0, 4, 0, 0, PROBES},
-    {PEER_IVF, "16 sqrt(m) lists", 0, 0, 16, 0, 0, PROBES},
+    {PEER_IVF, "4 sqrt(m) lists, ip", 0, 0, 4, 0, 0, PROBES},
+    {PEER_IVF, "16 sqrt(m) lists, ip", 0, 0, 16, 0, 0, PROBES},
+    {PEER_IVF, "4 sqrt(m) lists, L2", 0, 0, 4, 0, 1, PROBES},
     {PEER_PQ, "d/8, ip", 0, 0, 0, 8, 0, RERANK},
     {PEER_PQ, "d/4, ip", 0, 0, 0, 4, 0, RERANK},
     {PEER_PQ, "d/4, L2", 0, 0, 0, 4, 1, RERANK},
@@ -266,7 +268,7 @@ static void table_row(const struct row *row, const layer *l)
     if (row->list_factor) options.n_lists = (size_t)((double)row->list_factor * sqrt((double)l->m));
     if (options.n_lists > l->m) options.n_lists = l->m;
     if (row->part) options.pq_parts = (l->d + row->part - 1) / row->part;
-    options.pq_l2 = row->pq_l2;
+    options.l2 = row->l2;
     options.threads = 2;
     peer *p = NULL;
     char error[PEER_ERROR_BYTES];

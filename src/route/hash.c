@@ -34,7 +34,7 @@ size_t woi_hash_scratch(const woi_hash *hash)
 }
 
 /* K bits from bit `at` on. */
-static inline uint32_t code_at(const uint16_t *bits, size_t at, uint32_t K)
+static inline uint32_t code_at(const void *bits, size_t at, uint32_t K)
 {
     uint64_t word;
     memcpy(&word, (const char *)bits + at / 8, sizeof word);
@@ -78,8 +78,8 @@ static crossing pop_crossing(crossing *heap, size_t *n)
 /* cells[1 .. probes) of a table whose own code is `code`; z: its K projections. */
 static void probe_table(const float *z, uint32_t K, uint32_t code, uint32_t base, uint32_t probes, uint32_t *cells)
 {
-    uint32_t order[WOI_MAX_BITS];
-    float margin[WOI_MAX_BITS];
+    uint32_t order[WOI_MAX_BITS] = {0};
+    float margin[WOI_MAX_BITS] = {0};
     for (uint32_t k = 0; k < K; k++) {
         const float value = fabsf(z[k]);
         uint32_t at = k;
@@ -91,8 +91,8 @@ static void probe_table(const float *z, uint32_t K, uint32_t code, uint32_t base
         order[at] = k;
     }
     crossing heap[2 * WOI_MAX_PROBES];
-    size_t n = 0;
-    push_crossing(heap, &n, (crossing){margin[0], 0, 1U << order[0]});
+    size_t n = 1;
+    heap[0] = (crossing){margin[0], 0, 1U << order[0]};
     for (uint32_t p = 1; p < probes; p++) {
         const crossing c = pop_crossing(heap, &n);
         cells[p] = base + (code ^ c.flips);
@@ -108,7 +108,7 @@ bool woi_hash_query(const woi_hash *hash, const woi_kernels *kernels, const floa
                     uint32_t *cells)
 {
     float *z = scratch;
-    uint16_t *bits = (uint16_t *)(scratch + hash->n_planes);
+    void *bits = z + hash->n_planes;
     kernels->project(q, hash->planes, hash->offsets, hash->d, hash->n_planes, z, bits);
     /* A query that is not finite leaves no finite projection; large finite ones may overflow. */
     if (!isfinite(z[0]) && !all_finite(q, hash->d)) return false;
@@ -135,7 +135,7 @@ static wo_status hash_rows(const woi_hash *hash, const float *x, const float *b,
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < n; i++) {
         float *z = scratch + (size_t)omp_get_thread_num() * each, *start = z + woi_hash_scratch(hash);
-        uint16_t *bits = (uint16_t *)(z + hash->n_planes);
+        void *bits = z + hash->n_planes;
         for (size_t p = 0; p < hash->n_planes; p++)
             start[p] = hash->offsets[p] + (b && hash->bias_planes ? b[i] * hash->bias_planes[p] : 0);
         const float *row = x + i * hash->d;

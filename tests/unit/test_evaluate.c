@@ -556,7 +556,7 @@ static void energy_is_that_of_the_work(void **state)
     assert_int_equal(system(command), 0);
     assert_string_equal(r.energy_note, "");
     /* 20 J for a CPU second. Few calls were timed and many went into the second of work, so on a busy machine the two
-     * can be far apart; a wrong unit, a lost wrap or idle power that stayed in would be further. */
+     * can be far apart; with a wrong unit or a lost wrap they would be further. */
     const double ratio = r.energy_j_per_1000 / r.timings[0].cpu_s_per_1000;
     const double full_ratio = r.full_energy_j_per_1000 / r.timings[0].full_cpu_s_per_1000;
     if (!(ratio > 2 && ratio < 200 && full_ratio > 2 && full_ratio < 200)) fail_msg("%g and %g J/s", ratio, full_ratio);

@@ -1,0 +1,455 @@
+/* index/: what an index is built from, and what is refused. */
+#include "engine.h"
+
+/* ---- What queries needed ----------------------------------------------------------------------------------- */
+
+/* Labels once each, FULL's k best, and 2 for what is both. */
+static void needs_are_labels_and_best_classes(void **state)
+{
+    (void)state;
+    wo_error err;
+    static const uint32_t ks[] = {1, 5, 100};
+    for (uint64_t turn = 0; turn < 18; turn++) {
+        scene s = make_scene(30, 5, turn % 2 ? 40 : 4500, turn % 3 == 0, 70 + turn); /* more than a chunk of 4,096 */
+        const wo_source source = (wo_source)(1 + turn % 3);
+        const uint32_t k = ks[turn / 3 % 3];
+        woi_sparse needs;
+        const woi_dense rows = {s.m, s.d, s.w, s.b};
+        assert_int_equal(woi_needs_of(&rows, s.log, source, k, 2, NULL, &needs, &err), WO_OK);
+        assert_int_equal(needs.n, s.n);
+        assert_int_equal(needs.indptr[0], 0);
+        for (size_t i = 0; i < s.n; i++) {
+            float weight[30] = {0};
+            int32_t best[100];
+            double scores[100];
+            for (int64_t at = s.indptr[i]; source & WO_SOURCE_LABELS && at < s.indptr[i + 1]; at++)
+                weight[s.labels[at]] = 1;
+            if (source & WO_SOURCE_TOP) brute_force(&s, s.q + i * s.d, &(rules){NULL, NULL, false}, k, best, scores);
+            for (uint32_t at = 0; source & WO_SOURCE_TOP && at < k && at < s.m; at++) weight[best[at]] += 1;
+            int64_t at = needs.indptr[i];
+            for (int32_t j = 0; j < 30; j++)
+                if (weight[j] > 0) {
+                    assert_int_equal(needs.ids[at], j);
+                    assert_true(needs.weights[at++] == weight[j]);
+                }
+            assert_int_equal(at, needs.indptr[i + 1]);
+        }
+        woi_sparse_free(&needs);
+        free_scene(&s);
+    }
+}
+
+/* Logits that overflow both ways are no numbers, and no class is among the best. */
+static void queries_without_a_best_class_need_their_labels(void **state)
+{
+    (void)state;
+    wo_error err;
+    static const float w[] = {3e38F, -3e38F, -3e38F, 3e38F, 2e38F, -3e38F}, q[] = {3e38F, 3e38F, 0, 0};
+    const woi_dense rows = {3, 2, w, NULL};
+    wo_log *log = NULL;
+    assert_int_equal(wo_log_wrap(q, 2, 2, (const int64_t[]){0, 1, 2}, (const int32_t[]){2, 1}, &log, &err), WO_OK);
+    woi_sparse needs;
+    assert_int_equal(woi_needs_of(&rows, log, WO_SOURCE_BOTH, 2, 1, NULL, &needs, &err), WO_OK);
+    assert_int_equal(needs.indptr[1], 1);
+    assert_int_equal(needs.ids[0], 2);
+    assert_int_equal(needs.indptr[2], 3); /* all 0: classes 0 and 1, the label twice */
+    assert_int_equal(needs.ids[2], 1);
+    assert_true(needs.weights[0] == 1 && needs.weights[1] == 1 && needs.weights[2] == 2);
+    woi_sparse_free(&needs);
+    wo_log_free(log);
+}
+
+static void logs_without_labels_serve(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(30, 5, 100, true, 13);
+    wo_log *bare = NULL;
+    wo_index *index = NULL;
+    assert_int_equal(wo_log_wrap(s.q, s.n, s.d, NULL, NULL, &bare, &err), WO_OK);
+    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    assert_int_equal(wo_index_build(s.layer, bare, &o, &index, &err), WO_OK); /* both: what there is */
+    wo_index_free(index);
+    o.source = WO_SOURCE_LABELS;
+    assert_int_equal(wo_index_build(s.layer, bare, &o, &index, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text,
+                        "the log has no labels, and nothing else was to be used: take FULL's top-k as the source");
+    assert_null(index);
+    o = small_options(WO_METHOD_POPULAR);
+    o.source_k = 1;
+    o.n_popular = 4;
+    assert_int_equal(wo_index_build(s.layer, bare, &o, &index, &err), WO_OK);
+    /* The four classes that are the best most often. */
+    size_t count[30] = {0};
+    for (size_t i = 0; i < s.n; i++) {
+        int32_t best;
+        double score;
+        brute_force(&s, s.q + i * s.d, &(rules){NULL, NULL, false}, 1, &best, &score);
+        count[best]++;
+    }
+    for (int32_t j = 0; j < 30; j++) {
+        size_t before = 0;
+        bool there = false;
+        for (int32_t other = 0; other < 30; other++)
+            before += count[other] > count[j] || (count[other] == count[j] && other < j);
+        for (uint32_t at = 0; at < 4; at++) there |= index->cells.ids[at] == j;
+        assert_int_equal(there, before < 4);
+    }
+    wo_index_free(index);
+    wo_log_free(bare);
+    free_scene(&s);
+}
+
+/* Cells of an evidence index hold what its training queries needed: with lambda at most 1 and no thin cells, every
+ * label of a query with that label alone is a candidate of it. */
+static void training_queries_find_their_labels(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(40, 5, 200, true, 14);
+    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    o.lambda = 0;
+    o.thin = 0;
+    wo_index *index = build(&s, &o);
+    wo_searcher *searcher = create(index, NULL);
+    for (size_t i = 0; i < s.n; i++) {
+        int32_t ids[40];
+        size_t n;
+        assert_int_equal(wo_search_candidates(searcher, s.q + i * s.d, ids, 40, &n, &err), WO_OK);
+        for (int64_t at = s.indptr[i]; at < s.indptr[i + 1]; at++) {
+            bool there = false;
+            for (size_t j = 0; j < n; j++) there |= ids[j] == s.labels[at];
+            assert_true(there);
+        }
+    }
+    wo_searcher_free(searcher);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+/* ---- Refusals ---------------------------------------------------------------------------------------------- */
+
+static void refuse(const scene *s, const wo_log *log, const wo_build_options *o, const char *sentence)
+{
+    wo_index *index = (wo_index *)s; /* must become NULL */
+    wo_error err = {0};
+    const wo_status status = wo_index_build(s->layer, log, o, &index, &err);
+    if (status != WO_ERR_ARGUMENT || strcmp(err.text, sentence) != 0)
+        fail_msg("status %d, \"%s\", expected \"%s\"", status, err.text, sentence);
+    assert_null(index);
+    assert_int_equal(wo_index_build(s->layer, log, o, &index, NULL), WO_ERR_ARGUMENT);
+}
+
+static void options_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    scene s = make_scene(10, 3, 20, true, 15);
+    wo_build_options o;
+#define REFUSED(method, member, value, sentence) \
+    do {                                         \
+        o = small_options(method);               \
+        o.member = (value);                      \
+        refuse(&s, s.log, &o, sentence);         \
+    } while (0)
+    REFUSED(WO_METHOD_FULL, method, (wo_method)5, "5 is no method");
+    REFUSED(WO_METHOD_FULL, method, (wo_method)-1, "-1 is no method");
+    REFUSED(WO_METHOD_SLIDE, K, 0, "K is 0, expected 1 to 24");
+    REFUSED(WO_METHOD_SLIDE, K, 25, "K is 25, expected 1 to 24");
+    REFUSED(WO_METHOD_EVIDENCE, L, 0, "L is 0, expected 1 to 256");
+    REFUSED(WO_METHOD_EVIDENCE, L, 257, "L is 257, expected 1 to 256");
+    REFUSED(WO_METHOD_SLIDE, probes, 0, "probes is 0, expected 1 to 64");
+    REFUSED(WO_METHOD_SLIDE, probes, 65, "probes is 65, expected 1 to 64");
+    REFUSED(WO_METHOD_SLIDE, probes, 9, "9 probes are more than the 8 cells of a table");
+    REFUSED(WO_METHOD_EVIDENCE, lambda, -0.5, "lambda is -0.5, expected 0 to 2");
+    REFUSED(WO_METHOD_EVIDENCE, lambda, 2.5, "lambda is 2.5, expected 0 to 2");
+    REFUSED(WO_METHOD_EVIDENCE, source_k, 0, "source_k is 0, expected 1 to 1000");
+    REFUSED(WO_METHOD_EVIDENCE, source_k, 1001, "source_k is 1001, expected 1 to 1000");
+    REFUSED(WO_METHOD_POPULAR, source_k, 0, "source_k is 0, expected 1 to 1000");
+    REFUSED(WO_METHOD_EVIDENCE, source, (wo_source)0, "source is 0, expected 1 to 3");
+    REFUSED(WO_METHOD_EVIDENCE, source, (wo_source)4, "source is 4, expected 1 to 3");
+    REFUSED(WO_METHOD_EVIDENCE, learner, (wo_learner)2, "learner is 2, expected 0 to 1");
+    REFUSED(WO_METHOD_EVIDENCE, rate, 0, "rate is 0, expected 1e-09 to 1000");
+    REFUSED(WO_METHOD_EVIDENCE, rate, INFINITY, "rate is inf, expected 1e-09 to 1000");
+    REFUSED(WO_METHOD_EVIDENCE, batch, 0, "batch is 0, expected 1 to 1048576");
+    REFUSED(WO_METHOD_LSS, loss, (wo_loss)7, "loss is 7, expected 0 to 1");
+    REFUSED(WO_METHOD_LSS, init, (wo_init)2, "init is 2, expected 0 to 1");
+    REFUSED(WO_METHOD_LSS, optimiser, (wo_optimiser)2, "optimiser is 2, expected 0 to 1");
+    REFUSED(WO_METHOD_POPULAR, n_popular, 0, "n_popular is 0, expected 1 to 2147483647");
+    REFUSED(WO_METHOD_FULL, weights, (wo_weights)1, "weights 1 is neither f32 nor none");
+    REFUSED(WO_METHOD_FULL, threads, -1, "threads is -1, expected 0 to 1024");
+    REFUSED(WO_METHOD_FULL, threads, 1025, "threads is 1025, expected 0 to 1024");
+    /* What a method does not use is still written into a file, by its name. */
+    REFUSED(WO_METHOD_FULL, source, (wo_source)77, "source is 77, expected 1 to 3");
+    REFUSED(WO_METHOD_SLIDE, learner, (wo_learner)77, "learner is 77, expected 0 to 1");
+    REFUSED(WO_METHOD_POPULAR, loss, (wo_loss)77, "loss is 77, expected 0 to 1");
+    REFUSED(WO_METHOD_EVIDENCE, init, (wo_init)77, "init is 77, expected 0 to 1");
+    REFUSED(WO_METHOD_SLIDE, optimiser, (wo_optimiser)77, "optimiser is 77, expected 0 to 1");
+#undef REFUSED
+    o = small_options(WO_METHOD_EVIDENCE);
+    o.lambda = NAN;
+    wo_index *index = NULL;
+    assert_int_equal(wo_index_build(s.layer, s.log, &o, &index, NULL), WO_ERR_ARGUMENT);
+    o = small_options(WO_METHOD_SLIDE);
+    o.K = 24;
+    o.L = 17;
+    refuse(&s, s.log, &o, "17 tables of 16777216 cells are too many");
+    o = small_options(WO_METHOD_SLIDE);
+    o.struct_size = 8;
+    char sentence[128];
+    snprintf(sentence, sizeof sentence, "build options of 8 bytes, expected %zu: start from wo_build_defaults",
+             sizeof o);
+    refuse(&s, s.log, &o, sentence);
+    free_scene(&s);
+}
+
+static void logs_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(10, 3, 20, true, 16), wider = make_scene(10, 4, 20, true, 16),
+          larger = make_scene(40, 3, 20, true, 16);
+    for (int method = WO_METHOD_FULL; method <= WO_METHOD_EVIDENCE; method++) {
+        const wo_build_options o = small_options((wo_method)method);
+        refuse(&s, wider.log, &o, "the log's queries have 4 numbers, the layer's rows 3");
+        larger.labels[0] = 39;
+        wo_log *log = NULL;
+        assert_int_equal(wo_log_wrap(larger.q, 20, 3, larger.indptr, larger.labels, &log, &err), WO_OK);
+        assert_true(larger.indptr[20] > 0);
+        refuse(&s, log, &o, "the log has label 39, the layer 10 classes");
+        wo_log_free(log);
+        if (method == WO_METHOD_FULL || method == WO_METHOD_SLIDE) continue;
+        char sentence[128];
+        snprintf(sentence, sizeof sentence, "method %s is built from a log of queries, none was given",
+                 woi_method_name((wo_method)method));
+        refuse(&s, NULL, &o, sentence);
+        static const int64_t nothing[1];
+        static const int32_t none[1];
+        assert_int_equal(wo_log_wrap(NULL, 0, 3, nothing, none, &log, &err), WO_OK);
+        refuse(&s, log, &o, "the log has no queries");
+        wo_log_free(log);
+        s.q[7] = INFINITY;
+        refuse(&s, s.log, &o, "query 2 has inf at place 1");
+        s.q[7] = NAN;
+        wo_index *index = NULL;
+        assert_int_equal(wo_index_build(s.layer, s.log, &o, &index, &err), WO_ERR_ARGUMENT);
+        s.q[7] = 1;
+    }
+    free_scene(&s);
+    free_scene(&wider);
+    free_scene(&larger);
+}
+
+static void refuse_log(const float *q, size_t n, size_t d, const int64_t *indptr, const int32_t *labels,
+                       const char *sentence)
+{
+    wo_log *log = (wo_log *)&log;
+    wo_error err = {0};
+    assert_int_equal(wo_log_wrap(q, n, d, indptr, labels, &log, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, sentence);
+    assert_null(log);
+}
+
+static void arrays_that_are_no_log_are_refused(void **state)
+{
+    (void)state;
+    static const float q[6];
+    static const int32_t labels[] = {4, -1, 2};
+    refuse_log(q, 2, 0, NULL, NULL, "2 queries of 0 numbers are no log");
+    refuse_log(NULL, 2, 3, NULL, NULL, "2 queries of 3 numbers are no log");
+    refuse_log(q, SIZE_MAX / 2, 3, NULL, NULL, "9223372036854775807 queries of 3 numbers are no log");
+    refuse_log(q, 2, 3, (const int64_t[]){0, 1, 1}, NULL, "labels and their indptr go together");
+    refuse_log(q, 2, 3, NULL, labels, "labels and their indptr go together");
+    refuse_log(q, 2, 3, (const int64_t[]){1, 1, 1}, labels, "indptr starts at 1, not at 0");
+    refuse_log(q, 2, 3, (const int64_t[]){0, 1, 0}, labels, "indptr falls from 1 to 0 at query 1");
+    refuse_log(q, 2, 3, (const int64_t[]){0, 1, 3}, labels, "label -1 at place 1 is negative");
+    wo_log *log = NULL;
+    assert_int_equal(wo_log_wrap(q, 2, 3, (const int64_t[]){0, 1, 1}, labels, &log, NULL), WO_OK);
+    assert_int_equal(wo_log_n(log), 2);
+    assert_int_equal(wo_log_d(log), 3);
+    assert_ptr_equal(wo_log_queries(log), q);
+    wo_log_free(log);
+    wo_log_free(NULL);
+}
+
+static void refuse_searcher(const wo_index *index, const wo_searcher_options *o, const char *sentence)
+{
+    wo_searcher *searcher = (wo_searcher *)&searcher;
+    wo_error err = {0};
+    assert_int_equal(wo_searcher_create(index, o, &searcher, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, sentence);
+    assert_null(searcher);
+}
+
+static void searchers_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(10, 3, 20, true, 17);
+    const wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    wo_index *index = build(&s, &o);
+    wo_searcher_options so;
+    char sentence[128];
+    wo_searcher_defaults(&so);
+    so.probes = 9;
+    refuse_searcher(index, &so, "9 probes are too many: at most 64, and the 8 cells of a table");
+    so.probes = 8;
+    wo_searcher *searcher = create(index, &so);
+    int32_t ids[2];
+    float scores[2];
+    wo_query_stats stats;
+    assert_int_equal(wo_search_stats(searcher, s.q, 1, 1, ids, scores, &stats, &err), WO_OK);
+    assert_int_equal(stats.cells, 16);
+    assert_int_equal(wo_search(searcher, s.q, 1, 0, ids, scores, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "k is 0: at least one answer must be asked for");
+    assert_int_equal(wo_search_exact(searcher, s.q, 1, 0, ids, scores, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_search(searcher, NULL, 1, 1, ids, scores, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_search(searcher, s.q, 1, 1, NULL, scores, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_search_exact(searcher, s.q, 1, 1, ids, NULL, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "queries, ids or scores are NULL");
+    assert_int_equal(wo_search(searcher, NULL, 0, 1, NULL, NULL, &err), WO_OK);
+    wo_searcher_free(searcher);
+    wo_searcher_free(NULL);
+    wo_index_free(NULL);
+    wo_searcher_defaults(&so);
+    so.struct_size--;
+    snprintf(sentence, sizeof sentence, "searcher options of %zu bytes, expected %zu: start from wo_searcher_defaults",
+             sizeof so - 1, sizeof so);
+    refuse_searcher(index, &so, sentence);
+    wo_searcher_defaults(&so);
+    so.forbidden = (const int32_t[]){3, 10};
+    so.n_forbidden = 2;
+    refuse_searcher(index, &so, "forbidden class 10 is not one of the 10 classes");
+    so.forbidden = NULL;
+    refuse_searcher(index, &so, "2 forbidden classes are at NULL");
+    wo_searcher_defaults(&so);
+    so.mandatory = (const int32_t[]){-1};
+    so.n_mandatory = 1;
+    refuse_searcher(index, &so, "mandatory class -1 is not one of the 10 classes");
+    wo_searcher_defaults(&so);
+    so.logit_bias = (const float[]){0, 0, -INFINITY, 0, 0, 0, 0, 0, 0, 0};
+    refuse_searcher(index, &so, "the logit bias of class 2 is -inf: forbid a class instead");
+    wo_searcher_defaults(&so);
+    so.scores = (wo_scores)2;
+    refuse_searcher(index, &so, "scores is 2, expected 0 to 1");
+    wo_searcher_defaults(&so);
+    so.threads = 1025;
+    refuse_searcher(index, &so, "threads is 1025, expected 0 to 1024");
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+/* One class, one dimension, one query. */
+static void smallest_layers_work(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(1, 1, 1, false, 18);
+    for (int method = WO_METHOD_FULL; method <= WO_METHOD_EVIDENCE; method++) {
+        if (method == WO_METHOD_LSS) continue;
+        wo_build_options o = small_options((wo_method)method);
+        o.probes = 1U << o.K;
+        wo_index *index = build(&s, &o);
+        wo_searcher *searcher = create(index, NULL);
+        const float q = 2;
+        int32_t ids[3];
+        float scores[3];
+        assert_int_equal(wo_search(searcher, &q, 1, 3, ids, scores, &err), WO_OK);
+        assert_int_equal(ids[0], 0);
+        assert_true(scores[0] == 2 * s.w[0]);
+        assert_true(ids[1] == -1 && ids[2] == -1 && scores[2] == -INFINITY);
+        wo_searcher_free(searcher);
+        wo_index_free(index);
+    }
+    free_scene(&s);
+}
+
+static int stop_later(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)stage;
+    assert_true(total == 0 || done <= total);
+    return --*(int *)ctx < 0;
+}
+
+static void building_can_be_stopped(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(30, 4, 100, true, 19);
+    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    int stops = 0;
+    for (;; stops++) {
+        int left = stops;
+        wo_index *index = NULL;
+        o.progress = (wo_progress){stop_later, &left};
+        const wo_status status = wo_index_build(s.layer, s.log, &o, &index, &err);
+        if (status == WO_OK) {
+            wo_index_info info;
+            wo_index_describe(index, &info);
+            assert_null(info.options.progress.fn);
+            wo_index_free(index);
+            break;
+        }
+        assert_int_equal(status, WO_ERR_CANCELLED);
+        assert_null(index);
+    }
+    assert_true(stops >= 5);
+    free_scene(&s);
+}
+
+static void indexes_describe_themselves(void **state)
+{
+    (void)state;
+    scene s = make_scene(30, 4, 100, true, 21);
+    wo_build_options o = small_options(WO_METHOD_SLIDE);
+    o.threads = 2;
+    wo_index *index = build(&s, &o);
+    wo_index_info info;
+    wo_index_describe(index, &info);
+    assert_int_equal(info.method, WO_METHOD_SLIDE);
+    assert_string_equal(info.method_name, "slide");
+    assert_int_equal(info.m, 30);
+    assert_int_equal(info.d, 4);
+    assert_int_equal(info.n_cells, 16);
+    assert_int_equal(info.n_entries, 60);
+    assert_int_equal(info.options.threads, 0);
+    uint64_t empty = 0, largest = 0;
+    for (uint32_t c = 0; c < 16; c++) {
+        const uint32_t size = index->cells.offsets[c + 1] - index->cells.offsets[c];
+        empty += !size;
+        if (size > largest) largest = size;
+    }
+    assert_int_equal(info.n_empty, empty);
+    assert_int_equal(info.largest, largest);
+    assert_int_equal(info.index_bytes, 16 * 6 * sizeof(float) + 17 * sizeof(uint32_t) + 60 * sizeof(int32_t));
+    size_t bytes;
+    wo_trace trace;
+    assert_false(info.has_names);
+    assert_null(wo_index_label(index, 0, &bytes));
+    assert_null(wo_index_label(index, -1, &bytes));
+    assert_int_equal(wo_index_trace(index, &trace), 0);
+    wo_index_free(index);
+    o = small_options(WO_METHOD_FULL);
+    index = build(&s, &o);
+    wo_index_describe(index, &info);
+    assert_int_equal(info.n_cells + info.n_entries + info.index_bytes, 0);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(needs_are_labels_and_best_classes),
+        cmocka_unit_test(queries_without_a_best_class_need_their_labels),
+        cmocka_unit_test(logs_without_labels_serve),
+        cmocka_unit_test(training_queries_find_their_labels),
+        cmocka_unit_test(options_out_of_range_are_refused),
+        cmocka_unit_test(logs_that_do_not_fit_are_refused),
+        cmocka_unit_test(arrays_that_are_no_log_are_refused),
+        cmocka_unit_test(searchers_that_cannot_be_are_refused),
+        cmocka_unit_test(smallest_layers_work),
+        cmocka_unit_test(building_can_be_stopped),
+        cmocka_unit_test(indexes_describe_themselves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
