@@ -24,7 +24,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <stdlib.h>
 
 /* mean start: theta = 0.5 noise + 3 mean/|mean|. Queries then open one cell of a table nearly all, and learning decides
  * which neurons join them there. */
@@ -219,7 +218,7 @@ static wo_status learn_step(lss *s, uint64_t step, double *loss, wo_error *err)
     if (status || !n_positive) return status;
     if ((status = woi_grow(&s->negative, &s->negative_room, 0, n_positive, sizeof *s->negative, err))) return status;
     find_negative(s, step, n_positive, &n_negative);
-    const size_t g = getenv("WALL") || !n_negative ? n_positive : n_negative;
+    const size_t g = n_negative ? n_negative : n_positive;
     /* The first g of P+ in random order: place i changes with one of those not yet taken. */
     for (size_t i = 0; i < g && g < n_positive; i++) {
         const size_t other = i + woi_rng_below(s->o->seed, WOI_LSS_POSITIVE, step << 32 | i, n_positive - i);

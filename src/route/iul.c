@@ -14,7 +14,6 @@
 #include <math.h>
 #include <omp.h>
 #include <string.h>
-#include <stdlib.h>
 
 enum { N_PARTS = 16, TILE = 64 };
 static const float MARGIN_SLOPE = 3, MARGIN_OFF = 1;
@@ -192,8 +191,6 @@ void woi_iul_step(woi_iul *iul, size_t n_pairs)
 {
     const size_t size = row_of(iul) * iul->n_planes;
     const double t = (double)++iul->step;
-    if (getenv("WMEAN"))
-        for (size_t i = 0; i < size; i++) iul->gradient[i] /= (float)n_pairs;
     if (iul->options.optimiser == WO_OPTIMISER_SGD) {
         const float rate = (float)(iul->options.rate / (double)n_pairs);
         for (size_t i = 0; i < size; i++) iul->theta[i] -= rate * iul->gradient[i];
