@@ -1,9 +1,9 @@
 /* Other people's libraries, as their own users would set them up, behind one plain C interface.
  *
- *   kind            library   index                                                    dial
+ *   kind            library   index                                                     dial
  *   PQ              Faiss     IndexPQ, then IndexRefineFlat                             answers re-ranked, 0 for none
  *   SQ8             Faiss     IndexScalarQuantizer QT_8bit, then IndexRefineFlat        the same
- *   IVF             Faiss     IndexIVFFlat, inner product                               nprobe: lists scanned
+ *   IVF             Faiss     IndexIVFFlat                                              nprobe: lists scanned
  *   IP_NSW          hnswlib   InnerProductSpace over [w, b], queries [q, 1]             ef: length of the search's list
  *   GRAPH_DECODER   hnswlib   L2Space over [w, b, sqrt(M^2 - |w|^2 - b^2)], [q, 1, 0]   the same
  *
@@ -35,7 +35,7 @@ typedef struct peer_options {
     size_t pq_parts; /* sub-quantisers for the d weights; one more holds the bias */
     size_t pq_bits;  /* of each code */
     /* PQ and IVF */
-    int l2; /* 1: L2 after the transform above (the paper's PQ); 0: inner product */
+    int l2; /* 1: L2 after the transform of Graph Decoder, IVF's default and the paper's PQ; 0: inner product */
     /* all */
     unsigned seed;
     int threads; /* of the build; a graph built by more than one differs from run to run */

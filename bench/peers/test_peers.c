@@ -182,11 +182,12 @@ static void check_random(void)
     brute_force(&l);
     printf("random, m = %zu, d = %zu, n = %zu\n", l.m, l.d, l.n);
     for (int kind = 0; kind < PEER_N_KINDS; kind++) check_kind((peer_kind)kind, NULL, peer_name((peer_kind)kind), &l);
-    peer_options l2;
-    peer_defaults(PEER_PQ, l.m, l.d, &l2);
-    l2.l2 = 1;
-    check_kind(PEER_PQ, &l2, "PQ, L2", &l);
-    check_kind(PEER_IVF, &l2, "IVF, L2", &l);
+    peer_options other;
+    peer_defaults(PEER_PQ, l.m, l.d, &other);
+    other.l2 = 1;
+    check_kind(PEER_PQ, &other, "PQ, L2", &l);
+    other.l2 = 0;
+    check_kind(PEER_IVF, &other, "IVF, ip", &l);
 
     peer *p = NULL;
     char error[PEER_ERROR_BYTES] = "";
@@ -227,10 +228,10 @@ static const struct row {
     {PEER_IVF, "4 sqrt(m) lists, ip", 0, 0, 4, 0, 0, PROBES},
     {PEER_IVF, "16 sqrt(m) lists, ip", 0, 0, 16, 0, 0, PROBES},
     {PEER_IVF, "4 sqrt(m) lists, L2", 0, 0, 4, 0, 1, PROBES},
+    {PEER_IVF, "16 sqrt(m) lists, L2", 0, 0, 16, 0, 1, PROBES},
     {PEER_PQ, "d/8, ip", 0, 0, 0, 8, 0, RERANK},
     {PEER_PQ, "d/4, ip", 0, 0, 0, 4, 0, RERANK},
     {PEER_PQ, "d/4, L2", 0, 0, 0, 4, 1, RERANK},
-    {PEER_PQ, "d/2, ip", 0, 0, 0, 2, 0, RERANK},
     {PEER_SQ8, "", 0, 0, 0, 0, 0, {0, 10}},
 };
 

@@ -5,6 +5,7 @@
  * A cell with fewer than `thin` queries borrows: the queries of the cells at Hamming distance 1 join, then 2, and so
  * on; so every cell is filled, those that no training query ever opened included. Rings grow fast (1,307,504 cells of
  * 2^24 are 9 away), so a ring that is larger than the number of cells with queries is not walked: those cells are. */
+#include "base/ids.h"
 #include "base/error.h"
 #include "base/progress.h"
 #include "fill/cells.h"
@@ -103,12 +104,6 @@ static int by_evidence(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-static int by_id(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo_error *err)
 {
     const woi_evidence_options *o = t->options;
@@ -133,7 +128,7 @@ static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo
             for (size_t i = 0; i < n_touched; i++)
                 if (w->order[i].evidence >= bar) out->ids[at++] = w->order[i].id;
         }
-        qsort(out->ids + out->n, taken, sizeof *out->ids, by_id);
+        woi_ids_sort(out->ids + out->n, taken);
         out->n += taken;
         t->sizes[cell] = (uint32_t)taken;
     }

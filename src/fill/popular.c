@@ -1,4 +1,5 @@
 /* One cell of the most frequent neurons: the sanity baseline. */
+#include "base/ids.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "fill/cells.h"
@@ -17,12 +18,6 @@ static int by_count(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-static int by_id(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 wo_status woi_fill_popular(const woi_sparse *needs, size_t m, size_t N, woi_cells *cells, wo_error *err)
 {
     if (N > m) N = m;
@@ -36,7 +31,7 @@ wo_status woi_fill_popular(const woi_sparse *needs, size_t m, size_t N, woi_cell
         for (int64_t i = 0; i < needs->indptr[needs->n]; i++) all[needs->ids[i]].count += needs->weights[i];
         qsort(all, m, sizeof *all, by_count);
         for (size_t j = 0; j < N; j++) cells->ids[j] = all[j].id;
-        qsort(cells->ids, N, sizeof *cells->ids, by_id);
+        woi_ids_sort(cells->ids, N);
         cells->offsets[1] = (uint32_t)N;
     } else {
         woi_cells_free(cells);

@@ -208,17 +208,17 @@ static void find_negative(lss *s, uint64_t step, size_t most, size_t *n)
 
 /* ---- Learning ---------------------------------------------------------------------------------------------- */
 
-/* One batch; *loss is that of a pair in a table, 0 where there was nothing to learn from. */
+/* One batch; *loss is that of a pair in a table, 0 where P+ or P- is empty and nothing is learned. */
 static wo_status learn_step(lss *s, uint64_t step, double *loss, wo_error *err)
 {
     *loss = 0;
-    size_t n_positive, n_negative;
+    size_t n_positive, g;
     wo_status status = next_batch(s, step, err);
     if (!status) status = find_positive(s, &n_positive, err);
     if (status || !n_positive) return status;
     if ((status = woi_grow(&s->negative, &s->negative_room, 0, n_positive, sizeof *s->negative, err))) return status;
-    find_negative(s, step, n_positive, &n_negative);
-    const size_t g = n_negative ? n_negative : n_positive;
+    find_negative(s, step, n_positive, &g);
+    if (!g) return WO_OK;
     /* The first g of P+ in random order: place i changes with one of those not yet taken. */
     for (size_t i = 0; i < g && g < n_positive; i++) {
         const size_t other = i + woi_rng_below(s->o->seed, WOI_LSS_POSITIVE, step << 32 | i, n_positive - i);
@@ -226,9 +226,8 @@ static wo_status learn_step(lss *s, uint64_t step, double *loss, wo_error *err)
         s->positive[i] = s->positive[other];
         s->positive[other] = swapped;
     }
-    const size_t n_pairs = g + n_negative;
-    *loss = woi_iul_gradient(&s->iul, &s->data, s->positive, g, s->negative, n_negative) / (double)(n_pairs * s->o->L);
-    woi_iul_step(&s->iul, n_pairs);
+    *loss = woi_iul_gradient(&s->iul, &s->data, s->positive, g, s->negative, g) / (double)(2 * g * s->o->L);
+    woi_iul_step(&s->iul, 2 * g);
     woi_iul_planes(&s->iul, s->data.bias_scale, &s->index->hash);
     return rebuild(s->rows, s->o->threads, s->neuron_cells, s->index, err);
 }

@@ -6,6 +6,7 @@
  * pass leaves out blocks without a label, and no more than (TILE, BLOCK) logits are kept. */
 #include "index/evaluate.h"
 
+#include "base/ids.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/progress.h"
@@ -58,17 +59,11 @@ uint64_t woi_rank_sum(const woi_ranked *labels, size_t n)
     return sum;
 }
 
-static int by_id(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 size_t woi_eval_labels(const wo_log *log, size_t i, int32_t *labels)
 {
     size_t n = 0, distinct = 0;
     for (int64_t at = log->indptr[i]; at < log->indptr[i + 1]; at++) labels[n++] = log->labels[at];
-    if (n > 1) qsort(labels, n, sizeof *labels, by_id);
+    woi_ids_sort(labels, n);
     for (size_t j = 0; j < n; j++)
         if (j == 0 || labels[j] != labels[distinct - 1]) labels[distinct++] = labels[j];
     return distinct;

@@ -4,6 +4,7 @@
  * matter. */
 #include "index/evaluate.h"
 
+#include "base/ids.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/progress.h"
@@ -73,15 +74,9 @@ typedef struct chunk {
     wo_query_stats *stats;
 } chunk;
 
-static int by_id(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static bool is_label(const int32_t *labels, size_t n, int32_t id)
 {
-    return bsearch(&id, labels, n, sizeof *labels, by_id) != NULL;
+    return woi_ids_find(labels, n, id) != NULL;
 }
 
 static void add_hits(const int32_t *labels, size_t n, const int32_t *ids, uint64_t hits[3])
@@ -101,7 +96,7 @@ static void compare(worker *w, const wo_eval_options *options, const int32_t *id
         const size_t k = options->ks[i];
         memcpy(w->sorted[0], ids, k * sizeof *ids);
         memcpy(w->sorted[1], full, k * sizeof *full);
-        for (int side = 0; side < 2; side++) qsort(w->sorted[side], k, sizeof *ids, by_id);
+        for (int side = 0; side < 2; side++) woi_ids_sort(w->sorted[side], k);
         for (size_t a = 0, b = 0; b < k; b++) {
             const int32_t id = w->sorted[1][b];
             if (id < 0) continue;

@@ -1,6 +1,7 @@
 /* What the queries of a log needed: their labels, FULL's own top-k, or both. */
 #include "index/index.h"
 
+#include "base/ids.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/progress.h"
@@ -8,12 +9,6 @@
 #include <stdlib.h>
 
 enum { CHUNK = 4096 }; /* queries between two reports */
-
-static int by_id(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
 
 /* Appends the union of labels and top (both sorted) to the needs; both are small. A query whose logits overflow may
  * have fewer than k best: -1 stands for the others. */
@@ -75,8 +70,8 @@ wo_status woi_needs_of(const woi_dense *rows, const wo_log *log, wo_source sourc
             if (with_labels)
                 for (int64_t at = log->indptr[first + i]; at < log->indptr[first + i + 1]; at++)
                     own[n_own++] = log->labels[at];
-            qsort(own, n_own, sizeof *own, by_id);
-            qsort(top + i * k, k, sizeof *top, by_id);
+            woi_ids_sort(own, n_own);
+            woi_ids_sort(top + i * k, k);
             merge(own, n_own, top + i * k, k, needs, &used);
             needs->indptr[first + i + 1] = used;
         }

@@ -3,6 +3,7 @@
 #include "net/queries.h"
 
 #include "base/error.h"
+#include "base/ids.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "layer/blas.h"
@@ -52,19 +53,13 @@ static bool is_chosen(woi_queries *s)
     return chosen;
 }
 
-static int by_id(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Ends the row that began at indptr[n] and whose labels reach to `end`: sorted, each once. */
 static wo_status end_row(woi_queries *s, int64_t end, wo_error *err)
 {
     const int64_t start = s->indptr[s->n];
     wo_status status = woi_grow(&s->indptr, &s->indptr_room, s->n + 1, s->n + 2, sizeof *s->indptr, err);
     if (status) return status;
-    if (end > start) qsort(s->labels + start, (size_t)(end - start), sizeof *s->labels, by_id);
+    woi_ids_sort(s->labels + start, (size_t)(end - start));
     int64_t kept = start;
     for (int64_t i = start; i < end; i++)
         if (kept == start || s->labels[i] != s->labels[kept - 1]) s->labels[kept++] = s->labels[i];

@@ -16,6 +16,7 @@
 #include "net/softmax.h"
 
 #include "base/error.h"
+#include "base/ids.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "layer/blas.h"
@@ -279,12 +280,6 @@ static wo_status run_step(batch *t, const woi_targets *given, const int32_t *col
 
 /* ---- Sampling ---------------------------------------------------------------------------------------------- */
 
-static int by_id(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The class whose stretch of the cumulative frequencies holds `point`. */
 static int32_t class_at(const woi_softmax *s, uint64_t point)
 {
@@ -323,10 +318,10 @@ static wo_status choose(woi_softmax *s, const int32_t *labels, size_t n_labels, 
         return status;
     const uint64_t total = s->cumulative[s->m];
     for (size_t i = 0; i < s->n_sampled; i++) s->drawn[i] = class_at(s, woi_rng_below(s->seed, step, i, total));
-    qsort(s->drawn, s->n_sampled, sizeof *s->drawn, by_id);
+    woi_ids_sort(s->drawn, s->n_sampled);
     memcpy(s->chosen, s->drawn, s->n_sampled * sizeof *s->chosen);
     memcpy(s->chosen + s->n_sampled, labels, n_labels * sizeof *s->chosen);
-    qsort(s->chosen, most, sizeof *s->chosen, by_id);
+    woi_ids_sort(s->chosen, most);
     size_t n = 0, at = 0;
     for (size_t i = 0; i < most; i++) {
         if (n > 0 && s->chosen[i] == s->chosen[n - 1]) continue;

@@ -9,6 +9,7 @@
  * a text is two hundred words, whose rows need no half of the steps. (enwiki100m without the 200 as labels, sampled,
  * after 6,700 steps: P@1 0.083; with c^(1/2) and 5,900 steps 0.075.) */
 #include "base/error.h"
+#include "base/ids.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "net/tokens.h"
@@ -57,12 +58,6 @@ static wo_status w2v_begin_epoch(void *self, uint64_t epoch, wo_error *err)
     return WO_OK;
 }
 
-static int by_id(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static uint64_t count_of(const w2v *x, size_t word)
 {
     return x->starts[word + 1] - x->starts[word];
@@ -92,7 +87,7 @@ static size_t draw(const w2v *x, int32_t word, uint64_t step, size_t row, int32_
         const int32_t other = x->tokens.ids[place - reach];
         if (x->net->is_label[other]) ids[n_drawn++] = other;
     }
-    qsort(ids, n_drawn, sizeof *ids, by_id);
+    woi_ids_sort(ids, n_drawn);
     for (size_t i = 0, same; i < n_drawn; i += same) {
         for (same = 1; i + same < n_drawn && ids[i + same] == ids[i]; same++) {
         }

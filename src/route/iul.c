@@ -191,9 +191,10 @@ void woi_iul_step(woi_iul *iul, size_t n_pairs)
 {
     const size_t size = row_of(iul) * iul->n_planes;
     const double t = (double)++iul->step;
+    const float share = 1 / (float)n_pairs;
+    for (size_t i = 0; i < size; i++) iul->gradient[i] *= share;
     if (iul->options.optimiser == WO_OPTIMISER_SGD) {
-        const float rate = (float)(iul->options.rate / (double)n_pairs);
-        for (size_t i = 0; i < size; i++) iul->theta[i] -= rate * iul->gradient[i];
+        for (size_t i = 0; i < size; i++) iul->theta[i] -= (float)iul->options.rate * iul->gradient[i];
         return;
     }
     const woi_adam_step adam = {.beta1 = (float)BETA1,

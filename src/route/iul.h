@@ -62,8 +62,10 @@ float woi_iul_neuron_scale(const float *w, const float *b, size_t m, size_t d, f
 double woi_iul_gradient(woi_iul *iul, const woi_iul_data *data, const woi_iul_pair *positive, size_t n_positive,
                         const woi_iul_pair *negative, size_t n_negative);
 
-/* One step along iul->gradient: Adam, or theta -= rate gradient / n_pairs, so that a rate means the same for any
- * number of pairs (Adam does not see the difference). */
+/* One step of Adam or plain descent along iul->gradient / n_pairs (which is left there): along the mean over the pairs,
+ * not the sum. The number of pairs rises and falls as learning goes, and Adam, whose memory of the size of gradients is
+ * 1,000 steps long, would follow it with larger and smaller steps: with the sum, one run of three on the Debian
+ * catalogue ended with nothing but empty cells, with the mean none. */
 void woi_iul_step(woi_iul *iul, size_t n_pairs);
 
 /* theta as planes for [w, b] and back: the last coordinate is multiplied by s, or divided. */

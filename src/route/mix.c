@@ -1,6 +1,7 @@
 /* The mix learner: see mix.h. */
 #include "route/mix.h"
 
+#include "base/ids.h"
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/rng.h"
@@ -24,12 +25,6 @@ enum {
 enum { STREAM_SAMPLE = 1000, STREAM_PLANES = 2000, STREAM_PICKS = 3000 };
 
 /* ---- The sample -------------------------------------------------------------------------------------------- */
-
-static int by_id(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
 
 static int by_place(const void *a, const void *b)
 {
@@ -131,11 +126,11 @@ wo_status woi_mix_sample_make(const float *q, size_t d, const woi_sparse *needs,
         }
         rows->indptr[i + 1] = used;
     }
-    qsort(known, pairs, sizeof *known, by_id);
+    woi_ids_sort(known, pairs);
     for (size_t i = 0; i < pairs; i++)
         if (i == 0 || known[i] != known[i - 1]) known[sample->n_ids++] = known[i];
     for (size_t i = 0; i < pairs; i++) {
-        const int32_t *at = bsearch(&rows->ids[i], known, sample->n_ids, sizeof *known, by_id);
+        const int32_t *at = woi_ids_find(known, sample->n_ids, rows->ids[i]);
         rows->ids[i] = (int32_t)(at - known);
     }
     columns->n = sample->n_ids;

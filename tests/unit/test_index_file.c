@@ -1,5 +1,6 @@
 /* index/file.c: what is saved is what is opened; whatever else a file says is refused. */
 #include "engine.h"
+#include "failing_json.h"
 
 #include <jansson.h>
 #include <locale.h>
@@ -509,20 +510,6 @@ static void other_files_are_no_index(void **state)
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
-
-static bool jansson_failed;
-
-static void *json_alloc(size_t bytes)
-{
-    void *memory = failing_alloc(NULL, bytes ? bytes : 1, 16);
-    jansson_failed |= memory == NULL;
-    return memory;
-}
-
-static void json_release(void *memory)
-{
-    if (memory) failing_release(NULL, memory);
-}
 
 static const scene *failing_scene;
 static wo_method failing_method;

@@ -1,4 +1,5 @@
 /* layer/: opening wide layers from every source, and the sentences where that fails. */
+#include "failing_json.h"
 #include "networks.h"
 
 #include "layer/layer.h"
@@ -436,20 +437,6 @@ static void bad_numpy_arrays_are_refused(void **state)
 }
 
 /* ---- Without memory ---------------------------------------------------------------------------------------- */
-
-static bool jansson_failed;
-
-static void *json_alloc(size_t bytes)
-{
-    void *memory = failing_alloc(NULL, bytes ? bytes : 1, 16);
-    jansson_failed |= memory == NULL;
-    return memory;
-}
-
-static void json_release(void *memory)
-{
-    if (memory) failing_release(NULL, memory);
-}
 
 /* Fails the 1st, 2nd, ... allocation until the file opens; each time all that was taken is given back. */
 static void fail_each(const char *name, wo_layer_options options, long at_least)

@@ -1,27 +1,12 @@
 /* Every allocation of every file operation made to fail in turn, jansson's included: each time the operation must say
  * so, and give back all that it had taken. */
-#include "testing.h"
+#include "failing_json.h"
 
 #include "net/net.h"
 #include "store/store.h"
 
 #include <jansson.h>
 #include <stdbool.h>
-
-static bool jansson_failed; /* the allocation that failed was jansson's */
-
-/* jansson's memory goes through the same counters. */
-static void *json_alloc(size_t bytes)
-{
-    void *memory = failing_alloc(NULL, bytes ? bytes : 1, 16);
-    jansson_failed |= memory == NULL;
-    return memory;
-}
-
-static void json_release(void *memory)
-{
-    if (memory) failing_release(NULL, memory);
-}
 
 typedef wo_status (*operation)(wo_error *err);
 
