@@ -199,6 +199,15 @@ $(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OB
 	$(call say,LD) $(PEER_LD) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(PEER_LIBS) $(LIBS)
 -include $(wildcard $(BUILD)/obj/bench/peers/*.d)
 
+# wideout-bench: the harness, the peers, the report, and the tool's own way with options and messages.
+BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c,$(wildcard bench/*.c))
+BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
+BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options output progress)
+$(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'
+$(BUILD)/wideout-bench: $(BENCH_OBJ) $(BENCH_CLI) $(PEER_OBJ) $(BUILD)/libwideout.a
+	$(call say,LD) $(PEER_LD) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(PEER_LIBS) $(LIBS)
+-include $(wildcard $(BENCH_OBJ:.o=.d))
+
 # The checks; ON="net.safetensors test.log" adds the table of recall and time along each dial, some ten minutes.
 bench-peers-test:  ## are hnswlib and Faiss set up rightly for the benchmark?
 	$(call setup,build bench)

@@ -23,7 +23,7 @@ enum {
     REPORT_MAX_SERIES = 64,  /* methods on a page */
     REPORT_MAX_TIMINGS = 16, /* of a row */
     REPORT_MAX_ROWS = 4096,  /* of a file */
-    REPORT_MAX_TRACES = 32,
+    REPORT_MAX_TRACES = 4096,
     REPORT_MAX_COLUMNS = 32, /* of a trace */
 };
 
@@ -51,7 +51,7 @@ typedef struct report_row {
 
 typedef struct report_trace {
     const char *label;
-    size_t n_columns, n;                      /* values (n, n_columns); column 0 is the step */
+    size_t n_columns, n; /* values (n, n_columns); column 0 is the step */
     const char *columns[REPORT_MAX_COLUMNS];
     double *values; /* owned */
 } report_trace;
@@ -75,7 +75,7 @@ typedef struct report_series {
 } report_series;
 
 typedef struct report {
-    json_t *files; /* owned: an array of all that was read */
+    json_t *files;    /* owned: an array of all that was read */
     report_set *sets; /* owned */
     size_t n_sets;
     report_series series[REPORT_MAX_SERIES];
@@ -90,7 +90,7 @@ typedef enum report_read_result { REPORT_READ, REPORT_OTHER, REPORT_FAILED } rep
  * path, in error. The report stays valid in all three cases. */
 report_read_result report_read(report *r, const char *path, char error[REPORT_ERROR_BYTES]);
 
-/* After the last file: gives colours and marks to the series, ours first. */
+/* After the last file: puts the series in order, ours first, and gives them colours and marks. */
 void report_finish(report *r);
 
 void report_free(report *r);
@@ -160,7 +160,7 @@ const char *report_colour(int colour);
 /* Each writes whole <figure>s, or nothing where there is nothing to show or gnuplot does not work. */
 void report_figure_curves(const report *r, const report_set *set, report_plotter *plotter, FILE *page);
 void report_figure_bars(const report *r, const report_set *set, report_plotter *plotter, FILE *page);
-void report_figure_traces(const report_set *set, report_plotter *plotter, FILE *page);
+void report_figure_traces(const report *r, const report_set *set, report_plotter *plotter, FILE *page);
 void report_figure_sizes(const report *r, report_plotter *plotter, FILE *page);
 
 /* The legend of the data set's methods. */
@@ -175,7 +175,7 @@ bool report_page(const report *r, const char *title, report_plotter *plotter, FI
 void report_put_headline(const report *r, FILE *page);
 void report_put_rows(const report *r, const report_set *set, FILE *page);
 
-extern const char report_style[]; /* the CSS */
+extern const char *const report_style[]; /* the CSS, rule by rule; ends with NULL */
 
 /* Text of a file, fit for HTML: markup escaped, controls and marks that turn the writing direction made '?'. */
 void report_put_text(FILE *page, const char *text);
@@ -186,9 +186,9 @@ void report_put_short(FILE *page, const char *text, size_t most);
 void report_put_series(FILE *page, const report_series *series); /* "lss margin" */
 
 /* Numbers for people; NAN is a dash. Each returns one of sixteen rotating buffers. */
-const char *report_count(double value);                /* 45,000 */
-const char *report_fixed(double value, int decimals);  /* 0.8123 */
-const char *report_digits(double value);               /* three digits: 0.0123, 1.23, 12.3, 1,234 */
-const char *report_times(double value);                /* 0.87×, 9.4×, 143× */
+const char *report_count(double value);               /* 45,000 */
+const char *report_fixed(double value, int decimals); /* 0.8123 */
+const char *report_digits(double value);              /* three digits: 0.0123, 1.23, 12.3, 1,234 */
+const char *report_times(double value);               /* 0.87×, 9.4×, 143× */
 
 #endif

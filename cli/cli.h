@@ -12,6 +12,9 @@
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
+/* "wideout": main.c of each program that uses this has it. */
+extern const char cli_program[];
+
 /* ---- Options ----------------------------------------------------------------------------------------------- */
 
 typedef enum cli_kind {

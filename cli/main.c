@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+const char cli_program[] = "wideout";
+
 const cli_command *const cli_commands[] = {
     &cli_cmd_data_deb822,
     &cli_cmd_data_text,

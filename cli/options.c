@@ -39,7 +39,7 @@ static void print_option(const cli_option *option)
 
 static void print_help(const cli_command *command)
 {
-    printf("Usage: wideout %s %s\n\n%s\n\nOptions:\n", command->name, command->usage, command->about);
+    printf("Usage: %s %s %s\n\n%s\n\nOptions:\n", cli_program, command->name, command->usage, command->about);
     for (const cli_option *o = command->options; o && o->name; o++) print_option(o);
     for (const cli_option *o = cli_common_options; o->name; o++) print_option(o);
 }
@@ -51,9 +51,9 @@ int cli_usage(const cli_command *command, const char *format, ...)
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    fprintf(stderr, "wideout %s: ", command->name);
+    fprintf(stderr, "%s %s: ", cli_program, command->name);
     cli_print_text(stderr, sentence);
-    fprintf(stderr, " (see 'wideout %s --help')\n", command->name);
+    fprintf(stderr, " (see '%s %s --help')\n", cli_program, command->name);
     return CLI_USAGE;
 }
 

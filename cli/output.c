@@ -19,7 +19,7 @@ void cli_print_text(FILE *to, const char *text)
 int cli_fail(const char *path, const wo_error *err)
 {
     cli_progress_end();
-    fputs("wideout: ", stderr);
+    fprintf(stderr, "%s: ", cli_program);
     if (path) {
         cli_print_text(stderr, path);
         fputs(": ", stderr);
@@ -42,7 +42,7 @@ wo_status cli_set_error(wo_error *err, wo_status status, const char *format, ...
 int cli_end(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
-    fprintf(stderr, "wideout: cannot write to standard output: %s\n", strerror(errno));
+    fprintf(stderr, "%s: cannot write to standard output: %s\n", cli_program, strerror(errno));
     return CLI_FAILED;
 }
 
@@ -51,7 +51,7 @@ int cli_print_json(json_t *object)
     char *text = object ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(object);
     if (!text) {
-        fputs("wideout: out of memory\n", stderr);
+        fprintf(stderr, "%s: out of memory\n", cli_program);
         return CLI_FAILED;
     }
     puts(text);

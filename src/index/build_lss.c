@@ -212,7 +212,7 @@ static void find_negative(lss *s, uint64_t step, size_t most, size_t *n)
 static wo_status learn_step(lss *s, uint64_t step, double *loss, wo_error *err)
 {
     *loss = 0;
-    size_t n_positive, g;
+    size_t n_positive = 0, g = 0;
     wo_status status = next_batch(s, step, err);
     if (!status) status = find_positive(s, &n_positive, err);
     if (status || !n_positive) return status;

@@ -25,8 +25,8 @@ static inline bool woi_lss_retrieved(const uint32_t *query_cells, const uint32_t
     return false;
 }
 
-/* lss_ranks.c: above[i] and below[i] for each query of the log: its logits of rank t1 and t2. A t1 of m or more gives
- * -INFINITY, a t2 below 1 INFINITY: no threshold. */
+/* lss_ranks.c: above[i] and below[i] for each query of the log: its logits of rank t1 and t2, 1 the highest; below 1 a
+ * share of the m ranks. 0 gives -INFINITY and INFINITY, no threshold; so does a t1 of m, which every label passes. */
 wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, double t1, double t2, int threads,
                              const wo_progress *progress, float *above, float *below, wo_error *err);
 

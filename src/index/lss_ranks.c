@@ -54,12 +54,18 @@ static float of_rank(const float *x, size_t n, size_t rank)
     return value_of(prefix);
 }
 
+/* 0: no threshold. */
+static size_t rank_of(double t, size_t m)
+{
+    const double rank = t < 1 ? t * (double)m : t;
+    return rank < 1 ? 0 : rank < (double)m ? (size_t)rank : m;
+}
+
 wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, double t1, double t2, int threads,
                              const wo_progress *progress, float *above, float *below, wo_error *err)
 {
     const size_t m = rows->m, d = rows->d, n_tiles = (CHUNK + TILE - 1) / TILE;
-    const size_t rank1 = t1 >= (double)m ? 0 : t1 < 1 ? 1 : (size_t)t1;
-    const size_t rank2 = t2 < 1 ? 0 : t2 > (double)m ? m : (size_t)t2;
+    const size_t rank1 = rank_of(t1, m) < m ? rank_of(t1, m) : 0, rank2 = rank_of(t2, m);
     for (size_t i = 0; i < log->n; i++) {
         above[i] = -INFINITY;
         below[i] = INFINITY;

@@ -37,8 +37,7 @@ static void make(iul_case *c, wo_loss loss, wo_optimiser optimiser, int threads)
     const woi_iul_options options = {K, L, D, loss, optimiser, 0.01, threads};
     assert_int_equal(woi_iul_create(&options, &c->iul, &err), WO_OK);
     for (size_t j = 0; j <= D; j++)
-        for (size_t p = 0; p < (size_t)K * L; p++)
-            c->iul.theta[j * c->iul.n_planes + p] = woi_rng_normal(23, j, p);
+        for (size_t p = 0; p < (size_t)K * L; p++) c->iul.theta[j * c->iul.n_planes + p] = woi_rng_normal(23, j, p);
 }
 
 static double gradient(iul_case *c, size_t n_positive, size_t n_negative)
@@ -249,6 +248,5 @@ int main(void)
         cmocka_unit_test(steps_lower_the_loss),       cmocka_unit_test(plain_descent_is_rate_times_mean),
         cmocka_unit_test(planes_hash_as_theta_does),  cmocka_unit_test(scales_of_zeros),
     };
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests_name("iul", tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,109 @@
+/* Building and searching, ours and theirs. */
+#include "contender.h"
+
+#include "../cli/cli.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+static double seconds(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static wo_status build_ours(bench_contender *c, int threads, const wo_progress *progress, wo_error *err)
+{
+    wo_build_options o = c->config->options.build;
+    o.threads = threads;
+    o.progress = *progress;
+    if (o.method != WO_METHOD_FULL && o.method != WO_METHOD_SLIDE && !c->data->train)
+        return cli_set_error(err, WO_ERR_UNSUPPORTED, "there is no training log to learn from");
+    wo_status status = wo_index_build(c->data->layer, c->data->train, &o, &c->index, err);
+    if (status) return status;
+    wo_index_info info;
+    wo_index_describe(c->index, &info);
+    c->index_bytes = info.index_bytes;
+    return WO_OK;
+}
+
+static wo_status build_peer(bench_contender *c, int threads, wo_error *err)
+{
+    const bench_options *o = &c->config->options;
+    const woi_dense *rows = c->data->rows;
+    const peer_kind kind = (peer_kind)c->config->method->which;
+    char error[PEER_ERROR_BYTES];
+    peer_options po;
+    if (peer_missing(kind)) return cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", peer_missing(kind));
+    peer_defaults(kind, rows->m, rows->d, &po);
+    if (o->links) po.links = o->links;
+    if (o->ef_construction) po.ef_construction = o->ef_construction;
+    if (o->list_factor) po.n_lists = (size_t)fmin((double)rows->m, o->list_factor * sqrt((double)rows->m));
+    if (o->part) po.pq_parts = (rows->d + o->part - 1) / o->part;
+    if (o->metric) po.l2 = o->metric == 2;
+    po.threads = threads;
+    if (peer_build(kind, rows->w, rows->b, rows->m, rows->d, &po, &c->peer, error))
+        return cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
+    c->index_bytes = peer_bytes(c->peer);
+    return WO_OK;
+}
+
+wo_status bench_contender_build(const bench_config *config, const bench_data *data, int threads,
+                                const wo_progress *progress, bench_contender *contender, wo_error *err)
+{
+    bench_contender c = {.config = config, .data = data};
+    const double start = cli_now();
+    wo_status status = config->method->kind == BENCH_OURS   ? build_ours(&c, threads, progress, err)
+                       : config->method->kind == BENCH_PEER ? build_peer(&c, threads, err)
+                                                            : bench_torch_start(data, &c.torch, err);
+    c.build_s = cli_now() - start;
+    if (status)
+        bench_contender_free(&c);
+    else
+        *contender = c;
+    return status;
+}
+
+void bench_contender_turn(bench_contender *contender, const bench_config *config)
+{
+    contender->config = config;
+}
+
+void bench_contender_free(bench_contender *c)
+{
+    wo_searcher_free(c->searcher);
+    wo_index_free(c->index);
+    peer_free(c->peer);
+    bench_torch_stop(c->torch);
+    *c = (bench_contender){0};
+}
+
+wo_status bench_contender_prepare(bench_contender *c, int threads, wo_error *err)
+{
+    if (!c->index || (c->searcher && c->searcher_threads == threads)) return WO_OK;
+    wo_searcher_options so;
+    wo_searcher_defaults(&so);
+    so.threads = c->searcher_threads = threads;
+    wo_searcher_free(c->searcher);
+    c->searcher = NULL;
+    return wo_searcher_create(c->index, &so, &c->searcher, err);
+}
+
+wo_status bench_contender_search(bench_contender *c, size_t first, size_t n, size_t k, int threads, int32_t *ids,
+                                 float *scores, bench_took *took, wo_error *err)
+{
+    if (c->torch) return bench_torch_search(c->torch, first, n, k, threads, ids, took, err);
+    const float *q = c->data->pool + first * c->data->rows->d;
+    char error[PEER_ERROR_BYTES];
+    wo_status status = WO_OK;
+    const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID), wall = seconds(CLOCK_MONOTONIC); /* the former is slow to read */
+    if (c->index)
+        status = wo_search(c->searcher, q, n, k, ids, scores, err);
+    else if (peer_search(c->peer, q, n, k, c->config->options.dial, threads, ids, scores, NULL, error))
+        status = cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
+    took->wall_s = seconds(CLOCK_MONOTONIC) - wall;
+    took->cpu_s = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    return status;
+}

@@ -1,0 +1,49 @@
+/* Whatever answers queries: an index of ours, a peer's, or PyTorch in a process of its own, behind one interface, so
+ * that all are judged and timed by the same code. */
+#ifndef BENCH_CONTENDER_H
+#define BENCH_CONTENDER_H
+
+#include "workload.h"
+
+typedef struct bench_torch bench_torch;
+
+typedef struct bench_contender {
+    const bench_config *config;
+    const bench_data *data;
+    wo_index *index; /* ours */
+    wo_searcher *searcher;
+    int searcher_threads;
+    peer *peer;
+    bench_torch *torch;
+    double build_s;
+    uint64_t index_bytes; /* ours: without the layer's rows, PyTorch: 0, peers: all that is held */
+} bench_contender;
+
+/* Builds. WO_ERR_UNSUPPORTED, with a sentence, where a peer's library or PyTorch is not installed. */
+wo_status bench_contender_build(const bench_config *config, const bench_data *data, int threads,
+                                const wo_progress *progress, bench_contender *contender, wo_error *err);
+/* Another dial on what is built: bench_config_shares_build. */
+void bench_contender_turn(bench_contender *contender, const bench_config *config);
+void bench_contender_free(bench_contender *contender); /* an empty one is fine */
+
+/* What goes before timing calls with so many threads. */
+wo_status bench_contender_prepare(bench_contender *contender, int threads, wo_error *err);
+
+/* What a call took, of all threads for cpu_s. */
+typedef struct bench_took {
+    double wall_s, cpu_s;
+} bench_took;
+
+/* The k best for the queries first .. first + n of data->pool: ids and scores (n, k). `threads` as prepared. PyTorch
+ * answers only where `ids` is not NULL, otherwise it is timed alone. */
+wo_status bench_contender_search(bench_contender *contender, size_t first, size_t n, size_t k, int threads, int32_t *ids,
+                                 float *scores, bench_took *took, wo_error *err);
+
+/* torch.c: the layer of `data` in torch_full.py. */
+wo_status bench_torch_start(const bench_data *data, bench_torch **torch, wo_error *err);
+wo_status bench_torch_search(bench_torch *torch, size_t first, size_t n, size_t k, int threads, int32_t *ids,
+                             bench_took *took, wo_error *err);
+const char *bench_torch_version(const bench_torch *torch);
+void bench_torch_stop(bench_torch *torch); /* NULL is fine */
+
+#endif

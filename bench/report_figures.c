@@ -1,0 +1,546 @@
+/* What the plots show, as gnuplot scripts. Scripts hold numbers and our own words only; see report_plot.c.
+ *
+ * One size for all screens: 440 units wide with text of 12. A phone shows it at four fifths, a desk in two columns a
+ * quarter larger. Margins, ranges and tics are set here and not by gnuplot, which cannot know how wide text will be.
+ * Legends are HTML, so that they wrap. */
+#include "report_data.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 440, HEIGHT = 330 };
+static const char ink[] = "#1f2328", muted[] = "#59636e", line[] = "#d8dde3";
+
+/* A script under way. */
+typedef struct script {
+    char *text;
+    size_t bytes;
+    FILE *out;
+} script;
+
+static bool script_open(script *s, int height, const char *x_label, const char *y_label)
+{
+    *s = (script){0};
+    s->out = open_memstream(&s->text, &s->bytes);
+    if (!s->out) return false;
+    fprintf(s->out,
+            "set terminal svg size %d,%d dynamic noenhanced font 'sans-serif,12'\n"
+            "set encoding utf8\nunset key\nset border 3 lc rgb '%s'\n"
+            "set grid lt 1 lw 0.7 lc rgb '%s'\nset tics nomirror scale 0.5 textcolor rgb '%s'\n"
+            "set lmargin at screen %g\nset rmargin at screen %g\nset tmargin at screen %g\nset bmargin at screen %g\n",
+            WIDTH, height, muted, line, muted, 48.0 / WIDTH, 1 - 14.0 / WIDTH, 1 - 26.0 / height, 48.0 / height);
+    if (x_label) fprintf(s->out, "set xlabel '%s' textcolor rgb '%s' offset 0,0.2\n", x_label, ink);
+    /* The name of the upright axis lies above it, where it is read without turning one's head. */
+    if (y_label)
+        fprintf(s->out, "set label 1 '%s' at screen %g,%g left textcolor rgb '%s'\n", y_label, 8.0 / WIDTH,
+                1 - 10.0 / height, ink);
+    return true;
+}
+
+/* Closes the script, draws it inside a <figure>, and frees it. */
+static void script_draw(script *s, report_plotter *plotter, const char *const *labels, size_t n_labels,
+                        const char *heading, const char *note, FILE *page)
+{
+    char *figure = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&figure, &bytes);
+    const bool written = fclose(s->out) == 0;
+    if (out) {
+        fprintf(out, "<figure>\n<figcaption><b>%s</b> <span>%s</span></figcaption>\n", heading, note);
+        const bool drawn = written && report_plot(plotter, s->text, labels, n_labels, heading, out);
+        fputs("</figure>\n", out);
+        if (fclose(out) == 0 && drawn) fwrite(figure, 1, bytes, page);
+    }
+    free(figure);
+    free(s->text);
+}
+
+/* Tics of a logarithmic axis: 1, 2, 5 in each decade of a short one, 1 and 3, powers of ten, every second or fourth of
+ * those on a long one, so that a label has 45 units of room. */
+static void log_tics(FILE *out, char axis, double low, double high)
+{
+    static const double tics[3][3] = {{1, 2, 5}, {1, 3}, {1}};
+    const double decades = log10(high / low);
+    const double *steps = tics[decades < 2.2 ? 0 : decades < 3.4 ? 1 : 2];
+    const int every = decades <= 7 ? 1 : decades <= 14 ? 2 : 4;
+    const char *before = "";
+    fprintf(out, "set logscale %c\nset %crange [%.9g:%.9g]\nset %ctics (", axis, axis, low, high, axis);
+    for (int e = (int)floor(log10(low)); e <= (int)ceil(log10(high)); e += every) {
+        for (int i = 0; i < 3 && steps[i] > 0; i++) {
+            const double at = steps[i] * pow(10, e);
+            if (at < low * 0.999 || at > high * 1.001) continue;
+            if (at >= 1e9 || at < 1e-4)
+                fprintf(out, "%s'%.0e' %.9g", before, at, at);
+            else if (at >= 1e6)
+                fprintf(out, "%s'%.4gM' %.9g", before, at / 1e6, at);
+            else
+                fprintf(out, "%s'%s' %.9g", before, at >= 1 ? report_count(at) : report_fixed(at, -e), at);
+            before = ", ";
+        }
+    }
+    fprintf(out, ")\n");
+}
+
+typedef struct range {
+    double low, high;
+} range;
+
+static void widen(range *r, double value)
+{
+    if (!isfinite(value)) return;
+    if (!(value >= r->low)) r->low = value;
+    if (!(value <= r->high)) r->high = value;
+}
+
+/* A logarithmic range with some air, and at least a factor of four wide. */
+static void pad_log(range *r)
+{
+    const double middle = sqrt(r->low) * sqrt(r->high), half = fmax(sqrt(r->high / r->low) * 1.15, 2);
+    *r = (range){middle / half, middle * half};
+}
+
+/* ---- P@1 against time ------------------------------------------------------------------------------------------ */
+
+typedef struct point {
+    double dial, us, p_at_1;
+} point;
+
+static int by_dial(const void *a, const void *b)
+{
+    const point *x = a, *y = b;
+    if (x->dial != y->dial) return x->dial < y->dial ? -1 : 1;
+    return (x->us > y->us) - (x->us < y->us);
+}
+
+/* The points of a series in the order of their dial. *joined: one dial and no value twice, so that a line along it
+ * means something. */
+static size_t curve(const report_set *set, int series, report_cost at, point *out, bool *joined)
+{
+    size_t n = 0;
+    const char *dial = NULL;
+    *joined = true;
+    for (size_t i = 0; i < set->n_rows; i++) {
+        const report_row *row = &set->rows[i];
+        const double us = report_us(row, at);
+        if (row->series != series || !(us > 0) || isnan(row->p_at_1)) continue;
+        if (isnan(row->dial_value) || (dial && row->dial && strcmp(dial, row->dial) != 0)) *joined = false;
+        if (row->dial) dial = row->dial;
+        out[n++] = (point){isnan(row->dial_value) ? 0 : row->dial_value, us, row->p_at_1};
+    }
+    qsort(out, n, sizeof *out, by_dial);
+    for (size_t i = 1; i < n; i++)
+        if (out[i].dial == out[i - 1].dial) *joined = false;
+    return n;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const point *x = a, *y = b;
+    if (x->us != y->us) return x->us < y->us ? -1 : 1;
+    return (x->p_at_1 < y->p_at_1) - (x->p_at_1 > y->p_at_1);
+}
+
+/* Keeps the points that no other passes in both time and P@1; returns how many. */
+static size_t best_points(point *points, size_t n)
+{
+    size_t n_best = 0;
+    qsort(points, n, sizeof *points, by_time);
+    for (size_t i = 0; i < n; i++)
+        if (n_best == 0 || points[i].p_at_1 > points[n_best - 1].p_at_1) points[n_best++] = points[i];
+    return n_best;
+}
+
+static void put_points(script *s, const char *name, int series, const point *points, size_t n)
+{
+    fprintf(s->out, "$%s%d << EOD\n", name, series);
+    for (size_t i = 0; i < n; i++) fprintf(s->out, "%.9g %.9g\n", points[i].us, points[i].p_at_1);
+    fprintf(s->out, "EOD\n");
+}
+
+static void draw_curves(const report *r, const report_set *set, report_cost at, report_plotter *plotter, FILE *page)
+{
+    script s;
+    char heading[96], note[320];
+    range x = {NAN, NAN}, y = {NAN, NAN};
+    size_t n_below = 0;
+    const double full = set->full_p_at_1, full_us = report_full_us(set, at);
+    point *points = malloc((set->n_rows + 1) * sizeof *points);
+    if (!points) return;
+    widen(&x, full_us);
+    widen(&y, full);
+    for (size_t i = 0; i < set->n_rows; i++) {
+        const report_row *row = &set->rows[i];
+        const double us = report_us(row, at);
+        if (row->series < 0 || !(us > 0) || isnan(row->p_at_1)) continue;
+        if (row->p_at_1 < 0.7 * full) {
+            n_below++;
+            continue;
+        }
+        widen(&x, us);
+        widen(&y, row->p_at_1);
+    }
+    if (!(x.low > 0) || isnan(y.low) || !script_open(&s, HEIGHT, "microseconds a query", "P@1")) {
+        free(points);
+        return;
+    }
+    pad_log(&x);
+    log_tics(s.out, 'x', x.low, x.high);
+    const double air = fmax(0.06 * (y.high - y.low), 0.004);
+    fprintf(s.out, "set yrange [%.9g:%.9g]\nset ytics autofreq format '%s'\n", fmax(y.low - air, 0), y.high + air,
+            y.high - y.low < 0.05 ? "%.3f" : "%.2f");
+    /* all_: every configuration, a small dot; line_: along the dial, or through the best where several were turned. */
+    size_t n_points[REPORT_MAX_SERIES];
+    bool joined[REPORT_MAX_SERIES], scattered = false;
+    for (int i = 0; i < r->n_series; i++) {
+        n_points[i] = curve(set, i, at, points, &joined[i]);
+        put_points(&s, "all", i, points, n_points[i]);
+        put_points(&s, "line", i, points, joined[i] ? n_points[i] : best_points(points, n_points[i]));
+        scattered |= !joined[i] && n_points[i] > 1;
+    }
+    fprintf(s.out, "plot %.9g with lines lw 1.5 lc rgb '%s', %.9g with lines lw 1 dt (4,6) lc rgb '%s'", full, ink,
+            0.99 * full, muted);
+    for (int i = r->n_series - 1; i >= 0; i--) { /* ours last, on top */
+        const report_series *series = &r->series[i];
+        const bool ours = series->family == REPORT_OURS;
+        const char *colour = report_colour(series->colour);
+        if (n_points[i] == 0) continue;
+        if (!joined[i]) fprintf(s.out, ", $all%d with points lc rgb '%s' pt 7 ps 0.16", i, colour);
+        fprintf(s.out, ", $line%d with linespoints lw %s lc rgb '%s' pt %d ps %s", i, ours ? "2.6" : "1.4", colour,
+                series->mark, ours ? "0.62" : "0.5");
+    }
+    fprintf(s.out, "\n");
+    free(points);
+    snprintf(heading, sizeof heading, "P@1 against time: batch %s, %u thread%s", report_count(at.batch), at.threads,
+             at.threads == 1 ? "" : "s");
+    int used = snprintf(note, sizeof note, "Up and to the left is better.");
+    if (full_us > 0)
+        used += snprintf(note + used, sizeof note - (size_t)used, " FULL takes %s µs.", report_digits(full_us));
+    if (n_below)
+        snprintf(note + used, sizeof note - (size_t)used,
+                 " %zu configuration%s below 70%% of FULL’s P@1 %s off the plot.", n_below, n_below == 1 ? "" : "s",
+                 n_below == 1 ? "is" : "are");
+    if (scattered) {
+        used = (int)strlen(note);
+        snprintf(note + used, sizeof note - (size_t)used,
+                 " Where several settings were swept, the line joins the best.");
+    }
+    script_draw(&s, plotter, NULL, 0, heading, note, page);
+}
+
+void report_figure_curves(const report *r, const report_set *set, report_plotter *plotter, FILE *page)
+{
+    report_cost bulk, single;
+    if (!(set->full_p_at_1 > 0) || !report_bulk(set, &bulk)) return;
+    draw_curves(r, set, bulk, plotter, page);
+    if (report_single(set, &single) && single.batch != bulk.batch) draw_curves(r, set, single, plotter, page);
+}
+
+/* ---- Speed-up bars ------------------------------------------------------------------------------------------- */
+
+void report_figure_bars(const report *r, const report_set *set, report_plotter *plotter, FILE *page)
+{
+    enum { LEFT = 128, BAR = 15, GAP = 12, TOP = 10, BOTTOM = 34 };
+    report_cost costs[2];
+    int n_costs = 0, n_methods = 0;
+    double most = 1;
+    if (!(set->full_p_at_1 > 0) || !report_bulk(set, &costs[0])) return;
+    n_costs = report_single(set, &costs[1]) && costs[1].batch != costs[0].batch ? 2 : 1;
+    int methods[REPORT_MAX_SERIES];
+    char names[REPORT_MAX_SERIES][64];
+    const char *labels[REPORT_MAX_SERIES];
+    for (int i = 0; i < r->n_series; i++) {
+        if (isnan(report_best_p_at_1(set, i))) continue;
+        snprintf(names[n_methods], sizeof names[0], "%s%s%s", r->series[i].method, r->series[i].variant ? " " : "",
+                 r->series[i].variant ? r->series[i].variant : "");
+        labels[n_methods] = names[n_methods];
+        methods[n_methods++] = i;
+        for (int c = 0; c < n_costs; c++) {
+            const report_row *row = report_fastest(r, set, i, REPORT_OURS, 0.99, costs[c]);
+            if (row && report_speedup(row, costs[c]) > most) most = report_speedup(row, costs[c]);
+        }
+    }
+    script s;
+    const int step = n_costs * BAR + GAP, height = n_methods * step + TOP + BOTTOM;
+    if (n_methods == 0 || !script_open(&s, height, NULL, NULL)) return;
+    /* y counts units downwards from the top of the first bar's share. */
+    fprintf(
+        s.out,
+        "set lmargin at screen %g\nset tmargin at screen %g\nset bmargin at screen %g\nset grid noy\n"
+        "set border 1\nset xrange [0:%.9g]\nset xtics autofreq format '%%g×' scale 0.5\nset yrange [%d:0]\nset ytics (",
+        (double)LEFT / WIDTH, 1 - (double)TOP / height, (double)BOTTOM / height, most * 1.16, n_methods * step);
+    for (int i = 0; i < n_methods; i++) fprintf(s.out, "%s'@%d' %d", i ? ", " : "", i, i * step + step / 2);
+    fprintf(s.out, ") scale 0 textcolor rgb '%s'\nset style fill solid noborder\n", ink);
+    for (int i = 0; i < n_methods; i++) {
+        for (int c = 0; c < n_costs; c++) {
+            const double top = i * step + GAP / 2.0 + c * BAR;
+            const report_row *row = report_fastest(r, set, methods[i], REPORT_OURS, 0.99, costs[c]);
+            const double times = row ? report_speedup(row, costs[c]) : NAN;
+            const double text_at = top + BAR / 2.0;
+            if (isfinite(times)) {
+                fprintf(s.out,
+                        "set object rectangle from 0,%g to %.9g,%g fc rgb '%s' fs transparent solid %s noborder front\n"
+                        "set label '%s' at %.9g,%g offset character 0.4,0 left textcolor rgb '%s' front\n",
+                        top + 1, times, top + BAR - 1, report_colour(r->series[methods[i]].colour), c ? "0.45" : "1",
+                        report_times(times), fmax(times, 1), text_at, ink);
+            } else if (c == 0) { /* one sentence for both bars */
+                fprintf(s.out,
+                        "set label 'not reached: %.1f%% at best' at 1,%d offset character 0.4,0 left textcolor rgb "
+                        "'%s' front\n",
+                        100 * report_best_p_at_1(set, methods[i]) / set->full_p_at_1, i * step + step / 2, muted);
+            }
+        }
+    }
+    /* A plot of nothing, for the axes; the 1 is FULL. */
+    fprintf(s.out, "set arrow from 1,0 to 1,%d nohead lw 1 dt (4,6) lc rgb '%s'\nplot NaN\n", n_methods * step, muted);
+    char note[320];
+    int used =
+        snprintf(note, sizeof note, "The fastest configuration of each method with at least 99%% of FULL’s P@1. ");
+    if (n_costs == 2)
+        snprintf(note + used, sizeof note - (size_t)used, "Full bar: batch %s, %u thread%s; pale bar: batch 1.",
+                 report_count(costs[0].batch), costs[0].threads, costs[0].threads == 1 ? "" : "s");
+    else
+        snprintf(note + used, sizeof note - (size_t)used, "Batch %s, %u thread%s.", report_count(costs[0].batch),
+                 costs[0].threads, costs[0].threads == 1 ? "" : "s");
+    script_draw(&s, plotter, labels, (size_t)n_methods, "Times as fast as FULL", note, page);
+}
+
+/* ---- Collisions over the steps of learning --------------------------------------------------------------------- */
+
+enum { MAX_SHOWN = 6, MAX_ALIKE = 2, MAX_POINTS = 400 };
+
+/* The columns of CP+ and CP-; 0, the step, where there is none. */
+static void collision_columns(const report_trace *t, size_t columns[2])
+{
+    static const char *const names[2][3] = {{"cp_positive", "CP+", "cp_plus"}, {"cp_negative", "CP-", "cp_minus"}};
+    columns[0] = columns[1] = 0;
+    for (size_t j = 1; j < t->n_columns; j++)
+        for (int sign = 0; sign < 2; sign++)
+            for (int i = 0; i < 3; i++)
+                if (strcmp(t->columns[j], names[sign][i]) == 0) columns[sign] = j;
+}
+
+/* The length of a label's words before its first setting: "lss paper" of "lss paper K=4 L=10". */
+static size_t kind_bytes(const char *label)
+{
+    size_t n = strcspn(label, "=");
+    while (label[n] && n > 0 && label[n - 1] != ' ') n--;
+    return n;
+}
+
+static bool same_collisions(const report_trace *a, const report_trace *b)
+{
+    size_t x[2], y[2];
+    collision_columns(a, x);
+    collision_columns(b, y);
+    if (a->n != b->n) return false;
+    for (size_t i = 0; i < a->n; i++)
+        for (int sign = 0; sign < 2; sign++)
+            if (a->values[i * a->n_columns + x[sign]] != b->values[i * b->n_columns + y[sign]]) return false;
+    return true;
+}
+
+/* The traces to draw: a sweep leaves a hundred, and those along evidence's lambda are one and the same. */
+static size_t choose_traces(const report_set *set, const report_trace *out[MAX_SHOWN], size_t *n_more)
+{
+    size_t n = 0, columns[2];
+    *n_more = 0;
+    for (size_t i = 0; i < set->n_traces; i++) {
+        const report_trace *t = &set->traces[i];
+        size_t n_alike = 0;
+        bool again = false;
+        collision_columns(t, columns);
+        if (t->n < 2 || !columns[0] || !columns[1]) continue;
+        for (size_t j = 0; j < n; j++) {
+            const size_t bytes = kind_bytes(t->label);
+            n_alike += kind_bytes(out[j]->label) == bytes && memcmp(out[j]->label, t->label, bytes) == 0;
+            again |= same_collisions(t, out[j]);
+        }
+        if (again) continue;
+        if (n < MAX_SHOWN && n_alike < MAX_ALIKE)
+            out[n++] = t;
+        else
+            (*n_more)++;
+    }
+    return n;
+}
+
+/* The colour of the method that a trace is of; a second trace of a method is drawn thinner. */
+static int trace_colour(const report *r, const report_trace *t)
+{
+    size_t bytes = kind_bytes(t->label);
+    while (bytes && t->label[bytes - 1] == ' ') bytes--;
+    for (int i = 0; i < r->n_series; i++) {
+        const report_series *s = &r->series[i];
+        char name[96];
+        snprintf(name, sizeof name, "%.40s%s%.40s", s->method, s->variant ? " " : "", s->variant ? s->variant : "");
+        if (strlen(name) == bytes && memcmp(name, t->label, bytes) == 0) return s->colour;
+    }
+    return REPORT_COLOURS - 1;
+}
+
+static const char *trace_width(const report_trace *const *traces, size_t i)
+{
+    const size_t bytes = kind_bytes(traces[i]->label);
+    for (size_t j = 0; j < i; j++)
+        if (kind_bytes(traces[j]->label) == bytes && memcmp(traces[j]->label, traces[i]->label, bytes) == 0) return "1";
+    return "2.4";
+}
+
+static void put_trace_key(const report *r, const report_trace *const *traces, size_t n, FILE *page)
+{
+    fputs("<ul class=\"key\">", page);
+    for (size_t i = 0; i < n; i++) {
+        fprintf(
+            page,
+            "<li><svg viewBox=\"0 0 26 10\" xmlns=\"http://www.w3.org/2000/svg\" aria-hidden=\"true\"><path d=\"M1,5 "
+            "H25\" stroke=\"var(--s%d)\" stroke-width=\"%s\"/></svg>",
+            trace_colour(r, traces[i]), trace_width(traces, i));
+        report_put_short(page, traces[i]->label, 80);
+        fputs("</li>", page);
+    }
+    fputs("</ul>\n", page);
+}
+
+void report_figure_traces(const report *r, const report_set *set, report_plotter *plotter, FILE *page)
+{
+    const report_trace *traces[MAX_SHOWN];
+    size_t columns[2], n_more;
+    range x = {NAN, NAN}, y = {0, 0};
+    const size_t n = choose_traces(set, traces, &n_more);
+    for (size_t i = 0; i < n; i++) {
+        collision_columns(traces[i], columns);
+        for (size_t j = 0; j < traces[i]->n; j++) {
+            const double *row = &traces[i]->values[j * traces[i]->n_columns];
+            widen(&x, row[0]);
+            widen(&y, row[columns[0]]);
+            widen(&y, row[columns[1]]);
+        }
+    }
+    script s;
+    if (n == 0 || !(x.high > x.low) || !(y.high > 0) || plotter->problem[0] ||
+        !script_open(&s, HEIGHT, "step", "probability of collision"))
+        return;
+    fprintf(s.out, "set xrange [%.9g:%.9g]\nset yrange [0:%.9g]\nset ytics autofreq format '%%g'\n", x.low, x.high,
+            y.high * 1.06);
+    for (size_t i = 0; i < n; i++) {
+        const size_t stride = traces[i]->n / MAX_POINTS + 1;
+        collision_columns(traces[i], columns);
+        fprintf(s.out, "$t%zu << EOD\n", i);
+        for (size_t j = 0; j < traces[i]->n; j += stride) {
+            const double *row = &traces[i]->values[j * traces[i]->n_columns];
+            if (isfinite(row[0]) && isfinite(row[columns[0]]) && isfinite(row[columns[1]]))
+                fprintf(s.out, "%.9g %.9g %.9g\n", row[0], row[columns[0]], row[columns[1]]);
+        }
+        fprintf(s.out, "EOD\n");
+    }
+    for (size_t i = 0; i < n; i++) {
+        const char *colour = report_colour(trace_colour(r, traces[i])), *width = trace_width(traces, i);
+        fprintf(s.out, "%s$t%zu using 1:2 with lines lw %s lc rgb '%s'", i ? ", " : "plot ", i, width, colour);
+        fprintf(s.out, ", $t%zu using 1:3 with lines lw %s dt (10,6) lc rgb '%s'", i, width, colour);
+    }
+    fprintf(s.out, "\n");
+    char note[256];
+    int used =
+        snprintf(note, sizeof note,
+                 "How often a query meets a neuron that it needs (CP+, full line) and one that it does not (CP−, "
+                 "dashed).");
+    if (n_more) snprintf(note + used, sizeof note - (size_t)used, " %zu more are in the file.", n_more);
+    fputs("<div>", page);
+    script_draw(&s, plotter, NULL, 0, "Collisions while learning", note, page);
+    put_trace_key(r, traces, n, page);
+    fputs("</div>\n", page);
+}
+
+/* ---- Cost against the number of classes ----------------------------------------------------------------------- */
+
+void report_figure_sizes(const report *r, report_plotter *plotter, FILE *page)
+{
+    range x = {NAN, NAN}, y = {NAN, NAN};
+    report_cost at = {0}, bulk;
+    point *points = malloc((r->n_sets + 1) * sizeof *points);
+    script s;
+    if (!points) return;
+    /* Sizes are compared at the timing of the first; sets without it drop out. */
+    for (size_t i = 0; i < r->n_sets; i++) {
+        const report_set *set = &r->sets[i];
+        if (strncmp(set->name, "synthetic-", 10) != 0 || !report_bulk(set, &bulk)) continue;
+        if (!at.batch) at = bulk;
+        if (report_full_us(set, at) > 0) widen(&x, (double)set->m);
+    }
+    if (!(x.high > x.low) || plotter->problem[0] || !script_open(&s, HEIGHT, "classes", "microseconds a query")) {
+        free(points);
+        return;
+    }
+    bool drawn[REPORT_MAX_SERIES + 1];
+    for (int i = -1; i < r->n_series; i++) { /* -1: FULL */
+        size_t n = 0;
+        for (size_t j = 0; j < r->n_sets; j++) {
+            const report_set *set = &r->sets[j];
+            if (strncmp(set->name, "synthetic-", 10) != 0) continue;
+            const report_row *row = i < 0 ? NULL : report_fastest(r, set, i, REPORT_OURS, 0.99, at);
+            const double us = i < 0 ? report_full_us(set, at) : row ? report_us(row, at) : NAN;
+            if (!(us > 0)) continue;
+            points[n++] = (point){(double)set->m, us, 0};
+            widen(&y, us);
+        }
+        qsort(points, n, sizeof *points, by_dial); /* which holds m here */
+        drawn[i + 1] = n > 0;
+        fprintf(s.out, "$s%d << EOD\n", i + 1);
+        for (size_t j = 0; j < n; j++) fprintf(s.out, "%.9g %.9g\n", points[j].dial, points[j].us);
+        fprintf(s.out, "EOD\n");
+    }
+    free(points);
+    pad_log(&x);
+    pad_log(&y);
+    log_tics(s.out, 'x', x.low, x.high);
+    log_tics(s.out, 'y', y.low, y.high);
+    fprintf(s.out, "plot $s0 with lines lw 1.5 lc rgb '%s'", ink);
+    for (int i = r->n_series - 1; i >= 0; i--) {
+        const report_series *series = &r->series[i];
+        if (!drawn[i + 1]) continue;
+        fprintf(s.out, ", $s%d with linespoints lw %s lc rgb '%s' pt %d ps 0.6", i + 1,
+                series->family == REPORT_OURS ? "2.6" : "1.4", report_colour(series->colour), series->mark);
+    }
+    fprintf(s.out, "\n");
+    char note[256];
+    snprintf(note, sizeof note,
+             "Synthetic data; the fastest configuration of each method with at least 99%% of FULL’s P@1. Batch %s, %u "
+             "thread%s.",
+             report_count(at.batch), at.threads, at.threads == 1 ? "" : "s");
+    script_draw(&s, plotter, NULL, 0, "Cost against the number of classes", note, page);
+}
+
+/* ---- Legend -------------------------------------------------------------------------------------------------- */
+
+static bool has_series(const report_set *set, int series)
+{
+    for (size_t i = 0; i < set->n_rows; i++)
+        if (set->rows[i].series == series) return true;
+    return false;
+}
+
+void report_put_key(const report *r, const report_set *set, FILE *page)
+{
+    static const char open[] =
+        "<li><svg viewBox=\"0 0 26 10\" xmlns=\"http://www.w3.org/2000/svg\" aria-hidden=\"true\">";
+    fputs("<ul class=\"key\">", page);
+    for (int i = 0; i < r->n_series; i++) {
+        if (set && !has_series(set, i)) continue;
+        const report_series *s = &r->series[i];
+        fprintf(page,
+                "%s<g color=\"var(--s%d)\"><path d=\"M1,5 H25\" stroke=\"currentColor\" stroke-width=\"%s\"/>"
+                "<use href=\"#gpPt%d\" transform=\"translate(13,5) scale(3.4)\"/></g></svg>",
+                open, s->colour, s->family == REPORT_OURS ? "2.6" : "1.4", s->mark - 1);
+        report_put_series(page, s);
+        fputs("</li>", page);
+    }
+    fprintf(page,
+            "%s<path d=\"M1,5 H25\" stroke=\"currentColor\" stroke-width=\"1.5\"/></svg>FULL, the exact layer</li>",
+            open);
+    if (set)
+        fprintf(page,
+                "%s<path d=\"M1,5 H25\" stroke=\"var(--muted)\" stroke-dasharray=\"2,3\"/></svg>99%% of its P@1</li>",
+                open);
+    fputs("</ul>\n", page);
+}

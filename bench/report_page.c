@@ -1,0 +1,274 @@
+/* The page: one HTML file that needs nothing else, is well-formed XML besides, and runs no script. */
+#include "report_data.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- Head and lead ------------------------------------------------------------------------------------------- */
+
+static void put_head(const char *title, FILE *page)
+{
+    /* The policy forbids scripts and every fetch: should text ever escape its quotes, it still does nothing. */
+    fputs("<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n<meta "
+          "charset=\"utf-8\"/>\n"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>",
+          page);
+    report_put_text(page, title);
+    fputs("</title>\n<style>\n", page);
+    for (const char *const *rule = report_style; *rule; rule++) fputs(*rule, page);
+    fputs("</style>\n</head>\n<body>\n", page);
+    report_put_marks(page);
+}
+
+/* The range of evidence's speed-ups over the data sets, in a sentence. */
+static void put_lead(const report *r, FILE *page)
+{
+    const int evidence = report_find_series(r, "evidence");
+    double low = NAN, high = NAN;
+    size_t n_reached = 0, n_judged = 0;
+    for (size_t i = 0; i < r->n_sets && evidence >= 0; i++) {
+        const report_set *set = &r->sets[i];
+        report_cost at;
+        if (!(set->full_p_at_1 > 0) || !report_bulk(set, &at) || isnan(report_best_p_at_1(set, evidence))) continue;
+        n_judged++;
+        const report_row *row = report_fastest(r, set, evidence, REPORT_OURS, 0.995, at);
+        const double times = row ? report_speedup(row, at) : NAN;
+        if (isnan(times)) continue;
+        n_reached++;
+        if (!(times >= low)) low = times;
+        if (!(times <= high)) high = times;
+    }
+    if (n_judged == 0) return;
+    if (n_reached == 0) {
+        fputs(
+            "<p class=\"lead\">No configuration of <i>evidence</i> reaches 99.5% of the exact layer’s P@1 here.</p>\n",
+            page);
+        return;
+    }
+    fprintf(page, "<p class=\"lead\"><i>evidence</i> answers <b>%s", report_times(low));
+    if (n_reached > 1 && strcmp(report_times(low), report_times(high)) != 0)
+        fprintf(page, " to %s", report_times(high));
+    fputs("</b> as fast as the exact layer with at least 99.5% of its P@1", page);
+    if (n_reached < n_judged)
+        fprintf(page, ", on %zu of %zu data sets", n_reached, n_judged);
+    else if (n_judged > 1)
+        fprintf(page, ", on %s%zu data sets", n_judged == 2 ? "both of " : "all ", n_judged);
+    fputs(".</p>\n", page);
+}
+
+static void put_summary(const report *r, FILE *page)
+{
+    put_lead(r, page);
+    report_put_headline(r, page);
+    fputs(
+        "<p class=\"note\">Each method at its fastest configuration with at least 99.5% of FULL’s P@1 on the same "
+        "queries; FULL is the exact layer, timed in turn with each of them. Large batch: 1,024 queries on all "
+        "threads, or the largest that was timed. Against the best peer: its time over evidence’s, large batch, both at "
+        "that floor of P@1. <i>popular</i> scores the same few most frequent classes for every query.</p>\n",
+        page);
+}
+
+/* ---- Data sets ------------------------------------------------------------------------------------------------- */
+
+/* Figures are written aside first: where there are none, neither is their frame. */
+static void put_figures(const report *r, const report_set *set, report_plotter *plotter, FILE *page)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out) return;
+    if (set) {
+        report_figure_curves(r, set, plotter, out);
+        report_figure_bars(r, set, plotter, out);
+        report_figure_traces(r, set, plotter, out);
+    } else {
+        report_figure_sizes(r, plotter, out);
+    }
+    if (fclose(out) == 0 && bytes) {
+        if (!set) fputs("<h2>Growing layers</h2>\n", page);
+        report_put_key(r, set, page);
+        fputs("<div class=\"figures\">\n", page);
+        fwrite(text, 1, bytes, page);
+        fputs("</div>\n", page);
+    }
+    free(text);
+}
+
+static void put_data_set(const report *r, const report_set *set, size_t number, report_plotter *plotter, FILE *page)
+{
+    fprintf(page, "<section>\n<h2 id=\"set-%zu\">", number);
+    report_put_text(page, set->title);
+    fprintf(page, "</h2>\n<p class=\"facts\">%s classes of %s dimensions, %s queries", report_count((double)set->m),
+            report_count((double)set->d), report_count((double)set->n));
+    if (set->full_p_at_1 > 0)
+        fprintf(page, "; FULL’s P@1 is %s.</p>\n", report_fixed(set->full_p_at_1, 4));
+    else
+        fputs("; the queries have no labels, so that there is no P@1 to compare.</p>\n", page);
+    put_figures(r, set, plotter, page);
+    fprintf(page, "<h3>%zu configuration%s</h3>\n", set->n_rows, set->n_rows == 1 ? "" : "s");
+    report_put_rows(r, set, page);
+    fputs("</section>\n", page);
+}
+
+/* ---- How it was made ------------------------------------------------------------------------------------------- */
+
+static void put_machine(const report_set *set, FILE *out)
+{
+    const json_t *machine = json_object_get(set->about, "machine");
+    const char *cpu = json_string_value(json_object_get(machine, "cpu"));
+    const char *kernel = json_string_value(json_object_get(machine, "kernel"));
+    const json_t *cores = json_object_get(machine, "cores"), *memory = json_object_get(machine, "memory_gib");
+    const char *before = "";
+    if (cpu) report_put_text(out, cpu), before = ", ";
+    if (json_is_integer(cores))
+        fprintf(out, "%s%s core%s", before, report_count(json_number_value(cores)),
+                json_integer_value(cores) == 1 ? "" : "s"),
+            before = ", ";
+    if (json_is_number(memory))
+        fprintf(out, "%s%s GiB of memory", before, report_digits(json_number_value(memory))), before = ", ";
+    if (kernel) fputs(before, out), report_put_text(out, kernel);
+}
+
+/* "openblas 0.3.21, faiss 1.7.3 (generic build)": NAME_note belongs to NAME. */
+static void put_packages(const report_set *set, FILE *out)
+{
+    json_t *packages = json_object_get(set->about, "packages");
+    const char *name, *before = "";
+    json_t *value;
+    json_object_foreach(packages, name, value)
+    {
+        const size_t bytes = strlen(name);
+        if (!json_is_string(value) || (bytes > 5 && strcmp(name + bytes - 5, "_note") == 0)) continue;
+        fputs(before, out);
+        if (strncasecmp(name, json_string_value(value), bytes) != 0) { /* "OpenBLAS 0.3.21" names itself */
+            report_put_short(out, name, 60);
+            fputc(' ', out);
+        }
+        report_put_short(out, json_string_value(value), 120);
+        char key[80];
+        snprintf(key, sizeof key, "%.70s_note", name);
+        const char *note = json_string_value(json_object_get(packages, key));
+        if (note) {
+            fputs(" (", out);
+            report_put_short(out, note, 160);
+            fputc(')', out);
+        }
+        before = ", ";
+    }
+}
+
+static void put_member(const report_set *set, const char *key, FILE *out)
+{
+    const json_t *value = json_object_get(set->about, key);
+    if (json_is_string(value)) report_put_text(out, json_string_value(value));
+    if (json_is_integer(value)) fputs(report_count(json_number_value(value)), out);
+}
+
+static void put_compiler(const report_set *set, FILE *out)
+{
+    put_member(set, "compiler", out);
+}
+
+static void put_commit(const report_set *set, FILE *out)
+{
+    put_member(set, "commit", out);
+}
+
+static void put_threads(const report_set *set, FILE *out)
+{
+    put_member(set, "threads", out);
+}
+
+static char *fact_of(const report_set *set, void (*put)(const report_set *, FILE *))
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out) return NULL;
+    put(set, out);
+    if (fclose(out) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+/* A fact once where all data sets agree on it, else each value with the data sets it is for. */
+static void put_fact(const report *r, const char *name, void (*put)(const report_set *, FILE *), FILE *page)
+{
+    char **facts = calloc(r->n_sets, sizeof *facts);
+    if (!facts) return;
+    size_t n_kinds = 0;
+    for (size_t i = 0; i < r->n_sets; i++) {
+        facts[i] = fact_of(&r->sets[i], put);
+        size_t j = 0;
+        while (j < i && (!facts[i] || !facts[j] || strcmp(facts[i], facts[j]) != 0)) j++;
+        n_kinds += j == i && facts[i] && facts[i][0];
+    }
+    if (n_kinds) fprintf(page, "<dt>%s</dt>", name);
+    for (size_t i = 0; i < r->n_sets; i++) {
+        bool before = false;
+        for (size_t j = 0; j < i && facts[i]; j++) before |= facts[j] && strcmp(facts[i], facts[j]) == 0;
+        if (before || !facts[i] || !facts[i][0]) continue;
+        fprintf(page, "<dd>%s", facts[i]);
+        const char *between = n_kinds > 1 ? " — " : NULL;
+        for (size_t j = i; j < r->n_sets && between; j++) {
+            if (!facts[j] || strcmp(facts[i], facts[j]) != 0) continue;
+            fputs(between, page);
+            report_put_text(page, r->sets[j].title);
+            between = ", ";
+        }
+        fputs("</dd>", page);
+    }
+    if (n_kinds) fputc('\n', page);
+    for (size_t i = 0; i < r->n_sets; i++) free(facts[i]);
+    free(facts);
+}
+
+static void put_footer(const report *r, FILE *page)
+{
+    bool any = false;
+    for (size_t i = 0; i < r->n_sets; i++) any |= r->sets[i].about != NULL;
+    fputs("<footer>\n<h2>How this was made</h2>\n", page);
+    if (!any) {
+        fputs("<p>From files of <code>wideout eval --json</code>, which do not name the machine.</p>\n</footer>\n",
+              page);
+        return;
+    }
+    fputs("<dl>\n", page);
+    put_fact(r, "Machine", put_machine, page);
+    put_fact(r, "Compiler", put_compiler, page);
+    put_fact(r, "Packages", put_packages, page);
+    put_fact(r, "Commit", put_commit, page);
+    put_fact(r, "Threads", put_threads, page);
+    fputs("<dt>Commands</dt>", page);
+    for (size_t i = 0; i < r->n_sets; i++) {
+        const char *command = json_string_value(json_object_get(r->sets[i].about, "command"));
+        if (!command) continue;
+        fputs("<dd><code>", page);
+        report_put_text(page, command);
+        fputs("</code></dd>", page);
+    }
+    fputs("\n</dl>\n</footer>\n", page);
+}
+
+bool report_page(const report *r, const char *title, report_plotter *plotter, FILE *page)
+{
+    put_head(title, page);
+    fputs("<header>\n<h1>", page);
+    report_put_text(page, title);
+    fputs("</h1>\n", page);
+    put_summary(r, page);
+    fputs("</header>\n<main>\n", page);
+    for (size_t i = 0; i < r->n_sets; i++) put_data_set(r, &r->sets[i], i + 1, plotter, page);
+    put_figures(r, NULL, plotter, page);
+    if (plotter->problem[0])
+        fprintf(page, "<p class=\"note\">The plots are missing: %s. The tables hold all their numbers.</p>\n",
+                plotter->problem);
+    fputs("</main>\n", page);
+    put_footer(r, page);
+    fputs("</body>\n</html>\n", page);
+    return !ferror(page);
+}

@@ -1,0 +1,206 @@
+/* The tables: the headline over all data sets, and every row of one. */
+#include "report_data.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Headline ------------------------------------------------------------------------------------------------ */
+
+static const double floor_share = 0.995;
+
+static void put_share(FILE *page, double value, double full)
+{
+    fprintf(page, "<td>%s <small>%s%%</small></td>", report_fixed(value, 4), report_fixed(100 * value / full, 1));
+}
+
+/* "not reached", with the best share of FULL's P@1 that the method has. */
+static void put_not_reached(FILE *page, double best, double full)
+{
+    if (isnan(best))
+        fputs("<td class=\"no\">not run</td>", page);
+    else
+        fprintf(page, "<td class=\"no\">not reached <small>%s%% at best</small></td>",
+                report_fixed(100 * best / full, 1));
+}
+
+static void put_peer(const report *r, const report_set *set, report_cost at, const report_row *ours, FILE *page)
+{
+    const report_row *peer = report_fastest(r, set, -1, REPORT_PEER, floor_share, at);
+    bool any = false;
+    for (size_t i = 0; i < set->n_rows; i++)
+        any |= set->rows[i].series >= 0 && r->series[set->rows[i].series].family == REPORT_PEER;
+    if (!peer) {
+        fprintf(page, "<td class=\"no\">%s</td>", any ? "none reaches it" : "not run");
+        return;
+    }
+    fprintf(page, "<td>%s <small>", ours ? report_times(report_us(peer, at) / report_us(ours, at)) : "–");
+    report_put_text(page, peer->label);
+    fprintf(page, ", P@1 %s, %s µs</small></td>", report_fixed(peer->p_at_1, 4), report_digits(report_us(peer, at)));
+}
+
+static void put_set(const report *r, const report_set *set, size_t number, FILE *page)
+{
+    report_cost bulk = {0}, single = {0};
+    const bool timed = report_bulk(set, &bulk), has_single = report_single(set, &single);
+    const int evidence = report_find_series(r, "evidence"), popular = report_find_series(r, "popular");
+    const double full = set->full_p_at_1;
+    const report_row *ours =
+        timed && evidence >= 0 ? report_fastest(r, set, evidence, REPORT_OURS, floor_share, bulk) : NULL;
+    fprintf(page, "<tr><th scope=\"row\"><a href=\"#set-%zu\">", number);
+    report_put_text(page, set->title);
+    fputs("</a></th>", page);
+    if (ours) {
+        fprintf(page, "<td class=\"best\">%s</td>", report_times(report_speedup(ours, bulk)));
+        fprintf(page, "<td class=\"best\">%s</td>",
+                has_single ? report_times(report_speedup(ours, single)) : report_times(NAN));
+        put_share(page, ours->p_at_1, full);
+    } else {
+        fputs("<td>–</td><td>–</td>", page);
+        put_not_reached(page, evidence < 0 ? NAN : report_best_p_at_1(set, evidence), full);
+    }
+    if (timed)
+        put_peer(r, set, bulk, ours, page);
+    else
+        fputs("<td class=\"no\">not timed</td>", page);
+    const report_row *plain =
+        timed && popular >= 0 ? report_fastest(r, set, popular, REPORT_OURS, floor_share, bulk) : NULL;
+    if (plain)
+        fprintf(page, "<td>%s <small>P@1 %s, %s neurons</small></td>", report_times(report_speedup(plain, bulk)),
+                report_fixed(plain->p_at_1, 4), report_count(plain->sample_size));
+    else
+        put_not_reached(page, popular < 0 ? NAN : report_best_p_at_1(set, popular), full);
+    fprintf(page, "<td>%s</td><td>%s</td></tr>\n", report_fixed(full, 4), report_count((double)set->m));
+}
+
+void report_put_headline(const report *r, FILE *page)
+{
+    fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Headline table\"><table "
+          "class=\"headline\">\n"
+          "<thead><tr><th scope=\"col\">data set</th><th scope=\"col\">evidence against FULL, large batch</th>"
+          "<th scope=\"col\">the same, batch 1</th><th scope=\"col\">its P@1</th>"
+          "<th scope=\"col\">against the best peer</th><th scope=\"col\">popular against FULL</th>"
+          "<th scope=\"col\">FULL’s P@1</th><th scope=\"col\">classes</th></tr></thead>\n<tbody>\n",
+          page);
+    for (size_t i = 0; i < r->n_sets; i++) put_set(r, &r->sets[i], i + 1, page);
+    fputs("</tbody></table></div>\n", page);
+}
+
+/* ---- All rows ------------------------------------------------------------------------------------------------ */
+
+typedef struct columns {
+    report_cost costs[REPORT_MAX_TIMINGS], compared[2];
+    size_t n_costs, n_compared;
+    bool build, bytes, cpu; /* somebody measured it */
+} columns;
+
+static columns columns_of(const report_set *set)
+{
+    columns c = {0};
+    c.n_costs = report_costs(set, c.costs);
+    c.n_compared = report_single(set, &c.compared[0]);
+    if (report_bulk(set, &c.compared[c.n_compared]) &&
+        (c.n_compared == 0 || c.compared[0].batch != c.compared[1].batch))
+        c.n_compared++;
+    for (size_t i = 0; i < set->n_rows; i++) {
+        c.build |= !isnan(set->rows[i].build_s);
+        c.bytes |= !isnan(set->rows[i].index_bytes);
+        c.cpu |= !isnan(set->rows[i].cpu_s_per_1000);
+    }
+    return c;
+}
+
+static void put_batch(FILE *page, const report_cost *at)
+{
+    fprintf(page, "<th scope=\"col\">batch %s<br/><small>%u thread%s</small></th>", report_count(at->batch),
+            at->threads, at->threads == 1 ? "" : "s");
+}
+
+static void put_head(const columns *c, FILE *page)
+{
+    fputs("<thead>\n<tr><th scope=\"col\" rowspan=\"2\">configuration</th><th scope=\"colgroup\" "
+          "colspan=\"5\">quality</th>",
+          page);
+    if (c->n_costs) fprintf(page, "<th scope=\"colgroup\" colspan=\"%zu\">µs a query</th>", c->n_costs);
+    if (c->n_compared)
+        fprintf(page, "<th scope=\"colgroup\" colspan=\"%zu\">times as fast as FULL</th>", c->n_compared);
+    if (c->build || c->bytes) fprintf(page, "<th scope=\"colgroup\" colspan=\"%d\">index</th>", c->build + c->bytes);
+    fprintf(page, "<th scope=\"colgroup\" colspan=\"%d\">per 1,000 queries</th></tr>\n<tr>", c->cpu + 1);
+    fputs("<th scope=\"col\">P@1</th><th scope=\"col\">of FULL’s</th><th scope=\"col\">P@5</th>"
+          "<th scope=\"col\">neurons</th><th scope=\"col\">labels found</th>",
+          page);
+    for (size_t i = 0; i < c->n_costs; i++) put_batch(page, &c->costs[i]);
+    for (size_t i = 0; i < c->n_compared; i++) put_batch(page, &c->compared[i]);
+    if (c->build) fputs("<th scope=\"col\">build s</th>", page);
+    if (c->bytes) fputs("<th scope=\"col\">MiB</th>", page);
+    if (c->cpu) fputs("<th scope=\"col\">CPU s</th>", page);
+    fputs("<th scope=\"col\">J</th></tr>\n</thead>\n", page);
+}
+
+static void put_cell(FILE *page, const char *text)
+{
+    fprintf(page, "<td>%s</td>", text);
+}
+
+static void put_row(const report *r, const report_set *set, const columns *c, const report_row *row, bool first,
+                    FILE *page)
+{
+    const bool full = row->series < 0, ours = !full && r->series[row->series].family == REPORT_OURS;
+    const double share = row->p_at_1 / set->full_p_at_1;
+    fprintf(page, "<tr class=\"%s%s%s\"><th scope=\"row\">", first ? "first " : "", full ? "full " : "",
+            ours ? "ours" : "");
+    if (!full) fprintf(page, "<i style=\"background:var(--s%d)\"></i>", r->series[row->series].colour);
+    report_put_text(page, full ? "FULL, the exact layer" : row->label);
+    fputs("</th>", page);
+    put_cell(page, report_fixed(row->p_at_1, 4));
+    fprintf(page, share >= 0.99 ? "<td class=\"good\">%s%s</td>" : "<td>%s%s</td>", report_fixed(100 * share, 1),
+            isnan(share) ? "" : "%");
+    put_cell(page, report_fixed(row->p_at_5, 4));
+    put_cell(page, report_count(row->sample_size));
+    put_cell(page, report_fixed(row->label_recall, 4));
+    for (size_t i = 0; i < c->n_costs; i++) {
+        const double us = report_us(row, c->costs[i]);
+        put_cell(page, report_digits(full && isnan(us) ? report_full_us(set, c->costs[i]) : us));
+    }
+    for (size_t i = 0; i < c->n_compared; i++)
+        put_cell(page, full ? "1×" : report_times(report_speedup(row, c->compared[i])));
+    if (c->build) put_cell(page, report_digits(row->build_s));
+    if (c->bytes) put_cell(page, report_digits(row->index_bytes / (1 << 20)));
+    if (c->cpu) put_cell(page, report_digits(row->cpu_s_per_1000));
+    if (isnan(row->energy_j_per_1000))
+        fputs("<td class=\"no\">not measured</td></tr>\n", page);
+    else
+        fprintf(page, "<td>%s</td></tr>\n", report_digits(row->energy_j_per_1000));
+}
+
+void report_put_rows(const report *r, const report_set *set, FILE *page)
+{
+    const columns c = columns_of(set);
+    /* FULL is measured beside every row; where it has no row of its own it gets one. */
+    const report_row full = {.series = -1,
+                             .p_at_1 = set->full_p_at_1,
+                             .p_at_3 = set->full_p_at_3,
+                             .p_at_5 = set->full_p_at_5,
+                             .label_recall = 1,
+                             .sample_size = (double)set->m,
+                             .build_s = NAN,
+                             .index_bytes = NAN,
+                             .cpu_s_per_1000 = NAN,
+                             .energy_j_per_1000 = NAN};
+    fputs("<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"All configurations\">"
+          "<table class=\"rows\">\n",
+          page);
+    put_head(&c, page);
+    fputs("<tbody>\n", page);
+    bool has_full = false;
+    for (int series = -1; series < r->n_series; series++) {
+        bool first = true;
+        for (size_t i = 0; i < set->n_rows; i++) {
+            if (set->rows[i].series != series) continue;
+            put_row(r, set, &c, &set->rows[i], first, page);
+            first = false;
+            has_full |= series < 0;
+        }
+        if (series < 0 && !has_full) put_row(r, set, &c, &full, true, page);
+    }
+    fputs("</tbody></table></div>\n", page);
+}

@@ -1,0 +1,284 @@
+/* The table of methods, the table of settings, and how the text of a sweep becomes configurations. */
+#include "sweep.h"
+
+#include "../cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const bench_method methods[] = {
+    {"full", "exact", NULL, BENCH_OURS, WO_METHOD_FULL},
+    {"torch-full", "exact", NULL, BENCH_TORCH, 0},
+    {"popular", "baseline", "N", BENCH_OURS, WO_METHOD_POPULAR},
+    {"slide", "baseline", "L", BENCH_OURS, WO_METHOD_SLIDE},
+    {"lss", "baseline", "L", BENCH_OURS, WO_METHOD_LSS},
+    {"evidence", "ours", "lambda", BENCH_OURS, WO_METHOD_EVIDENCE},
+    {"pq", "peer", "rerank", BENCH_PEER, PEER_PQ},
+    {"ivf", "peer", "nprobe", BENCH_PEER, PEER_IVF},
+    {"sq8", "peer", "rerank", BENCH_PEER, PEER_SQ8},
+    {"ip-nsw", "peer", "ef", BENCH_PEER, PEER_IP_NSW},
+    {"graph-decoder", "peer", "ef", BENCH_PEER, PEER_GRAPH_DECODER},
+};
+enum { N_METHODS = sizeof methods / sizeof *methods };
+
+/* Methods that have a setting, as bits of their place above. */
+enum {
+    POPULAR = 1 << 2,
+    SLIDE = 1 << 3,
+    LSS = 1 << 4,
+    EVIDENCE = 1 << 5,
+    PQ = 1 << 6,
+    IVF = 1 << 7,
+    SQ8 = 1 << 8,
+    GRAPHS = 3 << 9,
+    TABLES = SLIDE | LSS | EVIDENCE,
+    LEARNED = LSS | EVIDENCE,
+};
+
+/* The first number of peers' tuning is what their own users would start from; see docs/BENCHMARKING.md. */
+const char bench_default_sweeps[] = "full\n"
+                                    "torch-full\n"
+                                    "popular N=100,500,2000,5000\n"
+                                    "slide K=4 L=1,10\n"
+                                    "slide K=8 L=10\n"
+                                    "lss loss=paper,margin K=4 L=1,10\n"
+                                    "evidence K=10 L=4 lambda=0.3,0.1,0.05,0.02,0.01\n"
+                                    "pq part=4 rerank=10,50,200\n"
+                                    "ivf nprobe=4,16,64\n"
+                                    "sq8 rerank=0,10\n"
+                                    "ip-nsw M=16 efc=200 ef=10,20,50,100,200\n"
+                                    "graph-decoder M=16 efc=200 ef=10,20,50,100,200\n"
+                                    "full:\n"
+                                    "popular N=50,200,1000,10000,20000\n"
+                                    "slide K=4,6,8 L=1,10,50\n"
+                                    "lss loss=paper,margin K=4,6,8 L=1,10,50\n"
+                                    "evidence K=8,10,12 L=1,2,4,8 lambda=0.3,0.1,0.05,0.02,0.01,0.005\n"
+                                    "evidence learner=none K=10 L=4 lambda=0.3,0.1,0.05,0.02,0.01\n"
+                                    "pq part=2,4,8 rerank=0,10,20,50,100,200\n"
+                                    "pq part=4 metric=l2 rerank=0,10,20,50,100,200\n"
+                                    "ivf lists=4,16 nprobe=1,2,4,8,16,32,64,128,256\n"
+                                    "ip-nsw M=16 efc=200 ef=400,800\n"
+                                    "ip-nsw M=32 efc=400 ef=10,20,50,100,200,400,800\n"
+                                    "graph-decoder M=16 efc=200 ef=400,800\n"
+                                    "graph-decoder M=32 efc=400 ef=10,20,50,100,200,400,800\n";
+
+/* ---- Settings ---------------------------------------------------------------------------------------------- */
+
+typedef enum value_kind { WHOLE, REAL, WORD } value_kind;
+
+#define BUILD(field) offsetof(bench_options, build) + offsetof(wo_build_options, field)
+static const struct spec {
+    const char *name;
+    unsigned methods;
+    value_kind kind;
+    size_t offset;     /* uint32_t, double, or an enum as wide as the former */
+    double low, high;  /* numbers */
+    const char *words; /* "a|b": 0, 1 and so on, from `low` */
+} specs[] = {
+    {"loss", LSS, WORD, BUILD(loss), 0, 0, "paper|margin"},
+    {"init", LSS, WORD, BUILD(init), 0, 0, "random|mean"},
+    {"optimiser", LSS, WORD, BUILD(optimiser), 0, 0, "adam|sgd"},
+    {"learner", EVIDENCE, WORD, BUILD(learner), 0, 0, "none|mix"},
+    {"source", EVIDENCE, WORD, BUILD(source), 1, 0, "labels|top|both"},
+    {"K", TABLES, WHOLE, BUILD(K), 1, 24, NULL},
+    {"L", TABLES, WHOLE, BUILD(L), 1, 256, NULL},
+    {"probes", TABLES, WHOLE, BUILD(probes), 1, 64, NULL},
+    {"N", POPULAR, WHOLE, BUILD(n_popular), 1, INT32_MAX, NULL},
+    {"source-k", EVIDENCE, WHOLE, BUILD(source_k), 1, 1000, NULL},
+    {"thin", EVIDENCE, WHOLE, BUILD(thin), 0, 1e9, NULL},
+    {"iterations", LEARNED, WHOLE, BUILD(iterations), 0, 1e7, NULL},
+    {"batch", LEARNED, WHOLE, BUILD(batch), 1, 1 << 20, NULL},
+    {"rate", LEARNED, REAL, BUILD(rate), 1e-9, 10, NULL},
+    {"t1", LSS, REAL, BUILD(t1), -1e9, 1e9, NULL},
+    {"t2", LSS, REAL, BUILD(t2), -1e9, 1e9, NULL},
+    {"lambda", EVIDENCE, REAL, BUILD(lambda), 0, 2, NULL},
+    {"M", GRAPHS, WHOLE, offsetof(bench_options, links), 2, 256, NULL},
+    {"efc", GRAPHS, WHOLE, offsetof(bench_options, ef_construction), 1, 100000, NULL},
+    {"ef", GRAPHS, WHOLE, offsetof(bench_options, dial), 1, 1e6, NULL},
+    {"lists", IVF, WHOLE, offsetof(bench_options, list_factor), 1, 1000, NULL},
+    {"nprobe", IVF, WHOLE, offsetof(bench_options, dial), 1, 1e6, NULL},
+    {"part", PQ, WHOLE, offsetof(bench_options, part), 1, 65536, NULL},
+    {"metric", PQ | IVF, WORD, offsetof(bench_options, metric), 1, 0, "ip|l2"},
+    {"rerank", PQ | SQ8, WHOLE, offsetof(bench_options, dial), 0, 1e6, NULL},
+};
+/* Ours takes seeds of 64 bits; a sweep needs few. */
+enum { N_SPECS = sizeof specs / sizeof *specs, SEEDED = SLIDE | LSS | EVIDENCE };
+
+const bench_method *bench_method_find(const char *name, size_t name_bytes)
+{
+    for (size_t i = 0; i < N_METHODS; i++)
+        if (strlen(methods[i].name) == name_bytes && memcmp(methods[i].name, name, name_bytes) == 0) return &methods[i];
+    return NULL;
+}
+
+const char *bench_method_names(void)
+{
+    return "full, torch-full, popular, slide, lss, evidence, pq, ivf, sq8, ip-nsw and graph-decoder";
+}
+
+static int find_word(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+    for (int i = 0;; i++) {
+        const size_t length = strcspn(words, "|");
+        if (length == n && memcmp(words, word, n) == 0) return i;
+        words += length;
+        if (*words++ == '\0') return -1;
+    }
+}
+
+static wo_status apply(const struct spec *spec, const char *text, bench_options *options, wo_error *err)
+{
+    void *target = (char *)options + spec->offset;
+    if (spec->kind == WORD) {
+        const int word = find_word(spec->words, text);
+        if (word < 0)
+            return cli_set_error(err, WO_ERR_FORMAT, "%s takes %s, not '%s'", spec->name, spec->words, text);
+        *(uint32_t *)target = (uint32_t)(word + (int)spec->low);
+        return WO_OK;
+    }
+    char *end;
+    const double value = strtod(text, &end);
+    const bool whole = spec->kind == REAL || value == (double)(uint64_t)value;
+    if (end == text || *end || !(value >= spec->low && value <= spec->high) || !whole)
+        return cli_set_error(err, WO_ERR_FORMAT, "%s takes a %snumber from %g to %g, not '%s'", spec->name,
+                             spec->kind == REAL ? "" : "whole ", spec->low, spec->high, text);
+    if (spec->kind == REAL)
+        *(double *)target = value;
+    else
+        *(uint32_t *)target = (uint32_t)value;
+    return WO_OK;
+}
+
+static wo_status set(bench_config *config, const char *name, const char *value, wo_error *err)
+{
+    const unsigned bit = 1u << (config->method - methods);
+    size_t i = 0;
+    while (i < N_SPECS && (strcmp(specs[i].name, name) != 0 || !(specs[i].methods & bit))) i++;
+    const bool seed = strcmp(name, "seed") == 0 && (SEEDED & bit);
+    if (i == N_SPECS && !seed)
+        return cli_set_error(err, WO_ERR_FORMAT, "'%s' is no setting of %s", name, config->method->name);
+    if (config->n_settings == BENCH_MAX_SETTINGS || strlen(value) >= BENCH_VALUE_BYTES)
+        return cli_set_error(err, WO_ERR_FORMAT, "too many settings, or a value too long: '%s=%s'", name, value);
+    for (size_t s = 0; s < config->n_settings; s++)
+        if (strcmp(config->settings[s].name, name) == 0)
+            return cli_set_error(err, WO_ERR_FORMAT, "'%s' is given twice", name);
+    config->settings[config->n_settings].name = seed ? "seed" : specs[i].name;
+    strcpy(config->settings[config->n_settings++].value, value);
+    if (!seed) return apply(&specs[i], value, &config->options, err);
+    char *end;
+    config->options.build.seed = strtoull(value, &end, 10);
+    if (*value < '0' || *value > '9' || *end)
+        return cli_set_error(err, WO_ERR_FORMAT, "seed takes a whole number, not '%s'", value);
+    return WO_OK;
+}
+
+static void make_label(bench_config *config)
+{
+    size_t used = (size_t)snprintf(config->label, BENCH_LABEL_BYTES, "%s", config->method->name);
+    for (size_t i = 0; i < config->n_settings && used < BENCH_LABEL_BYTES; i++) {
+        const char *name = config->settings[i].name;
+        const bool bare = strcmp(name, "loss") == 0;
+        used += (size_t)snprintf(config->label + used, BENCH_LABEL_BYTES - used, " %s%s%s", bare ? "" : name,
+                                 bare ? "" : "=", config->settings[i].value);
+    }
+}
+
+/* ---- Sweeps ------------------------------------------------------------------------------------------------ */
+
+static wo_status add(bench_configs *configs, bench_config *config, wo_error *err)
+{
+    make_label(config);
+    for (size_t i = 0; i < configs->n; i++)
+        if (strcmp(configs->list[i].label, config->label) == 0) return WO_OK;
+    if (configs->n == configs->room) {
+        const size_t room = configs->room ? 2 * configs->room : 64;
+        bench_config *list = realloc(configs->list, room * sizeof *list);
+        if (!list) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+        configs->list = list;
+        configs->room = room;
+    }
+    configs->list[configs->n++] = *config;
+    return WO_OK;
+}
+
+/* `text` is at the settings that are left. */
+static wo_status expand(const char *text, const bench_config *so_far, bench_configs *configs, wo_error *err)
+{
+    text += strspn(text, " \t");
+    bench_config config = *so_far;
+    if (*text == '\0') return add(configs, &config, err);
+    char word[256];
+    const size_t length = strcspn(text, " \t");
+    if (length >= sizeof word)
+        return cli_set_error(err, WO_ERR_FORMAT, "a setting of %zu characters, expected fewer than 256", length);
+    memcpy(word, text, length);
+    word[length] = '\0';
+    char *value = strchr(word, '=');
+    if (!value || value == word)
+        return cli_set_error(err, WO_ERR_FORMAT, "'%s' is no setting: expected name=value,value,...", word);
+    *value++ = '\0';
+    for (char *next = value; next;) {
+        char *comma = strchr(next, ',');
+        if (comma) *comma = '\0';
+        config = *so_far;
+        wo_status status = set(&config, word, next, err);
+        if (!status) status = expand(text + length, &config, configs, err);
+        if (status) return status;
+        next = comma ? comma + 1 : NULL;
+    }
+    return WO_OK;
+}
+
+wo_status bench_sweep_expand(const char *text, bench_configs *configs, wo_error *err)
+{
+    text += strspn(text, " \t");
+    const size_t length = strcspn(text, " \t");
+    bench_config config = {.method = bench_method_find(text, length)};
+    if (!config.method)
+        return cli_set_error(err, WO_ERR_FORMAT, "'%.*s' is no method: there are %s", (int)(length < 40 ? length : 40),
+                             text, bench_method_names());
+    if (config.method->kind == BENCH_OURS) wo_build_defaults((wo_method)config.method->which, &config.options.build);
+    return expand(text + length, &config, configs, err);
+}
+
+void bench_configs_free(bench_configs *configs)
+{
+    free(configs->list);
+    *configs = (bench_configs){0};
+}
+
+bool bench_config_shares_build(const bench_config *a, const bench_config *b)
+{
+    if (a->method != b->method || a->method->kind != BENCH_PEER) return false;
+    bench_options x = a->options, y = b->options;
+    return x.links == y.links && x.ef_construction == y.ef_construction && x.list_factor == y.list_factor &&
+           x.part == y.part && x.metric == y.metric;
+}
+
+/* ---- For results ------------------------------------------------------------------------------------------- */
+
+static json_t *value_json(const char *value)
+{
+    char *end;
+    const double number = strtod(value, &end);
+    if (*end) return json_string(value);
+    return strpbrk(value, ".e") ? json_real(number) : json_integer((json_int_t)number);
+}
+
+json_t *bench_config_options_json(const bench_config *config)
+{
+    json_t *json = json_object();
+    for (size_t i = 0; i < config->n_settings; i++)
+        json_object_set_new(json, config->settings[i].name, value_json(config->settings[i].value));
+    return json;
+}
+
+json_t *bench_config_dial_json(const bench_config *config)
+{
+    for (size_t i = 0; config->method->dial && i < config->n_settings; i++)
+        if (strcmp(config->settings[i].name, config->method->dial) == 0)
+            return json_pack("{s:s, s:o}", "name", config->method->dial, "value",
+                             value_json(config->settings[i].value));
+    return json_null();
+}

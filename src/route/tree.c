@@ -1,0 +1,123 @@
+/* Searching a tree: see tree.h. */
+#include "route/tree.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+void woi_tree_free(woi_tree *tree)
+{
+    woi_free(tree->basis);
+    woi_free(tree->basis_offsets);
+    woi_free(tree->nodes);
+    woi_free(tree->node_offsets);
+    woi_free(tree->leaves);
+    woi_free(tree->leaf_offsets);
+    *tree = (woi_tree){0};
+}
+
+/* x, the scores of a level, and room for the sign bits that `project` also gives. */
+size_t woi_tree_scratch(const woi_tree *tree)
+{
+    const size_t widest = tree->A > tree->B ? tree->A : tree->B;
+    return tree->r + widest + (widest > tree->r ? widest : tree->r) / 32 + 16;
+}
+
+static bool all_finite(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
+}
+
+/* Puts (score, id) into the best `room` so far, `n` of them, best first, where it belongs; equal scores: the earlier
+ * stays before. Returns the new n. */
+static inline size_t insert(float score, uint32_t id, float *scores, uint32_t *ids, size_t n, size_t room)
+{
+    if (n == room && !(score > scores[n - 1])) return n;
+    size_t at = n < room ? n++ : n - 1;
+    for (; at > 0 && score > scores[at - 1]; at--) {
+        scores[at] = scores[at - 1];
+        ids[at] = ids[at - 1];
+    }
+    scores[at] = score;
+    ids[at] = id;
+    return n;
+}
+
+size_t woi_tree_query(const woi_tree *tree, const woi_kernels *kernels, const float *q, uint32_t probes, float *scratch,
+                      uint32_t *cells)
+{
+    const uint32_t A = tree->A, B = tree->B;
+    const size_t r = tree->r, widest = A > B ? A : B;
+    float *projected = scratch, *z = projected + r, best[WOI_MAX_BEAM], near[64];
+    uint16_t *bits = (uint16_t *)(z + widest);
+    uint32_t nodes[WOI_MAX_BEAM];
+    const float *x = q;
+    if (tree->basis) {
+        kernels->project(q, tree->basis, tree->basis_offsets, tree->d, r, projected, bits);
+        x = projected;
+    }
+    kernels->project(x, tree->nodes, tree->node_offsets, r, A, z, bits);
+    /* A query that is not finite leaves no finite score; large finite ones may overflow. */
+    if (!isfinite(z[0]) && !all_finite(q, tree->d)) return 0;
+    size_t n_nodes = 0, n = 0;
+    for (uint32_t a = 0; a < A; a++) n_nodes = insert(z[a], a, best, nodes, n_nodes, tree->beam);
+    for (size_t i = 0; i < n_nodes; i++) {
+        const size_t a = nodes[i];
+        kernels->project(x, tree->leaves + a * r * B, tree->leaf_offsets + a * B, r, B, z, bits);
+        for (uint32_t b = 0; b < B; b++)
+            if (z[b] > -INFINITY) n = insert(z[b], (uint32_t)(a * B + b), near, cells, n, probes);
+    }
+    return n;
+}
+
+wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads,
+                           uint32_t *cells, wo_error *err)
+{
+    const woi_kernels *kernels = woi_kernels_get(err);
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    if (threads < 1) threads = omp_get_max_threads();
+    const size_t each = (woi_tree_scratch(tree) + 15) / 16 * 16;
+    float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
+    if (!scratch) return WO_ERR_MEMORY;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (size_t i = 0; i < n; i++) {
+        size_t found = woi_tree_query(tree, kernels, q + i * tree->d, probes,
+                                      scratch + (size_t)omp_get_thread_num() * each, cells + i * probes);
+        for (; found < probes; found++) cells[i * probes + found] = UINT32_MAX;
+    }
+    woi_free(scratch);
+    return WO_OK;
+}
+
+wo_status woi_tree_neighbours(const woi_tree *tree, uint32_t n_near, int threads, uint32_t *near, wo_error *err)
+{
+    const woi_kernels *kernels = woi_kernels_get(err);
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    if (threads < 1) threads = omp_get_max_threads();
+    const uint32_t B = tree->B;
+    const size_t r = tree->r, each = r + B + B / 32 + 16 + n_near;
+    float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
+    if (!scratch) return WO_ERR_MEMORY;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (size_t a = 0; a < tree->A; a++) {
+        float *x = scratch + (size_t)omp_get_thread_num() * each, *z = x + r, *scores = z + B + B / 32 + 16;
+        const float *leaves = tree->leaves + a * r * B, *offsets = tree->leaf_offsets + a * B;
+        for (uint32_t b = 0; b < B; b++) {
+            uint32_t *own = near + (a * B + b) * n_near;
+            size_t n = 0;
+            for (size_t j = 0; j < r; j++) x[j] = leaves[j * B + b];
+            kernels->project(x, leaves, offsets, r, B, z, (uint16_t *)(z + B));
+            for (uint32_t other = 0; other < B; other++)
+                if (other != b && z[other] > -INFINITY)
+                    n = insert(z[other], (uint32_t)(a * B + other), scores, own, n, n_near);
+            for (; n < n_near; n++) own[n] = UINT32_MAX;
+        }
+    }
+    woi_free(scratch);
+    return WO_OK;
+}

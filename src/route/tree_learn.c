@@ -1,0 +1,310 @@
+/* Learning a tree: the principal coordinates of the queries, then k-means over all of them, then below each node. */
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/rng.h"
+#include "route/tree.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+enum {
+    SAMPLE = 1 << 19,      /* queries that are learned from, at most */
+    NODE_SAMPLE = 1 << 16, /* of those, for the coordinates and the nodes */
+    QUERIES_A_LEAF = 40,   /* where the fan-outs follow from the data */
+    POWER_ROUNDS = 20,     /* of the subspace iteration */
+    MIN_FAN = 16,
+};
+enum { STREAM_SAMPLE = 5000, STREAM_BASIS = 5001, STREAM_NODES = 5002, STREAM_LEAVES = 6000 };
+
+/* The queries that are learned from, in random order. */
+typedef struct sample {
+    size_t n, d, r;
+    const float *q;
+    size_t *picks; /* (n) */
+    float *x;      /* (n, r) */
+} sample;
+
+static size_t round_up(size_t n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+static size_t clamp(size_t n, size_t low, size_t high)
+{
+    return n < low ? low : n > high ? high : n;
+}
+
+/* The first `take` places of a random permutation of 0 .. n-1. */
+static wo_status draw(size_t n, size_t take, uint64_t seed, size_t **picks, wo_error *err)
+{
+    size_t *places = woi_alloc(n, sizeof *places, err);
+    if (!places) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < n; i++) places[i] = i;
+    for (size_t i = 0; i < take; i++) {
+        const size_t other = i + woi_rng_below(seed, STREAM_SAMPLE, i, n - i), kept = places[i];
+        places[i] = places[other];
+        places[other] = kept;
+    }
+    *picks = places;
+    return WO_OK;
+}
+
+/* ---- Coordinates ------------------------------------------------------------------------------------------- */
+
+static void measure_spread(const sample *s, size_t n, int threads, double *mean, double *covariance)
+{
+    const size_t d = s->d;
+    memset(mean, 0, d * sizeof *mean);
+    memset(covariance, 0, d * d * sizeof *covariance);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < d; j++) mean[j] += s->q[s->picks[i] * d + j];
+    for (size_t j = 0; j < d; j++) mean[j] /= (double)n;
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (size_t a = 0; a < d; a++)
+        for (size_t i = 0; i < n; i++) {
+            const float *row = s->q + s->picks[i] * d;
+            const double x = row[a] - mean[a];
+            for (size_t b = 0; b <= a; b++) covariance[a * d + b] += x * (row[b] - mean[b]);
+        }
+    for (size_t a = 0; a < d; a++)
+        for (size_t b = 0; b <= a; b++) covariance[b * d + a] = covariance[a * d + b];
+}
+
+/* Columns of v (d, r) made orthonormal, one after the other. */
+static void orthonormalise(double *v, size_t d, size_t r)
+{
+    for (size_t c = 0; c < r; c++) {
+        for (size_t before = 0; before < c; before++) {
+            double dot = 0;
+            for (size_t j = 0; j < d; j++) dot += v[j * r + c] * v[j * r + before];
+            for (size_t j = 0; j < d; j++) v[j * r + c] -= dot * v[j * r + before];
+        }
+        double square = 0;
+        for (size_t j = 0; j < d; j++) square += v[j * r + c] * v[j * r + c];
+        const double over = square > 1e-300 ? 1 / sqrt(square) : 0;
+        for (size_t j = 0; j < d; j++) v[j * r + c] *= over;
+    }
+}
+
+/* The r directions of the greatest spread, by subspace iteration. */
+static wo_status find_basis(sample *s, const woi_tree_options *o, woi_tree *tree, wo_error *err)
+{
+    const size_t d = s->d, r = tree->r, n = s->n < NODE_SAMPLE ? s->n : NODE_SAMPLE;
+    double *mean = woi_alloc(d, sizeof *mean, err), *covariance = woi_alloc(d * d, sizeof *covariance, err),
+           *v = woi_alloc(d * r, sizeof *v, err), *product = woi_alloc(d * r, sizeof *product, err);
+    tree->basis = woi_alloc(d * r, sizeof *tree->basis, err);
+    tree->basis_offsets = woi_alloc(r, sizeof *tree->basis_offsets, err);
+    const bool there = mean && covariance && v && product && tree->basis && tree->basis_offsets;
+    if (there) {
+        measure_spread(s, n, o->threads, mean, covariance);
+        for (size_t i = 0; i < d * r; i++) v[i] = woi_rng_normal(o->seed, STREAM_BASIS, i);
+        for (int round = 0; round < POWER_ROUNDS; round++) {
+            orthonormalise(v, d, r);
+#pragma omp parallel for num_threads(o->threads) schedule(static)
+            for (size_t a = 0; a < d; a++) {
+                double *to = product + a * r;
+                memset(to, 0, r * sizeof *to);
+                for (size_t b = 0; b < d; b++)
+                    for (size_t c = 0; c < r; c++) to[c] += covariance[a * d + b] * v[b * r + c];
+            }
+            memcpy(v, product, d * r * sizeof *v);
+        }
+        orthonormalise(v, d, r);
+        for (size_t c = 0; c < r; c++) {
+            double offset = 0;
+            for (size_t j = 0; j < d; j++) {
+                tree->basis[j * r + c] = (float)v[j * r + c];
+                offset -= mean[j] * v[j * r + c];
+            }
+            tree->basis_offsets[c] = (float)offset;
+        }
+    }
+    woi_free(mean);
+    woi_free(covariance);
+    woi_free(v);
+    woi_free(product);
+    return there ? WO_OK : WO_ERR_MEMORY;
+}
+
+/* ---- k-means ----------------------------------------------------------------------------------------------- */
+
+/* k of `room` places for centres, d-major with their offsets; the places beyond k are never nearest. */
+typedef struct centres {
+    size_t r, room;
+    uint32_t k;
+    float *at;      /* (r, room) */
+    float *offsets; /* (room) */
+} centres;
+
+static void put_centre(centres *c, uint32_t which, const float *x)
+{
+    double square = 0;
+    for (size_t j = 0; j < c->r; j++) {
+        c->at[j * c->room + which] = x[j];
+        square += (double)x[j] * x[j];
+    }
+    c->offsets[which] = (float)(-square / 2);
+}
+
+static uint32_t nearest(const woi_kernels *kernels, const centres *c, const float *x, float *z, uint16_t *bits)
+{
+    kernels->project(x, c->at, c->offsets, c->r, c->room, z, bits);
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < c->k; i++)
+        if (z[i] > z[best]) best = i;
+    return best;
+}
+
+/* The nearest centre of each of the points x[members[i]] (members NULL: x[i]). */
+static void assign(const woi_kernels *kernels, const centres *c, const float *x, const uint32_t *members, size_t n,
+                   int threads, uint32_t *of)
+{
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (size_t i = 0; i < n; i++) {
+        float z[WOI_MAX_FAN];
+        uint16_t bits[WOI_MAX_FAN / 16];
+        of[i] = nearest(kernels, c, x + (members ? members[i] : i) * c->r, z, bits);
+    }
+}
+
+/* Lloyd's rounds from k random points. `sums` (k, r) and `counts` (k) are scratch, as is `of` (n). */
+static void learn_centres(const woi_kernels *kernels, const float *x, const uint32_t *members, size_t n,
+                          uint32_t rounds, uint64_t seed, uint64_t stream, int threads, centres *c, double *sums,
+                          uint32_t *counts, uint32_t *of)
+{
+    const size_t r = c->r;
+    for (size_t i = 0; i < c->room; i++) c->offsets[i] = -INFINITY;
+    memset(c->at, 0, r * c->room * sizeof *c->at);
+    for (uint32_t i = 0; i < c->k; i++) {
+        const size_t pick = woi_rng_below(seed, stream, i, n);
+        put_centre(c, i, x + (members ? members[pick] : pick) * r);
+    }
+    for (uint32_t round = 0; round < rounds; round++) {
+        assign(kernels, c, x, members, n, threads, of);
+        memset(sums, 0, c->k * r * sizeof *sums);
+        memset(counts, 0, c->k * sizeof *counts);
+        for (size_t i = 0; i < n; i++) {
+            const float *point = x + (members ? members[i] : i) * r;
+            double *sum = sums + of[i] * r;
+            for (size_t j = 0; j < r; j++) sum[j] += point[j];
+            counts[of[i]]++;
+        }
+        for (uint32_t i = 0; i < c->k; i++) {
+            double square = 0;
+            if (!counts[i]) { /* nobody's: a new start */
+                const size_t pick = woi_rng_below(seed, stream, ((uint64_t)round + 1) * c->k + i, n);
+                put_centre(c, i, x + (members ? members[pick] : pick) * r);
+                continue;
+            }
+            for (size_t j = 0; j < r; j++) {
+                const double value = sums[i * r + j] / counts[i];
+                c->at[j * c->room + i] = (float)value;
+                square += value * value;
+            }
+            c->offsets[i] = (float)(-square / 2);
+        }
+    }
+}
+
+/* ---- The tree ---------------------------------------------------------------------------------------------- */
+
+static wo_status learn_leaves(const woi_kernels *kernels, const sample *s, const woi_tree_options *o,
+                              const uint32_t *starts, const uint32_t *members, double leaf_size, woi_tree *tree,
+                              wo_error *err)
+{
+    const size_t r = tree->r, B = tree->B;
+    double *sums = woi_alloc((size_t)o->threads * B * r, sizeof *sums, err);
+    uint32_t *counts = woi_alloc((size_t)o->threads * B, sizeof *counts, err), *of = woi_alloc(s->n, sizeof *of, err);
+    const bool there = sums && counts && of;
+    if (there) {
+#pragma omp parallel for num_threads(o->threads) schedule(dynamic)
+        for (size_t a = 0; a < tree->A; a++) {
+            const size_t n = starts[a + 1] - starts[a], thread = (size_t)omp_get_thread_num();
+            centres c = {r, B, 0, tree->leaves + a * r * B, tree->leaf_offsets + a * B};
+            c.k = (uint32_t)clamp((size_t)((double)n / leaf_size + 0.5), 1, B);
+            if (n)
+                learn_centres(kernels, s->x, members + starts[a], n, o->rounds, o->seed, STREAM_LEAVES + a, 1, &c,
+                              sums + thread * B * r, counts + thread * B, of + starts[a]);
+            else /* a node that nobody is nearest to: one leaf, itself */
+                for (size_t b = 0; b < B; b++) {
+                    c.offsets[b] = b ? -INFINITY : tree->node_offsets[a];
+                    for (size_t j = 0; j < r; j++) c.at[j * B + b] = b ? 0 : tree->nodes[j * tree->A + a];
+                }
+        }
+    }
+    woi_free(sums);
+    woi_free(counts);
+    woi_free(of);
+    return there ? WO_OK : WO_ERR_MEMORY;
+}
+
+static wo_status learn_levels(const sample *s, const woi_tree_options *o, double leaf_size, const wo_progress *progress,
+                              woi_tree *tree, wo_error *err)
+{
+    const woi_kernels *kernels = woi_kernels_get(err);
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    const size_t r = tree->r, A = tree->A, B = tree->B, n_nodes = s->n < NODE_SAMPLE ? s->n : NODE_SAMPLE;
+    double *sums = woi_alloc(A * r, sizeof *sums, err);
+    uint32_t *counts = woi_alloc(A, sizeof *counts, err), *of = woi_alloc(s->n, sizeof *of, err),
+             *starts = woi_alloc_zero(A + 1, sizeof *starts, err), *members = woi_alloc(s->n, sizeof *members, err);
+    tree->nodes = woi_alloc(r * A, sizeof *tree->nodes, err);
+    tree->node_offsets = woi_alloc(A, sizeof *tree->node_offsets, err);
+    tree->leaves = woi_alloc_zero(A * r, B * sizeof *tree->leaves, err);
+    tree->leaf_offsets = woi_alloc(A * B, sizeof *tree->leaf_offsets, err);
+    wo_status status = sums && counts && of && starts && members && tree->nodes && tree->node_offsets && tree->leaves &&
+                               tree->leaf_offsets
+                           ? WO_OK
+                           : WO_ERR_MEMORY;
+    if (!status) status = woi_progress(progress, "learning the tree", 0, 2, err);
+    if (!status) {
+        centres c = {r, A, (uint32_t)A, tree->nodes, tree->node_offsets};
+        learn_centres(kernels, s->x, NULL, n_nodes, o->rounds, o->seed, STREAM_NODES, o->threads, &c, sums, counts, of);
+        assign(kernels, &c, s->x, NULL, s->n, o->threads, of);
+        for (size_t i = 0; i < s->n; i++) starts[of[i]]++;
+        for (size_t a = 1; a <= A; a++) starts[a] += starts[a - 1];
+        for (size_t i = s->n; i-- > 0;) members[--starts[of[i]]] = (uint32_t)i;
+        status = woi_progress(progress, "learning the tree", 1, 2, err);
+    }
+    if (!status) status = learn_leaves(kernels, s, o, starts, members, leaf_size, tree, err);
+    woi_free(sums);
+    woi_free(counts);
+    woi_free(of);
+    woi_free(starts);
+    woi_free(members);
+    return status;
+}
+
+wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_options *options,
+                         const wo_progress *progress, woi_tree *tree, wo_error *err)
+{
+    woi_tree_options o = *options;
+    if (o.threads < 1) o.threads = omp_get_max_threads();
+    const size_t leaves = clamp(n / QUERIES_A_LEAF, MIN_FAN, (size_t)WOI_MAX_FAN * WOI_MAX_FAN);
+    if (!o.A) o.A = (uint32_t)clamp(round_up((size_t)sqrt((double)leaves)), MIN_FAN, WOI_MAX_FAN);
+    if (!o.B) o.B = (uint32_t)clamp(round_up(leaves * 3 / 2 / o.A), MIN_FAN, WOI_MAX_FAN);
+    *tree = (woi_tree){.d = d, .r = o.r && o.r < d ? o.r : d, .A = o.A, .B = o.B, .beam = o.beam};
+    sample s = {.n = n < SAMPLE ? n : SAMPLE, .d = d, .r = tree->r, .q = q};
+    const woi_kernels *kernels = woi_kernels_get(err);
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    wo_status status = draw(n, s.n, o.seed, &s.picks, err);
+    if (!status && tree->r < d) status = find_basis(&s, &o, tree, err);
+    if (!status && !(s.x = woi_alloc(s.n * s.r, sizeof *s.x, err))) status = WO_ERR_MEMORY;
+    if (!status) {
+#pragma omp parallel for num_threads(o.threads) schedule(static)
+        for (size_t i = 0; i < s.n; i++) {
+            uint16_t bits[WOI_MAX_FAN / 16];
+            const float *from = q + s.picks[i] * d;
+            if (tree->basis)
+                kernels->project(from, tree->basis, tree->basis_offsets, d, s.r, s.x + i * s.r, bits);
+            else
+                memcpy(s.x + i * s.r, from, d * sizeof *from);
+        }
+        status = learn_levels(&s, &o, (double)s.n / ((double)o.A * o.B / 1.5), progress, tree, err);
+    }
+    woi_free(s.picks);
+    woi_free(s.x);
+    if (status) woi_tree_free(tree);
+    return status;
+}

@@ -1,0 +1,403 @@
+/* index/build_lss: slide and lss on planted data, the thresholds by rank, the trace, threads, bad input. */
+#include "testing.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "index/lss.h"
+
+#include <math.h>
+
+enum { M = 1500, D = 12, N = 900, GROUPS = 30, FIRST = 4 * GROUPS };
+
+/* Neurons in groups around random directions; a query is near the direction of a group, its labels are two of that
+ * group's first four neurons, which the last coordinate tells from the others. Every tenth query has no label. */
+typedef struct planted {
+    float w[M * D], b[M], q[N * D];
+    int64_t indptr[N + 1];
+    int32_t labels[2 * N];
+    wo_layer *layer;
+    wo_log *log;
+} planted;
+
+static planted *plant(void)
+{
+    planted *p = calloc(1, sizeof *p);
+    wo_error err;
+    for (uint64_t i = 0; i < M; i++) {
+        for (uint64_t j = 0; j < D; j++)
+            p->w[i * D + j] = woi_rng_normal(31, i % GROUPS, j) + 0.7f * woi_rng_normal(32, i, j);
+        p->w[i * D + D - 1] += i < FIRST ? 1.5f : -1.5f;
+        p->b[i] = 0.1f * woi_rng_normal(33, 0, i);
+    }
+    for (uint64_t i = 0; i < N; i++) {
+        const uint64_t group = woi_rng_below(34, 0, i, GROUPS);
+        for (uint64_t j = 0; j < D; j++)
+            p->q[i * D + j] = 2 * woi_rng_normal(31, group, j) + 0.7f * woi_rng_normal(35, i, j);
+        p->q[i * D + D - 1] += 2;
+        p->indptr[i + 1] = p->indptr[i];
+        for (uint64_t l = 0; l < 2 && i % 10; l++)
+            p->labels[p->indptr[i + 1]++] = (int32_t)(group + GROUPS * woi_rng_below(36, l, i, FIRST / GROUPS));
+    }
+    assert_int_equal(wo_layer_wrap(p->w, p->b, M, D, &p->layer, &err), WO_OK);
+    assert_int_equal(wo_log_wrap(p->q, N, D, p->indptr, p->labels, &p->log, &err), WO_OK);
+    return p;
+}
+
+static void uproot(planted *p)
+{
+    wo_log_free(p->log);
+    wo_layer_free(p->layer);
+    free(p);
+}
+
+static wo_build_options options_of(wo_method method, wo_loss loss)
+{
+    wo_build_options o;
+    wo_build_defaults(method, &o);
+    o.K = 5;
+    o.L = 3;
+    o.iterations = 60;
+    o.rate = 0.02;
+    o.batch = 64;
+    o.loss = loss;
+    o.init = WO_INIT_RANDOM;
+    o.t1 = o.t2 = 0;
+    o.trace_points = 6;
+    o.threads = 2;
+    return o;
+}
+
+static wo_index *build(const planted *p, const wo_build_options *o)
+{
+    wo_index *index = NULL;
+    wo_error err;
+    if (wo_index_build(p->layer, p->log, o, &index, &err)) fail_msg("%s", err.text);
+    return index;
+}
+
+static void a_permutation_has_each_place_once(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {1, 2, 3, 16, 17, 1000};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        bool seen[1000] = {false};
+        size_t moved = 0;
+        for (uint64_t i = 0; i < sizes[s]; i++) {
+            const uint64_t at = woi_lss_permute(5, WOI_LSS_ORDER, s, sizes[s], i);
+            assert_true(at < sizes[s] && !seen[at]);
+            seen[at] = true;
+            moved += at != i;
+        }
+        if (sizes[s] == 1000) assert_true(moved > 900);
+    }
+    const uint64_t many = (UINT64_C(1) << 40) + 7;
+    assert_true(woi_lss_permute(5, WOI_LSS_ORDER, 0, many, many - 1) < many);
+}
+
+static int falling(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+static void thresholds_are_the_logits_of_the_ranks(void **state)
+{
+    (void)state;
+    planted *p = plant();
+    static const double ranks[][2] = {{1, 1}, {7, 300}, {0.1, 0.5}, {M - 1, M}, {0, 0}, {M, 1}};
+    float above[N], below[N], sorted[M];
+    for (size_t r = 0; r < sizeof ranks / sizeof ranks[0]; r++) {
+        wo_error err;
+        assert_int_equal(
+            woi_lss_thresholds(&p->layer->dense, p->log, ranks[r][0], ranks[r][1], 2, NULL, above, below, &err), WO_OK);
+        for (size_t i = 0; i < N; i += 37) {
+            for (size_t j = 0; j < M; j++) {
+                double z = (double)p->b[j];
+                for (size_t k = 0; k < D; k++) z += (double)p->q[i * D + k] * (double)p->w[j * D + k];
+                sorted[j] = (float)z;
+            }
+            qsort(sorted, M, sizeof *sorted, falling);
+            const double r1 = ranks[r][0] < 1 ? ranks[r][0] * M : ranks[r][0];
+            const double r2 = ranks[r][1] < 1 ? ranks[r][1] * M : ranks[r][1];
+            if (r1 < 1 || r1 >= M)
+                assert_true(above[i] == -INFINITY);
+            else
+                assert_true(fabsf(above[i] - sorted[(size_t)r1 - 1]) < 1e-4f);
+            if (r2 < 1)
+                assert_true(below[i] == INFINITY);
+            else
+                assert_true(fabsf(below[i] - sorted[(size_t)r2 - 1]) < 1e-4f);
+        }
+    }
+    uproot(p);
+}
+
+/* Every neuron lies in each table once, where its own hash says. */
+static void slide_is_random_planes(void **state)
+{
+    (void)state;
+    planted *p = plant();
+    const wo_build_options o = options_of(WO_METHOD_SLIDE, WO_LOSS_PAPER);
+    wo_index *index = build(p, &o);
+    assert_int_equal(index->cells.n, o.L << o.K);
+    assert_int_equal(index->cells.offsets[index->cells.n], M * o.L);
+    uint32_t *cells = malloc(M * o.L * sizeof *cells);
+    wo_error err;
+    assert_int_equal(woi_hash_neurons(&index->hash, p->w, p->b, M, 1, cells, &err), WO_OK);
+    for (uint32_t c = 0; c < index->cells.n; c++)
+        for (uint32_t at = index->cells.offsets[c]; at < index->cells.offsets[c + 1]; at++)
+            assert_int_equal(cells[(size_t)index->cells.ids[at] * o.L + (c >> o.K)], c);
+    double square = 0;
+    for (size_t j = 0; j < D; j++)
+        for (size_t k = 0; k < index->hash.n_planes; k++)
+            square += pow((double)index->hash.planes[j * index->hash.n_planes + k], 2);
+    assert_true(fabs(square / (D * o.K * o.L) - 1) < 0.3);
+    free(cells);
+
+    /* lss starts from the same planes. */
+    wo_build_options start = options_of(WO_METHOD_LSS, WO_LOSS_PAPER);
+    start.iterations = 0;
+    wo_index *same = build(p, &start);
+    assert_memory_equal(same->cells.ids, index->cells.ids, M * o.L * sizeof *index->cells.ids);
+    assert_int_equal(same->n_trace, 1);
+    wo_index_free(same);
+    wo_index_free(index);
+    uproot(p);
+}
+
+static void learning_finds_more_labels_among_fewer(void **state)
+{
+    (void)state;
+    planted *p = plant();
+    for (int loss = 0; loss < 2; loss++) {
+        wo_build_options o = options_of(WO_METHOD_LSS, loss ? WO_LOSS_MARGIN : WO_LOSS_PAPER);
+        o.iterations = 300;
+        wo_index *index = build(p, &o);
+        wo_trace trace;
+        assert_true(wo_index_trace(index, &trace));
+        assert_int_equal(trace.rows, 7);
+        assert_int_equal(trace.columns, WOI_TRACE_COLUMNS);
+        const double *first = trace.values, *last = trace.values + 6 * WOI_TRACE_COLUMNS;
+        for (size_t r = 0; r < 7; r++) {
+            const double *row = trace.values + r * WOI_TRACE_COLUMNS;
+            assert_true(row[WOI_TRACE_STEP] == (double)(50 * r));
+            assert_true(row[WOI_TRACE_LOSS] > 0 && isfinite(row[WOI_TRACE_LOSS]));
+        }
+        /* Labels per neuron looked at. */
+        assert_true(last[WOI_TRACE_LABEL_RECALL] / last[WOI_TRACE_SAMPLE_SIZE] >
+                    1.5 * first[WOI_TRACE_LABEL_RECALL] / first[WOI_TRACE_SAMPLE_SIZE]);
+        assert_true(last[WOI_TRACE_CP_POSITIVE] / last[WOI_TRACE_CP_NEGATIVE] >
+                    first[WOI_TRACE_CP_POSITIVE] / first[WOI_TRACE_CP_NEGATIVE]);
+        /* The last row is about the index that came out. */
+        double empty = 0, largest = 0, entropy = 0;
+        for (size_t c = 0; c < index->cells.n; c++) {
+            const double size = index->cells.offsets[c + 1] - index->cells.offsets[c];
+            empty += size == 0;
+            largest = fmax(largest, size);
+            if (size > 0) entropy -= size / M * log2(size / M);
+        }
+        assert_true(last[WOI_TRACE_EMPTY] == empty && last[WOI_TRACE_LARGEST] == largest);
+        assert_true(fabs(last[WOI_TRACE_ENTROPY] - entropy / (o.L * o.K)) < 1e-9);
+        wo_index_free(index);
+    }
+    uproot(p);
+}
+
+/* Sample size and recall of the trace against the index itself, over all queries: the samples are most of them. */
+static void the_trace_is_what_a_search_sees(void **state)
+{
+    (void)state;
+    planted *p = plant();
+    wo_build_options o = options_of(WO_METHOD_LSS, WO_LOSS_PAPER);
+    wo_index *index = build(p, &o);
+    const double *last = index->trace + (index->n_trace - 1) * WOI_TRACE_COLUMNS;
+    uint32_t *cells = malloc(N * o.L * sizeof *cells);
+    wo_error err;
+    assert_int_equal(woi_hash_queries(&index->hash, p->q, N, 1, cells, &err), WO_OK);
+    double size = 0, found = 0, labelled = 0;
+    for (size_t i = 0; i < N; i++) {
+        bool seen[M] = {false};
+        if (p->indptr[i] == p->indptr[i + 1]) continue;
+        labelled++;
+        for (uint32_t l = 0; l < o.L; l++)
+            for (uint32_t at = index->cells.offsets[cells[i * o.L + l]];
+                 at < index->cells.offsets[cells[i * o.L + l] + 1]; at++)
+                seen[index->cells.ids[at]] = true;
+        for (size_t j = 0; j < M; j++) size += seen[j];
+        for (int64_t at = p->indptr[i]; at < p->indptr[i + 1]; at++) found += seen[p->labels[at]];
+    }
+    assert_true(fabs(last[WOI_TRACE_SAMPLE_SIZE] / (size / labelled) - 1) < 0.1);
+    assert_true(fabs(last[WOI_TRACE_LABEL_RECALL] - found / (2 * labelled)) < 0.06);
+    free(cells);
+    wo_index_free(index);
+    uproot(p);
+}
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    planted *p = plant();
+    for (int i = 0; i < 4; i++) {
+        wo_build_options o = options_of(WO_METHOD_LSS, i % 2 ? WO_LOSS_MARGIN : WO_LOSS_PAPER);
+        o.init = i / 2 ? WO_INIT_MEAN : WO_INIT_RANDOM;
+        o.optimiser = i / 2 ? WO_OPTIMISER_SGD : WO_OPTIMISER_ADAM;
+        o.t1 = 0.5;
+        o.t2 = 20;
+        o.threads = 1;
+        wo_index *one = build(p, &o);
+        o.threads = 3;
+        wo_index *many = build(p, &o);
+        assert_memory_equal(one->hash.planes, many->hash.planes, D * one->hash.n_planes * sizeof *one->hash.planes);
+        assert_memory_equal(one->hash.bias_planes, many->hash.bias_planes, one->hash.n_planes * sizeof(float));
+        assert_memory_equal(one->cells.ids, many->cells.ids, M * o.L * sizeof *one->cells.ids);
+        assert_memory_equal(one->trace, many->trace, one->n_trace * WOI_TRACE_COLUMNS * sizeof *one->trace);
+        o.seed++;
+        wo_index *other = build(p, &o);
+        assert_memory_not_equal(one->hash.planes, other->hash.planes, D * sizeof *one->hash.planes);
+        wo_index_free(one);
+        wo_index_free(many);
+        wo_index_free(other);
+    }
+    uproot(p);
+}
+
+/* Where P+ or P- is empty nothing is learned: no logit is above t1, none below t2. */
+static void thresholds_as_values_can_stop_learning(void **state)
+{
+    (void)state;
+    planted *p = plant();
+    wo_build_options o = options_of(WO_METHOD_LSS, WO_LOSS_PAPER);
+    const wo_build_options plain = options_of(WO_METHOD_SLIDE, WO_LOSS_PAPER);
+    wo_index *start = build(p, &plain);
+    o.t_are_values = 1;
+    o.iterations = 3;
+    static const double values[][3] = {{1e9, 1e9, 0}, {-1e9, -1e9, 0}, {-1e9, 1e9, 1}};
+    for (size_t i = 0; i < 3; i++) {
+        o.t1 = values[i][0];
+        o.t2 = values[i][1];
+        wo_index *index = build(p, &o);
+        const bool moved = memcmp(start->hash.planes, index->hash.planes, D * sizeof(float)) != 0;
+        assert_int_equal(moved, values[i][2]);
+        assert_int_equal(index->trace[WOI_TRACE_LOSS] > 0, values[i][2]);
+        wo_index_free(index);
+    }
+    wo_index_free(start);
+    uproot(p);
+}
+
+static void labels_are_needed(void **state)
+{
+    (void)state;
+    planted *p = plant();
+    const wo_build_options o = options_of(WO_METHOD_LSS, WO_LOSS_PAPER);
+    static const int64_t none[N + 1];
+    const int64_t *const indptrs[] = {NULL, none};
+    for (size_t i = 0; i < 2; i++) {
+        wo_log *log = NULL;
+        wo_index *index = NULL;
+        wo_error err;
+        assert_int_equal(wo_log_wrap(p->q, N, D, indptrs[i], i ? p->labels : NULL, &log, &err), WO_OK);
+        assert_int_equal(wo_index_build(p->layer, log, &o, &index, &err), WO_ERR_ARGUMENT);
+        assert_string_equal(err.text, "the log has no labels, and lss learns from labels");
+        assert_null(index);
+        wo_log_free(log);
+    }
+    uproot(p);
+}
+
+/* Degenerate data: no bias, one class, all neurons equal, queries of zeros, a batch larger than the log. */
+static void odd_data_build(void **state)
+{
+    (void)state;
+    static const float w[8] = {1, 2, 1, 2, 1, 2, 1, 2}, q[6] = {0, 0, 1, 1, -1, 3};
+    static const int64_t indptr[4] = {0, 1, 1, 2};
+    static const int32_t labels[2] = {0, 0};
+    wo_build_options o = options_of(WO_METHOD_LSS, WO_LOSS_MARGIN);
+    o.iterations = 5;
+    o.t1 = 1;
+    o.t2 = 1;
+    for (size_t m = 1; m <= 4; m += 3) {
+        wo_layer *layer = NULL;
+        wo_log *log = NULL;
+        wo_index *index = NULL;
+        wo_error err;
+        assert_int_equal(wo_layer_wrap(w, NULL, m, 2, &layer, &err), WO_OK);
+        assert_int_equal(wo_log_wrap(q, 3, 2, indptr, labels, &log, &err), WO_OK);
+        for (int init = 0; init < 2; init++) {
+            o.init = init ? WO_INIT_MEAN : WO_INIT_RANDOM;
+            if (wo_index_build(layer, log, &o, &index, &err)) fail_msg("%s", err.text);
+            assert_int_equal(index->cells.offsets[index->cells.n], m * o.L);
+            wo_index_free(index);
+        }
+        wo_log_free(log);
+        wo_layer_free(layer);
+    }
+}
+
+static int stop_after(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)stage;
+    (void)done;
+    (void)total;
+    return --*(int *)ctx < 0;
+}
+
+static void it_can_be_stopped(void **state)
+{
+    (void)state;
+    planted *p = plant();
+    wo_build_options o = options_of(WO_METHOD_LSS, WO_LOSS_PAPER);
+    o.t2 = 100;
+    for (int calls = 0; calls < 8; calls += 7) {
+        int left = calls;
+        wo_index *index = NULL;
+        o.progress = (wo_progress){stop_after, &left};
+        assert_int_equal(wo_index_build(p->layer, p->log, &o, &index, NULL), WO_ERR_CANCELLED);
+        assert_null(index);
+    }
+    uproot(p);
+}
+
+static void memory_may_run_out(void **state)
+{
+    (void)state;
+    assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
+    planted *p = plant();
+    wo_build_options o = options_of(WO_METHOD_LSS, WO_LOSS_PAPER);
+    o.iterations = 2;
+    o.t2 = 100;
+    const long before = allocations_alive;
+    bool built = false;
+    for (long left = 0; !built; left++) {
+        wo_index *index = NULL;
+        wo_error err;
+        allocations_left = left;
+        const wo_status status = wo_index_build(p->layer, p->log, &o, &index, &err);
+        allocations_left = -1;
+        built = status == WO_OK;
+        if (!built) assert_int_equal(status, WO_ERR_MEMORY);
+        wo_index_free(index);
+        assert_int_equal(allocations_alive, before);
+    }
+    uproot(p);
+    assert_int_equal(allocations_alive, 0);
+    wo_allocator_set(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_permutation_has_each_place_once),
+        cmocka_unit_test(thresholds_are_the_logits_of_the_ranks),
+        cmocka_unit_test(slide_is_random_planes),
+        cmocka_unit_test(learning_finds_more_labels_among_fewer),
+        cmocka_unit_test(the_trace_is_what_a_search_sees),
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(thresholds_as_values_can_stop_learning),
+        cmocka_unit_test(labels_are_needed),
+        cmocka_unit_test(odd_data_build),
+        cmocka_unit_test(it_can_be_stopped),
+        cmocka_unit_test(memory_may_run_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
