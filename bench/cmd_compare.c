@@ -15,9 +15,9 @@ static const json_t *find_timing(const json_t *row, const json_t *like)
 {
     size_t i;
     json_t *timing;
-    json_array_foreach(json_object_get(row, "timings"), i, timing) if (
-        bench_number(timing, "batch") == bench_number(like, "batch") &&
-        bench_number(timing, "threads") == bench_number(like, "threads")) return timing;
+    json_array_foreach(json_object_get(row, "timings"), i,
+                       timing) if (bench_number(timing, "batch") == bench_number(like, "batch") &&
+                                   bench_number(timing, "threads") == bench_number(like, "threads")) return timing;
     return NULL;
 }
 
@@ -51,8 +51,8 @@ static void compare_rows(const json_t *old, const json_t *new, json_t *flags)
     {
         const json_t *earlier = find_timing(old, timing);
         if (earlier && slower(earlier, timing))
-            json_array_append_new(
-                flags, flag(label, "us", bench_number(earlier, "us"), bench_number(timing, "us"), timing));
+            json_array_append_new(flags,
+                                  flag(label, "us", bench_number(earlier, "us"), bench_number(timing, "us"), timing));
     }
 }
 
@@ -102,10 +102,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     }
     const bool bad = json_array_size(flags) > 0;
     const size_t only_old = json_array_size(old_rows) - compared, only_new = json_array_size(new_rows) - compared;
-    code = common->json ? cli_print_json(json_pack("{s:I, s:O, s:I, s:I}", "compared", (json_int_t)compared, "flags",
-                                                   flags, "only_old", (json_int_t)only_old, "only_new",
-                                                   (json_int_t)only_new))
-                        : print_flags(flags, compared, only_old, only_new);
+    code = common->json
+               ? cli_print_json(json_pack("{s:I, s:O, s:I, s:I}", "compared", (json_int_t)compared, "flags", flags,
+                                          "only_old", (json_int_t)only_old, "only_new", (json_int_t)only_new))
+               : print_flags(flags, compared, only_old, only_new);
     if (!code && bad) code = CLI_FAILED;
 done:
     json_decref(results[0]);
@@ -119,8 +119,8 @@ const cli_command bench_cmd_compare = {
     "OLD NEW [options]",
     "flag what got slower or worse between two results of a workload",
     "Rows are matched by their labels. Slower: more than 10%, both in microseconds and beside FULL, which\n"
-    "was timed in turn with it, and with no overlap between the middle halves of the calls. Worse: P@1 lower\n"
-    "by more than 0.2%. Exit code 1 where anything is flagged.\n"
+    "was timed in turn with it, and with no overlap between the middle halves of the calls. Worse: P@1\n"
+    "lower by more than 0.2%. Exit code 1 where anything is flagged.\n"
     "\n"
     "  wideout-bench compare before/debian.json after/debian.json",
     options,

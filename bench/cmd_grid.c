@@ -114,7 +114,8 @@ static summary summarise(const json_t *rows, const char *method, const double si
     json_t *row;
     json_array_foreach(rows, i, row)
     {
-        if (strcmp(bench_text(row, "method"), method) != 0 || option(row, "K") != size[0] || option(row, "L") != size[1])
+        if (strcmp(bench_text(row, "method"), method) != 0 || option(row, "K") != size[0] ||
+            option(row, "L") != size[1])
             continue;
         const double p = bench_number(row, "p_at_1");
         n++;
@@ -198,8 +199,8 @@ const cli_command bench_cmd_table2 = {
     "WORKLOAD [options]",
     "the paper's table 2: lss for K in 4, 6, 8 and L in 1, 10, 50",
     "Learns nine indexes and prints their P@1 and the neurons they score; NA where every query is left\n"
-    "without any. Quality only. The result stays in DIR/NAME-table2-LOSS.json; stopped, it goes on where it\n"
-    "was.\n"
+    "without any. Quality only. The result stays in DIR/NAME-table2-LOSS.json; stopped, it goes on where\n"
+    "it was.\n"
     "\n"
     "  wideout-bench table2 debian\n"
     "  wideout-bench table2 debian --loss margin",

@@ -14,10 +14,10 @@ typedef struct arguments {
     bool all;
 } arguments;
 
-#define RESULTS_OPTION                                                                             \
-    {                                                                                              \
-        "results", 0, CLI_TEXT, offsetof(arguments, results), "DIR",                               \
-            "where 'wideout-bench run' left NAME.json (default: bench/results)", false             \
+#define RESULTS_OPTION                                                                 \
+    {                                                                                  \
+        "results", 0, CLI_TEXT, offsetof(arguments, results), "DIR",                   \
+            "where 'wideout-bench run' left NAME.json (default: bench/results)", false \
     }
 static const cli_option table1_options[] = {
     RESULTS_OPTION,
@@ -197,7 +197,8 @@ static int run_figure2(const cli_command *self, void *given, int n, char **rest)
     json_t *traces = json_object_get(result, "traces");
     size_t i, r, c;
     if (args->common.json) {
-        code = cli_print_json(json_pack("{s:O, s:O}", "workload", json_object_get(result, "workload"), "traces", traces));
+        code =
+            cli_print_json(json_pack("{s:O, s:O}", "workload", json_object_get(result, "workload"), "traces", traces));
         json_decref(result);
         return code;
     }
@@ -239,14 +240,15 @@ static int run_rank(const cli_command *self, void *given, int n, char **rest)
     json_array_foreach(json_object_get(result, "rows"), i, row)
     {
         if (strcmp(bench_text(row, "family"), "exact") == 0) continue;
-        json_array_append_new(list, json_pack("{s:O, s:o, s:o, s:o}", "label", json_object_get(row, "label"),
-                                              "label_rank_retrieved", bench_real(bench_number(row, "label_rank_retrieved")),
-                                              "label_recall", bench_real(bench_number(row, "label_recall")),
-                                              "sample_size", bench_real(bench_number(row, "sample_size"))));
+        json_array_append_new(list,
+                              json_pack("{s:O, s:o, s:o, s:o}", "label", json_object_get(row, "label"),
+                                        "label_rank_retrieved", bench_real(bench_number(row, "label_rank_retrieved")),
+                                        "label_recall", bench_real(bench_number(row, "label_recall")), "sample_size",
+                                        bench_real(bench_number(row, "sample_size"))));
     }
     if (args->common.json) {
-        code = cli_print_json(json_pack("{s:O, s:o, s:O}", "workload", json_object_get(result, "workload"), "label_rank",
-                                        bench_real(all), "rows", list));
+        code = cli_print_json(json_pack("{s:O, s:o, s:O}", "workload", json_object_get(result, "workload"),
+                                        "label_rank", bench_real(all), "rows", list));
         goto done;
     }
     print_title(result);

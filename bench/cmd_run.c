@@ -63,8 +63,7 @@ static int run_workload(const arguments *args, const char *command, const bench_
         fputc('\n', stderr);
         goto done;
     }
-    if (!status)
-        status = bench_workload_configs(workload, data.rows->m, args->full, args->methods, &configs, &err);
+    if (!status) status = bench_workload_configs(workload, data.rows->m, args->full, args->methods, &configs, &err);
     if (status) {
         code = cli_fail(workload->name, &err);
         goto done;
@@ -94,8 +93,8 @@ static char *command_text(const arguments *args, int n, char **rest)
     if (args->common.threads) fprintf(out, " --threads %d", (int)args->common.threads);
     const struct {
         const char *name, *value;
-    } texts[] = {{"methods", args->methods}, {"layer", args->layer},     {"weight-name", args->weight_name},
-                 {"log", args->log},         {"test", args->test},       {"bias-name", args->bias_name},
+    } texts[] = {{"methods", args->methods}, {"layer", args->layer}, {"weight-name", args->weight_name},
+                 {"log", args->log},         {"test", args->test},   {"bias-name", args->bias_name},
                  {"name", args->name}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].value) fprintf(out, " --%s %s", texts[i].name, texts[i].value);

@@ -95,10 +95,11 @@ wo_status bench_contender_search(bench_contender *c, size_t first, size_t n, siz
                                  float *scores, bench_took *took, wo_error *err)
 {
     if (c->torch) return bench_torch_search(c->torch, first, n, k, threads, ids, took, err);
-    const float *q = c->data->pool + first * c->data->rows->d;
+    const float *q = c->data->judged.queries + first * c->data->rows->d;
     char error[PEER_ERROR_BYTES];
     wo_status status = WO_OK;
-    const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID), wall = seconds(CLOCK_MONOTONIC); /* the former is slow to read */
+    const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID),
+                 wall = seconds(CLOCK_MONOTONIC); /* the former is slow to read */
     if (c->index)
         status = wo_search(c->searcher, q, n, k, ids, scores, err);
     else if (peer_search(c->peer, q, n, k, c->config->options.dial, threads, ids, scores, NULL, error))

@@ -34,10 +34,10 @@ typedef struct bench_took {
     double wall_s, cpu_s;
 } bench_took;
 
-/* The k best for the queries first .. first + n of data->pool: ids and scores (n, k). `threads` as prepared. PyTorch
- * answers only where `ids` is not NULL, otherwise it is timed alone. */
-wo_status bench_contender_search(bench_contender *contender, size_t first, size_t n, size_t k, int threads, int32_t *ids,
-                                 float *scores, bench_took *took, wo_error *err);
+/* The k best for the queries first .. first + n of the data's pool: ids and scores (n, k). `threads` as prepared.
+ * PyTorch answers only where `ids` is not NULL, otherwise it is timed alone. */
+wo_status bench_contender_search(bench_contender *contender, size_t first, size_t n, size_t k, int threads,
+                                 int32_t *ids, float *scores, bench_took *took, wo_error *err);
 
 /* torch.c: the layer of `data` in torch_full.py. */
 wo_status bench_torch_start(const bench_data *data, bench_torch **torch, wo_error *err);

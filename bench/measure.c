@@ -18,9 +18,9 @@ enum {
     LEAST_ROUNDS = 3,
     MOST_CALLS = 400, /* in a round */
     LEAST_CALLS = 2,
-    WARM_QUERIES = 64,    /* of FULL's uncounted call: every row is read */
-    RETRIEVED_N = 500,    /* queries whose retrieved sets are looked at */
-    RETRIEVED_K = 20000,  /* of them at most */
+    WARM_QUERIES = 64,   /* of FULL's uncounted call: every row is read */
+    RETRIEVED_N = 500,   /* queries whose retrieved sets are looked at */
+    RETRIEVED_K = 20000, /* of them at most */
     ENERGY_MS = 1000,
 };
 
@@ -31,7 +31,7 @@ static wo_status no_memory(wo_error *err)
 
 /* ---- Quality ----------------------------------------------------------------------------------------------- */
 
-static bool is_label(const bench_data *data, size_t query, int32_t id)
+static bool is_label(const bench_sample *data, size_t query, int32_t id)
 {
     for (int64_t i = data->indptr[query]; i < data->indptr[query + 1]; i++)
         if (data->labels[i] == id) return true;
@@ -39,7 +39,7 @@ static bool is_label(const bench_data *data, size_t query, int32_t id)
 }
 
 /* A label that is given twice counts once. */
-static size_t distinct_labels(const bench_data *data, size_t query)
+static size_t distinct_labels(const bench_sample *data, size_t query)
 {
     size_t n = 0;
     for (int64_t i = data->indptr[query]; i < data->indptr[query + 1]; i++) {
@@ -69,7 +69,7 @@ static wo_status judge_ours(bench_contender *c, int threads, const wo_progress *
 /* P@k of the answers to all queries. */
 static wo_status judge_answers(bench_contender *c, int threads, bench_quality *q, wo_error *err)
 {
-    const bench_data *data = c->data;
+    const bench_sample *data = &c->data->judged;
     int32_t ids[BENCH_MAX_BATCH * BENCH_K];
     float scores[BENCH_MAX_BATCH * BENCH_K];
     double hits[3] = {0}, labelled = 0;
@@ -98,14 +98,14 @@ static wo_status judge_answers(bench_contender *c, int threads, bench_quality *q
  * their mean number are asked for; where lists are very uneven, the lowest scores of the longest are not seen). */
 static wo_status judge_retrieved(bench_contender *c, int threads, bench_quality *q, wo_error *err)
 {
-    const bench_data *data = c->data;
-    const size_t m = data->rows->m, n = data->n < RETRIEVED_N ? data->n : RETRIEVED_N;
+    const bench_sample *data = &c->data->judged;
+    const size_t m = c->data->rows->m, n = data->n < RETRIEVED_N ? data->n : RETRIEVED_N;
     const peer_kind kind = (peer_kind)c->config->method->which;
     const unsigned dial = c->config->options.dial;
     char error[PEER_ERROR_BYTES];
     int32_t first_ids[RETRIEVED_N * BENCH_K];
     float first_scores[RETRIEVED_N * BENCH_K];
-    if (peer_search(c->peer, data->pool, n, BENCH_K, dial, threads, first_ids, first_scores, &q->sample_size, error))
+    if (peer_search(c->peer, data->queries, n, BENCH_K, dial, threads, first_ids, first_scores, &q->sample_size, error))
         return cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
     size_t k = kind == PEER_IVF ? (size_t)(2 * q->sample_size) + 100 : dial;
     if (k == 0) { /* PQ and SQ8 score every class, and keep none of the scores */
@@ -119,7 +119,7 @@ static wo_status judge_retrieved(bench_contender *c, int threads, bench_quality 
     int32_t *ids = calloc(n * k, sizeof *ids);
     float *scores = calloc(n * k, sizeof *scores);
     wo_status status = ids && scores ? WO_OK : no_memory(err);
-    if (!status && peer_search(c->peer, data->pool, n, k, dial, threads, ids, scores, NULL, error))
+    if (!status && peer_search(c->peer, data->queries, n, k, dial, threads, ids, scores, NULL, error))
         status = cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
     double labels = 0, found = 0, ranks = 0;
     for (size_t i = 0; !status && i < n; i++) {

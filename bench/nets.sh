@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 wideout=$PWD/${BUILD:-build}/wideout
 cache=${WIDEOUT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wideout}
 mkdir -p "$cache"
-[ $# -gt 0 ] || set -- debian eurlex57k diginetica wikitext-2 enwiki100m enwiki100m-drop200
+[ $# -gt 0 ] || set -- debian eurlex57k diginetica wikitext-2 wikitext-2-torch wikitext-2-next35 enwiki100m enwiki100m-drop200
 
 raw() { # NAME: the folder of a raw data set, or nothing
     local folder
@@ -109,6 +109,19 @@ for name in "$@"; do
         tokens lm
         logs tokens.safetensors --max-queries 200000
         ;;
+    wikitext-2-torch | wikitext-2-next35)
+        # Another's network: nothing is trained, its logs alone are made; the layer is read where it is.
+        from=$(raw wikitext-2)
+        [ -e "$from/torch/lstm.safetensors.index.json" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
+        next=1
+        [ "$name" = wikitext-2-torch ] || next=35
+        begin "$name" "--next $next" "$from"/*.tokens.gz "$from"/torch/*
+        [ -s "$at/data/test.tokens.safetensors" ] || "$wideout" data text "$from"/wiki.{train,valid,test}.tokens.gz -o "$at/data"
+        for part in train valid test; do
+            [ -s "$at/$part.log" ] || "$wideout" embed "$from/torch/lstm.safetensors.index.json" --arch lm --vocab "$from/torch/vocab.txt" \
+                --data "$at/data/$part.tokens.safetensors" --next $next --max-queries 200000 -o "$at/$part.log"
+        done
+        ;;
     enwiki100m | enwiki100m-drop200)
         from=$(raw enwiki100m)
         [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
@@ -121,7 +134,7 @@ for name in "$@"; do
         logs tokens.safetensors
         ;;
     *)
-        echo "nets: '$name' is not one of debian, eurlex57k, diginetica, wikitext-2, enwiki100m, enwiki100m-drop200" >&2
+        echo "nets: '$name' is not one of debian, eurlex57k, diginetica, wikitext-2, wikitext-2-torch, wikitext-2-next35, enwiki100m, enwiki100m-drop200" >&2
         exit 2
         ;;
     esac

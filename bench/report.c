@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 static const char usage[] =
-    "usage: wideout-bench report FILE... [-o PAGE] [--title TEXT]\n"
+    "Usage: wideout-bench report FILE... [-o PAGE] [--title TEXT]\n"
     "\n"
     "Makes one HTML page, tables and plots, out of result files: those of wideout-bench and those of\n"
     "'wideout eval --json', of which each is one row. The page needs no network and nothing beside it.\n"
@@ -20,8 +20,8 @@ static const char usage[] =
     "  --title TEXT  its heading (default: wideout: benchmark report)\n"
     "  -h, --help    this text\n";
 
-/* "wideout-bench: PATH: SENTENCE"; text of files and names may hold control characters, a terminal gets none. */
-__attribute__((format(printf, 2, 3))) static void complain(const char *path, const char *format, ...)
+/* One sentence on stderr behind `who`; text of files and names may hold control characters, a terminal gets none. */
+__attribute__((format(printf, 3, 4))) static void complain(const char *who, const char *path, const char *format, ...)
 {
     char text[REPORT_ERROR_BYTES + 512];
     int used = path ? snprintf(text, sizeof text, "%.400s: ", path) : 0;
@@ -31,8 +31,10 @@ __attribute__((format(printf, 2, 3))) static void complain(const char *path, con
     va_end(args);
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
-    fprintf(stderr, "wideout-bench: %s\n", text);
+    fprintf(stderr, "%s: %s\n", who, text);
 }
+
+static const char program[] = "wideout-bench", command[] = "wideout-bench report";
 
 static bool write_page(const char *path, const char *text, size_t bytes)
 {
@@ -40,7 +42,7 @@ static bool write_page(const char *path, const char *text, size_t bytes)
     wo_error err;
     const bool failed = woi_outfile_create(path, &out, &err) || woi_outfile_write(out, text, bytes, &err) ||
                         woi_outfile_commit(out, &err);
-    if (failed) complain(path, "%s", err.text);
+    if (failed) complain(program, path, "%s", err.text);
     woi_outfile_free(out);
     return !failed;
 }
@@ -62,22 +64,22 @@ static int make_report(char **files, int n, const char *path, const char *title)
     for (int i = 0; i < n; i++) {
         const report_read_result result = report_read(&r, files[i], error);
         if (result == REPORT_OTHER)
-            complain(files[i], "left out: neither results of wideout-bench nor of 'wideout eval --json'");
+            complain(program, files[i], "left out: neither results of wideout-bench nor of 'wideout eval --json'");
         if (result != REPORT_FAILED) continue;
-        complain(files[i], "%s", error);
+        complain(program, files[i], "%s", error);
         goto done;
     }
     if (r.n_sets == 0) {
-        complain(NULL, "no results in the files that were named, so that there is no page");
+        complain(program, NULL, "no results in the files that were named, so that there is no page");
         goto done;
     }
     report_finish(&r);
     page = open_memstream(&text, &bytes);
     if (!page || !report_page(&r, title, &plotter, page) || fflush(page)) {
-        complain(NULL, "out of memory");
+        complain(program, NULL, "out of memory");
         goto done;
     }
-    if (plotter.problem[0]) complain(NULL, "no plots: %s", plotter.problem);
+    if (plotter.problem[0]) complain(program, NULL, "no plots: %s", plotter.problem);
     if (!write_page(path, text, bytes)) goto done;
     printf("%s: %zu data set%s, %zu kB\n", path, r.n_sets, r.n_sets == 1 ? "" : "s", (bytes + 999) / 1000);
     code = 0;
@@ -94,7 +96,7 @@ int bench_report(int argc, char **argv)
     char **files = calloc((size_t)argc + 1, sizeof *files);
     int n = 0, code = 2;
     bool options = true;
-    if (!files) return complain(NULL, "out of memory"), 1;
+    if (!files) return complain(program, NULL, "out of memory"), 1;
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];
         const char **value = !options                       ? NULL
@@ -103,7 +105,7 @@ int bench_report(int argc, char **argv)
                              : strcmp(arg, "--title") == 0  ? &title
                                                             : NULL;
         if (value && i + 1 == argc) {
-            complain(NULL, "report: %s needs a value (see 'wideout-bench report --help')", arg);
+            complain(command, NULL, "%s needs a value (see 'wideout-bench report --help')", arg);
             goto done;
         } else if (value) {
             *value = argv[++i];
@@ -113,19 +115,19 @@ int bench_report(int argc, char **argv)
         } else if (options && strcmp(arg, "--") == 0) {
             options = false;
         } else if (options && arg[0] == '-') {
-            complain(NULL, "report: unknown option '%s' (see 'wideout-bench report --help')", arg);
+            complain(command, NULL, "unknown option '%s' (see 'wideout-bench report --help')", arg);
             goto done;
         } else {
             files[n++] = argv[i];
         }
     }
     if (n == 0) {
-        complain(NULL, "report: needs at least one file of results (see 'wideout-bench report --help')");
+        complain(command, NULL, "needs at least one file of results (see 'wideout-bench report --help')");
         goto done;
     }
     for (int i = 0; i < n; i++) {
         if (!same_file(files[i], path)) continue;
-        complain(NULL, "report: -o %s is one of the files of results", path);
+        complain(command, NULL, "-o %s is one of the files of results", path);
         goto done;
     }
     code = make_report(files, n, path, title);

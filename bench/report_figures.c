@@ -240,7 +240,7 @@ void report_figure_curves(const report *r, const report_set *set, report_plotter
 
 void report_figure_bars(const report *r, const report_set *set, report_plotter *plotter, FILE *page)
 {
-    enum { LEFT = 128, BAR = 15, GAP = 12, TOP = 10, BOTTOM = 34 };
+    enum { LEFT = 132, BAR = 15, GAP = 12, TOP = 10, BOTTOM = 34 };
     report_cost costs[2];
     int n_costs = 0, n_methods = 0;
     double most = 1;

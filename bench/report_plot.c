@@ -160,7 +160,7 @@ static void put_content(copier *c, const char *text, size_t bytes)
     char *end = NULL;
     const unsigned long label = text[0] == '@' ? strtoul(text + 1, &end, 10) : 0;
     if (end == text + bytes && label < c->n_labels)
-        report_put_short(c->page, c->labels[label], 18);
+        report_put_short(c->page, c->labels[label], 16);
     else
         fwrite(text, 1, bytes, c->page); /* XML already */
 }

@@ -65,9 +65,10 @@ static json_t *packages(void)
 json_t *bench_result_head(const bench_workload *w, const bench_data *data, const bench_quality *full, int threads,
                           const char *command)
 {
-    return json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:i, s:o, s:o, s:s, s:o, s:s, s:i, s:{s:o, s:o, s:o, s:o}}",
+    return json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:o, s:o, s:s, s:o, s:s, s:i, s:{s:o, s:o, s:o, s:o}}",
                      "wideout_bench", 1, "workload", w->name, "title", w->title, "m", (json_int_t)data->rows->m, "d",
-                     (json_int_t)data->rows->d, "n", (json_int_t)data->n, "k", BENCH_K, "commit", commit(), "machine",
+                     (json_int_t)data->rows->d, "n", (json_int_t)data->judged.n, "train_n",
+                     (json_int_t)(data->train ? wo_log_n(data->train) : 0), "k", BENCH_K, "commit", commit(), "machine",
                      machine(), "compiler", COMPILER, "packages", packages(), "command", command, "threads", threads,
                      "full", "p_at_1", bench_real(full->p_at_1), "p_at_3", bench_real(full->p_at_3), "p_at_5",
                      bench_real(full->p_at_5), "label_rank", bench_real(full->label_rank));
@@ -148,7 +149,8 @@ wo_status bench_result_read(const char *path, json_t **result, wo_error *err)
     if (!json_is_object(json) || json_integer_value(json_object_get(json, "wideout_bench")) != 1 ||
         !json_is_array(json_object_get(json, "rows"))) {
         json_decref(json);
-        return cli_set_error(err, WO_ERR_FORMAT, "is no result of wideout-bench: expected \"wideout_bench\": 1 and rows");
+        return cli_set_error(err, WO_ERR_FORMAT,
+                             "is no result of wideout-bench: expected \"wideout_bench\": 1 and rows");
     }
     *result = json;
     return WO_OK;

@@ -8,8 +8,8 @@
 json_t *bench_real(double value);
 
 /* The head of a result: everything but rows and traces. `command` is the line that was typed. */
-json_t *bench_result_head(const bench_workload *workload, const bench_data *data, const bench_quality *full, int threads,
-                          const char *command);
+json_t *bench_result_head(const bench_workload *workload, const bench_data *data, const bench_quality *full,
+                          int threads, const char *command);
 
 json_t *bench_row_json(const bench_contender *contender, const bench_quality *quality, const bench_timing *timings,
                        size_t n_timings, double energy_j_per_1000);

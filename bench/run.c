@@ -106,8 +106,7 @@ static void say_begin(const state *s, const bench_config *config, size_t i, size
 {
     if (s->run->common->quiet || !isatty(STDERR_FILENO)) return;
     char line[256], left[40] = "";
-    if (s->ran)
-        snprintf(left, sizeof left, ", %.0f s left", (cli_now() - s->start) / (double)s->ran * (double)(n - i));
+    if (s->ran) snprintf(left, sizeof left, ", %.0f s left", (cli_now() - s->start) / (double)s->ran * (double)(n - i));
     snprintf(line, sizeof line, "%s %zu of %zu%s: %s", s->workload->name, i + 1, n, left, config->label);
     cli_progress_line(line);
 }
@@ -122,8 +121,7 @@ static void say_row(const state *s, const bench_config *config, size_t i, size_t
     fprintf(stderr, "%s %zu of %zu: %-40s P@1 %.4f, %8.1f neurons", s->workload->name, i + 1, n, config->label,
             bench_number(row, "p_at_1"), bench_number(row, "sample_size"));
     if (last) fprintf(stderr, ", %8.2f us, %6.1fx", bench_number(last, "us"), bench_number(last, "speedup"));
-    if (i + 1 < n)
-        fprintf(stderr, "; %.0f s left", (cli_now() - s->start) / (double)s->ran * (double)(n - i - 1));
+    if (i + 1 < n) fprintf(stderr, "; %.0f s left", (cli_now() - s->start) / (double)s->ran * (double)(n - i - 1));
     fputc('\n', stderr);
 }
 
@@ -172,8 +170,8 @@ static wo_status write_result(state *s, const bench_configs *configs, const benc
     json_object_set_new(result, "rows", rows);
     json_object_set_new(result, "traces", traces);
     json_object_set(result, "left_out", s->left_out);
-    wo_status status = result ? bench_result_write(path, result, err)
-                              : cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    wo_status status =
+        result ? bench_result_write(path, result, err) : cli_set_error(err, WO_ERR_MEMORY, "out of memory");
     json_decref(result);
     return status;
 }
@@ -181,8 +179,11 @@ static wo_status write_result(state *s, const bench_configs *configs, const benc
 /* Rows are good for the same data, threads and sort of run. */
 static void make_key(const state *s, char *key, size_t key_bytes)
 {
-    snprintf(key, key_bytes, "{\"partial\":\"%s\",\"layer\":\"%016" PRIx64 "\",\"n\":%zu,\"threads\":%d,\"timed\":%d,\"seed\":%" PRIu64 "}",
-             s->workload->name, s->data->layer->checksum, s->data->n, s->threads, s->run->timed, s->run->common->seed);
+    snprintf(key, key_bytes,
+             "{\"partial\":\"%s\",\"layer\":\"%016" PRIx64 "\",\"n\":%zu,\"train_n\":%zu,\"threads\":%d,\"timed\":%d,"
+             "\"seed\":%" PRIu64 "}",
+             s->workload->name, s->data->layer->checksum, s->data->judged.n,
+             s->data->train ? wo_log_n(s->data->train) : 0, s->threads, s->run->timed, s->run->common->seed);
 }
 
 int bench_run_configs(const bench_run *run, const bench_workload *workload, const bench_data *data,

@@ -17,7 +17,6 @@ typedef struct bench_run {
 int bench_run_configs(const bench_run *run, const bench_workload *workload, const bench_data *data,
                       bench_configs *configs, const char *path);
 
-
 /* Makes a folder and those above it. */
 wo_status bench_make_folder(const char *folder, wo_error *err);
 

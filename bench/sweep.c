@@ -132,8 +132,7 @@ static wo_status apply(const struct spec *spec, const char *text, bench_options 
     void *target = (char *)options + spec->offset;
     if (spec->kind == WORD) {
         const int word = find_word(spec->words, text);
-        if (word < 0)
-            return cli_set_error(err, WO_ERR_FORMAT, "%s takes %s, not '%s'", spec->name, spec->words, text);
+        if (word < 0) return cli_set_error(err, WO_ERR_FORMAT, "%s takes %s, not '%s'", spec->name, spec->words, text);
         *(uint32_t *)target = (uint32_t)(word + (int)spec->low);
         return WO_OK;
     }

@@ -87,7 +87,8 @@ wo_status bench_torch_start(const bench_data *data, bench_torch **torch, wo_erro
     wo_status status = WO_OK;
     if (!t || (!rows->b && !zeros)) status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
     if (!status) {
-        snprintf(t->folder, sizeof t->folder, "%.30s/wideout-torch.XXXXXX", tmp && *tmp && strlen(tmp) < 30 ? tmp : "/tmp");
+        snprintf(t->folder, sizeof t->folder, "%.30s/wideout-torch.XXXXXX",
+                 tmp && *tmp && strlen(tmp) < 30 ? tmp : "/tmp");
         if (!mkdtemp(t->folder)) {
             t->folder[0] = '\0';
             status = cli_set_error(err, WO_ERR_IO, "cannot make a temporary folder: %s", strerror(errno));
@@ -95,7 +96,7 @@ wo_status bench_torch_start(const bench_data *data, bench_torch **torch, wo_erro
     }
     if (!status) status = write_part(t, parts[0], rows->w, rows->m * rows->d, err);
     if (!status) status = write_part(t, parts[1], rows->b ? rows->b : zeros, rows->m, err);
-    if (!status) status = write_part(t, parts[2], data->pool, data->n_pool * rows->d, err);
+    if (!status) status = write_part(t, parts[2], data->judged.queries, data->n_pool * rows->d, err);
     if (!status) status = start_process(t, data, err);
     if (!status) {
         signal(SIGPIPE, SIG_IGN); /* a process that died is a failed read */

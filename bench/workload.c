@@ -51,11 +51,13 @@ static bool parse_count(const char *text, uint64_t *count)
 /* One line, without its end; `number` for messages. */
 static wo_status take_line(bench_workload *w, char *line, int number, wo_error *err)
 {
-    line += strspn(line, " \t\r");
+    char *end = line + strlen(line);
+    while (end > line && isspace((unsigned char)end[-1])) *--end = '\0';
+    line += strspn(line, " \t");
     if (*line == '#' || *line == '\0') return WO_OK;
-    char *value = strchr(line, '='), *end = line + strlen(line);
-    if (!value) return cli_set_error(err, WO_ERR_FORMAT, "line %d: expected 'key = value', found '%.60s'", number, line);
-    while (end > value && isspace((unsigned char)end[-1])) *--end = '\0';
+    char *value = strchr(line, '=');
+    if (!value)
+        return cli_set_error(err, WO_ERR_FORMAT, "line %d: expected 'key = value', found '%.60s'", number, line);
     char *key_end = value;
     while (key_end > line && isspace((unsigned char)key_end[-1])) key_end--;
     *key_end = '\0';
@@ -63,8 +65,9 @@ static wo_status take_line(bench_workload *w, char *line, int number, wo_error *
     const struct {
         const char *key;
         char **to;
-    } texts[] = {{"title", &w->title}, {"cache", &w->cache},        {"layer", &w->layer},    {"train", &w->train},
-                 {"test", &w->test},   {"weight-name", &w->weight_name}, {"bias-name", &w->bias_name}};
+    } texts[] = {{"title", &w->title},        {"cache", &w->cache}, {"layer", &w->layer},
+                 {"train", &w->train},        {"test", &w->test},   {"weight-name", &w->weight_name},
+                 {"bias-name", &w->bias_name}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (strcmp(line, texts[i].key) != 0) continue;
         if (*texts[i].to) return cli_set_error(err, WO_ERR_FORMAT, "line %d: '%s' is given twice", number, line);
@@ -83,11 +86,20 @@ static wo_status take_line(bench_workload *w, char *line, int number, wo_error *
         w->full_only[w->n_sweeps] = full_only;
         return (w->sweeps[w->n_sweeps++] = strdup(value)) ? WO_OK : no_memory(err);
     }
-    if (strcmp(line, "queries") == 0 || strcmp(line, "queries-full") == 0)
-        return parse_count(value, &w->queries[line[7] != '\0'])
-                   ? WO_OK
-                   : cli_set_error(err, WO_ERR_FORMAT, "line %d: '%s' takes a whole number of 1 or more, not '%.60s'",
-                                   number, line, value);
+    const struct {
+        const char *key;
+        uint64_t *to;
+    } counts[] = {{"queries", &w->queries[0]},
+                  {"queries-full", &w->queries[1]},
+                  {"train-queries", &w->train_queries[0]},
+                  {"train-queries-full", &w->train_queries[1]}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (strcmp(line, counts[i].key) == 0)
+            return parse_count(value, counts[i].to)
+                       ? WO_OK
+                       : cli_set_error(err, WO_ERR_FORMAT,
+                                       "line %d: '%s' takes a whole number of 1 or more, not '%.60s'", number, line,
+                                       value);
     if (strcmp(line, "synthetic") == 0)
         return parse_sizes(value, w) ? WO_OK
                                      : cli_set_error(err, WO_ERR_FORMAT,
@@ -183,7 +195,8 @@ static wo_status add_defaults(const bench_workload *w, bool full, bench_configs 
             if (!full) break;
             continue;
         }
-        if (!names_method(w, bench_method_find(line, strcspn(line, " ")))) status = bench_sweep_expand(line, configs, err);
+        if (!names_method(w, bench_method_find(line, strcspn(line, " "))))
+            status = bench_sweep_expand(line, configs, err);
     }
     return status;
 }
@@ -214,8 +227,8 @@ static void sort(bench_configs *configs)
     }
 }
 
-wo_status bench_workload_configs(const bench_workload *w, size_t m, bool full, const char *only,
-                                 bench_configs *configs, wo_error *err)
+wo_status bench_workload_configs(const bench_workload *w, size_t m, bool full, const char *only, bench_configs *configs,
+                                 wo_error *err)
 {
     wo_status status = add_defaults(w, full, configs, err);
     for (size_t i = 0; !status && i < w->n_sweeps; i++)
@@ -223,8 +236,8 @@ wo_status bench_workload_configs(const bench_workload *w, size_t m, bool full, c
     size_t kept = 0;
     for (size_t i = 0; i < configs->n; i++) {
         const bench_config *c = &configs->list[i];
-        const bool all = c->method->kind == BENCH_OURS && c->method->which == WO_METHOD_POPULAR &&
-                         c->options.build.n_popular >= m;
+        const bool all =
+            c->method->kind == BENCH_OURS && c->method->which == WO_METHOD_POPULAR && c->options.build.n_popular >= m;
         if (!all && (!only || listed(only, c->method->name))) configs->list[kept++] = *c;
     }
     configs->n = kept;
@@ -312,48 +325,62 @@ static wo_status find(const bench_workload *w, const char *what, const char *nam
     return cli_set_error(err, WO_ERR_IO, "%s %s is not here", what, path);
 }
 
-/* The queries that are judged: evenly spread over the log, those that are not finite left out. */
-static wo_status sample(const woi_log *log, uint64_t most, bench_data *data, wo_error *err)
+/* Queries that are not finite are left out. There is room behind the sample for `room` queries in all. */
+static wo_status take_sample(const woi_log *log, uint64_t most, size_t room, bench_sample *sample, wo_error *err)
 {
-    const size_t d = log->d, wanted = most && most < log->n ? most : log->n, least = 2 * BENCH_MAX_BATCH;
+    const size_t d = log->d, wanted = most && most < log->n ? most : log->n;
     const size_t n_labels = log->indptr ? (size_t)log->indptr[log->n] : 0;
-    const size_t element = woi_dtype_bytes(log->queries->dtype);
-    data->pool = calloc((wanted > least ? wanted : least) + 1, d * sizeof(float));
+    const size_t row_bytes = d * woi_dtype_bytes(log->queries->dtype);
+    sample->queries = calloc((wanted > room ? wanted : room) + 1, d * sizeof(float));
     if (log->indptr) {
-        data->indptr = calloc(wanted + 1, sizeof *data->indptr);
-        data->labels = calloc(n_labels + 1, sizeof *data->labels);
+        sample->indptr = calloc(wanted + 1, sizeof *sample->indptr);
+        sample->labels = calloc(n_labels + 1, sizeof *sample->labels);
     }
-    if (!data->pool || (log->indptr && (!data->indptr || !data->labels))) return no_memory(err);
+    if (!sample->queries || (log->indptr && (!sample->indptr || !sample->labels))) return no_memory(err);
     for (size_t i = 0; i < wanted; i++) {
         const size_t row = (size_t)((__extension__(unsigned __int128) i * log->n) / wanted);
-        float *to = data->pool + data->n * d;
-        wo_status status = woi_convert_f32(log->queries->dtype, (const char *)log->queries->data + row * d * element, d, to, err);
+        float *to = sample->queries + sample->n * d;
+        wo_status status =
+            woi_convert_f32(log->queries->dtype, (const char *)log->queries->data + row * row_bytes, d, to, err);
         if (status) return status;
         if (!woi_all_finite(to, d)) continue;
-        data->n++;
+        sample->n++;
         if (!log->indptr) continue;
-        const int64_t first = log->indptr[row], count = log->indptr[row + 1] - first, at = data->indptr[data->n - 1];
-        memcpy(data->labels + at, log->labels + first, (size_t)count * sizeof *data->labels);
-        data->indptr[data->n] = at + count;
+        const int64_t first = log->indptr[row], count = log->indptr[row + 1] - first,
+                      at = sample->indptr[sample->n - 1];
+        memcpy(sample->labels + at, log->labels + first, (size_t)count * sizeof *sample->labels);
+        sample->indptr[sample->n] = at + count;
     }
-    if (data->n == 0) return cli_set_error(err, WO_ERR_FORMAT, "the test log has no query with finite numbers");
-    for (data->n_pool = data->n; data->n_pool < least; data->n_pool++)
-        memcpy(data->pool + data->n_pool * d, data->pool + (data->n_pool - data->n) * d, d * sizeof *data->pool);
-    return wo_log_wrap(data->pool, data->n, d, data->indptr, data->labels, &data->test, err);
+    if (sample->n == 0) return cli_set_error(err, WO_ERR_FORMAT, "the log has no query with finite numbers");
+    return WO_OK;
 }
 
-static wo_status open_test(const bench_workload *w, const char *path, bool full, bench_data *data, wo_error *err)
+static wo_status open_sample(const char *path, uint64_t most, size_t room, const woi_dense *rows, bench_sample *sample,
+                             wo_log **wrapped, wo_error *err)
 {
     woi_log log = {0};
     wo_status status = woi_log_open(path, &log, err);
-    if (!status && (log.d != data->rows->d || log.max_label >= (int64_t)data->rows->m))
+    if (!status && (log.d != rows->d || log.max_label >= (int64_t)rows->m))
         status = cli_set_error(err, WO_ERR_ARGUMENT,
                                "queries of %" PRIu64 " numbers and labels up to %" PRId64
                                " do not fit a layer of %zu classes and %zu dimensions",
-                               log.d, log.max_label, data->rows->m, data->rows->d);
-    if (!status) status = sample(&log, w->queries[full], data, err);
+                               log.d, log.max_label, rows->m, rows->d);
+    if (!status) status = take_sample(&log, most, room, sample, err);
+    if (!status)
+        status = wo_log_wrap(sample->queries, sample->n, rows->d, sample->indptr, sample->labels, wrapped, err);
     woi_log_close(&log);
     return status;
+}
+
+static wo_status open_test(const char *path, uint64_t most, bench_data *data, wo_error *err)
+{
+    const size_t d = data->rows->d, least = 2 * BENCH_MAX_BATCH;
+    bench_sample *s = &data->judged;
+    wo_status status = open_sample(path, most, least, data->rows, s, &data->test, err);
+    if (status) return status;
+    for (data->n_pool = s->n; data->n_pool < least; data->n_pool++)
+        memcpy(s->queries + data->n_pool * d, s->queries + (data->n_pool - s->n) * d, d * sizeof *s->queries);
+    return WO_OK;
 }
 
 wo_status bench_data_open(const bench_workload *w, bool full, const wo_progress *progress, bench_data *data,
@@ -383,13 +410,16 @@ wo_status bench_data_open(const bench_workload *w, bool full, const wo_progress 
     opened.rows = &opened.layer->dense;
     if (w->train || from.cache) {
         if ((status = find(&from, "the training log", w->train ? w->train : "train.log", path, err))) goto done;
-        if ((status = wo_log_open(path, &opened.train, err))) {
+        const uint64_t most = w->train_queries[full];
+        status = most ? open_sample(path, most, 0, opened.rows, &opened.trained_on, &opened.train, err)
+                      : wo_log_open(path, &opened.train, err); /* mapped, not copied */
+        if (status) {
             explain(path, err);
             goto done;
         }
     }
     if ((status = find(&from, "the test log", w->test ? w->test : "test.log", path, err))) goto done;
-    if ((status = open_test(w, path, full, &opened, err))) explain(path, err);
+    if ((status = open_test(path, w->queries[full], &opened, err))) explain(path, err);
 done:
     if (status)
         bench_data_close(&opened);
@@ -403,8 +433,11 @@ void bench_data_close(bench_data *data)
     wo_log_free(data->train);
     wo_log_free(data->test);
     wo_layer_free(data->layer);
-    free(data->pool);
-    free(data->indptr);
-    free(data->labels);
+    bench_sample *const samples[] = {&data->trained_on, &data->judged};
+    for (int i = 0; i < 2; i++) {
+        free(samples[i]->queries);
+        free(samples[i]->indptr);
+        free(samples[i]->labels);
+    }
     *data = (bench_data){0};
 }

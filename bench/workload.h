@@ -1,5 +1,5 @@
-/* A workload: a wide layer, a log to learn from, a log to judge on, and what is swept. docs/BENCHMARKING.md has the keys
- * of its text file. */
+/* A workload: a wide layer, a log to learn from, a log to judge on, and what is swept. docs/BENCHMARKING.md has the
+ * keys of its text file. */
 #ifndef BENCH_WORKLOAD_H
 #define BENCH_WORKLOAD_H
 
@@ -13,6 +13,7 @@ typedef struct bench_workload {
     char *cache; /* its folder below the cache, or NULL */
     char *layer, *train, *test, *weight_name, *bias_name;
     uint64_t queries[2];              /* judged at most, reduced and full; 0: all of the test log */
+    uint64_t train_queries[2];        /* learned from at most, the same way */
     uint64_t m, d, n;                 /* synthetic; 0: data from files */
     char *sweeps[BENCH_MAX_SWEEPS];   /* of its own */
     bool full_only[BENCH_MAX_SWEEPS]; /* those of sweep-full */
@@ -29,17 +30,24 @@ void bench_workload_free(bench_workload *workload); /* an empty one is fine */
 wo_status bench_workload_configs(const bench_workload *workload, size_t m, bool full, const char *only,
                                  bench_configs *configs, wo_error *err);
 
+/* Queries out of a log, evenly spread over it, and their labels. */
+typedef struct bench_sample {
+    float *queries; /* (n, d) */
+    size_t n;
+    int64_t *indptr; /* n + 1; NULL: no labels */
+    int32_t *labels;
+} bench_sample;
+
 /* The open data. */
 typedef struct bench_data {
     wo_layer *layer;
-    const woi_dense *rows; /* of the layer */
-    wo_log *train;         /* NULL: there is none */
-    wo_log *test;          /* the queries that are judged, and their labels */
-    size_t n;              /* of them */
-    size_t n_pool;         /* n, or as many repetitions of them as make two large batches: the queries that are timed */
-    float *pool;           /* (n_pool, d); `test` wraps the first n */
-    int64_t *indptr;       /* n + 1; NULL: no labels */
-    int32_t *labels;
+    const woi_dense *rows;           /* of the layer */
+    wo_log *train;                   /* NULL: there is none */
+    wo_log *test;                    /* what is judged */
+    bench_sample trained_on, judged; /* what the logs wrap; trained_on is empty where that is a whole file */
+    /* The queries that are timed: those judged or, where they are fewer than two large batches, repetitions of them,
+     * (n_pool, d), judged.queries. */
+    size_t n_pool;
 } bench_data;
 
 /* Opens or makes the data. WO_ERR_IO with a sentence where they are not here. */

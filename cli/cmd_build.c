@@ -13,8 +13,8 @@ typedef struct arguments {
     cli_common common;
     cli_layer layer;
     const char *log, *output;
-    int method, learner, source, loss, init, optimiser, weights; /* CLI_CHOICE */
-    uint64_t K, L, probes, source_k, thin, iterations, batch, popular;
+    int method, router, learner, source, loss, init, optimiser, weights; /* CLI_CHOICE */
+    uint64_t K, L, probes, nodes, leaves, beam, route_d, source_k, thin, iterations, batch, popular;
     double lambda, rate, t1, t2;
     bool t_values;
 } arguments;
@@ -28,6 +28,15 @@ static const cli_option options[] = {
     {"bits", 'K', CLI_SIZE, offsetof(arguments, K), "N", "hyperplanes in a table, 1 to 24: it has 2^N cells", false},
     {"tables", 'L', CLI_SIZE, offsetof(arguments, L), "N", "tables, 1 to 256", false},
     {"probes", 0, CLI_SIZE, offsetof(arguments, probes), "N", "cells opened in each table, 1 to 64", false},
+    {"router", 0, CLI_CHOICE, offsetof(arguments, router), "hash|tree",
+     "evidence: what finds the cells: hyperplanes or a k-means tree", false},
+    {"nodes", 0, CLI_SIZE, offsetof(arguments, nodes), "N", "tree: centres on its first level (default: from the data)",
+     false},
+    {"leaves", 0, CLI_SIZE, offsetof(arguments, leaves), "N", "tree: centres below each node (default: from the data)",
+     false},
+    {"beam", 0, CLI_SIZE, offsetof(arguments, beam), "N", "tree: nodes whose leaves are looked at, 1 to 16", false},
+    {"route-d", 0, CLI_SIZE, offsetof(arguments, route_d), "N", "tree: coordinates that it works in (default: 32)",
+     false},
     {"lambda", 0, CLI_REAL, offsetof(arguments, lambda), "0-2",
      "evidence: how often a cell's queries must need a neuron", false},
     {"source", 0, CLI_CHOICE, offsetof(arguments, source), "labels|top|both",
@@ -71,6 +80,11 @@ static int check_methods(const cli_command *self, const arguments *args, wo_meth
         {"-K", args->K, TABLES},
         {"-L", args->L, TABLES},
         {"--probes", args->probes, TABLES},
+        {"--router", args->router, evidence},
+        {"--nodes", args->nodes, evidence},
+        {"--leaves", args->leaves, evidence},
+        {"--beam", args->beam, evidence},
+        {"--route-d", args->route_d, evidence},
         {"--lambda", !isnan(args->lambda), evidence},
         {"--source", args->source, evidence},
         {"--source-k", args->source_k, evidence},
@@ -103,6 +117,22 @@ static int check_methods(const cli_command *self, const arguments *args, wo_meth
         for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++)
             if (uses[i].given && uses[i].methods == LEARNED)
                 return cli_usage(self, "%s is for learning, and --learner none does not", uses[i].name);
+    const bool tree = args->router == 1 + WO_ROUTER_TREE;
+    const use routers[] = {
+        {"-K", tree && args->K, 0},
+        {"-L", tree && args->L, 0},
+        {"--learner", tree && args->learner, 0},
+        {"--iterations", tree && args->iterations, 0},
+        {"--rate", tree && !isnan(args->rate), 0},
+        {"--batch", tree && args->batch, 0},
+        {"--nodes", !tree && args->nodes, 1},
+        {"--leaves", !tree && args->leaves, 1},
+        {"--beam", !tree && args->beam, 1},
+        {"--route-d", !tree && args->route_d, 1},
+    };
+    for (size_t i = 0; i < sizeof routers / sizeof routers[0]; i++)
+        if (routers[i].given)
+            return cli_usage(self, "%s belongs to --router %s", routers[i].name, routers[i].methods ? "tree" : "hash");
     return CLI_OK;
 }
 
@@ -116,6 +146,10 @@ static int check_ranges(const cli_command *self, const arguments *args, const wo
         {"-K", args->K, 24},
         {"-L", args->L, 256},
         {"--probes", args->probes, 64},
+        {"--nodes", args->nodes, 1024},
+        {"--leaves", args->leaves, 1024},
+        {"--beam", args->beam, 16},
+        {"--route-d", args->route_d, UINT32_MAX},
         {"--source-k", args->source_k, 1000},
         {"--thin", args->thin, UINT32_MAX},
         {"--iterations", args->iterations, 10000000},
@@ -127,7 +161,8 @@ static int check_ranges(const cli_command *self, const arguments *args, const wo
             return cli_usage(self, "%s takes at most %" PRIu64 ", not %" PRIu64, ranges[i].name, ranges[i].most,
                              ranges[i].given);
     const uint64_t K = args->K ? args->K : defaults->K, L = args->L ? args->L : defaults->L;
-    if (args->probes > UINT64_C(1) << K)
+    if (args->nodes % 16 || args->leaves % 16) return cli_usage(self, "--nodes and --leaves take multiples of 16");
+    if (args->router != 1 + WO_ROUTER_TREE && args->probes > UINT64_C(1) << K)
         return cli_usage(self, "--probes %" PRIu64 " is more than the %" PRIu64 " cells of a table", args->probes,
                          UINT64_C(1) << K);
     if (L << K > UINT64_C(1) << 28)
@@ -153,6 +188,10 @@ static void override(wo_build_options *o, const arguments *args)
     take(&o->K, args->K);
     take(&o->L, args->L);
     take(&o->probes, args->probes);
+    take(&o->nodes, args->nodes);
+    take(&o->leaves, args->leaves);
+    take(&o->beam, args->beam);
+    take(&o->route_d, args->route_d);
     take(&o->n_popular, args->popular);
     take(&o->source_k, args->source_k);
     take(&o->thin, args->thin);
@@ -162,6 +201,7 @@ static void override(wo_build_options *o, const arguments *args)
     take_real(&o->rate, args->rate);
     take_real(&o->t1, args->t1);
     take_real(&o->t2, args->t2);
+    if (args->router) o->router = (wo_router)(args->router - 1);
     if (args->learner) o->learner = (wo_learner)(args->learner - 1);
     if (args->source) o->source = (wo_source)args->source; /* 1, 2, 3 */
     if (args->loss) o->loss = (wo_loss)(args->loss - 1);

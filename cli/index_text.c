@@ -10,21 +10,28 @@ static const char *const loss_names[] = {"paper", "margin"};
 static const char *const init_names[] = {"random", "mean"};
 static const char *const optimiser_names[] = {"adam", "sgd"};
 
-static bool has_tables(wo_method method)
+static bool has_tree(const wo_build_options *o)
 {
-    return method == WO_METHOD_SLIDE || method == WO_METHOD_LSS || method == WO_METHOD_EVIDENCE;
+    return o->method == WO_METHOD_EVIDENCE && o->router == WO_ROUTER_TREE;
+}
+
+static bool has_tables(const wo_build_options *o)
+{
+    return o->method >= WO_METHOD_SLIDE && !has_tree(o);
 }
 
 static bool is_learned(const wo_build_options *o)
 {
-    return o->method == WO_METHOD_LSS || (o->method == WO_METHOD_EVIDENCE && o->learner != WO_LEARNER_NONE);
+    return o->method == WO_METHOD_LSS ||
+           (o->method == WO_METHOD_EVIDENCE && !has_tree(o) && o->learner != WO_LEARNER_NONE);
 }
 
 static void print_evidence(const wo_build_options *o)
 {
     printf(", lambda %g, source %s", o->lambda, source_names[o->source & 3]);
     if (o->source & WO_SOURCE_TOP) printf(" %" PRIu32, o->source_k);
-    printf(", thin %" PRIu32 ", learner %s", o->thin, learner_names[o->learner & 1]);
+    printf(", thin %" PRIu32, o->thin);
+    if (!has_tree(o)) printf(", learner %s", learner_names[o->learner & 1]);
 }
 
 static void print_lss(const wo_build_options *o)
@@ -37,7 +44,10 @@ void cli_index_print(const wo_index_info *info, const char *indent)
 {
     const wo_build_options *o = &info->options;
     printf("%smethod %s", indent, info->method_name);
-    if (has_tables(o->method)) printf(", K %" PRIu32 ", L %" PRIu32 ", probes %" PRIu32, o->K, o->L, o->probes);
+    if (has_tree(o))
+        printf(", tree of %" PRIu32 " x %" PRIu32 " in %" PRIu32 " coordinates, beam %" PRIu32 ", probes %" PRIu32,
+               o->nodes, o->leaves, o->route_d, o->beam, o->probes);
+    if (has_tables(o)) printf(", K %" PRIu32 ", L %" PRIu32 ", probes %" PRIu32, o->K, o->L, o->probes);
     if (o->method == WO_METHOD_POPULAR) printf(", popular %s", cli_number(o->n_popular));
     if (o->method == WO_METHOD_EVIDENCE) print_evidence(o);
     if (o->method == WO_METHOD_LSS) print_lss(o);
@@ -58,14 +68,21 @@ static json_t *options_json(const wo_build_options *o)
 {
     json_t *json =
         json_pack("{s:s, s:I}", "weights", o->weights == WO_WEIGHTS_NONE ? "none" : "f32", "seed", (json_int_t)o->seed);
-    if (has_tables(o->method))
+    if (o->method == WO_METHOD_EVIDENCE)
+        json_object_set_new(json, "router", json_string(has_tree(o) ? "tree" : "hash"));
+    if (has_tree(o))
+        json_object_update_new(json,
+                               json_pack("{s:i, s:i, s:i, s:i, s:i}", "nodes", (int)o->nodes, "leaves", (int)o->leaves,
+                                         "beam", (int)o->beam, "route_d", (int)o->route_d, "probes", (int)o->probes));
+    if (has_tables(o))
         json_object_update_new(json,
                                json_pack("{s:i, s:i, s:i}", "K", (int)o->K, "L", (int)o->L, "probes", (int)o->probes));
     if (o->method == WO_METHOD_POPULAR) json_object_set_new(json, "popular", json_integer((json_int_t)o->n_popular));
     if (o->method == WO_METHOD_EVIDENCE)
-        json_object_update_new(json, json_pack("{s:f, s:s, s:I, s:I, s:s}", "lambda", o->lambda, "source",
+        json_object_update_new(json, json_pack("{s:f, s:s, s:I, s:I, s:s?}", "lambda", o->lambda, "source",
                                                source_names[o->source & 3], "source_k", (json_int_t)o->source_k, "thin",
-                                               (json_int_t)o->thin, "learner", learner_names[o->learner & 1]));
+                                               (json_int_t)o->thin, "learner",
+                                               has_tree(o) ? NULL : learner_names[o->learner & 1]));
     if (o->method == WO_METHOD_LSS)
         json_object_update_new(json,
                                json_pack("{s:s, s:s, s:s, s:f, s:f, s:b}", "loss", loss_names[o->loss & 1], "init",

@@ -158,9 +158,11 @@ typedef enum wo_method {
     WO_METHOD_POPULAR = 1, /* one cell: the most frequent labels */
     WO_METHOD_SLIDE = 2,   /* L tables of K random hyperplanes; each neuron lies where its [w, b] hashes to */
     WO_METHOD_LSS = 3,     /* the same with hyperplanes learned from the labels (the paper) */
-    WO_METHOD_EVIDENCE = 4 /* L tables of K hyperplanes learned from the labels; a cell holds what its queries needed */
+    WO_METHOD_EVIDENCE =
+        4 /* learned hyperplanes or a tree over queries; a cell holds what its training queries needed */
 } wo_method;
 
+typedef enum wo_router { WO_ROUTER_HASH = 0, WO_ROUTER_TREE = 1 } wo_router;
 typedef enum wo_learner { WO_LEARNER_NONE = 0, WO_LEARNER_MIX = 1 } wo_learner;
 typedef enum wo_loss { WO_LOSS_PAPER = 0, WO_LOSS_MARGIN = 1 } wo_loss;
 typedef enum wo_init { WO_INIT_RANDOM = 0, WO_INIT_MEAN = 1 } wo_init;
@@ -172,15 +174,21 @@ typedef struct wo_build_options {
     size_t struct_size; /* sizeof(wo_build_options): set by wo_build_defaults */
     wo_method method;
     uint32_t K, L;   /* slide, lss, evidence: hyperplanes in a table (1 to 24), tables (1 to 256) */
-    uint32_t probes; /* cells opened in each table, 1 to 64: beyond the query's own, those across the nearest planes */
+    uint32_t probes; /* cells opened in each table, or in the tree, 1 to 64: the query's own, then the next nearest */
     uint32_t n_popular; /* popular: neurons in its cell */
 
     /* evidence */
+    wo_router router;   /* hyperplanes, or a tree of k-means centres (K, L and learner are then not used) */
     wo_learner learner; /* of the hyperplanes */
     wo_source source;   /* what a query needed: its labels, FULL's top-k, or both */
     uint32_t source_k;  /* k of FULL's top-k: at least as many answers as will be asked for */
     double lambda;      /* a neuron joins a cell when the cell's queries needed it at least this often on average */
     uint32_t thin;      /* cells with fewer queries than this borrow their neighbours' */
+
+    /* the tree: 0 means chosen from the data */
+    uint32_t nodes, leaves; /* centres on the first level, and below each; multiples of 16 up to 1024 */
+    uint32_t beam;          /* nodes whose leaves are looked at, 1 to 16 */
+    uint32_t route_d;       /* coordinates that it works in, a multiple of 16; d or more: all */
 
     /* learning: evidence and lss */
     uint32_t iterations; /* steps of the learner */
@@ -237,7 +245,7 @@ WO_API void wo_index_describe(const wo_index *index, wo_index_info *info);
 /* The name of a class, not terminated, in the index's memory; NULL where names or the class are unknown. */
 WO_API const char *wo_index_label(const wo_index *index, int32_t id, size_t *name_bytes);
 
-/* What learning looked like (lss and evidence): `rows` points of `columns` numbers, row after row, in the index's
+/* What learning looked like (lss): `rows` points of `columns` numbers, row after row, in the index's
  * memory; names[c] tells what column c is. Returns 0 where there is no trace. */
 typedef struct wo_trace {
     size_t rows, columns;

@@ -25,14 +25,17 @@ wo_status woi_fill_popular(const woi_sparse *needs, size_t m, size_t N, woi_cell
 
 /* evidence.c: cell c with the queries Q(c) holds neuron j when sum over i in Q(c) of weight(i, j) >= lambda |Q(c)|. */
 typedef struct woi_evidence_options {
-    uint32_t K, L; /* tables of 2^K cells */
+    uint32_t K, L; /* L tables of 2^K cells, whose neighbours differ by a bit; K = 0: see n_cells */
     double lambda;
-    uint32_t thin;  /* cells with fewer queries are pooled with the cells at Hamming distance 1, then 2, ... */
+    uint32_t thin;  /* cells with fewer queries are pooled with their neighbours, nearest first */
     uint32_t floor; /* no cell holds fewer than this many neurons: the best ones by evidence */
     int threads;
+    size_t n_cells;       /* K = 0: so many cells, of which a query has L, */
+    const uint32_t *near; /* and whose neighbours are these (n_cells, n_near), nearest first, UINT32_MAX: no more */
+    uint32_t n_near;
 } woi_evidence_options;
 
-/* of (n, L): the cell of each query in each table. */
+/* of (n, L): the cell of each query in each table; UINT32_MAX: none. */
 wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const woi_evidence_options *options, size_t m,
                             const wo_progress *progress, woi_cells *cells, wo_error *err);
 

@@ -2,9 +2,10 @@
  *
  *   neuron j is in cell c  when  sum over the queries i of c of weight(i, j)  >=  lambda * (number of those queries)
  *
- * A cell with fewer than `thin` queries borrows: the queries of the cells at Hamming distance 1 join, then 2, and so
- * on; so every cell is filled, those that no training query ever opened included. Rings grow fast (1,307,504 cells of
- * 2^24 are 9 away), so a ring that is larger than the number of cells with queries is not walked: those cells are. */
+ * A cell with fewer than `thin` queries borrows from its neighbours: those that a router lists, or, for hash tables,
+ * the cells at Hamming distance 1, then 2, and so on; so every cell is filled, those that no training query ever opened
+ * included. Rings grow fast (1,307,504 cells of 2^24 are 9 away), so a ring that is larger than the number of cells
+ * with queries is not walked: those cells are. */
 #include "base/ids.h"
 #include "base/error.h"
 #include "base/progress.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 64 }; /* cells that one thread fills at a time */
+enum { BLOCK = 64, PARTS = 16 }; /* cells that one thread fills at a time; reports of progress */
 
 typedef struct candidate {
     float evidence;
@@ -74,7 +75,14 @@ static size_t add_ring(const task *t, size_t base, uint32_t code, uint32_t dista
 /* The queries of the nearest cells, until there are `thin`; returns how many there are. */
 static size_t add_neighbours(const task *t, size_t cell, size_t n, worker *w, size_t *n_touched)
 {
-    const uint32_t K = t->options->K, thin = t->options->thin, *starts = t->opened_starts + (cell >> K);
+    const uint32_t K = t->options->K, thin = t->options->thin;
+    if (!K) {
+        const uint32_t *near = t->options->near + cell * t->options->n_near;
+        for (uint32_t i = 0; n < thin && i < t->options->n_near && near[i] != UINT32_MAX; i++)
+            n += add_cell(t, near[i], w, n_touched);
+        return n;
+    }
+    const uint32_t *starts = t->opened_starts + (cell >> K);
     const size_t base = cell >> K << K;
     uint32_t distance = 1;
     for (uint64_t ring = K; n < thin && distance <= K && ring <= starts[1] - starts[0]; distance++) {
@@ -143,10 +151,12 @@ static wo_status group(const uint32_t *of, size_t n, uint32_t L, size_t n_cells,
     *starts = woi_alloc_zero(n_cells + 1, sizeof **starts, err);
     *members = woi_alloc(n * L, sizeof **members, err);
     if (!*starts || !*members) return WO_ERR_MEMORY;
-    for (size_t i = 0; i < n * L; i++) (*starts)[of[i]]++;
+    for (size_t i = 0; i < n * L; i++)
+        if (of[i] != UINT32_MAX) (*starts)[of[i]]++;
     for (size_t c = 1; c <= n_cells; c++) (*starts)[c] += (*starts)[c - 1];
     for (size_t i = n; i-- > 0;)
-        for (uint32_t l = 0; l < L; l++) (*members)[--(*starts)[of[i * L + l]]] = (uint32_t)i;
+        for (uint32_t l = 0; l < L; l++)
+            if (of[i * L + l] != UINT32_MAX) (*members)[--(*starts)[of[i * L + l]]] = (uint32_t)i;
     return WO_OK;
 }
 
@@ -195,7 +205,8 @@ static wo_status join(const task *t, block *blocks, size_t n_cells, woi_cells *c
 wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const woi_evidence_options *options, size_t m,
                             const wo_progress *progress, woi_cells *cells, wo_error *err)
 {
-    const size_t n_cells = (size_t)options->L << options->K, n_blocks = (n_cells + BLOCK - 1) / BLOCK;
+    const size_t n_cells = options->K ? (size_t)options->L << options->K : options->n_cells;
+    const size_t n_blocks = (n_cells + BLOCK - 1) / BLOCK;
     const int threads = options->threads < 1 ? omp_get_max_threads() : options->threads;
     if (needs->n > UINT32_MAX / options->L)
         return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "%zu queries in %u tables are too many", needs->n,
@@ -208,7 +219,7 @@ wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const w
     t.sizes = woi_alloc(n_cells, sizeof *t.sizes, err);
     wo_status status = workers && blocks && t.sizes ? WO_OK : WO_ERR_MEMORY;
     if (!status) status = group(of, needs->n, options->L, n_cells, &starts, &members, err);
-    if (!status) status = list_opened(starts, options->K, options->L, &opened, &opened_starts, err);
+    if (!status && options->K) status = list_opened(starts, options->K, options->L, &opened, &opened_starts, err);
     t.starts = starts;
     t.members = members;
     t.opened = opened;
@@ -218,11 +229,10 @@ wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const w
         workers[i].touched = woi_alloc(m, sizeof *workers[i].touched, err);
         if (!workers[i].evidence || !workers[i].touched) status = WO_ERR_MEMORY;
     }
-    /* A table at a time, so that progress can be told from this thread. */
-    for (uint32_t l = 0; !status && l < options->L; l++) {
-        const size_t first = ((size_t)l << options->K) / BLOCK, last = (((size_t)l + 1) << options->K) / BLOCK;
-        if ((status = woi_progress(progress, "filling cells", l, options->L, err))) break;
-        const size_t end = l + 1 == options->L ? n_blocks : last;
+    /* In parts, so that progress can be told from this thread. */
+    for (size_t part = 0; !status && part < PARTS; part++) {
+        const size_t first = n_blocks * part / PARTS, end = n_blocks * (part + 1) / PARTS;
+        if ((status = woi_progress(progress, "filling cells", part, PARTS, err))) break;
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
         for (size_t b = first; b < end; b++)
             for (size_t c = b * BLOCK; c < n_cells && c < (b + 1) * BLOCK; c++) {

@@ -38,6 +38,7 @@ void wo_build_defaults(wo_method method, wo_build_options *options)
     if (method == WO_METHOD_EVIDENCE) {
         options->K = 10;
         options->L = 4;
+        options->beam = 2;
         options->iterations = 300;
         options->rate = 0.02;
         options->batch = 1024;
@@ -68,8 +69,8 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
                         "build options of %zu bytes, expected %zu: start from "
                         "wo_build_defaults",
                         o->struct_size, sizeof *o);
-    const bool hashed = o->method == WO_METHOD_SLIDE || o->method == WO_METHOD_LSS || o->method == WO_METHOD_EVIDENCE;
-    const bool learned = o->method == WO_METHOD_LSS || (o->method == WO_METHOD_EVIDENCE && o->learner);
+    const bool hashed = woi_uses_hash(o);
+    const bool learned = o->method == WO_METHOD_LSS || (hashed && o->method == WO_METHOD_EVIDENCE && o->learner);
     if ((unsigned)o->method >= N_METHODS)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%d is no method", (int)o->method);
     if (hashed) {
@@ -83,6 +84,16 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
         if ((uint64_t)o->L << o->K > (uint64_t)1 << 28)
             return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%u tables of %u cells are too many", o->L, 1U << o->K);
     }
+    if (woi_uses_tree(o)) {
+        if ((status = woi_check_range("probes", o->probes, 1, WOI_MAX_LEAVES, err)) ||
+            (status = woi_check_range("nodes", o->nodes, 0, WOI_MAX_FAN, err)) ||
+            (status = woi_check_range("leaves", o->leaves, 0, WOI_MAX_FAN, err)) ||
+            (status = woi_check_range("beam", o->beam, 1, WOI_MAX_BEAM, err)))
+            return status;
+        if (o->nodes % 16 || o->leaves % 16)
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%u nodes and %u leaves: expected multiples of 16",
+                            o->nodes, o->leaves);
+    }
     if (learned && ((status = woi_check_range("iterations", o->iterations, 0, 1e7, err)) ||
                     (status = woi_check_range("rate", o->rate, 1e-9, 1e3, err)) ||
                     (status = woi_check_range("batch", o->batch, 1, 1 << 20, err))))
@@ -95,6 +106,7 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
         return status;
     /* Whatever the method: a file names them all. */
     if ((status = woi_check_range("source", o->source, WO_SOURCE_LABELS, WO_SOURCE_BOTH, err)) ||
+        (status = woi_check_range("router", o->router, WO_ROUTER_HASH, WO_ROUTER_TREE, err)) ||
         (status = woi_check_range("learner", o->learner, WO_LEARNER_NONE, WO_LEARNER_MIX, err)) ||
         (status = woi_check_range("loss", o->loss, WO_LOSS_PAPER, WO_LOSS_MARGIN, err)) ||
         (status = woi_check_range("init", o->init, WO_INIT_RANDOM, WO_INIT_MEAN, err)) ||
@@ -144,7 +156,36 @@ static wo_status build_popular(const wo_layer *layer, const wo_log *log, wo_inde
     return status;
 }
 
-static wo_status build_evidence(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err)
+enum { NEAR = 32 }; /* leaves that a thin one may borrow from */
+
+/* The tree, and the cell of each query of the log in it. */
+static wo_status learn_tree(const wo_log *log, wo_index *index, uint32_t **of, uint32_t **near, wo_error *err)
+{
+    wo_build_options *o = &index->options;
+    if (o->route_d < log->d && o->route_d % 16)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "a tree in %u coordinates: expected a multiple of 16, or all %zu", o->route_d, log->d);
+    const woi_tree_options tree = {.r = o->route_d ? o->route_d : 32,
+                                   .A = o->nodes,
+                                   .B = o->leaves,
+                                   .beam = o->beam,
+                                   .rounds = 10,
+                                   .seed = o->seed,
+                                   .threads = o->threads};
+    wo_status status = woi_tree_learn(log->queries, log->n, log->d, &tree, &o->progress, &index->tree, err);
+    if (status) return status;
+    o->nodes = index->tree.A; /* what was chosen */
+    o->leaves = index->tree.B;
+    o->route_d = (uint32_t)index->tree.r;
+    *of = woi_alloc(log->n, sizeof **of, err);
+    *near = woi_alloc(woi_tree_n_cells(&index->tree), NEAR * sizeof **near, err);
+    if (!*of || !*near) return WO_ERR_MEMORY;
+    if ((status = woi_tree_queries(&index->tree, log->queries, log->n, 1, o->threads, *of, err))) return status;
+    return woi_tree_neighbours(&index->tree, NEAR, o->threads, *near, err);
+}
+
+/* The hyperplanes, and the cells of each query of the log. */
+static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index *index, uint32_t **of, wo_error *err)
 {
     const wo_build_options *o = &index->options;
     const woi_mix_options mix = {.steps = o->learner == WO_LEARNER_MIX ? o->iterations : 0,
@@ -153,24 +194,36 @@ static wo_status build_evidence(const wo_layer *layer, const wo_log *log, wo_ind
                                  .max_queries = 50000,
                                  .seed = o->seed,
                                  .threads = o->threads};
-    const woi_evidence_options fill = {
-        .K = o->K, .L = o->L, .lambda = o->lambda, .thin = o->thin, .floor = 1, .threads = o->threads};
-    uint32_t *of = NULL;
+    wo_status status = woi_hash_create(o->K, o->L, log->d, false, &index->hash, err);
+    if (!status) status = woi_mix_learn(log->queries, needs, &mix, &o->progress, &index->hash, err);
+    if (!status && !(*of = woi_alloc(log->n, o->L * sizeof **of, err))) status = WO_ERR_MEMORY;
+    if (!status) status = woi_hash_queries(&index->hash, log->queries, log->n, o->threads, *of, err);
+    return status;
+}
+
+static wo_status build_evidence(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err)
+{
+    const wo_build_options *o = &index->options;
+    const bool hashed = o->router == WO_ROUTER_HASH;
+    uint32_t *of = NULL, *near = NULL;
     woi_sparse needs;
     wo_status status = woi_needs_of(&layer->dense, log, o->source, o->source_k, o->threads, &o->progress, &needs, err);
     if (status) return status;
-    if ((status = woi_hash_create(o->K, o->L, log->d, false, &index->hash, err)) ||
-        (status = woi_mix_learn(log->queries, &needs, &mix, &o->progress, &index->hash, err)))
-        goto done;
-    of = woi_alloc(log->n, o->L * sizeof *of, err);
-    if (!of) {
-        status = WO_ERR_MEMORY;
-        goto done;
+    status = hashed ? learn_hash(log, &needs, index, &of, err) : learn_tree(log, index, &of, &near, err);
+    if (!status) {
+        const woi_evidence_options fill = {.K = hashed ? o->K : 0,
+                                           .L = hashed ? o->L : 1,
+                                           .n_cells = woi_tree_n_cells(&index->tree),
+                                           .near = near,
+                                           .n_near = NEAR,
+                                           .lambda = o->lambda,
+                                           .thin = o->thin,
+                                           .floor = 1,
+                                           .threads = o->threads};
+        status = woi_fill_evidence(&needs, of, &fill, layer->dense.m, &o->progress, &index->cells, err);
     }
-    if ((status = woi_hash_queries(&index->hash, log->queries, log->n, o->threads, of, err))) goto done;
-    status = woi_fill_evidence(&needs, of, &fill, layer->dense.m, &o->progress, &index->cells, err);
-done:
     woi_free(of);
+    woi_free(near);
     woi_sparse_free(&needs);
     return status;
 }
@@ -238,7 +291,9 @@ void wo_index_describe(const wo_index *index, wo_index_info *info)
         .largest = index->largest,
         .has_names = index->labels.n > 0,
     };
-    info->index_bytes = sizeof(float) * planes;
+    const woi_tree *tree = &index->tree;
+    const size_t centres = tree->A * (tree->r + 1) + tree->A * (size_t)tree->B * (tree->r + 1);
+    info->index_bytes = sizeof(float) * (planes + centres + (tree->basis ? tree->d * tree->r : 0));
     if (cells->n) info->index_bytes += sizeof *cells->offsets * (cells->n + 1) + sizeof *cells->ids * info->n_entries;
 }
 
@@ -265,6 +320,7 @@ void wo_index_free(wo_index *index)
     if (!index) return;
     if (!index->st) { /* otherwise they lie in the mapped file */
         woi_hash_free(&index->hash);
+        woi_tree_free(&index->tree);
         woi_cells_free(&index->cells);
         woi_free(index->trace);
     }

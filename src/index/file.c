@@ -1,6 +1,8 @@
 /* The file of an index: see docs/FORMAT.md.
  *
- *   router.planes (d, n_planes), router.offsets, router.bias       slide, lss, evidence
+ *   router.planes (d, n_planes), router.offsets, router.bias       slide, lss, evidence with hyperplanes
+ *   tree.basis (d, r), tree.nodes (r, A), tree.node_offsets,       evidence with a tree
+ *   tree.leaves (A r, B), tree.leaf_offsets (A, B)
  *   cells.offsets (cells + 1), cells.ids                           all but full
  *   weight (m, d), bias (m)                                        unless built with weights none
  *   names.labels.*, trace                                          where there are some
@@ -29,6 +31,7 @@ typedef struct field {
 } field;
 
 static const char *const method_words[] = {"full", "popular", "slide", "lss", "evidence", NULL};
+static const char *const router_words[] = {"hash", "tree", NULL};
 static const char *const learner_words[] = {"none", "mix", NULL};
 static const char *const source_words[] = {"", "labels", "top", "both", NULL};
 static const char *const loss_words[] = {"paper", "margin", NULL};
@@ -46,6 +49,11 @@ static const field fields[] = {
     FIELD("L", FIELD_U32, L, NULL),
     FIELD("probes", FIELD_U32, probes, NULL),
     FIELD("popular", FIELD_U32, n_popular, NULL),
+    FIELD("router", FIELD_WORD, router, router_words),
+    FIELD("nodes", FIELD_U32, nodes, NULL),
+    FIELD("leaves", FIELD_U32, leaves, NULL),
+    FIELD("beam", FIELD_U32, beam, NULL),
+    FIELD("route_d", FIELD_U32, route_d, NULL),
     FIELD("learner", FIELD_WORD, learner, learner_words),
     FIELD("source", FIELD_WORD, source, source_words),
     FIELD("source_k", FIELD_U32, source_k, NULL),
@@ -198,6 +206,15 @@ static wo_status declare(woi_st_writer *writer, const wo_index *index, wo_error 
          (status = woi_st_declare(writer, "router.offsets", WOI_F32, 1, planes + 1, err)) ||
          (hash->bias_planes && (status = woi_st_declare(writer, "router.bias", WOI_F32, 1, planes + 1, err)))))
         return status;
+    const woi_tree *tree = &index->tree;
+    const uint64_t basis[] = {tree->d, tree->r}, nodes[] = {tree->r, tree->A}, leaves[] = {tree->A * tree->r, tree->B},
+                   offsets_of[] = {tree->A, tree->B};
+    if (tree->A && ((tree->basis && (status = woi_st_declare(writer, "tree.basis", WOI_F32, 2, basis, err))) ||
+                    (status = woi_st_declare(writer, "tree.nodes", WOI_F32, 2, nodes, err)) ||
+                    (status = woi_st_declare(writer, "tree.node_offsets", WOI_F32, 1, nodes + 1, err)) ||
+                    (status = woi_st_declare(writer, "tree.leaves", WOI_F32, 2, leaves, err)) ||
+                    (status = woi_st_declare(writer, "tree.leaf_offsets", WOI_F32, 2, offsets_of, err))))
+        return status;
     if (cells->n && ((status = woi_st_declare(writer, "cells.offsets", WOI_U32, 1, offsets, err)) ||
                      (status = woi_st_declare(writer, "cells.ids", WOI_I32, 1, ids, err))))
         return status;
@@ -218,6 +235,16 @@ static wo_status append(woi_st_writer *writer, const wo_index *index, wo_error *
         if ((status = woi_st_append(writer, hash->planes, hash->d * row, err)) ||
             (status = woi_st_append(writer, hash->offsets, row, err)) ||
             (hash->bias_planes && (status = woi_st_append(writer, hash->bias_planes, row, err))))
+            return status;
+    }
+    const woi_tree *tree = &index->tree;
+    if (tree->A) {
+        const size_t n_leaves = tree->A * (size_t)tree->B, f = sizeof(float);
+        if ((tree->basis && (status = woi_st_append(writer, tree->basis, tree->d * tree->r * f, err))) ||
+            (status = woi_st_append(writer, tree->nodes, tree->r * tree->A * f, err)) ||
+            (status = woi_st_append(writer, tree->node_offsets, tree->A * f, err)) ||
+            (status = woi_st_append(writer, tree->leaves, n_leaves * tree->r * f, err)) ||
+            (status = woi_st_append(writer, tree->leaf_offsets, n_leaves * f, err)))
             return status;
     }
     if (cells->n && ((status = woi_st_append(writer, cells->offsets, (cells->n + 1) * sizeof *cells->offsets, err)) ||
@@ -272,10 +299,41 @@ static wo_status take(const woi_st *st, const char *name, woi_dtype dtype, uint6
     return WO_OK;
 }
 
+static wo_status read_tree(wo_index *index, wo_error *err)
+{
+    const wo_build_options *o = &index->options;
+    const size_t d = index->rows.d, r = o->route_d;
+    if (!o->nodes || !o->leaves || !r || r > d || (r < d && r % 16))
+        return woi_fail(err, WO_ERR_FORMAT, 8, "a tree of %" PRIu32 " x %" PRIu32 " centres in %zu of %zu coordinates",
+                        o->nodes, o->leaves, r, d);
+    woi_tree *tree = &index->tree;
+    const void *basis = NULL, *nodes, *node_offsets, *leaves, *leaf_offsets;
+    wo_status status = WO_OK;
+    if (r < d) status = take(index->st, "tree.basis", WOI_F32, d, r, &basis, err);
+    if (!status) status = take(index->st, "tree.nodes", WOI_F32, r, o->nodes, &nodes, err);
+    if (!status) status = take(index->st, "tree.node_offsets", WOI_F32, o->nodes, 0, &node_offsets, err);
+    if (!status) status = take(index->st, "tree.leaves", WOI_F32, o->nodes * r, o->leaves, &leaves, err);
+    if (!status) status = take(index->st, "tree.leaf_offsets", WOI_F32, o->nodes, o->leaves, &leaf_offsets, err);
+    if (status) return status;
+    /* Never written: an index is immutable. */
+    *tree = (woi_tree){d,
+                       r,
+                       o->nodes,
+                       o->leaves,
+                       o->beam,
+                       (float *)basis,
+                       (float *)nodes,
+                       (float *)node_offsets,
+                       (float *)leaves,
+                       (float *)leaf_offsets};
+    return WO_OK;
+}
+
 static wo_status read_router(wo_index *index, wo_error *err)
 {
     const wo_build_options *o = &index->options;
-    if (o->method < WO_METHOD_SLIDE) return WO_OK;
+    if (woi_uses_tree(o)) return read_tree(index, err);
+    if (!woi_uses_hash(o)) return WO_OK;
     woi_hash *hash = &index->hash;
     *hash = (woi_hash){.K = o->K, .L = o->L, .d = index->rows.d, .n_planes = ((size_t)o->K * o->L + 15) / 16 * 16};
     const void *planes, *offsets, *bias = NULL;
@@ -294,7 +352,9 @@ static wo_status read_cells(wo_index *index, wo_error *err)
 {
     if (index->options.method == WO_METHOD_FULL) return WO_OK;
     woi_cells *cells = &index->cells;
-    const size_t n = index->hash.K ? woi_hash_n_cells(&index->hash) : 1;
+    const size_t n = index->hash.K   ? woi_hash_n_cells(&index->hash)
+                     : index->tree.A ? woi_tree_n_cells(&index->tree)
+                                     : 1;
     const woi_tensor *listed = woi_st_find(index->st, "cells.ids");
     const uint64_t n_ids = listed && listed->n_dims == 1 ? listed->n : 0;
     const void *data;

@@ -2,7 +2,7 @@
  *
  *   wo_index
  *     options           what it was built with
- *     hash              the router of slide, lss and evidence
+ *     hash or tree      the router of slide, lss and evidence
  *     cells             what lies in each cell; none for full
  *     rows              W and b: the layer's, or those in the mapped file
  *     st                the mapped file that planes, cells, rows and names may lie in */
@@ -12,6 +12,7 @@
 #include "fill/cells.h"
 #include "layer/layer.h"
 #include "route/hash.h"
+#include "route/tree.h"
 
 struct wo_log {
     size_t n, d;
@@ -41,7 +42,8 @@ struct wo_index {
     wo_build_options options;
     woi_dense rows; /* w is NULL where the file has none and no layer was given */
     uint64_t layer_checksum;
-    woi_hash hash; /* K = 0: no router */
+    woi_hash hash; /* K = 0: none */
+    woi_tree tree; /* A = 0: none */
     woi_cells cells;
     woi_names labels;
     double *trace; /* (n_trace, WOI_TRACE_COLUMNS) */
@@ -49,6 +51,16 @@ struct wo_index {
     uint64_t n_empty, largest; /* cells without a neuron; neurons in the largest */
     woi_st *st;                /* mapped: hash, cells and rows lie in it and are not freed; NULL: they are ours */
 };
+
+static inline bool woi_uses_tree(const wo_build_options *o)
+{
+    return o->method == WO_METHOD_EVIDENCE && o->router == WO_ROUTER_TREE;
+}
+
+static inline bool woi_uses_hash(const wo_build_options *o)
+{
+    return o->method >= WO_METHOD_SLIDE && !woi_uses_tree(o);
+}
 
 extern const char *const woi_trace_names[WOI_TRACE_COLUMNS];
 const char *woi_method_name(wo_method method);

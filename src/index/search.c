@@ -26,7 +26,7 @@ typedef struct worker {
     uint8_t epoch;
     int32_t *ids;
     float *logits;
-    float *hash_scratch;
+    float *route_scratch;
     uint32_t *cells;
 } worker;
 
@@ -91,10 +91,17 @@ static wo_status copy_masks(wo_searcher *s, const wo_searcher_options *o, wo_err
     return WO_OK;
 }
 
+/* At most. */
+static size_t cells_opened(const wo_searcher *s)
+{
+    const wo_index *index = s->index;
+    return index->hash.K ? (size_t)index->hash.L * s->probes : index->tree.A ? s->probes : index->cells.n;
+}
+
 static wo_status create_workers(wo_searcher *s, wo_error *err)
 {
     const wo_index *index = s->index;
-    const size_t m = index->rows.m, n_cells = index->hash.K ? (size_t)index->hash.L * s->probes : index->cells.n;
+    const size_t m = index->rows.m, n_cells = cells_opened(s);
     size_t room = n_cells * index->largest + s->n_mandatory;
     if (room > m) room = m;
     if (!(s->workers = woi_alloc_zero((size_t)s->threads, sizeof *s->workers, err))) return WO_ERR_MEMORY;
@@ -105,8 +112,10 @@ static wo_status create_workers(wo_searcher *s, wo_error *err)
         w->ids = woi_alloc(room + 1, sizeof *w->ids, err); /* one past: see unite */
         w->logits = woi_alloc(room, sizeof *w->logits, err);
         w->cells = woi_alloc_zero(n_cells, sizeof *w->cells, err);
-        w->hash_scratch = woi_alloc_zero(woi_hash_scratch(&index->hash), sizeof *w->hash_scratch, err);
-        if (!w->seen || !w->ids || !w->logits || !w->cells || !w->hash_scratch) return WO_ERR_MEMORY;
+        w->route_scratch =
+            woi_alloc_zero(index->tree.A ? woi_tree_scratch(&index->tree) : woi_hash_scratch(&index->hash),
+                           sizeof *w->route_scratch, err);
+        if (!w->seen || !w->ids || !w->logits || !w->cells || !w->route_scratch) return WO_ERR_MEMORY;
     }
     return WO_OK;
 }
@@ -131,6 +140,9 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     const uint32_t probes = o.probes ? o.probes : index->options.probes;
+    if (index->tree.A && probes > WOI_MAX_LEAVES)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%" PRIu32 " probes are too many: at most %d", probes,
+                        WOI_MAX_LEAVES);
     if (index->hash.K && (probes > WOI_MAX_PROBES || probes > 1U << index->hash.K))
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "%" PRIu32 " probes are too many: at most %d, and the %u "
@@ -162,7 +174,7 @@ void wo_searcher_free(wo_searcher *s)
         woi_free(s->workers[t].ids);
         woi_free(s->workers[t].logits);
         woi_free(s->workers[t].cells);
-        woi_free(s->workers[t].hash_scratch);
+        woi_free(s->workers[t].route_scratch);
     }
     woi_free(s->workers);
     woi_free(s->forbidden);
@@ -178,8 +190,9 @@ void wo_searcher_free(wo_searcher *s)
 static size_t route(const wo_searcher *s, worker *w, const float *q)
 {
     const wo_index *index = s->index;
+    if (index->tree.A) return woi_tree_query(&index->tree, s->kernels, q, s->probes, w->route_scratch, w->cells);
     if (index->hash.K)
-        return woi_hash_query(&index->hash, s->kernels, q, s->probes, w->hash_scratch, w->cells)
+        return woi_hash_query(&index->hash, s->kernels, q, s->probes, w->route_scratch, w->cells)
                    ? (size_t)index->hash.L * s->probes
                    : 0;
     if (!woi_all_finite(q, index->rows.d)) return 0;

@@ -11,7 +11,6 @@
 void woi_tree_free(woi_tree *tree)
 {
     woi_free(tree->basis);
-    woi_free(tree->basis_offsets);
     woi_free(tree->nodes);
     woi_free(tree->node_offsets);
     woi_free(tree->leaves);
@@ -19,33 +18,44 @@ void woi_tree_free(woi_tree *tree)
     *tree = (woi_tree){0};
 }
 
-/* x, the scores of a level, and room for the sign bits that `project` also gives. */
+/* x; zeros, the offsets of the basis; the scores of a level; room for the sign bits that `project` also gives. */
 size_t woi_tree_scratch(const woi_tree *tree)
 {
     const size_t widest = tree->A > tree->B ? tree->A : tree->B;
-    return tree->r + widest + (widest > tree->r ? widest : tree->r) / 32 + 16;
+    return 2 * tree->r + widest + (widest > tree->r ? widest : tree->r) / 32 + 16;
 }
 
-static bool all_finite(const float *x, size_t n)
+/* The direction of a query in the tree's coordinates. False when the query is not finite. */
+static bool turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, float *x, float *zeros,
+                 uint16_t *bits)
 {
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(x[i])) return false;
+    const size_t d = tree->d, r = tree->r;
+    float square;
+    kernels->dot_f32(q, q, 1, d, d, &square);
+    double over = square > 0 ? 1 / sqrt((double)square) : 0;
+    if (!(square > 1e-30F && square < 1e30F)) { /* not finite, or its square is not a good float */
+        double exact = 0;
+        for (size_t j = 0; j < d; j++) exact += (double)q[j] * q[j];
+        if (!isfinite(exact)) return false;
+        over = exact > 0 ? 1 / sqrt(exact) : 0;
+    }
+    if (!tree->basis) {
+        for (size_t j = 0; j < d; j++) x[j] = (float)(q[j] * over);
+        return true;
+    }
+    memset(zeros, 0, r * sizeof *zeros);
+    kernels->project(q, tree->basis, zeros, d, r, x, bits);
+    for (size_t j = 0; j < r; j++) x[j] = (float)(x[j] * over);
     return true;
 }
 
-/* Puts (score, id) into the best `room` so far, `n` of them, best first, where it belongs; equal scores: the earlier
- * stays before. Returns the new n. */
-static inline size_t insert(float score, uint32_t id, float *scores, uint32_t *ids, size_t n, size_t room)
+/* The n best of scores (count), best first, ties to the lower place: places[0 .. n), offset by `first`. */
+static size_t best(const woi_kernels *kernels, const float *scores, size_t count, uint32_t first, size_t n, size_t had,
+                   float *kept, int32_t *places)
 {
-    if (n == room && !(score > scores[n - 1])) return n;
-    size_t at = n < room ? n++ : n - 1;
-    for (; at > 0 && score > scores[at - 1]; at--) {
-        scores[at] = scores[at - 1];
-        ids[at] = ids[at - 1];
-    }
-    scores[at] = score;
-    ids[at] = id;
-    return n;
+    woi_topk top = {n, had, kept, places};
+    kernels->topk_scan(scores, count, (int32_t)first, &top);
+    return top.n;
 }
 
 size_t woi_tree_query(const woi_tree *tree, const woi_kernels *kernels, const float *q, uint32_t probes, float *scratch,
@@ -53,26 +63,24 @@ size_t woi_tree_query(const woi_tree *tree, const woi_kernels *kernels, const fl
 {
     const uint32_t A = tree->A, B = tree->B;
     const size_t r = tree->r, widest = A > B ? A : B;
-    float *projected = scratch, *z = projected + r, best[WOI_MAX_BEAM], near[64];
+    float *x = scratch, *zeros = x + r, *z = zeros + r, node_scores[WOI_MAX_BEAM], leaf_scores[WOI_MAX_LEAVES];
     uint16_t *bits = (uint16_t *)(z + widest);
-    uint32_t nodes[WOI_MAX_BEAM];
-    const float *x = q;
-    if (tree->basis) {
-        kernels->project(q, tree->basis, tree->basis_offsets, tree->d, r, projected, bits);
-        x = projected;
-    }
+    int32_t nodes[WOI_MAX_BEAM], leaves[WOI_MAX_LEAVES];
+    if (!turn(tree, kernels, q, x, zeros, bits)) return 0;
     kernels->project(x, tree->nodes, tree->node_offsets, r, A, z, bits);
-    /* A query that is not finite leaves no finite score; large finite ones may overflow. */
-    if (!isfinite(z[0]) && !all_finite(q, tree->d)) return 0;
-    size_t n_nodes = 0, n = 0;
-    for (uint32_t a = 0; a < A; a++) n_nodes = insert(z[a], a, best, nodes, n_nodes, tree->beam);
+    const size_t n_nodes = best(kernels, z, A, 0, tree->beam, 0, node_scores, nodes);
+    size_t n = 0;
     for (size_t i = 0; i < n_nodes; i++) {
-        const size_t a = nodes[i];
+        const size_t a = (size_t)nodes[i];
         kernels->project(x, tree->leaves + a * r * B, tree->leaf_offsets + a * B, r, B, z, bits);
-        for (uint32_t b = 0; b < B; b++)
-            if (z[b] > -INFINITY) n = insert(z[b], (uint32_t)(a * B + b), near, cells, n, probes);
+        n = best(kernels, z, B, (uint32_t)(a * B), probes, n, leaf_scores, leaves);
     }
-    return n;
+    woi_topk top = {probes, n, leaf_scores, leaves};
+    woi_topk_finish(&top);
+    size_t used = 0;
+    for (size_t i = 0; i < n; i++)
+        if (leaf_scores[i] > -INFINITY) cells[used++] = (uint32_t)leaves[i];
+    return used;
 }
 
 wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads,
@@ -94,6 +102,21 @@ wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint3
     return WO_OK;
 }
 
+/* Puts (score, id) into the best `room` so far, `n` of them, best first, where it belongs; equal scores: the earlier
+ * stays before. Returns the new n. */
+static inline size_t insert(float score, uint32_t id, float *scores, uint32_t *ids, size_t n, size_t room)
+{
+    if (n == room && !(score > scores[n - 1])) return n;
+    size_t at = n < room ? n++ : n - 1;
+    for (; at > 0 && score > scores[at - 1]; at--) {
+        scores[at] = scores[at - 1];
+        ids[at] = ids[at - 1];
+    }
+    scores[at] = score;
+    ids[at] = id;
+    return n;
+}
+
 wo_status woi_tree_neighbours(const woi_tree *tree, uint32_t n_near, int threads, uint32_t *near, wo_error *err)
 {
     const woi_kernels *kernels = woi_kernels_get(err);
@@ -110,6 +133,10 @@ wo_status woi_tree_neighbours(const woi_tree *tree, uint32_t n_near, int threads
         for (uint32_t b = 0; b < B; b++) {
             uint32_t *own = near + (a * B + b) * n_near;
             size_t n = 0;
+            if (offsets[b] == -INFINITY) { /* not used: it needs nobody */
+                for (uint32_t i = 0; i < n_near; i++) own[i] = UINT32_MAX;
+                continue;
+            }
             for (size_t j = 0; j < r; j++) x[j] = leaves[j * B + b];
             kernels->project(x, leaves, offsets, r, B, z, (uint16_t *)(z + B));
             for (uint32_t other = 0; other < B; other++)

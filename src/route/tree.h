@@ -1,12 +1,15 @@
-/* The tree router: k-means over queries in two levels. A query opens the `probes` nearest of the leaves below the
- * `beam` nearest nodes.
+/* The tree router: spherical k-means over queries in two levels. A query opens the `probes` nearest of the leaves below
+ * the `beam` nearest nodes.
  *
- *   x = basis (q - mean)                  `r` coordinates, the principal ones of the queries; r = d: x = q, no basis
+ *   x = basis^T q / |q|                   `r` coordinates, the principal ones of such directions; r = d: x = q / |q|
  *   score of a centre c = x . c - |c|^2 / 2     the nearest centre has the highest
+ *
+ * Lengths are left out because what a query needs hardly depends on its own: on Diginetica, 15 neurons hold 98.9% of
+ * FULL's P@1 with directions and 91.5% without.
  *
  * Everything is in the form that the `project` kernel takes: centres side by side, d-major, with an offset each.
  *
- *   basis        (d, r), basis_offsets (r)
+ *   basis        (d, r)
  *   nodes        (r, A), node_offsets (A)
  *   leaves       A blocks of (r, B), leaf_offsets (A, B); a leaf that is not used has offset -INFINITY
  *   cells        leaf b of node a is cell a B + b
@@ -19,13 +22,13 @@
 
 #include <stdbool.h>
 
-enum { WOI_MAX_FAN = 1024, WOI_MAX_BEAM = 16 };
+enum { WOI_MAX_FAN = 1024, WOI_MAX_BEAM = 16, WOI_MAX_LEAVES = 64 /* opened by a query */ };
 
 typedef struct woi_tree {
     size_t d, r;
     uint32_t A, B; /* fan-outs; A = 0: no tree */
     uint32_t beam;
-    float *basis, *basis_offsets;
+    float *basis; /* NULL: r = d */
     float *nodes, *node_offsets;
     float *leaves, *leaf_offsets;
 } woi_tree;

@@ -23,6 +23,7 @@ typedef struct sample {
     size_t n, d, r;
     const float *q;
     size_t *picks; /* (n) */
+    double *over;  /* (n): 1 / |q| */
     float *x;      /* (n, r) */
 } sample;
 
@@ -53,23 +54,20 @@ static wo_status draw(size_t n, size_t take, uint64_t seed, size_t **picks, wo_e
 
 /* ---- Coordinates ------------------------------------------------------------------------------------------- */
 
-static void measure_spread(const sample *s, size_t n, int threads, double *mean, double *covariance)
+/* Second moments (d, d) of the first n directions. */
+static void measure_spread(const sample *s, size_t n, int threads, double *moments)
 {
     const size_t d = s->d;
-    memset(mean, 0, d * sizeof *mean);
-    memset(covariance, 0, d * d * sizeof *covariance);
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < d; j++) mean[j] += s->q[s->picks[i] * d + j];
-    for (size_t j = 0; j < d; j++) mean[j] /= (double)n;
+    memset(moments, 0, d * d * sizeof *moments);
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (size_t a = 0; a < d; a++)
         for (size_t i = 0; i < n; i++) {
             const float *row = s->q + s->picks[i] * d;
-            const double x = row[a] - mean[a];
-            for (size_t b = 0; b <= a; b++) covariance[a * d + b] += x * (row[b] - mean[b]);
+            const double x = row[a] * s->over[i] * s->over[i];
+            for (size_t b = 0; b <= a; b++) moments[a * d + b] += x * row[b];
         }
     for (size_t a = 0; a < d; a++)
-        for (size_t b = 0; b <= a; b++) covariance[b * d + a] = covariance[a * d + b];
+        for (size_t b = 0; b <= a; b++) moments[b * d + a] = moments[a * d + b];
 }
 
 /* Columns of v (d, r) made orthonormal, one after the other. */
@@ -88,17 +86,16 @@ static void orthonormalise(double *v, size_t d, size_t r)
     }
 }
 
-/* The r directions of the greatest spread, by subspace iteration. */
+/* The r axes that hold most of the directions, by subspace iteration. */
 static wo_status find_basis(sample *s, const woi_tree_options *o, woi_tree *tree, wo_error *err)
 {
     const size_t d = s->d, r = tree->r, n = s->n < NODE_SAMPLE ? s->n : NODE_SAMPLE;
-    double *mean = woi_alloc(d, sizeof *mean, err), *covariance = woi_alloc(d * d, sizeof *covariance, err),
-           *v = woi_alloc(d * r, sizeof *v, err), *product = woi_alloc(d * r, sizeof *product, err);
+    double *moments = woi_alloc(d * d, sizeof *moments, err), *v = woi_alloc(d * r, sizeof *v, err),
+           *product = woi_alloc(d * r, sizeof *product, err);
     tree->basis = woi_alloc(d * r, sizeof *tree->basis, err);
-    tree->basis_offsets = woi_alloc(r, sizeof *tree->basis_offsets, err);
-    const bool there = mean && covariance && v && product && tree->basis && tree->basis_offsets;
+    const bool there = moments && v && product && tree->basis;
     if (there) {
-        measure_spread(s, n, o->threads, mean, covariance);
+        measure_spread(s, n, o->threads, moments);
         for (size_t i = 0; i < d * r; i++) v[i] = woi_rng_normal(o->seed, STREAM_BASIS, i);
         for (int round = 0; round < POWER_ROUNDS; round++) {
             orthonormalise(v, d, r);
@@ -107,25 +104,35 @@ static wo_status find_basis(sample *s, const woi_tree_options *o, woi_tree *tree
                 double *to = product + a * r;
                 memset(to, 0, r * sizeof *to);
                 for (size_t b = 0; b < d; b++)
-                    for (size_t c = 0; c < r; c++) to[c] += covariance[a * d + b] * v[b * r + c];
+                    for (size_t c = 0; c < r; c++) to[c] += moments[a * d + b] * v[b * r + c];
             }
             memcpy(v, product, d * r * sizeof *v);
         }
         orthonormalise(v, d, r);
-        for (size_t c = 0; c < r; c++) {
-            double offset = 0;
-            for (size_t j = 0; j < d; j++) {
-                tree->basis[j * r + c] = (float)v[j * r + c];
-                offset -= mean[j] * v[j * r + c];
-            }
-            tree->basis_offsets[c] = (float)offset;
-        }
+        for (size_t i = 0; i < d * r; i++) tree->basis[i] = (float)v[i];
     }
-    woi_free(mean);
-    woi_free(covariance);
+    woi_free(moments);
     woi_free(v);
     woi_free(product);
     return there ? WO_OK : WO_ERR_MEMORY;
+}
+
+/* x: the sample's directions in the tree's coordinates. */
+static void turn_all(const woi_kernels *kernels, const woi_tree *tree, int threads, sample *s)
+{
+    const size_t d = s->d, r = s->r;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (size_t i = 0; i < s->n; i++) {
+        static const float zeros[WOI_MAX_FAN];
+        uint16_t bits[WOI_MAX_FAN / 16];
+        const float *q = s->q + s->picks[i] * d;
+        float *x = s->x + i * r;
+        if (tree->basis)
+            kernels->project(q, tree->basis, zeros, d, r, x, bits);
+        else
+            memcpy(x, q, d * sizeof *q);
+        for (size_t j = 0; j < r; j++) x[j] = (float)(x[j] * s->over[i]);
+    }
 }
 
 /* ---- k-means ----------------------------------------------------------------------------------------------- */
@@ -289,21 +296,20 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     wo_status status = draw(n, s.n, o.seed, &s.picks, err);
+    if (!status && (!(s.over = woi_alloc(s.n, sizeof *s.over, err)) || !(s.x = woi_alloc(s.n * s.r, sizeof *s.x, err))))
+        status = WO_ERR_MEMORY;
+    for (size_t i = 0; !status && i < s.n; i++) {
+        double square = 0;
+        for (size_t j = 0; j < d; j++) square += (double)q[s.picks[i] * d + j] * q[s.picks[i] * d + j];
+        s.over[i] = square > 0 ? 1 / sqrt(square) : 0;
+    }
     if (!status && tree->r < d) status = find_basis(&s, &o, tree, err);
-    if (!status && !(s.x = woi_alloc(s.n * s.r, sizeof *s.x, err))) status = WO_ERR_MEMORY;
     if (!status) {
-#pragma omp parallel for num_threads(o.threads) schedule(static)
-        for (size_t i = 0; i < s.n; i++) {
-            uint16_t bits[WOI_MAX_FAN / 16];
-            const float *from = q + s.picks[i] * d;
-            if (tree->basis)
-                kernels->project(from, tree->basis, tree->basis_offsets, d, s.r, s.x + i * s.r, bits);
-            else
-                memcpy(s.x + i * s.r, from, d * sizeof *from);
-        }
+        turn_all(kernels, tree, o.threads, &s);
         status = learn_levels(&s, &o, (double)s.n / ((double)o.A * o.B / 1.5), progress, tree, err);
     }
     woi_free(s.picks);
+    woi_free(s.over);
     woi_free(s.x);
     if (status) woi_tree_free(tree);
     return status;

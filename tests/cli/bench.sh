@@ -1,0 +1,191 @@
+#!/bin/bash
+# wideout-bench: a run on a tiny made-up layer, a run that is stopped and goes on, the paper's exhibits, compare, and what
+# it refuses.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+bench=$(dirname "$WIDEOUT")/wideout-bench
+if [ ! -x "$bench" ]; then
+    ok 'skipped: wideout-bench is not built here'
+    finish
+    exit
+fi
+cd "$scratch" || exit 1
+export WIDEOUT_CACHE=$scratch/cache WIDEOUT_POWERCAP=$scratch/nothing
+
+cat >tiny.workload <<'TEXT'
+# a comment, and an empty line
+
+title     = Tiny
+synthetic = 600 16 4000
+sweep = popular N=50,100,600
+sweep = slide K=4 L=2
+sweep = lss loss=paper,margin K=3 L=2 iterations=20
+sweep = evidence K=5 L=2 iterations=20 lambda=0.1,0.02
+sweep = ivf nprobe=4,1000
+sweep = pq part=4 rerank=0,20
+sweep = sq8 rerank=0
+sweep = ip-nsw M=8 efc=50 ef=10,50
+sweep = graph-decoder M=8 efc=50 ef=50
+sweep-full = popular N=200
+TEXT
+ours=full,popular,slide,lss,evidence
+run() { # ARGUMENT...: quality only
+    "$bench" run -q --no-timing "$@"
+}
+
+# ---- run ---------------------------------------------------------------------------------------------------------
+same 'run says where the result is' "one/tiny.json" "$(run ./tiny.workload -o one --methods $ours)"
+same 'one row for each configuration, in order' 'full
+popular N=50
+popular N=100
+slide K=4 L=2
+lss paper K=3 L=2 iterations=20
+lss margin K=3 L=2 iterations=20
+evidence K=5 L=2 iterations=20 lambda=0.1
+evidence K=5 L=2 iterations=20 lambda=0.02' "$(jq -r '.rows[].label' one/tiny.json)"
+same 'the head' '[1,"tiny","Tiny",600,16,400,5]' "$(jq -c '[.wideout_bench, .workload, .title, .m, .d, .n, .k]' one/tiny.json)"
+check 'how it was made' jq -e '(.commit | type == "string") and (.compiler | type == "string") and
+    .command == "wideout-bench run ./tiny.workload --no-timing --methods full,popular,slide,lss,evidence" and
+    (.machine | .cpu != null and .cores > 0 and .memory_gib > 0 and .kernel != null) and
+    (.packages | .openblas != null and .hnswlib != null and .faiss != null)' one/tiny.json
+check 'quality of every row' jq -e '.full.p_at_1 as $p | .rows | all([.p_at_1, .p_at_3, .p_at_5, .label_recall, .sample_size,
+    .build_s, .index_bytes] | all(type == "number")) and (.[0].p_at_1 == $p)' one/tiny.json
+same 'the dial' '{"name":"lambda","value":0.02}' "$(jq -c '.rows[-1].dial' one/tiny.json)"
+same 'the traces of lss' '["lss paper K=3 L=2 iterations=20","lss margin K=3 L=2 iterations=20"]' \
+    "$(jq -c '[.traces[].label]' one/tiny.json)"
+check 'have a number for each column' jq -e '.traces | all((.columns | length) as $n | .values | length > 0 and all(length == $n))' one/tiny.json
+check 'no partial file stays' test ! -e one/tiny.json.partial
+run ./tiny.workload -o two --methods $ours --threads 1 >/dev/null
+strip='del(.command, .threads, .commit) | del(.rows[].build_s)'
+same 'the same with one thread' "$(jq -c "$strip" one/tiny.json)" "$(jq -c "$strip" two/tiny.json)"
+same 'the full sweep has more' 'popular N=200' "$(run ./tiny.workload -o full --methods popular --full >/dev/null && jq -r '.rows[2].label' full/tiny.json)"
+
+# ---- Peers -------------------------------------------------------------------------------------------------------
+run ./tiny.workload -o peers --methods ivf,pq,sq8,ip-nsw,graph-decoder >/dev/null 2>peers.err
+if [ -s peers.err ]; then
+    same 'absent peers are left out with a sentence' '' "$(grep -v 'is left out: .* was not found when this was compiled' peers.err)"
+else
+    same 'rows of the peers' '[2,2,1,2,1]' \
+        "$(jq -c '[.rows | group_by(.method) | map({(.[0].method): length}) | add | .pq, .ivf, .sq8, ."ip-nsw", ."graph-decoder"]' peers/tiny.json)"
+    check 'all lists of IVF are all classes' jq -e '.full.p_at_1 as $p | .rows[] | select(.label == "ivf nprobe=1000") |
+        .p_at_1 == $p and .sample_size == 600 and .label_recall == 1' peers/tiny.json
+    check 'graphs find FULL'"'"'s answers' jq -e '.full.p_at_1 as $p | [.rows[] | select(.dial.name == "ef" and .dial.value == 50) |
+        .p_at_1 >= 0.95 * $p and .sample_size > 50 and .sample_size < 600] | all' peers/tiny.json
+    check 'a dial needs no new index' jq -e '[.rows[] | select(.method == "ip-nsw").build_s] | .[0] == .[1]' peers/tiny.json
+fi
+
+# ---- Time --------------------------------------------------------------------------------------------------------
+"$bench" run -q ./tiny.workload -o timed --methods full,slide --json >timed.json
+same 'run --json' '{"results":["timed/tiny.json"]}' "$(jq -c . timed.json)"
+check 'each batch, at one thread and at all' jq -e '.threads as $t | .rows | length == 2 and all([.timings[] | [.batch, .threads]] ==
+    ([1, 32, 1024] | map([., 1]) + if $t > 1 then map([., $t]) else [] end))' timed/tiny.json
+check 'times beside those of FULL' jq -e '[.rows[].timings[] | .us > 0 and .us_p99 >= .us and .full_us > 0 and .speedup > 0] | all' timed/tiny.json
+check 'CPU time is measured, energy is not' jq -e '.rows | all(.cpu_s_per_1000 > 0 and .energy_j_per_1000 == null)' timed/tiny.json
+
+# ---- Stopped and continued ---------------------------------------------------------------------------------------
+sed 's/iterations=20/iterations=2000/' tiny.workload >slow.workload
+run ./slow.workload -o stop --methods $ours >/dev/null 2>stop.err &
+process=$!
+for _ in $(seq 100); do
+    [ -e stop/slow.json.partial ] && [ "$(wc -l <stop/slow.json.partial)" -ge 4 ] && break
+    sleep 0.05
+done
+kill -TERM $process
+wait $process
+same 'a run that is stopped' '1 wideout-bench: slow: stopped; the same command goes on with what is left' "$? $(cat stop.err)"
+check 'leaves no result' test ! -e stop/slow.json
+check 'but the rows that it had' test "$(wc -l <stop/slow.json.partial)" -ge 4
+sed -i '2s/"build_s":[0-9.e-]*/"build_s":4321.0/' stop/slow.json.partial
+printf '{"row":{"label":"cut o' >>stop/slow.json.partial
+sed -i 's/iterations=2000/iterations=20/' slow.workload
+check 'going on' run ./slow.workload -o stop --methods $ours
+same 'has every row, and those from before' '[8,4321]' "$(jq -c '[(.rows | length), .rows[0].build_s]' stop/slow.json)"
+check 'and ends the partial file' test ! -e stop/slow.json.partial
+cp one/tiny.json stop/tiny.json.partial
+check 'a partial file of something else is not used' run ./tiny.workload -o stop --methods full
+
+# ---- A layer of one's own ----------------------------------------------------------------------------------------
+s=cache/synthetic-600-16-4000
+check 'a layer and logs' run --layer $s/net.safetensors --log $s/train.log --test $s/test.log --methods full,popular --name mine -o own
+same 'their result' '["mine",["full","popular N=100","popular N=500"]]' "$(jq -c '[.workload, [.rows[].label]]' own/mine.json)"
+run --layer $s/net.safetensors --test $s/test.log --methods full,popular -o own >/dev/null 2>own.err
+same 'without a training log' 'wideout-bench: own: popular N=100 is left out: there is no training log to learn from' "$(head -1 own.err)"
+fails 'a test log that is not here' 1 'wideout-bench: own is left out: the test log none is not here' \
+    "$bench" run --layer $s/net.safetensors --test none
+fails 'a log that does not fit' 1 "wideout-bench: own: other/test.log: queries of 8 numbers and labels up to 599 do not fit a layer of 600 classes and 16 dimensions" \
+    bash -c "'$WIDEOUT' data synthetic -q -m 600 -d 8 -n 9000 -o other >/dev/null; mv other/test.log.safetensors other/test.log
+             '$bench' run -q --layer $s/net.safetensors --test other/test.log"
+
+# ---- The paper's exhibits ----------------------------------------------------------------------------------------
+same 'table1: a row for each method' 'full
+popular
+slide
+lss
+lss
+evidence' "$("$bench" table1 tiny --results one | awk 'NR > 2 && !/^Time/ {print $1}')"
+same 'table1 --all --json' 8 "$("$bench" table1 one/tiny.json --all --json | jq '.rows | length')"
+check 'table3: nothing below FULL' bash -c "'$bench' table3 tiny --results full --json | jq -e '.full.p_at_1 as \$p | .rows | all(.p_at_1 >= \$p)'"
+same 'figure2: CSV' "$(jq '[.traces[].values[]] | length + 1' one/tiny.json)" "$("$bench" figure2 tiny --results one | wc -l)"
+same 'of equal columns' 1 "$("$bench" figure2 tiny --results one | awk -F, '{print NF}' | sort -u | wc -l)"
+same 'rank' '7' "$("$bench" rank tiny --results one --json | jq '.rows | length')"
+check 'rank in words' bash -c "'$bench' rank tiny --results one | grep -q 'Mean rank of the labels among all classes'"
+sed '/^synthetic/s/.*/synthetic = 100 4 400/' tiny.workload >grid.workload
+check 'table2' "$bench" table2 ./grid.workload -q -o grid
+same 'nine rows' 9 "$("$bench" table2 ./grid.workload -q -o grid --json | jq '.rows | length')"
+same 'slide against lss' '[8,true]' "$("$bench" slide ./grid.workload -q -o grid --json |
+    jq -c '[(.rows | length), (.rows | all(.p_at_1_low <= .p_at_1 and .p_at_1 <= .p_at_1_high + 1e-9))]')"
+fails 'an exhibit without a result' 1 'wideout-bench: one/none.json: cannot open: No such file or directory' "$bench" table1 none --results one
+fails 'what is no result' 1 'wideout-bench: no.json: is no result of wideout-bench: expected "wideout_bench": 1 and rows' \
+    bash -c "echo '{}' >no.json; '$bench' rank no.json"
+fails 'what is no JSON' 1 "wideout-bench: no.json: line 1: '[' or '{' expected near 'x'" bash -c "echo x >no.json; '$bench' rank no.json"
+
+# ---- compare -----------------------------------------------------------------------------------------------------
+check 'the same compares well' "$bench" compare timed/tiny.json timed/tiny.json
+jq '(.rows[1].timings[0] | .us, .us_q1, .us_q3) *= 3' timed/tiny.json >slower.json
+same 'slower' '1 slower  slide K=4 L=2, batch 1, 1 threads (+200%)' \
+    "$(out=$("$bench" compare timed/tiny.json slower.json); echo "$? $(head -1 <<<"$out" | sed 's/: [^(]*/ /')")"
+jq '(.rows[1].timings[0] | .us, .us_q1, .us_q3, .full_us) *= 3' timed/tiny.json >both.json
+check 'a machine that is slower throughout' "$bench" compare timed/tiny.json both.json
+jq '.rows[0].p_at_1 *= 0.99' timed/tiny.json >worse.json
+same 'worse' '[1,"p_at_1"]' "$("$bench" compare timed/tiny.json worse.json --json | jq -c '[(.flags | length), .flags[0].what]')"
+check 'better is fine' "$bench" compare worse.json timed/tiny.json
+fails 'results of two workloads' 1 "wideout-bench: timed/tiny.json: is of workload 'tiny', the other of 'mine'" \
+    "$bench" compare own/mine.json timed/tiny.json
+
+# ---- Refused -----------------------------------------------------------------------------------------------------
+refused() { # NAME SENTENCE LINE...
+    printf '%s\n' "${@:3}" >bad.workload
+    fails "$1" 1 "wideout-bench: ./bad.workload: $2" "$bench" run ./bad.workload
+}
+refused 'no data' 'names no data: expected cache, synthetic, or layer and test' 'title = x'
+refused 'no key' "line 1: expected 'key = value', found 'hello'" hello
+refused 'an unknown key' "line 2: 'colour' is no key of a workload" 'title = x' 'colour = red'
+refused 'a key twice' "line 2: 'title' is given twice" 'title = x' 'title = y'
+refused 'a key without value' "line 1: 'layer' has no value" 'layer ='
+refused 'sizes that are none' "line 1: 'synthetic' takes classes, dimensions and training queries, as '100000 64 200000', not '600'" 'synthetic = 600'
+refused 'queries that are none' "line 1: 'queries' takes a whole number of 1 or more, not '-3'" 'queries = -3'
+refused 'made data and files' 'synthetic data come without cache, layer, train and test' 'synthetic = 600 16 4000' 'layer = x'
+refused 'an unknown method' "line 1: 'magic' is no method: there are full, torch-full, popular, slide, lss, evidence, pq, ivf, sq8, ip-nsw and graph-decoder" 'sweep = magic'
+refused 'another method'"'"'s setting' "line 1: 'ef' is no setting of slide" 'sweep = slide ef=10'
+refused 'a setting twice' "line 1: 'K' is given twice" 'sweep = slide K=1 K=2'
+refused 'a setting that is none' "line 1: 'fast' is no setting: expected name=value,value,..." 'sweep = slide fast'
+refused 'a value beyond the range' "line 1: K takes a whole number from 1 to 24, not '25'" 'sweep = slide K=4,25'
+refused 'a value that is not whole' "line 1: K takes a whole number from 1 to 24, not '1.5'" 'sweep = slide K=1.5'
+refused 'an empty value' "line 1: K takes a whole number from 1 to 24, not ''" 'sweep = slide K=4,'
+refused 'a word that is none' "line 1: loss takes paper|margin, not 'new'" 'sweep = lss loss=new'
+printf 'title = a\0b\n' >bad.workload
+fails 'a zero byte' 1 'wideout-bench: ./bad.workload: line 1: has a zero byte: not a text file' "$bench" run ./bad.workload
+fails 'a workload that is not here' 1 'wideout-bench: ./none.workload: cannot open: No such file or directory' "$bench" run ./none.workload
+same 'data that are not here are left out' "wideout-bench: debian is left out: the layer $WIDEOUT_CACHE/debian/net.safetensors is not here: see 'make nets' 0" \
+    "$("$bench" run debian -o none 2>&1) $?"
+fails 'no workload' 2 "wideout-bench run: expected workloads, or --layer, --log and --test (see 'wideout-bench run --help')" "$bench" run
+fails 'an unknown method in a list' 2 "wideout-bench run: --methods: 'magic' is none: there are full, torch-full, popular, slide, lss, evidence, pq, ivf, sq8, ip-nsw and graph-decoder (see 'wideout-bench run --help')" \
+    "$bench" run debian --methods full,magic
+fails 'an unknown command' 2 "wideout-bench: unknown command 'fly' (see 'wideout-bench --help')" "$bench" fly
+fails 'compare with one file' 2 "wideout-bench compare: expected two result files, found 1 (see 'wideout-bench compare --help')" "$bench" compare a
+for command in run compare table1 table2 table3 figure2 rank slide; do
+    "$bench" $command --help >help
+    same "$command --help" "0 Usage: wideout-bench $command" "$? $(head -1 help | cut -c1-$((21 + ${#command})))"
+    same "$command --help fits 100 columns" '' "$(awk 'length > 100' help)"
+done
+finish
