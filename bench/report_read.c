@@ -67,6 +67,11 @@ static bool set_series(report *r, report_row *row, const char *method, const cha
 
 /* ---- wideout-bench ------------------------------------------------------------------------------------------- */
 
+/* Eleven days, and a picosecond: what lies beyond is a mistake, or a clock that stood still, and has no place on an
+ * axis. */
+static const double max_us = 1e12, min_us = 1e-6;
+static const double max_trace = 1e15; /* the same for traces */
+
 /* The names of the members differ between the two kinds of file. */
 typedef struct timing_names {
     const char *us, *full_us;
@@ -85,10 +90,12 @@ static bool read_timings(report_row *row, const json_t *object, const char *wher
         snprintf(place, sizeof place, "%stimings[%zu].", where, i);
         if (!report_get_count(entry, place, "batch", true, 1, UINT32_MAX, &batch, error) ||
             !report_get_count(entry, place, "threads", false, 1, 65536, &threads, error) ||
-            !report_get_number(entry, place, names->us, false, 0, HUGE_VAL, &t.us, error) ||
-            !report_get_number(entry, place, names->full_us, false, 0, HUGE_VAL, &t.full_us, error) ||
-            !report_get_number(entry, place, "speedup", false, 0, HUGE_VAL, &t.speedup, error))
+            !report_get_number(entry, place, names->us, false, 0, max_us, &t.us, error) ||
+            !report_get_number(entry, place, names->full_us, false, 0, max_us, &t.full_us, error) ||
+            !report_get_number(entry, place, "speedup", false, 0, max_us, &t.speedup, error))
             return false;
+        if (t.us < min_us) t.us = NAN;
+        if (t.full_us < min_us) t.full_us = NAN;
         t.at = (report_cost){(uint32_t)batch, (uint32_t)threads};
         if (isnan(t.speedup) && t.us > 0) t.speedup = t.full_us / t.us;
         row->timings[row->n_timings++] = t;
@@ -177,8 +184,9 @@ static bool read_trace(report_trace *trace, const json_t *object, const char *wh
         }
         for (size_t j = 0; j < trace->n_columns; j++) {
             const json_t *value = json_array_get(line, j);
-            if (!json_is_number(value) && !json_is_null(value)) {
-                snprintf(error, REPORT_ERROR_BYTES, "%svalues[%zu][%zu]: expected a number or null", where, i, j);
+            if (!json_is_null(value) && !(json_is_number(value) && fabs(json_number_value(value)) <= max_trace)) {
+                snprintf(error, REPORT_ERROR_BYTES, "%svalues[%zu][%zu]: expected null or a number up to %g", where, i,
+                         j, max_trace);
                 return false;
             }
             trace->values[i * trace->n_columns + j] = json_is_null(value) ? NAN : json_number_value(value);

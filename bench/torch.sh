@@ -4,13 +4,16 @@
 #   torch.sh eurlex57k          quality: seeds 1 2 3 on both sides; medians of P@1 and P@5 on the test file
 #   torch.sh --time debian      speed: median time of 50 steps after 5, two threads on both sides, in turn, three times
 #
+# THREADS (2), PYTHON and TORCH_DEVICE (cpu; cuda where PyTorch has a GPU: quality only) change how they run.
 # Needs 'make nets NETS=NAME' (for the data) and Debian's python3-torch. Results go to bench/results/torch-NAME.json, or
 # torch-time-NAME.json.
 set -eu
 cd "$(dirname "$0")/.."
-wideout=$PWD/${BUILD:-build}/wideout
+wideout=$(realpath "${BUILD:-build}")/wideout
 cache=${WIDEOUT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wideout}
-python=/usr/bin/python3
+python=${PYTHON:-/usr/bin/python3}
+threads=${THREADS:-2}
+device=${TORCH_DEVICE:-cpu}
 timing=
 [ "${1:-}" != --time ] || { timing=1; shift; }
 [ $# -gt 0 ] || { echo "usage: torch.sh [--time] NAME [SEED...]" >&2; exit 2; }
@@ -32,10 +35,10 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 ours() { # OPTIONS...
-    "$wideout" train $kind --train "$data/train.$ending" -o "$scratch/net" --threads 2 --json "$@"
+    "$wideout" train $kind --train "$data/train.$ending" -o "$scratch/net" --threads "$threads" --json "$@"
 }
 theirs() {
-    "$python" $script --train "$data/train.$ending" --threads 2 "$@"
+    "$python" $script --train "$data/train.$ending" --threads "$threads" --device "$device" "$@"
 }
 
 if [ -n "$timing" ]; then
@@ -46,7 +49,7 @@ if [ -n "$timing" ]; then
         theirs $options --time-steps 50 | jq -c '{framework, ms_per_step}'
     done | tee "$scratch/lines"
     out=bench/results/torch-time-$name.json
-    jq -s --arg name "$name" '{data: $name, threads: 2, runs: .,
+    jq -s --arg name "$name" --argjson threads "$threads" '{data: $name, threads: $threads, runs: .,
         ours_ms: ([.[] | select(.framework == "wideout").ms_per_step] | sort | .[1]),
         torch_ms: ([.[] | select(.framework != "wideout").ms_per_step] | sort | .[1])}
         | .ratio = .torch_ms / .ours_ms' "$scratch/lines" >"$out"

@@ -261,7 +261,7 @@ static void threads_do_not_matter(void **state)
     uproot(p);
 }
 
-/* Where P+ or P- is empty nothing is learned: no logit is above t1, none below t2. */
+/* No logit is above t1: P+ is empty and nothing is learned. None is below t2: P+ pulls alone. */
 static void thresholds_as_values_can_stop_learning(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void thresholds_as_values_can_stop_learning(void **state)
     wo_index *start = build(p, &plain);
     o.t_are_values = 1;
     o.iterations = 3;
-    static const double values[][3] = {{1e9, 1e9, 0}, {-1e9, -1e9, 0}, {-1e9, 1e9, 1}};
+    static const double values[][3] = {{1e9, 1e9, 0}, {-1e9, -1e9, 1}, {-1e9, 1e9, 1}};
     for (size_t i = 0; i < 3; i++) {
         o.t1 = values[i][0];
         o.t2 = values[i][1];
