@@ -29,7 +29,7 @@ static bool script_open(script *s, int height, const char *x_label, const char *
             "set encoding utf8\nunset key\nset border 3 lc rgb '%s'\n"
             "set grid lt 1 lw 0.7 lc rgb '%s'\nset tics nomirror scale 0.5 textcolor rgb '%s'\n"
             "set lmargin at screen %g\nset rmargin at screen %g\nset tmargin at screen %g\nset bmargin at screen %g\n",
-            WIDTH, height, muted, line, muted, 48.0 / WIDTH, 1 - 14.0 / WIDTH, 1 - 26.0 / height, 48.0 / height);
+            WIDTH, height, muted, line, muted, 48.0 / WIDTH, 1 - 24.0 / WIDTH, 1 - 26.0 / height, 48.0 / height);
     if (x_label) fprintf(s->out, "set xlabel '%s' textcolor rgb '%s' offset 0,0.2\n", x_label, ink);
     /* The name of the upright axis lies above it, where it is read without turning one's head. */
     if (y_label)
@@ -72,6 +72,8 @@ static void log_tics(FILE *out, char axis, double low, double high)
             if (at < low * 0.999 || at > high * 1.001) continue;
             if (at >= 1e9 || at < 1e-4)
                 fprintf(out, "%s'%.0e' %.9g", before, at, at);
+            else if (at >= 1e4 && at < 1e6 && axis == 'y') /* there is less room beside an axis than below one */
+                fprintf(out, "%s'%gk' %.9g", before, at / 1e3, at);
             else if (at >= 1e6)
                 fprintf(out, "%s'%.4gM' %.9g", before, at / 1e6, at);
             else
@@ -190,8 +192,8 @@ static void draw_curves(const report *r, const report_set *set, report_cost at, 
     fprintf(s.out, "set yrange [%.9g:%.9g]\nset ytics autofreq format '%s'\n", fmax(y.low - air, 0), y.high + air,
             y.high - y.low < 0.05 ? "%.3f" : "%.2f");
     /* all_: every configuration, a small dot; line_: along the dial, or through the best where several were turned. */
-    size_t n_points[REPORT_MAX_SERIES];
-    bool joined[REPORT_MAX_SERIES], scattered = false;
+    size_t n_points[REPORT_MAX_SERIES] = {0};
+    bool joined[REPORT_MAX_SERIES] = {false}, scattered = false;
     for (int i = 0; i < r->n_series; i++) {
         n_points[i] = curve(set, i, at, points, &joined[i]);
         put_points(&s, "all", i, points, n_points[i]);
@@ -472,7 +474,7 @@ void report_figure_sizes(const report *r, report_plotter *plotter, FILE *page)
         free(points);
         return;
     }
-    bool drawn[REPORT_MAX_SERIES + 1];
+    bool drawn[REPORT_MAX_SERIES + 1] = {false};
     for (int i = -1; i < r->n_series; i++) { /* -1: FULL */
         size_t n = 0;
         for (size_t j = 0; j < r->n_sets; j++) {

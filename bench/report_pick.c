@@ -35,7 +35,7 @@ size_t report_costs(const report_set *set, report_cost out[REPORT_MAX_TIMINGS])
 
 bool report_bulk(const report_set *set, report_cost *out)
 {
-    report_cost costs[REPORT_MAX_TIMINGS];
+    report_cost costs[REPORT_MAX_TIMINGS] = {{0}};
     const size_t n = report_costs(set, costs);
     for (size_t i = 0; i < n; i++)
         if (i == 0 || out->batch != 1024 || costs[i].batch == 1024) *out = costs[i];
@@ -44,7 +44,7 @@ bool report_bulk(const report_set *set, report_cost *out)
 
 bool report_single(const report_set *set, report_cost *out)
 {
-    report_cost costs[REPORT_MAX_TIMINGS];
+    report_cost costs[REPORT_MAX_TIMINGS] = {{0}};
     if (report_costs(set, costs) == 0 || costs[0].batch != 1) return false;
     *out = costs[0];
     return true;

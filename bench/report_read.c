@@ -361,8 +361,8 @@ static int usual_colour(const report_series *s)
 /* Ours, baselines, peers, exact ones; within a family as they came. */
 static void order_series(report *r)
 {
-    report_series sorted[REPORT_MAX_SERIES];
-    int place[REPORT_MAX_SERIES], n = 0;
+    report_series sorted[REPORT_MAX_SERIES] = {{0}};
+    int place[REPORT_MAX_SERIES] = {0}, n = 0;
     for (int family = REPORT_OURS; family <= REPORT_EXACT; family++) {
         for (int i = 0; i < r->n_series; i++) {
             if (r->series[i].family != (report_family)family) continue;

@@ -79,7 +79,7 @@ static json_t *options_json(const wo_build_options *o)
                                json_pack("{s:i, s:i, s:i}", "K", (int)o->K, "L", (int)o->L, "probes", (int)o->probes));
     if (o->method == WO_METHOD_POPULAR) json_object_set_new(json, "popular", json_integer((json_int_t)o->n_popular));
     if (o->method == WO_METHOD_EVIDENCE)
-        json_object_update_new(json, json_pack("{s:f, s:s, s:I, s:I, s:s?}", "lambda", o->lambda, "source",
+        json_object_update_new(json, json_pack("{s:f, s:s, s:I, s:I, s:s*}", "lambda", o->lambda, "source",
                                                source_names[o->source & 3], "source_k", (json_int_t)o->source_k, "thin",
                                                (json_int_t)o->thin, "learner",
                                                has_tree(o) ? NULL : learner_names[o->learner & 1]));

@@ -297,7 +297,7 @@ static wo_status check_options(const wo_eval_options *o, wo_error *err)
             return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "a batch of %" PRIu32 ", expected 1 to %d", batch,
                             MAX_BATCH);
     }
-    return WO_OK;
+    return woi_check_range("threads", o->threads, 0, WOI_MAX_THREADS, err);
 }
 
 /* The queries to judge: all, or a sample, without those that are not finite. */

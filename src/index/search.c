@@ -19,7 +19,10 @@
 #include <omp.h>
 #include <string.h>
 
-enum { BLOCK = 32, MIN_SHARE = 64 }; /* queries a thread takes at a time; and must have to be worth waking */
+enum {
+    BLOCK = 32,     /* queries that are routed one after the other, while the router is in the cache; then scored */
+    MIN_SHARE = 64, /* queries that a thread must have to be worth waking */
+};
 
 typedef struct worker {
     uint8_t *seen;
@@ -27,7 +30,8 @@ typedef struct worker {
     int32_t *ids;
     float *logits;
     float *route_scratch;
-    uint32_t *cells;
+    uint32_t *cells;         /* (BLOCK, most_cells): those of each query of the block */
+    uint32_t n_cells[BLOCK]; /* 0: the query is not finite */
 } worker;
 
 struct wo_searcher {
@@ -42,6 +46,7 @@ struct wo_searcher {
     int32_t *mandatory;
     size_t n_mandatory;
     worker *workers;
+    size_t most_cells; /* that one query opens */
     void *exact_scratch;
 };
 
@@ -101,7 +106,7 @@ static size_t cells_opened(const wo_searcher *s)
 static wo_status create_workers(wo_searcher *s, wo_error *err)
 {
     const wo_index *index = s->index;
-    const size_t m = index->rows.m, n_cells = cells_opened(s);
+    const size_t m = index->rows.m, n_cells = s->most_cells = cells_opened(s);
     size_t room = n_cells * index->largest + s->n_mandatory;
     if (room > m) room = m;
     if (!(s->workers = woi_alloc_zero((size_t)s->threads, sizeof *s->workers, err))) return WO_ERR_MEMORY;
@@ -111,7 +116,7 @@ static wo_status create_workers(wo_searcher *s, wo_error *err)
         w->seen = woi_alloc_zero(m, 1, err);
         w->ids = woi_alloc(room + 1, sizeof *w->ids, err); /* one past: see unite */
         w->logits = woi_alloc(room, sizeof *w->logits, err);
-        w->cells = woi_alloc_zero(n_cells, sizeof *w->cells, err);
+        w->cells = woi_alloc_zero(BLOCK * n_cells, sizeof *w->cells, err);
         w->route_scratch =
             woi_alloc_zero(index->tree.A ? woi_tree_scratch(&index->tree) : woi_hash_scratch(&index->hash),
                            sizeof *w->route_scratch, err);
@@ -186,17 +191,17 @@ void wo_searcher_free(wo_searcher *s)
 
 /* ---- One query --------------------------------------------------------------------------------------------- */
 
-/* The cells of a query in w->cells; returns how many, 0 when the query is not finite. */
-static size_t route(const wo_searcher *s, worker *w, const float *q)
+/* The cells of a query; returns how many, 0 when the query is not finite. */
+static size_t route(const wo_searcher *s, worker *w, const float *q, uint32_t *cells)
 {
     const wo_index *index = s->index;
-    if (index->tree.A) return woi_tree_query(&index->tree, s->kernels, q, s->probes, w->route_scratch, w->cells);
+    if (index->tree.A) return woi_tree_query(&index->tree, s->kernels, q, s->probes, w->route_scratch, cells);
     if (index->hash.K)
-        return woi_hash_query(&index->hash, s->kernels, q, s->probes, w->route_scratch, w->cells)
+        return woi_hash_query(&index->hash, s->kernels, q, s->probes, w->route_scratch, cells)
                    ? (size_t)index->hash.L * s->probes
                    : 0;
     if (!woi_all_finite(q, index->rows.d)) return 0;
-    for (size_t c = 0; c < index->cells.n; c++) w->cells[c] = (uint32_t)c;
+    for (size_t c = 0; c < index->cells.n; c++) cells[c] = (uint32_t)c;
     return index->cells.n;
 }
 
@@ -208,7 +213,7 @@ static void new_epoch(worker *w, size_t m)
 }
 
 /* The distinct neurons of the cells, in w->ids; returns how many. */
-static size_t unite(const wo_searcher *s, worker *w, size_t n_cells)
+static size_t unite(const wo_searcher *s, worker *w, const uint32_t *opened, size_t n_cells)
 {
     const woi_cells *cells = &s->index->cells;
     new_epoch(w, s->index->rows.m);
@@ -217,8 +222,7 @@ static size_t unite(const wo_searcher *s, worker *w, size_t n_cells)
     int32_t *ids = w->ids;
     size_t n = 0;
     for (size_t c = 0; c < n_cells; c++) {
-        const int32_t *from = cells->ids + cells->offsets[w->cells[c]],
-                      *end = cells->ids + cells->offsets[w->cells[c] + 1];
+        const int32_t *from = cells->ids + cells->offsets[opened[c]], *end = cells->ids + cells->offsets[opened[c] + 1];
         for (; from < end; from++) {
             ids[n] = *from; /* written always, kept when new: no branch to guess */
             n += seen[*from] != epoch;
@@ -254,17 +258,16 @@ static void pad(const wo_searcher *s, size_t k, int32_t *ids, float *scores)
     }
 }
 
-static void answer(const wo_searcher *s, worker *w, const float *q, size_t k, int32_t *ids, float *scores,
-                   wo_query_stats *stats)
+static void answer(const wo_searcher *s, worker *w, const float *q, const uint32_t *opened, size_t n_cells, size_t k,
+                   int32_t *ids, float *scores, wo_query_stats *stats)
 {
     const woi_dense *rows = &s->index->rows;
-    const size_t n_cells = route(s, w, q);
     if (!n_cells) {
         pad(s, k, ids, scores);
         if (stats) *stats = (wo_query_stats){.status = WO_ERR_ARGUMENT};
         return;
     }
-    const size_t n = unite(s, w, n_cells);
+    const size_t n = unite(s, w, opened, n_cells);
     s->kernels->gather_f32(q, rows->w, w->ids, n, rows->d, rows->d, w->logits);
     if (rows->b)
         for (size_t i = 0; i < n; i++) w->logits[i] += rows->b[w->ids[i]];
@@ -324,26 +327,47 @@ wo_status wo_search_exact(wo_searcher *s, const float *queries, size_t n, size_t
     return status ? status : exact(s, queries, n, k, ids, scores, NULL, err);
 }
 
+/* Up to BLOCK queries. */
+static void answer_block(const wo_searcher *s, worker *w, const float *queries, size_t n, size_t k, int32_t *ids,
+                         float *scores, wo_query_stats *stats)
+{
+    const size_t d = s->index->rows.d;
+    const woi_cells *cells = &s->index->cells;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t *opened = w->cells + i * s->most_cells;
+        w->n_cells[i] = (uint32_t)route(s, w, queries + i * d, opened);
+        for (size_t c = 0; c < w->n_cells[i]; c++) __builtin_prefetch(&cells->offsets[opened[c]]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (i + 1 < n) /* the lists of the next query come while this one is scored */
+            for (size_t c = 0; c < w->n_cells[i + 1]; c++)
+                __builtin_prefetch(cells->ids + cells->offsets[w->cells[(i + 1) * s->most_cells + c]]);
+        answer(s, w, queries + i * d, w->cells + i * s->most_cells, w->n_cells[i], k, ids + i * k, scores + i * k,
+               stats ? stats + i : NULL);
+    }
+}
+
 wo_status wo_search_stats(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
                           wo_query_stats *stats, wo_error *err)
 {
     wo_status status = check_call(queries, n, k, ids, scores, err);
     if (status) return status;
     if (s->index->options.method == WO_METHOD_FULL) return exact(s, queries, n, k, ids, scores, stats, err);
-    const size_t d = s->index->rows.d;
+    const size_t d = s->index->rows.d, n_blocks = (n + BLOCK - 1) / BLOCK;
     int threads = s->threads;
     if (n / MIN_SHARE < (size_t)threads) threads = n < 2 * MIN_SHARE ? 1 : (int)(n / MIN_SHARE);
-    if (threads == 1) {
-        for (size_t i = 0; i < n; i++)
-            answer(s, &s->workers[0], queries + i * d, k, ids + i * k, scores + i * k, stats ? stats + i : NULL);
+    if (threads == 1) { /* without OpenMP: its smallest region costs half of what a query does */
+        for (size_t first = 0; first < n; first += BLOCK)
+            answer_block(s, &s->workers[0], queries + first * d, n - first < BLOCK ? n - first : BLOCK, k,
+                         ids + first * k, scores + first * k, stats ? stats + first : NULL);
         return WO_OK;
     }
-    const size_t n_blocks = (n + BLOCK - 1) / BLOCK;
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (size_t b = 0; b < n_blocks; b++)
-        for (size_t i = b * BLOCK; i < n && i < (b + 1) * BLOCK; i++)
-            answer(s, &s->workers[omp_get_thread_num()], queries + i * d, k, ids + i * k, scores + i * k,
-                   stats ? stats + i : NULL);
+    for (size_t b = 0; b < n_blocks; b++) {
+        const size_t first = b * BLOCK, count = n - first < BLOCK ? n - first : BLOCK;
+        answer_block(s, &s->workers[omp_get_thread_num()], queries + first * d, count, k, ids + first * k,
+                     scores + first * k, stats ? stats + first : NULL);
+    }
     return WO_OK;
 }
 
@@ -368,7 +392,7 @@ wo_status wo_search_candidates(wo_searcher *s, const float *query, int32_t *ids,
         return WO_OK;
     }
     worker *w = &s->workers[0];
-    const size_t n = unite(s, w, route(s, w, query));
+    const size_t n = unite(s, w, w->cells, route(s, w, query, w->cells));
     if (capacity) memcpy(ids, w->ids, (n < capacity ? n : capacity) * sizeof *ids);
     *n_candidates = n;
     return WO_OK;

@@ -236,7 +236,12 @@ static void project_avx512(const float *x, const float *planes, const float *off
         project_block(16, 1, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
     for (; p + 64 <= n_planes; p += 64)
         project_block(4, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
-    for (; p < n_planes; p += 16) project_block(1, 8, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
+    switch (n_planes - p) {
+    case 48: project_block(3, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
+    case 32: project_block(2, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
+    case 16: project_block(1, 8, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
+    default: break;
+    }
 }
 
 /* ---- top-k, maximum ---------------------------------------------------------------------------------------- */

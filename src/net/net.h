@@ -4,12 +4,12 @@
 
 #include "net/deb822.h"
 #include "net/examples.h"
-#include "store/names.h"
 #include "net/network.h"
 #include "net/queries.h"
 #include "net/split.h"
 #include "net/synthetic.h"
 #include "net/tokens.h"
 #include "net/train.h"
+#include "store/names.h"
 
 #endif

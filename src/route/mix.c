@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Values from DESIGN's prototype; a bound of 1/256 on p(c|q) leaves the objective unchanged to three digits. */
+/* Sharpness and smoothing are those of the experiments that the learner comes from; a bound of 1/256 on p(c|q) leaves
+ * the objective unchanged to three digits. */
 #define SHARPNESS 10.0F /* s */
 #define SMOOTHING 20.0F /* a */
 enum {

@@ -18,33 +18,40 @@ void woi_tree_free(woi_tree *tree)
     *tree = (woi_tree){0};
 }
 
-/* x; zeros, the offsets of the basis; the scores of a level; room for the sign bits that `project` also gives. */
-size_t woi_tree_scratch(const woi_tree *tree)
+/* Scratch:  x (r) | zeros, the offsets of the basis (r) | the scores of a level, or a query that is scaled | sign bits,
+ * which `project` also gives */
+static size_t middle(const woi_tree *tree)
 {
     const size_t widest = tree->A > tree->B ? tree->A : tree->B;
-    return 2 * tree->r + widest + (widest > tree->r ? widest : tree->r) / 32 + 16;
+    return widest > tree->d ? widest : tree->d;
 }
 
-/* The direction of a query in the tree's coordinates. False when the query is not finite. */
-static bool turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, float *x, float *zeros,
-                 uint16_t *bits)
+size_t woi_tree_scratch(const woi_tree *tree)
+{
+    return 2 * tree->r + middle(tree) + middle(tree) / 32 + 16;
+}
+
+bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, float *scratch)
 {
     const size_t d = tree->d, r = tree->r;
-    float square;
+    float *x = scratch, *zeros = x + r, *scaled = zeros + r, square;
     kernels->dot_f32(q, q, 1, d, d, &square);
-    double over = square > 0 ? 1 / sqrt((double)square) : 0;
-    if (!(square > 1e-30F && square < 1e30F)) { /* not finite, or its square is not a good float */
+    double over = 1 / sqrt((double)square);
+    if (!(square > 1e-30F && square < 1e30F)) { /* not finite, or neither this nor `project` gives good floats */
         double exact = 0;
         for (size_t j = 0; j < d; j++) exact += (double)q[j] * q[j];
         if (!isfinite(exact)) return false;
         over = exact > 0 ? 1 / sqrt(exact) : 0;
+        for (size_t j = 0; j < d; j++) scaled[j] = (float)(q[j] * over);
+        q = scaled;
+        over = 1;
     }
     if (!tree->basis) {
         for (size_t j = 0; j < d; j++) x[j] = (float)(q[j] * over);
         return true;
     }
     memset(zeros, 0, r * sizeof *zeros);
-    kernels->project(q, tree->basis, zeros, d, r, x, bits);
+    kernels->project(q, tree->basis, zeros, d, r, x, (uint16_t *)(scaled + middle(tree)));
     for (size_t j = 0; j < r; j++) x[j] = (float)(x[j] * over);
     return true;
 }
@@ -62,11 +69,11 @@ size_t woi_tree_query(const woi_tree *tree, const woi_kernels *kernels, const fl
                       uint32_t *cells)
 {
     const uint32_t A = tree->A, B = tree->B;
-    const size_t r = tree->r, widest = A > B ? A : B;
-    float *x = scratch, *zeros = x + r, *z = zeros + r, node_scores[WOI_MAX_BEAM], leaf_scores[WOI_MAX_LEAVES];
-    uint16_t *bits = (uint16_t *)(z + widest);
+    const size_t r = tree->r;
+    float *x = scratch, *z = x + 2 * r, node_scores[WOI_MAX_BEAM], leaf_scores[WOI_MAX_LEAVES];
+    uint16_t *bits = (uint16_t *)(z + middle(tree));
     int32_t nodes[WOI_MAX_BEAM], leaves[WOI_MAX_LEAVES];
-    if (!turn(tree, kernels, q, x, zeros, bits)) return 0;
+    if (!woi_tree_turn(tree, kernels, q, scratch)) return 0;
     kernels->project(x, tree->nodes, tree->node_offsets, r, A, z, bits);
     const size_t n_nodes = best(kernels, z, A, 0, tree->beam, 0, node_scores, nodes);
     size_t n = 0;

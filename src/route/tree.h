@@ -11,8 +11,10 @@
  *
  *   basis        (d, r)
  *   nodes        (r, A), node_offsets (A)
- *   leaves       A blocks of (r, B), leaf_offsets (A, B); a leaf that is not used has offset -INFINITY
+ *   leaves       A blocks of (r, B), leaf_offsets (A, B)
  *   cells        leaf b of node a is cell a B + b
+ *
+ * A node or a leaf that is not used has offset -INFINITY and is never found.
  *
  * A and B are multiples of 16, and so is r where there is a basis. */
 #ifndef WOI_ROUTE_TREE_H
@@ -51,8 +53,11 @@ static inline size_t woi_tree_n_cells(const woi_tree *tree)
     return (size_t)tree->A * tree->B;
 }
 
-/* Floats of scratch that woi_tree_query needs. */
+/* Floats of scratch that woi_tree_query and woi_tree_turn need. */
 size_t woi_tree_scratch(const woi_tree *tree);
+
+/* x, the direction of a query in the tree's coordinates, in scratch[0 .. r); false when the query is not finite. */
+bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, float *scratch);
 
 /* The `probes` nearest leaves below the nearest nodes, nearest first; returns how many there are, 0 when the query is
  * not finite. */

@@ -70,18 +70,22 @@ static void measure_spread(const sample *s, size_t n, int threads, double *momen
         for (size_t b = 0; b <= a; b++) moments[b * d + a] = moments[a * d + b];
 }
 
-/* Columns of v (d, r) made orthonormal, one after the other. */
+/* Columns of v (d, r) made orthonormal, one after the other. What is left of a column that depends on those before is
+ * rounding: it becomes zero, where there are fewer independent queries than columns. The second pass takes out what the
+ * rounding of the first left. */
 static void orthonormalise(double *v, size_t d, size_t r)
 {
     for (size_t c = 0; c < r; c++) {
-        for (size_t before = 0; before < c; before++) {
-            double dot = 0;
-            for (size_t j = 0; j < d; j++) dot += v[j * r + c] * v[j * r + before];
-            for (size_t j = 0; j < d; j++) v[j * r + c] -= dot * v[j * r + before];
-        }
-        double square = 0;
-        for (size_t j = 0; j < d; j++) square += v[j * r + c] * v[j * r + c];
-        const double over = square > 1e-300 ? 1 / sqrt(square) : 0;
+        double whole = 0, rest = 0;
+        for (size_t j = 0; j < d; j++) whole += v[j * r + c] * v[j * r + c];
+        for (int pass = 0; pass < 2; pass++)
+            for (size_t before = 0; before < c; before++) {
+                double dot = 0;
+                for (size_t j = 0; j < d; j++) dot += v[j * r + c] * v[j * r + before];
+                for (size_t j = 0; j < d; j++) v[j * r + c] -= dot * v[j * r + before];
+            }
+        for (size_t j = 0; j < d; j++) rest += v[j * r + c] * v[j * r + c];
+        const double over = rest > 1e-24 * whole ? 1 / sqrt(rest) : 0;
         for (size_t j = 0; j < d; j++) v[j * r + c] *= over;
     }
 }
@@ -118,21 +122,19 @@ static wo_status find_basis(sample *s, const woi_tree_options *o, woi_tree *tree
 }
 
 /* x: the sample's directions in the tree's coordinates. */
-static void turn_all(const woi_kernels *kernels, const woi_tree *tree, int threads, sample *s)
+static wo_status turn_all(const woi_kernels *kernels, const woi_tree *tree, int threads, sample *s, wo_error *err)
 {
-    const size_t d = s->d, r = s->r;
+    const size_t d = s->d, r = s->r, each = round_up(woi_tree_scratch(tree));
+    float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
+    if (!scratch) return WO_ERR_MEMORY;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < s->n; i++) {
-        static const float zeros[WOI_MAX_FAN];
-        uint16_t bits[WOI_MAX_FAN / 16];
-        const float *q = s->q + s->picks[i] * d;
-        float *x = s->x + i * r;
-        if (tree->basis)
-            kernels->project(q, tree->basis, zeros, d, r, x, bits);
-        else
-            memcpy(x, q, d * sizeof *q);
-        for (size_t j = 0; j < r; j++) x[j] = (float)(x[j] * s->over[i]);
+        float *own = scratch + (size_t)omp_get_thread_num() * each;
+        woi_tree_turn(tree, kernels, s->q + s->picks[i] * d, own);
+        memcpy(s->x + i * r, own, r * sizeof *own);
     }
+    woi_free(scratch);
+    return WO_OK;
 }
 
 /* ---- k-means ----------------------------------------------------------------------------------------------- */
@@ -230,15 +232,12 @@ static wo_status learn_leaves(const woi_kernels *kernels, const sample *s, const
         for (size_t a = 0; a < tree->A; a++) {
             const size_t n = starts[a + 1] - starts[a], thread = (size_t)omp_get_thread_num();
             centres c = {r, B, 0, tree->leaves + a * r * B, tree->leaf_offsets + a * B};
-            c.k = (uint32_t)clamp((size_t)((double)n / leaf_size + 0.5), 1, B);
+            c.k = (uint32_t)clamp((size_t)((double)n / leaf_size + 0.5), 1, n < B ? n : B);
             if (n)
                 learn_centres(kernels, s->x, members + starts[a], n, o->rounds, o->seed, STREAM_LEAVES + a, 1, &c,
                               sums + thread * B * r, counts + thread * B, of + starts[a]);
-            else /* a node that nobody is nearest to: one leaf, itself */
-                for (size_t b = 0; b < B; b++) {
-                    c.offsets[b] = b ? -INFINITY : tree->node_offsets[a];
-                    for (size_t j = 0; j < r; j++) c.at[j * B + b] = b ? 0 : tree->nodes[j * tree->A + a];
-                }
+            else /* nobody's, as the second of two equal ones is: it would take a place in the beam for nothing */
+                for (size_t b = 0; b < B; b++) c.offsets[b] = tree->node_offsets[a] = -INFINITY;
         }
     }
     woi_free(sums);
@@ -304,10 +303,8 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
         s.over[i] = square > 0 ? 1 / sqrt(square) : 0;
     }
     if (!status && tree->r < d) status = find_basis(&s, &o, tree, err);
-    if (!status) {
-        turn_all(kernels, tree, o.threads, &s);
-        status = learn_levels(&s, &o, (double)s.n / ((double)o.A * o.B / 1.5), progress, tree, err);
-    }
+    if (!status) status = turn_all(kernels, tree, o.threads, &s, err);
+    if (!status) status = learn_levels(&s, &o, (double)s.n / ((double)o.A * o.B / 1.5), progress, tree, err);
     woi_free(s.picks);
     woi_free(s.over);
     woi_free(s.x);

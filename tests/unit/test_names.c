@@ -1,4 +1,4 @@
-/* net/: names and their ids; their tensors; their text. */
+/* store/: names and their ids; their tensors; their text. */
 #include "testing.h"
 
 #include "store/names.h"

@@ -1,0 +1,713 @@
+/* route/tree: cells against a search in double over all centres; what learning must find in data that are clustered. */
+#include "naive_tree.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+static const woi_kernels *get_kernels(void)
+{
+    wo_error err;
+    const woi_kernels *kernels = woi_kernels_get(&err);
+    assert_non_null(kernels);
+    return kernels;
+}
+
+static float *normals(size_t n, uint64_t stream)
+{
+    float *x = malloc((n ? n : 1) * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++) x[i] = woi_rng_normal(23, stream, i);
+    return x;
+}
+
+/* ---- Searching --------------------------------------------------------------------------------------------- */
+
+static float *random_centres(size_t n, size_t r, size_t room, uint64_t stream, float **offsets)
+{
+    float *at = woi_alloc(n * r * room, sizeof *at, NULL);
+    *offsets = woi_alloc(n * room, sizeof **offsets, NULL);
+    assert_true(at && *offsets);
+    for (size_t i = 0; i < n * r * room; i++) at[i] = 0.4F * woi_rng_normal(23, stream, i);
+    for (size_t i = 0; i < n * room; i++) {
+        double square = 0;
+        for (size_t j = 0; j < r; j++) {
+            const double value = (double)at[(i / room * r + j) * room + i % room];
+            square += value * value;
+        }
+        (*offsets)[i] = (float)(-square / 2);
+    }
+    return at;
+}
+
+/* Random centres; a fifth of the nodes and a third of the leaves are not used. r < d: with a basis, not a straight one.
+ */
+static woi_tree make_tree(size_t d, size_t r, uint32_t A, uint32_t B, uint32_t beam)
+{
+    woi_tree tree = {.d = d, .r = r, .A = A, .B = B, .beam = beam};
+    if (r < d) {
+        assert_non_null(tree.basis = woi_alloc(d * r, sizeof *tree.basis, NULL));
+        for (size_t i = 0; i < d * r; i++) tree.basis[i] = woi_rng_normal(23, 1, i);
+    }
+    tree.nodes = random_centres(1, r, A, 2, &tree.node_offsets);
+    tree.leaves = random_centres(A, r, B, 3, &tree.leaf_offsets);
+    for (size_t c = 0; c < (size_t)A * B; c++) {
+        const bool node_unused = c / B % 5 == 3;
+        if (node_unused) tree.node_offsets[c / B] = -INFINITY;
+        if (node_unused || woi_rng_below(23, 4, c, 3) == 0) tree.leaf_offsets[c] = -INFINITY;
+    }
+    return tree;
+}
+
+/* One query on every instruction set; returns whether its cells could be told. */
+static bool assert_query(const woi_tree *tree, const float *q, uint32_t probes)
+{
+    const size_t room = woi_tree_scratch(tree);
+    float *scratch = malloc(room * sizeof *scratch);
+    uint32_t expected[WOI_MAX_LEAVES], cells[WOI_MAX_LEAVES];
+    const int n = naive_tree(tree, q, probes, expected);
+    for (int level = WOI_LEVEL_REF; level <= WOI_LEVEL_AVX512; level++) {
+        woi_kernels table;
+        if (!woi_kernels_at((woi_level)level, 0, &table)) continue;
+        memset(scratch, 0xff, room * sizeof *scratch);
+        const size_t found = woi_tree_query(tree, &table, q, probes, scratch, cells);
+        assert_true(found <= probes);
+        for (size_t i = 0; i < found; i++) {
+            assert_true(tree->leaf_offsets[cells[i]] > -INFINITY && tree->node_offsets[cells[i] / tree->B] > -INFINITY);
+            for (size_t other = 0; other < i; other++) assert_int_not_equal(cells[i], cells[other]);
+        }
+        if (n < 0) continue;
+        if (found != (size_t)n || memcmp(cells, expected, found * sizeof *cells) != 0)
+            fail_msg("d %zu r %zu, %u x %u, beam %u, %u probes, level %d: %zu cells, expected %d, or others", tree->d,
+                     tree->r, tree->A, tree->B, tree->beam, probes, level, found, n);
+    }
+    free(scratch);
+    return n >= 0;
+}
+
+static const uint32_t many_probes[] = {1, 2, 7, 33, WOI_MAX_LEAVES};
+enum { N_PROBES = sizeof many_probes / sizeof *many_probes };
+
+/* With a basis and without, widths on and off multiples of 16, r beyond the widest level. */
+static const size_t shapes[][4] = {/* d, r, A, B */
+                                   {1, 1, 16, 16},    {2, 2, 32, 16},    {7, 7, 16, 48},   {16, 16, 16, 16},
+                                   {33, 33, 64, 32},  {17, 16, 16, 32},  {40, 16, 48, 16}, {130, 32, 16, 64},
+                                   {100, 96, 16, 16}, {130, 130, 16, 16}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+static void cells_are_those_of_a_search_in_double(void **state)
+{
+    (void)state;
+    enum { N = 12 };
+    static const uint32_t beams[] = {1, 2, 5, WOI_MAX_BEAM};
+    size_t told = 0, all = 0;
+    for (size_t s = 0; s < N_SHAPES; s++)
+        for (size_t i = 0; i < 4; i++) {
+            const size_t d = shapes[s][0];
+            woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], beams[i]);
+            float *q = normals(N * d, 5);
+            for (size_t at = 0; at < N * N_PROBES; at++) {
+                told += assert_query(&tree, q + at / N_PROBES * d, many_probes[at % N_PROBES]);
+                all++;
+            }
+            free(q);
+            woi_tree_free(&tree);
+        }
+    assert_true(told > all / 100 * 85);
+}
+
+/* Both fan-outs at their largest, and more coordinates than either. */
+static void the_largest_trees_are_searched(void **state)
+{
+    (void)state;
+    static const size_t large[][4] = {{3, 3, 1024, 1024}, {1100, 1040, 16, 16}, {1100, 1100, 16, 16}};
+    for (size_t s = 0; s < 3; s++) {
+        const size_t d = large[s][0];
+        woi_tree tree = make_tree(d, large[s][1], (uint32_t)large[s][2], (uint32_t)large[s][3], WOI_MAX_BEAM);
+        float *q = normals(3 * d, 6);
+        for (size_t i = 0; i < 3; i++) assert_query(&tree, q + i * d, i == 2 ? WOI_MAX_LEAVES : 1 + (uint32_t)i);
+        free(q);
+        woi_tree_free(&tree);
+    }
+}
+
+/* One node in the beam with three leaves: whatever is asked for, these three come, nearest first. */
+static void there_may_be_fewer_leaves_than_probes(void **state)
+{
+    (void)state;
+    woi_tree tree = make_tree(2, 2, 16, 16, 1);
+    for (size_t c = 0; c < 256; c++) tree.leaf_offsets[c] = -INFINITY;
+    for (size_t a = 0; a < 16; a++) tree.node_offsets[a] = a == 6 ? 0 : -INFINITY;
+    static const float at[3][2] = {{1, 0}, {0, 1}, {-1, 0}};
+    for (size_t i = 0; i < 3; i++) {
+        const size_t b = 15 - 4 * i;
+        for (size_t j = 0; j < 2; j++) tree.leaves[(6 * 2 + j) * 16 + b] = at[i][j];
+        tree.leaf_offsets[6 * 16 + b] = -0.5F;
+    }
+    const float q[] = {5, 1};
+    float *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+    uint32_t cells[WOI_MAX_LEAVES];
+    for (uint32_t beam = 1; beam <= WOI_MAX_BEAM; beam += 15)
+        for (uint32_t probes = 1; probes <= WOI_MAX_LEAVES; probes++) {
+            tree.beam = beam;
+            const size_t n = woi_tree_query(&tree, get_kernels(), q, probes, scratch, cells);
+            assert_int_equal(n, probes < 3 ? probes : 3);
+            for (size_t i = 0; i < n; i++) assert_int_equal(cells[i], 6 * 16 + 15 - 4 * i);
+        }
+    free(scratch);
+    woi_tree_free(&tree);
+}
+
+/* Equal centres: the lower cell first. */
+static void equal_leaves_come_in_their_order(void **state)
+{
+    (void)state;
+    woi_tree tree = make_tree(3, 3, 16, 16, WOI_MAX_BEAM);
+    for (size_t i = 0; i < 16 * 3 * 16; i++) tree.leaves[i] = 0.5F;
+    for (size_t c = 0; c < 256; c++) tree.leaf_offsets[c] = c / 16 % 5 == 3 ? -INFINITY : -0.375F;
+    float *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+    uint32_t cells[WOI_MAX_LEAVES];
+    const float q[] = {1, 2, 3};
+    assert_int_equal(woi_tree_query(&tree, get_kernels(), q, WOI_MAX_LEAVES, scratch, cells), WOI_MAX_LEAVES);
+    for (uint32_t i = 0; i < WOI_MAX_LEAVES; i++) assert_int_equal(cells[i], i < 48 ? i : i + 16);
+    free(scratch);
+    woi_tree_free(&tree);
+}
+
+/* Numbers whose squares or projections are no good floats are queries like others. */
+static void lengths_do_not_matter(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    static const float lengths[] = {1e-44F, 1e-40F, 1e-38F, 1e-30F, 1e-15F, 1e-5F,
+                                    1e5F,   1e14F,  1e16F,  1e19F,  1e25F,  5e37F};
+    for (size_t s = 0; s < N_SHAPES; s++) {
+        const size_t d = shapes[s][0];
+        woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 2);
+        float *q = normals(N * d, 7), *other = malloc(d * sizeof *other),
+              *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+        uint32_t cells[9], expected[9], unused[9];
+        size_t told = 0;
+        for (size_t i = 0; i < N; i++) {
+            const float *own = q + i * d;
+            const size_t n = woi_tree_query(&tree, get_kernels(), own, 9, scratch, expected);
+            assert_true(n > 0);
+            for (size_t j = 0; j < d; j++) other[j] = 4 * own[j]; /* to the last bit */
+            assert_int_equal(woi_tree_query(&tree, get_kernels(), other, 9, scratch, cells), n);
+            assert_memory_equal(cells, expected, n * sizeof *cells);
+            if (naive_tree(&tree, own, 9, unused) >= 0) {
+                told++;
+                for (size_t j = 0; j < d; j++) other[j] = 3 * own[j];
+                assert_int_equal(woi_tree_query(&tree, get_kernels(), other, 9, scratch, cells), n);
+                assert_memory_equal(cells, expected, n * sizeof *cells);
+            }
+            for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {
+                for (size_t j = 0; j < d; j++) other[j] = lengths[at] * own[j]; /* denormal ones: another direction */
+                assert_query(&tree, other, 9);
+                assert_true(woi_tree_query(&tree, get_kernels(), other, 9, scratch, cells) > 0);
+            }
+        }
+        assert_true(told > N / 2);
+        free(q);
+        free(other);
+        free(scratch);
+        woi_tree_free(&tree);
+    }
+}
+
+static void zero_is_a_query_and_what_is_not_finite_is_none(void **state)
+{
+    (void)state;
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (size_t s = 0; s < N_SHAPES; s++) {
+        const size_t d = shapes[s][0];
+        woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 3);
+        float *q = calloc(d, sizeof *q), *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+        uint32_t cells[5] = {7, 7, 7, 7, 7};
+        assert_query(&tree, q, 5);
+        assert_true(woi_tree_query(&tree, get_kernels(), q, 5, scratch, cells) > 0);
+        for (size_t i = 0; i < 3 * d; i++) {
+            for (size_t j = 0; j < d; j++) q[j] = i % 2 ? 3e38F : 1;
+            q[i / 3] = bad[i % 3];
+            assert_int_equal(woi_tree_query(&tree, get_kernels(), q, 5, scratch, cells), 0);
+        }
+        free(q);
+        free(scratch);
+        woi_tree_free(&tree);
+    }
+}
+
+static void batches_are_single_queries(void **state)
+{
+    (void)state;
+    enum { N = 301, PROBES = 40 };
+    wo_error err;
+    for (size_t s = 0; s < N_SHAPES; s += 3) {
+        const size_t d = shapes[s][0];
+        woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 1);
+        float *q = normals(N * d, 8), *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+        uint32_t *cells = malloc(N * PROBES * sizeof *cells), own[PROBES];
+        q[17 * d] = NAN;
+        for (int threads = 0; threads <= 3; threads++) {
+            memset(cells, 0, N * PROBES * sizeof *cells);
+            assert_int_equal(woi_tree_queries(&tree, q, N, PROBES, threads, cells, &err), WO_OK);
+            for (size_t i = 0; i < N; i++) {
+                const size_t n = woi_tree_query(&tree, get_kernels(), q + i * d, PROBES, scratch, own);
+                assert_int_equal(n == 0, i == 17);
+                assert_memory_equal(cells + i * PROBES, own, n * sizeof *own);
+                for (size_t p = n; p < PROBES; p++) assert_int_equal(cells[i * PROBES + p], UINT32_MAX);
+            }
+        }
+        assert_int_equal(woi_tree_queries(&tree, NULL, 0, 1, 2, NULL, &err), WO_OK);
+        free(q);
+        free(scratch);
+        free(cells);
+        woi_tree_free(&tree);
+    }
+}
+
+static void neighbours_are_the_nearest_leaves(void **state)
+{
+    (void)state;
+    static const uint32_t rooms[] = {1, 5, 32, 100};
+    wo_error err;
+    size_t told = 0, all = 0;
+    for (size_t s = 0; s < N_SHAPES; s++)
+        for (size_t i = 0; i < 4; i++) {
+            woi_tree tree = make_tree(shapes[s][0], shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 1);
+            const size_t B = tree.B, r = tree.r, cells = woi_tree_n_cells(&tree), room = rooms[i];
+            uint32_t *near = malloc(cells * room * sizeof *near), *again = malloc(cells * room * sizeof *again);
+            double *scores = malloc(B * sizeof *scores);
+            size_t *places = malloc(room * sizeof *places);
+            assert_int_equal(woi_tree_neighbours(&tree, (uint32_t)room, 1, near, &err), WO_OK);
+            for (int threads = 0; threads <= 3; threads++) {
+                memset(again, 0, cells * room * sizeof *again);
+                assert_int_equal(woi_tree_neighbours(&tree, (uint32_t)room, threads, again, &err), WO_OK);
+                assert_memory_equal(near, again, cells * room * sizeof *near);
+            }
+            for (size_t c = 0; c < cells; c++) {
+                const size_t first = c / B * B;
+                const float *leaves = tree.leaves + first * r;
+                for (size_t b = 0; b < B; b++) { /* minus the distance, squared and halved */
+                    scores[b] = 0;
+                    for (size_t j = 0; j < r; j++) {
+                        const double apart = (double)leaves[j * B + b] - (double)leaves[j * B + c - first];
+                        scores[b] -= apart * apart / 2;
+                    }
+                    if (first + b == c || tree.leaf_offsets[first + b] == -INFINITY ||
+                        tree.leaf_offsets[c] == -INFINITY)
+                        scores[b] = -INFINITY;
+                }
+                const int n = pick_best(scores, B, room, true, places);
+                all++;
+                if (n < 0) continue;
+                told++;
+                for (size_t at = 0; at < room; at++)
+                    assert_int_equal(near[c * room + at], at < (size_t)n ? first + places[at] : UINT32_MAX);
+            }
+            free(near);
+            free(again);
+            free(scores);
+            free(places);
+            woi_tree_free(&tree);
+        }
+    assert_true(told > all / 10 * 9);
+}
+
+/* ---- Learning ---------------------------------------------------------------------------------------------- */
+
+static const woi_tree_options few = {.A = 16, .B = 16, .beam = 2, .rounds = 10, .seed = 1, .threads = 2};
+
+static woi_tree learn(const float *q, size_t n, size_t d, const woi_tree_options *o)
+{
+    woi_tree tree;
+    wo_error err;
+    if (woi_tree_learn(q, n, d, o, NULL, &tree, &err)) fail_msg("%s", err.text);
+    return tree;
+}
+
+/* What holds for every tree that was learned. */
+static void assert_sound(const woi_tree *tree)
+{
+    const size_t A = tree->A, B = tree->B, r = tree->r;
+    assert_true(A >= 16 && A <= WOI_MAX_FAN && A % 16 == 0);
+    assert_true(B >= 16 && B <= WOI_MAX_FAN && B % 16 == 0);
+    assert_true(r <= tree->d && (r < tree->d) == (tree->basis != NULL));
+    size_t used = 0;
+    for (size_t i = 0; i < A + A * B; i++) {
+        const bool node = i < A;
+        const size_t a = node ? i : (i - A) / B, width = node ? A : B, which = node ? a : (i - A) % B;
+        const float *at = node ? tree->nodes : tree->leaves + a * r * B;
+        const float offset = node ? tree->node_offsets[a] : tree->leaf_offsets[i - A];
+        if (offset == -INFINITY) continue;
+        double square = 0;
+        for (size_t j = 0; j < r; j++) square += pow((double)at[j * width + which], 2);
+        assert_true(fabs(square / 2 + (double)offset) < 1e-6 && square < 1 + 1e-5);
+        if (!node) assert_true(tree->node_offsets[a] > -INFINITY);
+        used += node;
+    }
+    assert_true(used > 0);
+    for (size_t a = 0; a < A; a++)
+        if (tree->node_offsets[a] > -INFINITY) assert_true(tree->leaf_offsets[a * B] > -INFINITY);
+}
+
+static void assert_same_tree(const woi_tree *a, const woi_tree *b)
+{
+    const size_t f = sizeof(float), leaves = woi_tree_n_cells(a);
+    assert_true(a->d == b->d && a->r == b->r && a->A == b->A && a->B == b->B && a->beam == b->beam);
+    assert_true(!a->basis == !b->basis);
+    if (a->basis) assert_memory_equal(a->basis, b->basis, a->d * a->r * f);
+    assert_memory_equal(a->nodes, b->nodes, a->r * a->A * f);
+    assert_memory_equal(a->node_offsets, b->node_offsets, a->A * f);
+    assert_memory_equal(a->leaves, b->leaves, a->r * leaves * f);
+    assert_memory_equal(a->leaf_offsets, b->leaf_offsets, leaves * f);
+}
+
+enum { CLUSTERS = 12 };
+
+/* n queries around CLUSTERS directions, one after the other, with lengths that are powers of two. */
+static float *clustered(size_t n, size_t d, float noise)
+{
+    float *q = malloc(n * d * sizeof *q);
+    assert_non_null(q);
+    for (size_t i = 0; i < n; i++) {
+        const float length = ldexpf(1, (int)woi_rng_below(23, 10, i, 9) - 4);
+        for (size_t j = 0; j < d; j++)
+            q[i * d + j] =
+                length * (woi_rng_normal(23, 11, i % CLUSTERS * d + j) + noise * woi_rng_normal(23, 12, i * d + j));
+    }
+    return q;
+}
+
+/* How many of the n queries lie in a leaf whose largest cluster is theirs. */
+static size_t count_pure(const uint32_t *cells, size_t n, size_t n_cells)
+{
+    uint32_t(*counts)[CLUSTERS] = calloc(n_cells, sizeof *counts);
+    size_t pure = 0;
+    assert_non_null(counts);
+    for (size_t i = 0; i < n; i++) counts[cells[i]][i % CLUSTERS]++;
+    for (size_t c = 0; c < n_cells; c++) {
+        uint32_t most = 0;
+        for (size_t k = 0; k < CLUSTERS; k++) most = counts[c][k] > most ? counts[c][k] : most;
+        pure += most;
+    }
+    free(counts);
+    return pure;
+}
+
+static void clusters_are_told_apart(void **state)
+{
+    (void)state;
+    enum { N = 1200 };
+    static const size_t dims[][2] = {{8, 0}, {24, 0}, {24, 16}, {40, 32}, {37, 16}}; /* d, r */
+    static const float noises[] = {0, 0.05F, 0.2F};
+    wo_error err;
+    uint32_t cells[N];
+    for (size_t turn = 0; turn < 15; turn++) {
+        const size_t d = dims[turn / 3][0];
+        const float noise = noises[turn % 3];
+        float *q = clustered(N, d, noise);
+        woi_tree_options o = few;
+        o.r = dims[turn / 3][1];
+        woi_tree tree = learn(q, N, d, &o);
+        assert_sound(&tree);
+        assert_int_equal(tree.r, o.r ? o.r : d);
+        assert_int_equal(woi_tree_queries(&tree, q, N, 1, 1, cells, &err), WO_OK);
+        const size_t pure = count_pure(cells, N, woi_tree_n_cells(&tree));
+        if (pure < N / 100 * 99)
+            fail_msg("d %zu r %zu noise %g: %zu of %d are apart", d, tree.r, (double)noise, pure, N);
+        /* The same direction at any length: one leaf. */
+        for (size_t i = CLUSTERS; noise == 0 && i < N; i++) assert_int_equal(cells[i], cells[i - CLUSTERS]);
+        free(q);
+        woi_tree_free(&tree);
+    }
+}
+
+/* With a leaf for each of them, each cluster is mostly in one: 8 leaves are used, 12 clusters in 1 to 16 nodes. */
+static void few_leaves_hold_a_cluster_each(void **state)
+{
+    (void)state;
+    enum { N = 600, D = 24 };
+    wo_error err;
+    float *q = clustered(N, D, 0.1F);
+    woi_tree tree = learn(q, N, D, &few);
+    /* What the largest leaf of each cluster's node holds, with all leaves of a node taken together. */
+    uint32_t cells[N];
+    assert_int_equal(woi_tree_queries(&tree, q, N, 1, 1, cells, &err), WO_OK);
+    size_t together = 0;
+    for (size_t k = 0; k < CLUSTERS; k++) {
+        size_t counts[16] = {0}, most = 0;
+        for (size_t i = k; i < N; i += CLUSTERS) counts[cells[i] / 16]++;
+        for (size_t a = 0; a < 16; a++) most = counts[a] > most ? counts[a] : most;
+        together += most;
+    }
+    assert_true(together > N / 10 * 8); /* some cluster has two nodes */
+    free(q);
+    woi_tree_free(&tree);
+}
+
+/* Lengths that no float can square change nothing: neither with a basis nor without. */
+static void queries_of_any_length_are_learned_from(void **state)
+{
+    (void)state;
+    enum { N = 600, D = 24 };
+    static const float lengths[] = {1e-36F, 1e-20F, 1, 1e20F, 1e37F};
+    wo_error err;
+    uint32_t cells[N];
+    float *q = clustered(N, D, 0.1F);
+    for (size_t i = 0; i < N * D; i++) q[i] *= lengths[i / D % 5] / 16;
+    memset(q + 7 * D, 0, D * sizeof *q);
+    for (size_t r = 0; r <= 16; r += 16) {
+        woi_tree_options o = few;
+        o.r = r;
+        woi_tree tree = learn(q, N, D, &o);
+        assert_sound(&tree);
+        assert_int_equal(woi_tree_queries(&tree, q, N, 1, 1, cells, &err), WO_OK);
+        for (size_t i = 0; i < N; i++) assert_true(cells[i] < 256);
+        assert_true(count_pure(cells, N, 256) > N / 100 * 98);
+        woi_tree_free(&tree);
+    }
+    free(q);
+}
+
+/* Orthonormal columns, or zero ones where the queries have fewer directions; returns how many are not zero. */
+static size_t assert_orthonormal(const woi_tree *tree)
+{
+    size_t rank = 0;
+    for (size_t a = 0; a < tree->r; a++)
+        for (size_t b = 0; b <= a; b++) {
+            double dot = 0;
+            for (size_t j = 0; j < tree->d; j++)
+                dot += (double)tree->basis[j * tree->r + a] * (double)tree->basis[j * tree->r + b];
+            const bool unit = a == b && fabs(dot - 1) < 1e-5;
+            if (!unit && !(fabs(dot) < 1e-5)) fail_msg("columns %zu and %zu: %g", a, b, dot);
+            rank += unit;
+        }
+    return rank;
+}
+
+/* What the coordinates hold of the queries' directions, on average. */
+static double spread_held(const woi_tree *tree, const float *q, size_t n)
+{
+    double sum = 0, *x = malloc(tree->r * sizeof *x);
+    for (size_t i = 0; i < n; i++) {
+        naive_turn(tree, q + i * tree->d, x);
+        for (size_t c = 0; c < tree->r; c++) sum += x[c] * x[c];
+    }
+    free(x);
+    return sum / (double)n;
+}
+
+/* Queries of `rank` directions, with noise in all of d. */
+static void the_basis_holds_the_spread(void **state)
+{
+    (void)state;
+    enum { N = 400 };
+    static const size_t cases[][4] = {/* d, r, rank, held in percent */
+                                      {40, 16, 16, 97}, {40, 32, 16, 98}, {130, 16, 8, 95},
+                                      {33, 32, 33, 97}, {17, 16, 17, 94}, {64, 48, 64, 75}};
+    for (size_t turn = 0; turn < 2 * sizeof cases / sizeof *cases; turn++) {
+        const size_t d = cases[turn / 2][0], r = cases[turn / 2][1], rank = cases[turn / 2][2];
+        const float noise = turn % 2 ? 0.1F : 0;
+        float *axes = normals(rank * d, 13), *q = calloc(N * d, sizeof *q);
+        for (size_t i = 0; i < N; i++)
+            for (size_t j = 0; j < d; j++) {
+                for (size_t c = 0; c < rank; c++)
+                    q[i * d + j] += woi_rng_normal(23, 14, i * rank + c) * axes[c * d + j] / sqrtf((float)rank);
+                q[i * d + j] += noise * woi_rng_normal(23, 15, i * d + j);
+            }
+        woi_tree_options o = few;
+        o.r = r;
+        woi_tree tree = learn(q, N, d, &o);
+        assert_sound(&tree);
+        const size_t there = assert_orthonormal(&tree);
+        const double held = spread_held(&tree, q, N);
+        assert_int_equal(there, noise > 0 || rank > r ? r : rank);
+        assert_true(held < 1 + 1e-5);
+        if (noise == 0 && rank <= r)
+            assert_true(held > 1 - 1e-5);
+        else if (!(held > (double)cases[turn / 2][3] / 100))
+            fail_msg("d %zu r %zu rank %zu noise %g: holds %g", d, r, rank, (double)noise, held);
+        free(axes);
+        free(q);
+        woi_tree_free(&tree);
+    }
+}
+
+static void fan_outs_follow_from_the_data(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t n;
+        uint32_t A, B, made_A, made_B;
+    } cases[] = {
+        {1, 0, 0, 16, 16},         {640, 0, 0, 16, 16},       {10239, 0, 0, 16, 32},     {10280, 0, 0, 32, 16},
+        {100000, 0, 0, 64, 64},    {100000, 32, 0, 32, 128},  {100000, 0, 160, 64, 160}, {700000, 0, 0, 144, 192},
+        {3000, 1024, 0, 1024, 16}, {3000, 0, 1024, 16, 1024}, {50, 48, 80, 48, 80},
+    };
+    static float q[700000 * 2];
+    for (size_t i = 0; i < 2 * 700000; i++) q[i] = woi_rng_normal(23, 16, i);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        woi_tree_options o = few;
+        o.A = cases[i].A;
+        o.B = cases[i].B;
+        o.rounds = 1;
+        woi_tree tree = learn(q, cases[i].n, 2, &o);
+        assert_sound(&tree);
+        if (tree.A != cases[i].made_A || tree.B != cases[i].made_B)
+            fail_msg("%zu queries: %u x %u, expected %u x %u", cases[i].n, tree.A, tree.B, cases[i].made_A,
+                     cases[i].made_B);
+        woi_tree_free(&tree);
+    }
+}
+
+/* Fewer queries than centres; all the same; a line; widths off multiples of 16. Every query, known or not, has a cell.
+ */
+static void little_data_make_a_tree(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 2, 15, 16, 17, 100},
+                        dims[][2] = {{1, 0}, {2, 0}, {15, 0}, {17, 0}, {17, 16}, {50, 48}};
+    wo_error err;
+    for (size_t turn = 0; turn < 108; turn++) {
+        const size_t n = sizes[turn % 6], d = dims[turn / 6 % 6][0];
+        float *q = normals(n * d, 17), *others = normals(50 * d, 18);
+        for (size_t i = 0; i < n * d; i++) /* as they are, all equal, all zero */
+            if (turn / 36) q[i] = turn / 36 == 1 ? q[i % d] : 0;
+        woi_tree_options o = few;
+        o.r = dims[turn / 6 % 6][1];
+        if (turn % 2) o.A = o.B = 0;
+        o.rounds = (uint32_t)(turn % 5);
+        woi_tree tree = learn(q, n, d, &o);
+        assert_sound(&tree);
+        if (tree.basis) assert_true(assert_orthonormal(&tree) <= n);
+        size_t used = 0;
+        for (size_t c = 0; c < woi_tree_n_cells(&tree); c++) used += tree.leaf_offsets[c] > -INFINITY;
+        assert_true(used >= 1 && used <= n); /* no leaf without a query of its own */
+        uint32_t cells[100];
+        assert_int_equal(woi_tree_queries(&tree, q, n, 1, 1, cells, &err), WO_OK);
+        for (size_t i = 0; i < n; i++) assert_true(cells[i] < woi_tree_n_cells(&tree));
+        for (size_t i = 1; turn / 36 && i < n; i++) assert_int_equal(cells[i], cells[0]);
+        assert_int_equal(woi_tree_queries(&tree, others, 50, 1, 1, cells, &err), WO_OK);
+        for (size_t i = 0; i < 50; i++) assert_true(cells[i] < woi_tree_n_cells(&tree));
+        free(q);
+        free(others);
+        woi_tree_free(&tree);
+        woi_tree_free(&tree); /* a freed one is fine */
+    }
+}
+
+static void threads_change_nothing(void **state)
+{
+    (void)state;
+    enum { N = 900, D = 37 };
+    float *q = clustered(N, D, 0.3F);
+    for (size_t r = 0; r <= 32; r += 16) {
+        woi_tree_options o = few;
+        o.r = r;
+        o.A = o.B = 32;
+        o.threads = 1;
+        woi_tree one = learn(q, N, D, &o);
+        for (o.threads = 0; o.threads <= 3; o.threads++) {
+            woi_tree other = learn(q, N, D, &o);
+            assert_same_tree(&one, &other);
+            woi_tree_free(&other);
+        }
+        o.seed++;
+        woi_tree other = learn(q, N, D, &o);
+        assert_memory_not_equal(one.nodes, other.nodes, one.r * one.A * sizeof *one.nodes);
+        woi_tree_free(&other);
+        woi_tree_free(&one);
+    }
+    free(q);
+}
+
+static int stop_later(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    assert_string_equal(stage, "learning the tree");
+    assert_true(done <= total);
+    return --*(int *)ctx < 0;
+}
+
+static void learning_can_be_stopped(void **state)
+{
+    (void)state;
+    wo_error err;
+    float *q = clustered(100, 20, 0.3F);
+    woi_tree_options o = few;
+    o.r = 16;
+    for (int at = 0;; at++) {
+        int left = at;
+        woi_tree tree;
+        const wo_status status = woi_tree_learn(q, 100, 20, &o, &(wo_progress){stop_later, &left}, &tree, &err);
+        if (status == WO_OK) {
+            assert_true(at >= 2);
+            woi_tree_free(&tree);
+            break;
+        }
+        assert_int_equal(status, WO_ERR_CANCELLED);
+        assert_true(!tree.A && !tree.basis && !tree.nodes && !tree.leaves);
+    }
+    free(q);
+}
+
+static void no_memory_is_an_error(void **state)
+{
+    (void)state;
+    float *q = clustered(100, 20, 0.3F);
+    uint32_t cells[100], near[256 * 4];
+    assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
+    for (size_t r = 0; r <= 16; r += 16) {
+        woi_tree tree;
+        woi_tree_options o = few;
+        o.r = r;
+        for (long n = 0;; n++) {
+            wo_error err = {0};
+            assert_true(n < 100);
+            allocations_left = n;
+            const wo_status status = woi_tree_learn(q, 100, 20, &o, NULL, &tree, n % 2 ? &err : NULL);
+            if (status == WO_OK) {
+                assert_true(n > (r ? 18 : 14));
+                break;
+            }
+            assert_int_equal(status, WO_ERR_MEMORY);
+            assert_int_equal(allocations_alive, 0);
+            assert_true(!tree.A && !tree.basis && !tree.nodes && !tree.leaves);
+            if (n % 2) assert_non_null(strstr(err.text, "memory"));
+        }
+        for (long n = 0; n < 2; n++) {
+            allocations_left = n;
+            assert_int_equal(woi_tree_queries(&tree, q, 100, 1, 2, cells, NULL), n ? WO_OK : WO_ERR_MEMORY);
+            allocations_left = n;
+            assert_int_equal(woi_tree_neighbours(&tree, 4, 2, near, NULL), n ? WO_OK : WO_ERR_MEMORY);
+        }
+        allocations_left = -1;
+        woi_tree_free(&tree);
+        assert_int_equal(allocations_alive, 0);
+    }
+    assert_int_equal(wo_allocator_set(NULL), WO_OK);
+    free(q);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cells_are_those_of_a_search_in_double),
+        cmocka_unit_test(the_largest_trees_are_searched),
+        cmocka_unit_test(there_may_be_fewer_leaves_than_probes),
+        cmocka_unit_test(equal_leaves_come_in_their_order),
+        cmocka_unit_test(lengths_do_not_matter),
+        cmocka_unit_test(zero_is_a_query_and_what_is_not_finite_is_none),
+        cmocka_unit_test(batches_are_single_queries),
+        cmocka_unit_test(neighbours_are_the_nearest_leaves),
+        cmocka_unit_test(clusters_are_told_apart),
+        cmocka_unit_test(few_leaves_hold_a_cluster_each),
+        cmocka_unit_test(queries_of_any_length_are_learned_from),
+        cmocka_unit_test(the_basis_holds_the_spread),
+        cmocka_unit_test(fan_outs_follow_from_the_data),
+        cmocka_unit_test(little_data_make_a_tree),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(learning_can_be_stopped),
+        cmocka_unit_test(no_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
