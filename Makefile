@@ -241,7 +241,8 @@ nets:  ## train the networks that benchmarks use, once, into $WIDEOUT_CACHE (NET
 # ---- Install ---------------------------------------------------------------------------------------------------------
 
 SHARED := libwideout.so.$(VERSION)
-MAN1   := $(wildcard docs/man/*.1)
+# wideout-bench stays in the tree: it needs its workloads, and the peers.
+MAN1   := $(filter-out docs/man/wideout-bench.1,$(wildcard docs/man/*.1))
 MAN3   := $(wildcard docs/man/*.3)
 D      := $(DESTDIR)$(PREFIX)
 

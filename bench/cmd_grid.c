@@ -1,6 +1,7 @@
 /* The paper's exhibits that need runs of their own, for quality alone: table 2 and the comparison with SLIDE. */
 #include "run.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@ typedef struct arguments {
     cli_common common;
     const char *output;
     int loss;
-    uint64_t queries;
+    uint64_t queries, iterations;
 } arguments;
 
 static const cli_option options[] = {
@@ -18,11 +19,14 @@ static const cli_option options[] = {
     {"loss", 0, CLI_CHOICE, offsetof(arguments, loss), "paper|margin", "what lss minimises (default: paper)", false},
     {"queries", 0, CLI_SIZE, offsetof(arguments, queries), "N", "test queries to judge, instead of the workload's",
      false},
+    {"iterations", 0, CLI_SIZE, offsetof(arguments, iterations), "N", "steps of learning (default: lss's own, 1500)",
+     false},
     {0},
 };
 static const char *const losses[] = {"paper", "margin"};
 
-/* Runs sweeps (formats with one %s for the loss) on a workload into DIR/NAME-WHAT.json, and reads that. */
+/* Runs sweeps on a workload, lss with the loss and steps that were asked for, into DIR/NAME-EXHIBIT-LOSS.json, and
+ * reads that. */
 static int run_grid(const cli_command *self, const arguments *args, int n, char **rest, const char *const *sweeps,
                     size_t n_sweeps, json_t **result)
 {
@@ -41,8 +45,13 @@ static int run_grid(const cli_command *self, const arguments *args, int n, char 
     wo_status status = bench_data_open(&workload, false, &progress, &data, &err);
     cli_progress_end();
     for (size_t i = 0; !status && i < n_sweeps; i++) {
-        snprintf(text, sizeof text, "%s%s", sweeps[i], strncmp(sweeps[i], "lss", 3) == 0 ? " loss=" : "");
-        if (strncmp(sweeps[i], "lss", 3) == 0) strncat(text, loss, sizeof text - strlen(text) - 1);
+        const bool learned = strncmp(sweeps[i], "lss ", 4) == 0;
+        if (learned)
+            snprintf(text, sizeof text, "lss loss=%s %s", loss, sweeps[i] + 4);
+        else
+            snprintf(text, sizeof text, "%s", sweeps[i]);
+        if (learned && args->iterations)
+            snprintf(text + strlen(text), sizeof text - strlen(text), " iterations=%" PRIu64, args->iterations);
         status = bench_sweep_expand(text, &configs, &err);
     }
     if (status) {

@@ -265,12 +265,14 @@ void report_figure_bars(const report *r, const report_set *set, report_plotter *
     script s;
     const int step = n_costs * BAR + GAP, height = n_methods * step + TOP + BOTTOM;
     if (n_methods == 0 || !script_open(&s, height, NULL, NULL)) return;
-    /* y counts units downwards from the top of the first bar's share. */
+    /* y counts units downwards from the top of the first bar's share; x goes to 4 at least, for the words beside FULL's
+     * line. */
     fprintf(
         s.out,
         "set lmargin at screen %g\nset tmargin at screen %g\nset bmargin at screen %g\nset grid noy\n"
         "set border 1\nset xrange [0:%.9g]\nset xtics autofreq format '%%g×' scale 0.5\nset yrange [%d:0]\nset ytics (",
-        (double)LEFT / WIDTH, 1 - (double)TOP / height, (double)BOTTOM / height, most * 1.16, n_methods * step);
+        (double)LEFT / WIDTH, 1 - (double)TOP / height, (double)BOTTOM / height, fmax(most * 1.16, 4),
+        n_methods * step);
     for (int i = 0; i < n_methods; i++) fprintf(s.out, "%s'@%d' %d", i ? ", " : "", i, i * step + step / 2);
     fprintf(s.out, ") scale 0 textcolor rgb '%s'\nset style fill solid noborder\n", ink);
     for (int i = 0; i < n_methods; i++) {

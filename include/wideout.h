@@ -200,7 +200,7 @@ typedef struct wo_build_options {
     wo_init init;
     wo_optimiser optimiser;
     double t1, t2;         /* a missed label counts when its logit is above t1, a retrieved non-label when below t2: */
-    uint8_t t_are_values;  /* ... as logits; otherwise as ranks among all m logits of the query, 1 the highest */
+    uint8_t t_are_values;  /* ... as logits; otherwise as ranks among the query's m, 1 the highest, 0 no threshold */
     uint32_t trace_points; /* how often the trace is taken while learning */
 
     wo_weights

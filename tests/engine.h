@@ -6,6 +6,7 @@
 #ifndef WO_ENGINE_H
 #define WO_ENGINE_H
 
+#include "naive_tree.h"
 #include "testing.h"
 
 #include "base/rng.h"
@@ -144,11 +145,20 @@ static inline wo_index *build(const scene *s, const wo_build_options *options)
     return index;
 }
 
-/* Options of a method that suit a scene: small tables, few steps, one thread. */
-static inline wo_build_options small_options(wo_method method)
+/* For small_options, and no method of its own: evidence with a tree. */
+enum { EVIDENCE_BY_TREE = WO_METHOD_EVIDENCE + 1 };
+
+/* Options of a method that suit a scene: small tables, a small tree, few steps, one thread. */
+static inline wo_build_options small_options(int method)
 {
     wo_build_options o;
-    wo_build_defaults(method, &o);
+    wo_build_defaults(method == EVIDENCE_BY_TREE ? WO_METHOD_EVIDENCE : (wo_method)method, &o);
+    if (method == EVIDENCE_BY_TREE) {
+        o.router = WO_ROUTER_TREE;
+        o.nodes = 16;
+        o.leaves = 16;
+        o.route_d = 16;
+    }
     o.K = 3;
     o.L = 2;
     o.iterations = 4;
@@ -167,15 +177,20 @@ static inline wo_searcher *create(const wo_index *index, const wo_searcher_optio
     return searcher;
 }
 
-/* The classes in the cells that a query opens, by projections in double: its own cell in every table, or, with as many
- * probes as cells, all. False where a projection is too close to a plane to tell. */
+/* The classes in the cells that a query opens, by projections in double: its own cell in every table, or the leaves of
+ * a tree, or, with `all_cells`, all. False where a projection is too close to a plane, or two leaves, to tell. */
 static inline bool naive_candidates(const wo_index *index, const float *q, bool all_cells, bool *candidate)
 {
     const woi_hash *hash = &index->hash;
     const woi_cells *cells = &index->cells;
+    uint32_t leaves[WOI_MAX_LEAVES];
+    const bool by_tree = index->tree.A && !all_cells;
+    const int n_leaves = by_tree ? naive_tree(&index->tree, q, index->options.probes, leaves) : 0;
+    if (n_leaves < 0) return false;
     memset(candidate, index->options.method == WO_METHOD_FULL, index->rows.m);
     for (uint32_t c = 0; c < cells->n; c++) {
-        bool opened = true;
+        bool opened = !by_tree;
+        for (int i = 0; i < n_leaves; i++) opened |= leaves[i] == c;
         for (uint32_t k = 0; !all_cells && opened && k < hash->K; k++) {
             const size_t plane = (size_t)(c >> hash->K) * hash->K + k;
             double z = (double)hash->offsets[plane];

@@ -29,7 +29,7 @@ void wo_build_defaults(wo_method method, wo_build_options *options)
         .lambda = 0.1,
         .thin = 16,
         .loss = WO_LOSS_PAPER,
-        .init = WO_INIT_MEAN,
+        .init = WO_INIT_RANDOM,
         .optimiser = WO_OPTIMISER_ADAM,
         .trace_points = 50,
         .weights = WO_WEIGHTS_F32,
@@ -46,10 +46,8 @@ void wo_build_defaults(wo_method method, wo_build_options *options)
         options->K = 4;
         options->L = 10;
         options->iterations = 1500;
-        options->rate = 0.01;
+        options->rate = 0.015;
         options->batch = 256;
-        options->t1 = 100;
-        options->t2 = 100;
     }
 }
 

@@ -213,8 +213,8 @@ static void find_negative(lss *s, uint64_t step, size_t most, size_t *n)
 /* One batch; *loss is that of a pair in a table, 0 where no label is missed and nothing is learned.
  *
  * Nothing to push out, P- empty, is g = 0 as printed, and a state that no step ever leaves: the mean start on Debian,
- * where all neurons lie opposite to the queries, and the random one on EURLEX57K, K = 4, end with 0 and 3 neurons a
- * query. So P+ then pulls alone, which gives 95% and 76% of FULL's P@1. It takes no part once neurons are retrieved. */
+ * where nearly all neurons lie opposite to the queries, ends with 0 neurons a query. So P+ then pulls alone, and the
+ * same start gives 95% of FULL's P@1 with 6.7% of the neurons. It changes nothing where neurons are retrieved. */
 static wo_status learn_step(lss *s, uint64_t step, double *loss, wo_error *err)
 {
     *loss = 0;

@@ -52,20 +52,44 @@ static void free_scene(scene *s)
 
 /* ---- Evidence ---------------------------------------------------------------------------------------------- */
 
-/* The neurons of one cell, ascending, into ids; returns how many. The pool is all queries within the smallest distance
- * that gathers `thin` of them, or everything. */
-static size_t naive_cell(const scene *s, const woi_evidence_options *o, uint32_t cell, double *evidence, int32_t *ids)
+static size_t add_query(const scene *s, size_t i, double *evidence)
+{
+    for (int64_t at = s->needs.indptr[i]; at < s->needs.indptr[i + 1]; at++)
+        evidence[s->needs.ids[at]] += (double)s->needs.weights[at];
+    return 1;
+}
+
+/* The queries of a cell of a hash table: all within the smallest distance that gathers `thin` of them, or everything.
+ */
+static size_t pool_rings(const scene *s, const woi_evidence_options *o, uint32_t cell, double *evidence)
 {
     const uint32_t l = cell >> s->K;
     size_t pooled = 0;
-    for (size_t j = 0; j < s->m; j++) evidence[j] = 0;
     for (int distance = 0; distance == 0 || (pooled < o->thin && distance <= (int)s->K); distance++)
-        for (size_t i = 0; i < s->n; i++) {
-            if (__builtin_popcount(s->of[i * s->L + l] ^ cell) != distance) continue;
-            pooled++;
-            for (int64_t at = s->needs.indptr[i]; at < s->needs.indptr[i + 1]; at++)
-                evidence[s->needs.ids[at]] += (double)s->needs.weights[at];
-        }
+        for (size_t i = 0; i < s->n; i++)
+            if (__builtin_popcount(s->of[i * s->L + l] ^ cell) == distance) pooled += add_query(s, i, evidence);
+    return pooled;
+}
+
+/* The queries of a cell, then of the first, second, ... of those that are listed for it. */
+static size_t pool_list(const scene *s, const woi_evidence_options *o, uint32_t cell, double *evidence)
+{
+    const uint32_t *near = o->near + (size_t)cell * o->n_near;
+    size_t pooled = 0;
+    for (uint32_t turn = 0; turn == 0 || (pooled < o->thin && turn <= o->n_near); turn++) {
+        const uint32_t other = turn ? near[turn - 1] : cell;
+        if (other == UINT32_MAX) break;
+        for (size_t at = 0; at < s->n * s->L; at++)
+            if (s->of[at] == other) pooled += add_query(s, at / s->L, evidence);
+    }
+    return pooled;
+}
+
+/* The neurons of one cell, ascending, into ids; returns how many. */
+static size_t naive_cell(const scene *s, const woi_evidence_options *o, uint32_t cell, double *evidence, int32_t *ids)
+{
+    for (size_t j = 0; j < s->m; j++) evidence[j] = 0;
+    const size_t pooled = o->K ? pool_rings(s, o, cell, evidence) : pool_list(s, o, cell, evidence);
     size_t n = 0;
     for (size_t j = 0; j < s->m; j++)
         if (evidence[j] > 0 && evidence[j] >= o->lambda * (double)pooled) ids[n++] = (int32_t)j;
@@ -121,17 +145,55 @@ static void evidence_is_as_defined(void **state)
     static const size_t sizes[] = {0, 1, 2, 30, 150, 400};
     for (uint64_t turn = 0; turn < 91; turn++) {
         const uint32_t *shape = shapes[turn % 13];
-        const woi_evidence_options o = {shape[0],
-                                        shape[1],
-                                        lambdas[woi_rng_below(9, 1, turn, 7)],
-                                        thins[woi_rng_below(9, 2, turn, 5)],
-                                        floors[woi_rng_below(9, 3, turn, 4)],
-                                        turn % 4 ? 1 : 2};
+        const woi_evidence_options o = {.K = shape[0],
+                                        .L = shape[1],
+                                        .lambda = lambdas[woi_rng_below(9, 1, turn, 7)],
+                                        .thin = thins[woi_rng_below(9, 2, turn, 5)],
+                                        .floor = floors[woi_rng_below(9, 3, turn, 4)],
+                                        .threads = turn % 4 ? 1 : 2};
         scene s = make_scene(sizes[woi_rng_below(9, 4, turn, 6)], 1 + woi_rng_below(9, 5, turn, 60), shape[0], shape[1],
                              turn);
         woi_cells cells = fill(&s, &o);
         assert_evidence(&s, &o, &cells);
         woi_cells_free(&cells);
+        free_scene(&s);
+    }
+}
+
+/* Neighbours from a list, as a tree gives them: of any length, ended early or not, with empty cells in it. Some queries
+ * are in no cell. */
+static void listed_neighbours_are_borrowed_from(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][2] = {{1, 1}, {4, 1}, {7, 1}, {3, 2}, {6, 3}}; /* a scene's cells: L 2^K */
+    static const uint32_t thins[] = {0, 1, 4, 16, 100000}, lengths[] = {0, 1, 3, 32};
+    static const size_t sizes[] = {0, 1, 30, 150, 400};
+    for (uint64_t turn = 0; turn < 60; turn++) {
+        const uint32_t *shape = shapes[turn % 5], n_near = lengths[woi_rng_below(9, 11, turn, 4)];
+        scene s = make_scene(sizes[woi_rng_below(9, 12, turn, 5)], 1 + woi_rng_below(9, 13, turn, 60), shape[0],
+                             shape[1], turn);
+        const size_t n_cells = (size_t)shape[1] << shape[0];
+        for (size_t i = 0; i < s.n * s.L; i++)
+            if (woi_rng_below(turn, 14, i, 9) == 0) s.of[i] = UINT32_MAX;
+        uint32_t *near = malloc((n_cells * n_near + 1) * sizeof *near);
+        for (size_t i = 0; i < n_cells * n_near; i++) { /* distinct: a walk around all cells but the own */
+            const size_t cell = i / n_near, place = i % n_near;
+            near[i] = place + 1 < n_cells && place < woi_rng_below(turn, 15, cell, 40)
+                          ? (uint32_t)((cell + 1 + place) % n_cells)
+                          : UINT32_MAX;
+        }
+        const woi_evidence_options o = {.L = shape[1],
+                                        .lambda = 0.1 * (double)woi_rng_below(9, 16, turn, 8),
+                                        .thin = thins[woi_rng_below(9, 17, turn, 5)],
+                                        .floor = (uint32_t)(turn % 3),
+                                        .threads = turn % 4 ? 1 : 2,
+                                        .n_cells = n_cells,
+                                        .near = near,
+                                        .n_near = n_near};
+        woi_cells cells = fill(&s, &o);
+        assert_evidence(&s, &o, &cells);
+        woi_cells_free(&cells);
+        free(near);
         free_scene(&s);
     }
 }
@@ -145,7 +207,8 @@ static void evidence_by_hand(void **state)
     float weights[] = {2, 1, 1, 1, 1, 1};
     uint32_t of[] = {0, 0, 0, 1, 7};
     const scene s = {5, 10, 3, 1, {5, indptr, ids, weights}, of};
-    woi_cells cells = fill(&s, &(woi_evidence_options){3, 1, 1, 1, 0, 1});
+    woi_cells cells =
+        fill(&s, &(woi_evidence_options){.K = 3, .L = 1, .lambda = 1, .thin = 1, .floor = 0, .threads = 1});
     /* Cell 0: neuron 4 with 3 of 3; 5 and 7 with 1 of 3 are below lambda. Cell 1: 9. Cell 2 has no query of its own:
      * its neighbours 0, 3, 6 have cell 0's three. Cells 3 and 5: the query of cell 1 and that of cell 7. Cell 6: 9. */
     const int32_t expected[] = {4, 9, 4, 9, 4, 9, 9, 9};
@@ -156,12 +219,12 @@ static void evidence_by_hand(void **state)
     }
     woi_cells_free(&cells);
     /* Two queries at least: cell 1 borrows from cells 0, 3 and 5, and 4 of them needed neuron 4 3 times. */
-    cells = fill(&s, &(woi_evidence_options){3, 1, 0.75, 2, 0, 1});
+    cells = fill(&s, &(woi_evidence_options){.K = 3, .L = 1, .lambda = 0.75, .thin = 2, .floor = 0, .threads = 1});
     assert_int_equal(cells.offsets[2] - cells.offsets[1], 1);
     assert_int_equal(cells.ids[cells.offsets[1]], 4);
     woi_cells_free(&cells);
     /* A bar that nothing reaches: the floor's two best; 5 and 7 are equal, the lower goes. */
-    cells = fill(&s, &(woi_evidence_options){3, 1, 2, 0, 2, 1});
+    cells = fill(&s, &(woi_evidence_options){.K = 3, .L = 1, .lambda = 2, .thin = 0, .floor = 2, .threads = 1});
     assert_int_equal(cells.offsets[1], 2);
     assert_int_equal(cells.ids[0], 4);
     assert_int_equal(cells.ids[1], 5);
@@ -173,7 +236,7 @@ static void threads_change_nothing(void **state)
 {
     (void)state;
     scene s = make_scene(900, 300, 8, 3, 4);
-    woi_evidence_options o = {8, 3, 0.1, 16, 1, 1};
+    woi_evidence_options o = {.K = 8, .L = 3, .lambda = 0.1, .thin = 16, .floor = 1, .threads = 1};
     woi_cells one = fill(&s, &o);
     for (o.threads = 0; o.threads <= 3; o.threads++) {
         woi_cells other = fill(&s, &o);
@@ -190,7 +253,7 @@ static void nearly_empty_tables_are_filled(void **state)
 {
     (void)state;
     scene s = make_scene(40, 20, 18, 1, 3);
-    const woi_evidence_options o = {18, 1, 0.1, 16, 1, 2};
+    const woi_evidence_options o = {.K = 18, .L = 1, .lambda = 0.1, .thin = 16, .floor = 1, .threads = 2};
     woi_cells cells = fill(&s, &o);
     double evidence[20];
     int32_t ids[20];
@@ -216,7 +279,7 @@ static void filling_can_be_stopped(void **state)
     (void)state;
     wo_error err;
     scene s = make_scene(100, 20, 5, 3, 3);
-    const woi_evidence_options o = {5, 3, 0.1, 16, 1, 1};
+    const woi_evidence_options o = {.K = 5, .L = 3, .lambda = 0.1, .thin = 16, .floor = 1, .threads = 1};
     for (int at = 0; at < 3; at++) {
         int left = at;
         woi_cells cells;
@@ -253,7 +316,7 @@ static void no_memory_inside_threads_is_an_error(void **state)
     for (int threads = 1; threads <= 3; threads++) {
         long n = 0;
         for (;; n++) {
-            const woi_evidence_options o = {7, 2, 0.1, 16, 1, threads};
+            const woi_evidence_options o = {.K = 7, .L = 2, .lambda = 0.1, .thin = 16, .floor = 1, .threads = threads};
             wo_error err = {0};
             woi_cells cells;
             assert_true(n < 1000);
@@ -357,10 +420,15 @@ static void no_memory_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(evidence_is_as_defined),         cmocka_unit_test(evidence_by_hand),
-        cmocka_unit_test(threads_change_nothing),         cmocka_unit_test(nearly_empty_tables_are_filled),
-        cmocka_unit_test(filling_can_be_stopped),         cmocka_unit_test(no_memory_inside_threads_is_an_error),
-        cmocka_unit_test(neurons_lie_where_they_hash_to), cmocka_unit_test(popular_ones_are_the_most_needed),
+        cmocka_unit_test(evidence_is_as_defined),
+        cmocka_unit_test(listed_neighbours_are_borrowed_from),
+        cmocka_unit_test(evidence_by_hand),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(nearly_empty_tables_are_filled),
+        cmocka_unit_test(filling_can_be_stopped),
+        cmocka_unit_test(no_memory_inside_threads_is_an_error),
+        cmocka_unit_test(neurons_lie_where_they_hash_to),
+        cmocka_unit_test(popular_ones_are_the_most_needed),
         cmocka_unit_test(no_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

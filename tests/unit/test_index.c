@@ -65,12 +65,16 @@ static void candidates_are_the_union_of_the_cells(void **state)
 {
     (void)state;
     wo_error err;
-    static const wo_method methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE};
-    for (uint64_t turn = 0; turn < 12; turn++) {
-        scene s = make_scene(50, 6, 120, turn % 2, 20 + turn);
-        wo_build_options o = small_options(methods[turn % 4]);
+    static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE,
+                                  EVIDENCE_BY_TREE};
+    for (uint64_t turn = 0; turn < 20; turn++) {
+        const bool tree = methods[turn % 5] == EVIDENCE_BY_TREE;
+        scene s = make_scene(50, tree && turn > 10 ? 20 : 6, 120, turn % 2, 20 + turn); /* with a basis, and without */
+        wo_build_options o = small_options(methods[turn % 5]);
         o.L = 1 + (uint32_t)(turn % 3);
         o.lambda = 0.3;
+        o.beam = 1 + (uint32_t)(turn % 4);
+        if (tree) o.probes = 1 + (uint32_t)turn;
         wo_index *index = build(&s, &o);
         wo_searcher *searcher = create(index, NULL);
         bool *allowed = room(s.n * s.m, sizeof *allowed);
@@ -90,7 +94,7 @@ static void candidates_are_the_union_of_the_cells(void **state)
             }
             free(met);
         }
-        assert_true(told > 100);
+        assert_true(told > (tree ? 60 : 100)); /* equal leaves are many */
         s.n = told;
         for (size_t k = 1; k < 60; k += 19)
             assert_search(&s, searcher, allowed, &(rules){NULL, NULL, false}, k); /* 4 x 240 searches and more */
@@ -140,8 +144,8 @@ static void candidates_fit_what_room_there_is(void **state)
     (void)state;
     wo_error err;
     scene s = make_scene(30, 4, 50, true, 5);
-    static const wo_method methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_EVIDENCE};
-    for (size_t i = 0; i < 3; i++) {
+    static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE};
+    for (size_t i = 0; i < 4; i++) {
         const wo_build_options o = small_options(methods[i]);
         wo_index *index = build(&s, &o);
         wo_searcher *searcher = create(index, NULL);
@@ -171,23 +175,28 @@ static void masks_and_biases_are_obeyed(void **state)
 {
     (void)state;
     wo_error err;
-    static const wo_method methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE};
-    for (uint64_t turn = 0; turn < 64; turn++) {
-        scene s = make_scene(40, 5, 70, turn % 3 == 0, 60 + turn);
-        const wo_method method = methods[turn % 4];
+    static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE,
+                                  EVIDENCE_BY_TREE};
+    for (uint64_t turn = 0; turn < 80; turn++) {
+        scene s = make_scene(40, 5, 60, turn % 3 == 0, 60 + turn);
+        const int method = methods[turn % 5];
         wo_build_options o = small_options(method);
         o.K = 2;
         o.probes = 4; /* all cells: no query is close to a plane that matters */
+        if (method == EVIDENCE_BY_TREE) {
+            o.beam = 16;
+            o.probes = 64; /* and no leaf is without a query: at most 60 */
+        }
         o.lambda = 1;
         wo_index *index = build(&s, &o);
-        const bool softmax = turn / 4 % 2;
+        const bool softmax = turn / 5 % 2;
         int32_t forbidden[12], mandatory[9];
         float bias[40];
         bool never[40] = {false}, always[40] = {false};
         for (size_t i = 0; i < 12; i++) never[forbidden[i] = (int32_t)woi_rng_below(turn, 30, i, 40)] = true;
         for (size_t i = 0; i < 9; i++) always[mandatory[i] = (int32_t)woi_rng_below(turn, 31, i, 40)] = true;
         for (size_t j = 0; j < 40; j++) bias[j] = 0.5F * whole(turn, 32, j, 9);
-        const bool with_never = turn / 8 % 2, with_always = turn / 16 % 2, with_bias = turn / 32 % 2;
+        const bool with_never = turn / 10 % 2, with_always = turn / 20 % 2, with_bias = turn / 40 % 2;
         wo_searcher_options so;
         wo_searcher_defaults(&so);
         so.threads = 1 + (int)(turn % 2);
@@ -207,8 +216,8 @@ static void masks_and_biases_are_obeyed(void **state)
         assert_search(&s, searcher, NULL, &r, 40);
 
         const rules exact = {anything, with_bias ? bias : NULL, softmax};
-        int32_t ids[70 * 6];
-        float scores[70 * 6];
+        int32_t ids[60 * 6];
+        float scores[60 * 6];
         assert_int_equal(wo_search_exact(searcher, s.q, s.n, 6, ids, scores, &err), WO_OK);
         for (size_t i = 0; i < s.n; i++) assert_answer(&s, s.q + i * s.d, &exact, 6, ids + i * 6, scores + i * 6);
         memset(bias, 0xff, sizeof bias); /* all are copied */
@@ -227,8 +236,8 @@ static void everything_forbidden_is_no_answer(void **state)
     (void)state;
     wo_error err;
     scene s = make_scene(6, 3, 20, true, 8);
-    static const wo_method methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE};
-    for (int i = 0; i < 6; i++) {
+    static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, EVIDENCE_BY_TREE};
+    for (int i = 0; i < 8; i++) {
         const wo_build_options o = small_options(methods[i / 2]);
         wo_index *index = build(&s, &o);
         wo_searcher_options so;
@@ -262,7 +271,8 @@ static void batches_are_single_queries(void **state)
     (void)state;
     wo_error err;
     enum { N = 700, K = 4 };
-    static const wo_method methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE};
+    static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE,
+                                  EVIDENCE_BY_TREE};
     scene s = make_scene(80, 7, N, true, 9);
     float *q = room(N * 7, sizeof *q);
     memcpy(q, s.q, N * 7 * sizeof *q);
@@ -271,7 +281,7 @@ static void batches_are_single_queries(void **state)
     int32_t *one = room(N * K, sizeof *one), *ids = room(N * K, sizeof *ids);
     float *one_scores = room(N * K, sizeof *one_scores), *scores = room(N * K, sizeof *scores);
     wo_query_stats *stats = room(N, sizeof *stats), single;
-    for (size_t turn = 0; turn < 8; turn++) {
+    for (size_t turn = 0; turn < 10; turn++) {
         const wo_build_options o = small_options(methods[turn / 2]);
         wo_index *index = build(&s, &o);
         wo_searcher_options so;
@@ -326,9 +336,9 @@ static void huge_numbers_do_no_harm(void **state)
     scene s = make_scene(20, 4, 60, true, 10);
     for (size_t i = 0; i < 20 * 4; i++) s.w[i] *= 1e38F;
     for (size_t i = 0; i < 60 * 4; i++) s.q[i] *= i % 3 ? 1e37F : 1;
-    for (int method = WO_METHOD_FULL; method <= WO_METHOD_EVIDENCE; method++) {
+    for (int method = WO_METHOD_FULL; method <= EVIDENCE_BY_TREE; method++) {
         if (method == WO_METHOD_LSS) continue;
-        wo_build_options o = small_options((wo_method)method);
+        wo_build_options o = small_options(method);
         o.source = WO_SOURCE_TOP;
         wo_log *bare = NULL;
         assert_int_equal(wo_log_wrap(s.q, s.n, s.d, NULL, NULL, &bare, &err), WO_OK);
@@ -394,29 +404,31 @@ static void several_searchers_share_an_index(void **state)
 {
     (void)state;
     wo_error err;
-    scene s = make_scene(100, 6, 300, true, 11);
-    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
-    o.probes = 2;
-    wo_index *index = build(&s, &o);
-    wo_searcher *searcher = create(index, NULL);
-    int32_t *ids = room(s.n * 3, sizeof *ids);
-    float *scores = room(s.n * 3, sizeof *scores);
-    assert_int_equal(wo_search(searcher, s.q, s.n, 3, ids, scores, &err), WO_OK);
-    pthread_t threads[4];
-    client clients[4];
-    for (int t = 0; t < 4; t++) {
-        clients[t] = (client){index, &s, ids, 1 + t % 2, 0};
-        assert_int_equal(pthread_create(&threads[t], NULL, run_client, &clients[t]), 0);
+    for (int method = WO_METHOD_EVIDENCE; method <= EVIDENCE_BY_TREE; method++) {
+        scene s = make_scene(100, 20, 300, true, 11);
+        wo_build_options o = small_options(method);
+        o.probes = 2;
+        wo_index *index = build(&s, &o);
+        wo_searcher *searcher = create(index, NULL);
+        int32_t *ids = room(s.n * 3, sizeof *ids);
+        float *scores = room(s.n * 3, sizeof *scores);
+        assert_int_equal(wo_search(searcher, s.q, s.n, 3, ids, scores, &err), WO_OK);
+        pthread_t threads[4];
+        client clients[4];
+        for (int t = 0; t < 4; t++) {
+            clients[t] = (client){index, &s, ids, 1 + t % 2, 0};
+            assert_int_equal(pthread_create(&threads[t], NULL, run_client, &clients[t]), 0);
+        }
+        for (int t = 0; t < 4; t++) {
+            assert_int_equal(pthread_join(threads[t], NULL), 0);
+            assert_int_equal(clients[t].wrong, 0);
+        }
+        wo_searcher_free(searcher);
+        wo_index_free(index);
+        free(ids);
+        free(scores);
+        free_scene(&s);
     }
-    for (int t = 0; t < 4; t++) {
-        assert_int_equal(pthread_join(threads[t], NULL), 0);
-        assert_int_equal(clients[t].wrong, 0);
-    }
-    wo_searcher_free(searcher);
-    wo_index_free(index);
-    free(ids);
-    free(scores);
-    free_scene(&s);
 }
 
 static void searching_allocates_nothing(void **state)
@@ -430,9 +442,10 @@ static void searching_allocates_nothing(void **state)
     assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
     allocations_left = -1;
     allocations_alive = 0;
-    static const wo_method methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE};
-    for (int turn = 0; turn < 8; turn++) {
-        scene s = make_scene(60, 5, N, true, 12);
+    static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE,
+                                  EVIDENCE_BY_TREE};
+    for (int turn = 0; turn < 10; turn++) {
+        scene s = make_scene(60, 20, N, true, 12);
         const wo_build_options o = small_options(methods[turn / 2]);
         wo_index *index = build(&s, &o);
         wo_searcher_options so;

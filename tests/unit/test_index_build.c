@@ -106,25 +106,27 @@ static void training_queries_find_their_labels(void **state)
 {
     (void)state;
     wo_error err;
-    scene s = make_scene(40, 5, 200, true, 14);
-    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
-    o.lambda = 0;
-    o.thin = 0;
-    wo_index *index = build(&s, &o);
-    wo_searcher *searcher = create(index, NULL);
-    for (size_t i = 0; i < s.n; i++) {
-        int32_t ids[40];
-        size_t n;
-        assert_int_equal(wo_search_candidates(searcher, s.q + i * s.d, ids, 40, &n, &err), WO_OK);
-        for (int64_t at = s.indptr[i]; at < s.indptr[i + 1]; at++) {
-            bool there = false;
-            for (size_t j = 0; j < n; j++) there |= ids[j] == s.labels[at];
-            assert_true(there);
+    for (int method = WO_METHOD_EVIDENCE; method <= EVIDENCE_BY_TREE; method++) {
+        scene s = make_scene(40, 5, 200, true, 14);
+        wo_build_options o = small_options(method);
+        o.lambda = 0;
+        o.thin = 0;
+        wo_index *index = build(&s, &o);
+        wo_searcher *searcher = create(index, NULL);
+        for (size_t i = 0; i < s.n; i++) {
+            int32_t ids[40];
+            size_t n;
+            assert_int_equal(wo_search_candidates(searcher, s.q + i * s.d, ids, 40, &n, &err), WO_OK);
+            for (int64_t at = s.indptr[i]; at < s.indptr[i + 1]; at++) {
+                bool there = false;
+                for (size_t j = 0; j < n; j++) there |= ids[j] == s.labels[at];
+                assert_true(there);
+            }
         }
+        wo_searcher_free(searcher);
+        wo_index_free(index);
+        free_scene(&s);
     }
-    wo_searcher_free(searcher);
-    wo_index_free(index);
-    free_scene(&s);
 }
 
 /* ---- Refusals ---------------------------------------------------------------------------------------------- */
@@ -175,11 +177,24 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(WO_METHOD_LSS, init, (wo_init)2, "init is 2, expected 0 to 1");
     REFUSED(WO_METHOD_LSS, optimiser, (wo_optimiser)2, "optimiser is 2, expected 0 to 1");
     REFUSED(WO_METHOD_POPULAR, n_popular, 0, "n_popular is 0, expected 1 to 2147483647");
+    REFUSED(EVIDENCE_BY_TREE, probes, 0, "probes is 0, expected 1 to 64");
+    REFUSED(EVIDENCE_BY_TREE, probes, 65, "probes is 65, expected 1 to 64");
+    REFUSED(EVIDENCE_BY_TREE, beam, 0, "beam is 0, expected 1 to 16");
+    REFUSED(EVIDENCE_BY_TREE, beam, 17, "beam is 17, expected 1 to 16");
+    REFUSED(EVIDENCE_BY_TREE, nodes, 1040, "nodes is 1040, expected 0 to 1024");
+    REFUSED(EVIDENCE_BY_TREE, nodes, 24, "24 nodes and 16 leaves: expected multiples of 16");
+    REFUSED(EVIDENCE_BY_TREE, leaves, UINT32_MAX, "leaves is 4294967295, expected 0 to 1024");
+    REFUSED(EVIDENCE_BY_TREE, leaves, 1, "16 nodes and 1 leaves: expected multiples of 16");
+    REFUSED(EVIDENCE_BY_TREE, route_d, 2, "a tree in 2 coordinates: expected a multiple of 16, or all 3");
+    REFUSED(EVIDENCE_BY_TREE, lambda, 2.5, "lambda is 2.5, expected 0 to 2");
+    REFUSED(EVIDENCE_BY_TREE, source_k, 0, "source_k is 0, expected 1 to 1000");
+    REFUSED(EVIDENCE_BY_TREE, router, (wo_router)2, "router is 2, expected 0 to 1");
     REFUSED(WO_METHOD_FULL, weights, (wo_weights)1, "weights 1 is neither f32 nor none");
     REFUSED(WO_METHOD_FULL, threads, -1, "threads is -1, expected 0 to 1024");
     REFUSED(WO_METHOD_FULL, threads, 1025, "threads is 1025, expected 0 to 1024");
     /* What a method does not use is still written into a file, by its name. */
     REFUSED(WO_METHOD_FULL, source, (wo_source)77, "source is 77, expected 1 to 3");
+    REFUSED(WO_METHOD_LSS, router, (wo_router)77, "router is 77, expected 0 to 1");
     REFUSED(WO_METHOD_SLIDE, learner, (wo_learner)77, "learner is 77, expected 0 to 1");
     REFUSED(WO_METHOD_POPULAR, loss, (wo_loss)77, "loss is 77, expected 0 to 1");
     REFUSED(WO_METHOD_EVIDENCE, init, (wo_init)77, "init is 77, expected 0 to 1");
@@ -189,6 +204,10 @@ static void options_out_of_range_are_refused(void **state)
     o.lambda = NAN;
     wo_index *index = NULL;
     assert_int_equal(wo_index_build(s.layer, s.log, &o, &index, NULL), WO_ERR_ARGUMENT);
+    o = small_options(EVIDENCE_BY_TREE); /* what a tree does not use may be anything */
+    o.K = o.L = o.batch = 0;
+    o.rate = NAN;
+    wo_index_free(build(&s, &o));
     o = small_options(WO_METHOD_SLIDE);
     o.K = 24;
     o.L = 17;
@@ -208,8 +227,8 @@ static void logs_that_do_not_fit_are_refused(void **state)
     wo_error err;
     scene s = make_scene(10, 3, 20, true, 16), wider = make_scene(10, 4, 20, true, 16),
           larger = make_scene(40, 3, 20, true, 16);
-    for (int method = WO_METHOD_FULL; method <= WO_METHOD_EVIDENCE; method++) {
-        const wo_build_options o = small_options((wo_method)method);
+    for (int method = WO_METHOD_FULL; method <= EVIDENCE_BY_TREE; method++) {
+        const wo_build_options o = small_options(method);
         refuse(&s, wider.log, &o, "the log's queries have 4 numbers, the layer's rows 3");
         larger.labels[0] = 39;
         wo_log *log = NULL;
@@ -220,7 +239,7 @@ static void logs_that_do_not_fit_are_refused(void **state)
         if (method == WO_METHOD_FULL || method == WO_METHOD_SLIDE) continue;
         char sentence[128];
         snprintf(sentence, sizeof sentence, "method %s is built from a log of queries, none was given",
-                 woi_method_name((wo_method)method));
+                 woi_method_name(o.method));
         refuse(&s, NULL, &o, sentence);
         static const int64_t nothing[1];
         static const int32_t none[1];
@@ -335,6 +354,17 @@ static void searchers_that_cannot_be_are_refused(void **state)
     so.threads = 1025;
     refuse_searcher(index, &so, "threads is 1025, expected 0 to 1024");
     wo_index_free(index);
+    const wo_build_options tree = small_options(EVIDENCE_BY_TREE);
+    index = build(&s, &tree);
+    wo_searcher_defaults(&so);
+    so.probes = 65;
+    refuse_searcher(index, &so, "65 probes are too many: at most 64");
+    so.probes = 64;
+    searcher = create(index, &so);
+    assert_int_equal(wo_search_stats(searcher, s.q, 1, 1, ids, scores, &stats, &err), WO_OK);
+    assert_true(stats.cells >= 1 && stats.cells <= 20); /* no more leaves than queries */
+    wo_searcher_free(searcher);
+    wo_index_free(index);
     free_scene(&s);
 }
 
@@ -344,9 +374,9 @@ static void smallest_layers_work(void **state)
     (void)state;
     wo_error err;
     scene s = make_scene(1, 1, 1, false, 18);
-    for (int method = WO_METHOD_FULL; method <= WO_METHOD_EVIDENCE; method++) {
+    for (int method = WO_METHOD_FULL; method <= EVIDENCE_BY_TREE; method++) {
         if (method == WO_METHOD_LSS) continue;
-        wo_build_options o = small_options((wo_method)method);
+        wo_build_options o = small_options(method);
         o.probes = 1U << o.K;
         wo_index *index = build(&s, &o);
         wo_searcher *searcher = create(index, NULL);
@@ -374,26 +404,28 @@ static void building_can_be_stopped(void **state)
 {
     (void)state;
     wo_error err;
-    scene s = make_scene(30, 4, 100, true, 19);
-    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
-    int stops = 0;
-    for (;; stops++) {
-        int left = stops;
-        wo_index *index = NULL;
-        o.progress = (wo_progress){stop_later, &left};
-        const wo_status status = wo_index_build(s.layer, s.log, &o, &index, &err);
-        if (status == WO_OK) {
-            wo_index_info info;
-            wo_index_describe(index, &info);
-            assert_null(info.options.progress.fn);
-            wo_index_free(index);
-            break;
+    for (int method = WO_METHOD_EVIDENCE; method <= EVIDENCE_BY_TREE; method++) {
+        scene s = make_scene(30, 4, 100, true, 19);
+        wo_build_options o = small_options(method);
+        int stops = 0;
+        for (;; stops++) {
+            int left = stops;
+            wo_index *index = NULL;
+            o.progress = (wo_progress){stop_later, &left};
+            const wo_status status = wo_index_build(s.layer, s.log, &o, &index, &err);
+            if (status == WO_OK) {
+                wo_index_info info;
+                wo_index_describe(index, &info);
+                assert_null(info.options.progress.fn);
+                wo_index_free(index);
+                break;
+            }
+            assert_int_equal(status, WO_ERR_CANCELLED);
+            assert_null(index);
         }
-        assert_int_equal(status, WO_ERR_CANCELLED);
-        assert_null(index);
+        assert_true(stops >= 5);
+        free_scene(&s);
     }
-    assert_true(stops >= 5);
-    free_scene(&s);
 }
 
 static void indexes_describe_themselves(void **state)
@@ -427,6 +459,13 @@ static void indexes_describe_themselves(void **state)
     assert_null(wo_index_label(index, 0, &bytes));
     assert_null(wo_index_label(index, -1, &bytes));
     assert_int_equal(wo_index_trace(index, &trace), 0);
+    wo_index_free(index);
+    o = small_options(EVIDENCE_BY_TREE);
+    index = build(&s, &o);
+    wo_index_describe(index, &info);
+    assert_int_equal(info.n_cells, 256);
+    assert_true(info.options.nodes == 16 && info.options.leaves == 16 && info.options.route_d == 4);
+    assert_int_equal(info.index_bytes, 4 * (16 * 5 + 256 * 5 + 257 + info.n_entries));
     wo_index_free(index);
     o = small_options(WO_METHOD_FULL);
     index = build(&s, &o);

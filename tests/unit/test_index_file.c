@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <locale.h>
 
-static const wo_method methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE};
+static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE};
 enum { N_METHODS = sizeof methods / sizeof *methods };
 
 static void save(const wo_index *index, const char *path)
@@ -64,7 +64,8 @@ static void saving_and_opening_changes_nothing(void **state)
 {
     (void)state;
     for (size_t turn = 0; turn < 4 * N_METHODS; turn++) {
-        scene s = make_scene(30 + turn, 5, 60, turn / 4 % 2, 200 + turn);
+        const size_t d = turn / N_METHODS < 2 ? 5 : 20; /* a tree of 16 coordinates: without a basis, then with one */
+        scene s = make_scene(30 + turn, d, 60, turn / 4 % 2, 200 + turn);
         const bool named = turn / 8 % 2;
         if (named) name_classes(&s);
         wo_build_options o = small_options(methods[turn % N_METHODS]);
@@ -88,6 +89,9 @@ static void saving_and_opening_changes_nothing(void **state)
         assert_true(info.index_bytes == other.index_bytes && info.has_names == other.has_names);
         assert_true(other.options.lambda == o.lambda && other.options.t1 == o.t1 && other.options.t2 == o.t2);
         assert_true(other.options.seed == o.seed && other.options.K == o.K && other.options.source == o.source);
+        assert_true(other.options.router == o.router && other.options.beam == o.beam);
+        assert_true(other.options.nodes == o.nodes && other.options.leaves == o.leaves);
+        assert_int_equal(other.options.route_d, o.router == WO_ROUTER_TREE && d < 16 ? d : o.route_d);
         assert_int_equal(info.has_names, named);
         size_t bytes = 0;
         const char *name = wo_index_label(again, 7, &bytes);
@@ -111,10 +115,11 @@ static void saving_and_opening_changes_nothing(void **state)
 static void one_seed_gives_one_file(void **state)
 {
     (void)state;
-    scene s = make_scene(80, 6, 300, true, 3);
-    for (size_t turn = 0; turn < N_METHODS; turn++) {
-        wo_build_options o = small_options(methods[turn]);
+    scene s = make_scene(80, 20, 300, true, 3);
+    for (size_t turn = 0; turn <= N_METHODS; turn++) {
+        wo_build_options o = small_options(turn < N_METHODS ? methods[turn] : EVIDENCE_BY_TREE);
         o.K = 4;
+        if (turn == N_METHODS) o.nodes = o.leaves = o.route_d = 0; /* chosen from the data */
         for (o.threads = 0; o.threads <= 2; o.threads++) {
             wo_index *index = build(&s, &o);
             save(index, scratch(o.threads ? "other" : "first"));
@@ -179,7 +184,7 @@ static void an_index_without_rows_needs_its_layer(void **state)
         save(index, scratch("bare"));
         size_t bytes;
         free(slurp(scratch("bare"), &bytes));
-        assert_true(turn % 2 == 0 || bytes < 4096 + 128 * (5 + 17));
+        if (methods[turn / 2] != EVIDENCE_BY_TREE) assert_true(turn % 2 == 0 || bytes < 4096 + 128 * (5 + 17));
         if (turn % 2) refuse(scratch("bare"), NULL, WO_ERR_ARGUMENT, "has no rows inside");
         refuse(scratch("bare"), other.layer, WO_ERR_ARGUMENT, "was built for another layer");
         refuse(scratch("bare"), larger.layer, WO_ERR_ARGUMENT, "was built for another layer");
@@ -431,6 +436,96 @@ static void hostile_files_are_refused(void **state)
     free_scene(&s);
 }
 
+/* The same for a tree, of 16 x 32 centres in 16 of 20 coordinates. */
+static void hostile_trees_are_refused(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(6, 20, 30, true, 9);
+    wo_build_options o = small_options(EVIDENCE_BY_TREE);
+    o.leaves = 32;
+    wo_index *index = build(&s, &o);
+    save(index, scratch("whole"));
+    const struct {
+        edit e;
+        const char *part;
+    } cases[] = {
+        {{.name = "tree.basis", .dtype = WOI_F32, .n_dims = 2, .shape = {16, 20}}, "expected shape (20, 16)"},
+        {{.name = "tree.basis", .dtype = WOI_F64, .n_dims = 2, .shape = {20, 16}}, "'tree.basis' is of type F64"},
+        {{.name = "tree.basis", .drop = true}, "no tensor 'tree.basis'"},
+        {{.name = "tree.nodes", .dtype = WOI_F32, .n_dims = 2, .shape = {16, 15}}, "expected shape (16, 16)"},
+        {{.name = "tree.nodes", .dtype = WOI_F32, .n_dims = 1, .shape = {256}}, "expected shape (16, 16)"},
+        {{.name = "tree.nodes", .dtype = WOI_BF16, .n_dims = 2, .shape = {16, 16}}, "'tree.nodes' is of type BF16"},
+        {{.name = "tree.nodes", .drop = true}, "no tensor 'tree.nodes'"},
+        {{.name = "tree.node_offsets", .dtype = WOI_F32, .n_dims = 1, .shape = {15}}, "expected shape (16)"},
+        {{.name = "tree.node_offsets", .dtype = WOI_F32, .n_dims = 2, .shape = {16, 1}}, "expected shape (16)"},
+        {{.name = "tree.node_offsets", .drop = true}, "no tensor 'tree.node_offsets'"},
+        {{.name = "tree.leaves", .dtype = WOI_F32, .n_dims = 2, .shape = {16, 32}}, "expected shape (256, 32)"},
+        {{.name = "tree.leaves", .dtype = WOI_F32, .n_dims = 2, .shape = {256, 16}}, "expected shape (256, 32)"},
+        {{.name = "tree.leaves", .drop = true}, "no tensor 'tree.leaves'"},
+        {{.name = "tree.leaf_offsets", .dtype = WOI_F32, .n_dims = 1, .shape = {512}}, "expected shape (16, 32)"},
+        {{.name = "tree.leaf_offsets", .dtype = WOI_F32, .n_dims = 2, .shape = {32, 16}}, "expected shape (16, 32)"},
+        {{.name = "tree.leaf_offsets", .drop = true}, "no tensor 'tree.leaf_offsets'"},
+        {{.name = "cells.offsets", .dtype = WOI_U32, .n_dims = 1, .shape = {512}}, "expected shape (513)"},
+        {{.name = "index.router", .text = "hash"}, "no tensor 'router.planes'"},
+        {{.name = "index.router", .text = "forest"}, "'index.router' is \"forest\""},
+        {{.name = "index.router", .drop = true}, "no 'index.router'"},
+        {{.name = "index.nodes", .text = "0"}, "a tree of 0 x 32 centres in 16 of 20 coordinates"},
+        {{.name = "index.nodes", .text = "17"}, "17 nodes and 32 leaves: expected multiples of 16"},
+        {{.name = "index.nodes", .text = "32"}, "'tree.nodes' is not of the expected shape (16, 32)"},
+        {{.name = "index.nodes", .text = "1024"}, "'tree.nodes' is not of the expected shape (16, 1024)"},
+        {{.name = "index.nodes", .text = "1040"}, "nodes is 1040, expected 0 to 1024"},
+        {{.name = "index.nodes", .text = "4294967280"}, "nodes is 4294967280"},
+        {{.name = "index.nodes", .text = "-16"}, "'index.nodes' is \"-16\""},
+        {{.name = "index.nodes", .drop = true}, "no 'index.nodes'"},
+        {{.name = "index.leaves", .text = "0"}, "a tree of 16 x 0 centres in 16 of 20 coordinates"},
+        {{.name = "index.leaves", .text = "33"}, "16 nodes and 33 leaves: expected multiples of 16"},
+        {{.name = "index.leaves", .text = "16"}, "'tree.leaves' is not of the expected shape (256, 16)"},
+        {{.name = "index.leaves", .text = "4294967296"}, "'index.leaves' is"},
+        {{.name = "index.route_d", .text = "0"}, "centres in 0 of 20 coordinates"},
+        {{.name = "index.route_d", .text = "15"}, "centres in 15 of 20 coordinates"},
+        {{.name = "index.route_d", .text = "20"}, "'tree.nodes' is not of the expected shape (20, 16)"},
+        {{.name = "index.route_d", .text = "32"}, "centres in 32 of 20 coordinates"},
+        {{.name = "index.route_d", .text = "4294967280"}, "centres in 4294967280 of 20 coordinates"},
+        {{.name = "index.beam", .text = "0"}, "beam is 0, expected 1 to 16"},
+        {{.name = "index.beam", .text = "17"}, "beam is 17, expected 1 to 16"},
+        {{.name = "index.beam", .text = "4294967295"}, "beam is 4294967295"},
+        {{.name = "index.probes", .text = "0"}, "probes is 0, expected 1 to 64"},
+        {{.name = "index.probes", .text = "65"}, "probes is 65, expected 1 to 64"},
+        {{.name = "layer.d", .text = "16"}, "'tree.nodes'"},
+        {{.name = "layer.d", .text = "21"}, "expected shape (21, 16)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuse(rewrite(scratch("whole"), &cases[i].e), NULL, WO_ERR_FORMAT, cases[i].part);
+    /* Any numbers are searched, and lead to cells that are there. */
+    static float odd[256 * 32];
+    const edit edits[] = {
+        {.name = "tree.basis", .dtype = WOI_F32, .n_dims = 2, .shape = {20, 16}, .data = odd},
+        {.name = "tree.nodes", .dtype = WOI_F32, .n_dims = 2, .shape = {16, 16}, .data = odd},
+        {.name = "tree.node_offsets", .dtype = WOI_F32, .n_dims = 1, .shape = {16}, .data = odd},
+        {.name = "tree.leaves", .dtype = WOI_F32, .n_dims = 2, .shape = {256, 32}, .data = odd},
+        {.name = "tree.leaf_offsets", .dtype = WOI_F32, .n_dims = 2, .shape = {16, 32}, .data = odd},
+    };
+    for (size_t turn = 0; turn < 25; turn++) {
+        for (size_t i = 0; i < 256 * 32; i++)
+            odd[i] = turn < 10 ? (float[]){NAN, -INFINITY}[turn / 5]
+                               : (float[]){NAN, INFINITY, -INFINITY, 3e38F, 1}[woi_rng_below(turn, 1, i, 5)];
+        wo_index *opened = open_index(rewrite(scratch("whole"), &edits[turn % 5]), NULL);
+        wo_searcher_options so;
+        wo_searcher_defaults(&so);
+        so.probes = 1 + (uint32_t)turn;
+        wo_searcher *searcher = create(opened, &so);
+        int32_t ids[30 * 4];
+        float scores[30 * 4];
+        assert_int_equal(wo_search(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
+        for (size_t j = 0; j < 30 * 4; j++) assert_true(ids[j] >= -1 && ids[j] < 6);
+        wo_searcher_free(searcher);
+        wo_index_free(opened);
+    }
+    wo_index_free(index);
+    free_scene(&s);
+}
+
 /* Without rows the shape is the file's word: it must be the given layer's, though the checksum is. */
 static void a_layer_of_another_shape_is_refused(void **state)
 {
@@ -512,7 +607,7 @@ static void other_files_are_no_index(void **state)
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 
 static const scene *failing_scene;
-static wo_method failing_method;
+static int failing_method;
 static wo_index *failing_index;
 
 static wo_status build_and_search(wo_error *err)
@@ -592,7 +687,7 @@ static void every_allocation_may_fail(void **state)
     json_set_alloc_funcs(json_alloc, json_release);
     allocations_left = -1;
     allocations_alive = 0;
-    scene s = make_scene(12, 2, 10, true, 2);
+    scene s = make_scene(12, 20, 10, true, 2); /* 20 coordinates: the tree has a basis */
     name_classes(&s);
     failing_scene = &s;
     for (size_t i = 0; i < N_METHODS; i++) {
@@ -623,6 +718,7 @@ int main(void)
         cmocka_unit_test(an_index_with_nothing_in_its_cells_is_an_index),
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(hostile_files_are_refused),
+        cmocka_unit_test(hostile_trees_are_refused),
         cmocka_unit_test(a_layer_of_another_shape_is_refused),
         cmocka_unit_test(planes_and_rows_of_any_value_are_searched),
         cmocka_unit_test(other_files_are_no_index),
