@@ -151,7 +151,7 @@ lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck
 
 demo:  ## all set-up, then from the package catalogue to an index 100 times faster than its layer, in three minutes
 	$(call setup,build demo)
-	@$(INNER) all
+	@$(INNER) all $(BUILD)/wideout-bench
 	@BUILD=$(BUILD) scripts/demo.sh
 
 $(BUILD)/bench/%: bench/%.c $(BUILD)/libwideout.a $(BUILD)/.flags

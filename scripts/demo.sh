@@ -66,10 +66,11 @@ else
     sed -n 2,4p "$out/data/test.txt" >"$out/three"
     run "${predict[@]}" --format xc "$out/three"
 fi
+run "${BUILD:-build}/wideout-bench" report "$out"/{full,popular,slide,lss,evidence}.json -o "$out/report.html" --title 'wideout: the demo'
 cat <<TEXT
 
 Made, in $out: data/ (train.txt, valid.txt, test.txt, features.txt, labels.txt), net.safetensors, train.log.safetensors,
-      test.log.safetensors, METHOD.index.safetensors and METHOD.json for the five methods
+      test.log.safetensors, METHOD.index.safetensors and METHOD.json for the five methods, report.html
 Next: $wideout eval --index $out/evidence.index.safetensors --log $out/test.log.safetensors
       $wideout predict --index $out/evidence.index.safetensors --net $out/net.safetensors --format text -
 TEXT
