@@ -69,6 +69,8 @@ wo_status bench_contender_build(const bench_config *config, const bench_data *da
 void bench_contender_turn(bench_contender *contender, const bench_config *config)
 {
     contender->config = config;
+    wo_searcher_free(contender->searcher); /* it may have other probes */
+    contender->searcher = NULL;
 }
 
 void bench_contender_free(bench_contender *c)
@@ -86,6 +88,7 @@ wo_status bench_contender_prepare(bench_contender *c, int threads, wo_error *err
     wo_searcher_options so;
     wo_searcher_defaults(&so);
     so.threads = c->searcher_threads = threads;
+    so.probes = c->config->options.build.probes;
     wo_searcher_free(c->searcher);
     c->searcher = NULL;
     return wo_searcher_create(c->index, &so, &c->searcher, err);

@@ -22,7 +22,7 @@ typedef struct bench_contender {
 /* Builds. WO_ERR_UNSUPPORTED, with a sentence, where a peer's library or PyTorch is not installed. */
 wo_status bench_contender_build(const bench_config *config, const bench_data *data, int threads,
                                 const wo_progress *progress, bench_contender *contender, wo_error *err);
-/* Another dial on what is built: bench_config_shares_build. */
+/* Another dial, or other probes, on what is built: see bench_config_shares_build. */
 void bench_contender_turn(bench_contender *contender, const bench_config *config);
 void bench_contender_free(bench_contender *contender); /* an empty one is fine */
 

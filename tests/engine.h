@@ -185,7 +185,7 @@ static inline bool naive_candidates(const wo_index *index, const float *q, bool 
     const woi_cells *cells = &index->cells;
     uint32_t leaves[WOI_MAX_LEAVES];
     const bool by_tree = index->tree.A && !all_cells;
-    const int n_leaves = by_tree ? naive_tree(&index->tree, q, index->options.probes, leaves) : 0;
+    const int n_leaves = by_tree ? naive_tree(&index->tree, q, index->options.probes, false, leaves) : 0;
     if (n_leaves < 0) return false;
     memset(candidate, index->options.method == WO_METHOD_FULL, index->rows.m);
     for (uint32_t c = 0; c < cells->n; c++) {

@@ -55,8 +55,9 @@ static inline void naive_turn(const woi_tree *tree, const float *q, double *x)
     }
 }
 
-/* The cells of q, nearest first; returns how many, or -1 where scores are too close to tell. */
-static inline int naive_tree(const woi_tree *tree, const float *q, uint32_t probes, uint32_t *cells)
+/* The cells of q, nearest first; returns how many, or -1 where scores are too close to tell which they are or, with
+ * `ordered`, in which order. */
+static inline int naive_tree(const woi_tree *tree, const float *q, uint32_t probes, bool ordered, uint32_t *cells)
 {
     const size_t A = tree->A, B = tree->B, r = tree->r;
     double *x = calloc(r, sizeof *x), *scores = calloc(A * B, sizeof *scores);
@@ -71,7 +72,7 @@ static inline int naive_tree(const woi_tree *tree, const float *q, uint32_t prob
             for (size_t b = 0; b < B; b++)
                 scores[nodes[i] * B + b] =
                     naive_score(x, r, tree->leaves + nodes[i] * r * B, tree->leaf_offsets + nodes[i] * B, B, b);
-        n = pick_best(scores, A * B, probes, true, leaves);
+        n = pick_best(scores, A * B, probes, ordered, leaves);
         for (int i = 0; i < n; i++) cells[i] = (uint32_t)leaves[i];
     }
     free(x);

@@ -64,8 +64,8 @@ double woi_iul_gradient(woi_iul *iul, const woi_iul_data *data, const woi_iul_pa
 
 /* One step of Adam or plain descent along iul->gradient / n_pairs (which is left there): along the mean over the pairs,
  * not the sum. The number of pairs rises and falls as learning goes, and Adam, whose memory of the size of gradients is
- * 1,000 steps long, would follow it with larger and smaller steps: with the sum, one run of three on the Debian
- * catalogue ended with nothing but empty cells, with the mean none. */
+ * 1,000 steps long, would follow it with larger and smaller steps. Neither keeps the paper's loss from ending with
+ * nearly empty cells: on the Debian catalogue, rate 0.01, 1 run of 4 did with the sum, 1 of 12 with the mean. */
 void woi_iul_step(woi_iul *iul, size_t n_pairs);
 
 /* theta as planes for [w, b] and back: the last coordinate is multiplied by s, or divided. */

@@ -51,7 +51,7 @@ bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float
         return true;
     }
     memset(zeros, 0, r * sizeof *zeros);
-    kernels->project(q, tree->basis, zeros, d, r, x, (uint16_t *)(scaled + middle(tree)));
+    kernels->project(q, tree->basis, zeros, d, r, x, (void *)(scaled + middle(tree)));
     for (size_t j = 0; j < r; j++) x[j] = (float)(x[j] * over);
     return true;
 }
@@ -71,7 +71,7 @@ size_t woi_tree_query(const woi_tree *tree, const woi_kernels *kernels, const fl
     const uint32_t A = tree->A, B = tree->B;
     const size_t r = tree->r;
     float *x = scratch, *z = x + 2 * r, node_scores[WOI_MAX_BEAM], leaf_scores[WOI_MAX_LEAVES];
-    uint16_t *bits = (uint16_t *)(z + middle(tree));
+    uint16_t *bits = (void *)(z + middle(tree));
     int32_t nodes[WOI_MAX_BEAM], leaves[WOI_MAX_LEAVES];
     if (!woi_tree_turn(tree, kernels, q, scratch)) return 0;
     kernels->project(x, tree->nodes, tree->node_offsets, r, A, z, bits);
@@ -145,7 +145,7 @@ wo_status woi_tree_neighbours(const woi_tree *tree, uint32_t n_near, int threads
                 continue;
             }
             for (size_t j = 0; j < r; j++) x[j] = leaves[j * B + b];
-            kernels->project(x, leaves, offsets, r, B, z, (uint16_t *)(z + B));
+            kernels->project(x, leaves, offsets, r, B, z, (void *)(z + B));
             for (uint32_t other = 0; other < B; other++)
                 if (other != b && z[other] > -INFINITY)
                     n = insert(z[other], (uint32_t)(a * B + other), scores, own, n, n_near);

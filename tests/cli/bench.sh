@@ -5,6 +5,7 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 bench=$(dirname "$WIDEOUT")/wideout-bench
+SAN=${SAN:-}
 if [ ! -x "$bench" ]; then
     ok 'skipped: wideout-bench is not built here'
     finish
@@ -24,6 +25,7 @@ sweep = popular N=50,100,600
 sweep = slide K=4 L=2
 sweep = lss loss=paper,margin K=3 L=2 iterations=20
 sweep = evidence K=5 L=2 iterations=20 lambda=0.1,0.02
+sweep = evidence router=tree lambda=0.1 probes=1,4
 sweep = ivf nprobe=4,1000
 sweep = pq part=4 rerank=0,20
 sweep = sq8 rerank=0
@@ -45,7 +47,9 @@ slide K=4 L=2
 lss paper K=3 L=2 iterations=20
 lss margin K=3 L=2 iterations=20
 evidence K=5 L=2 iterations=20 lambda=0.1
-evidence K=5 L=2 iterations=20 lambda=0.02' "$(jq -r '.rows[].label' one/tiny.json)"
+evidence K=5 L=2 iterations=20 lambda=0.02
+evidence router=tree lambda=0.1 probes=1
+evidence router=tree lambda=0.1 probes=4' "$(jq -r '.rows[].label' one/tiny.json)"
 same 'the head' '[1,"tiny","Tiny",600,16,400,5]' "$(jq -c '[.wideout_bench, .workload, .title, .m, .d, .n, .k]' one/tiny.json)"
 check 'how it was made' jq -e '(.commit | type == "string") and (.compiler | type == "string") and
     .command == "wideout-bench run ./tiny.workload --no-timing --methods full,popular,slide,lss,evidence" and
@@ -53,10 +57,12 @@ check 'how it was made' jq -e '(.commit | type == "string") and (.compiler | typ
     (.packages | .openblas != null and .hnswlib != null and .faiss != null)' one/tiny.json
 check 'quality of every row' jq -e '.full.p_at_1 as $p | .rows | all([.p_at_1, .p_at_3, .p_at_5, .label_recall, .sample_size,
     .build_s, .index_bytes] | all(type == "number")) and (.[0].p_at_1 == $p)' one/tiny.json
-same 'the dial' '{"name":"lambda","value":0.02}' "$(jq -c '.rows[-1].dial' one/tiny.json)"
+same 'the dial' '{"name":"lambda","value":0.02}' "$(jq -c '.rows[7].dial' one/tiny.json)"
 same 'the traces of lss' '["lss paper K=3 L=2 iterations=20","lss margin K=3 L=2 iterations=20"]' \
     "$(jq -c '[.traces[].label]' one/tiny.json)"
 check 'have a number for each column' jq -e '.traces | all((.columns | length) as $n | .values | length > 0 and all(length == $n))' one/tiny.json
+check 'probes open more cells of the same index' jq -e '.rows[8:] | .[0].build_s == .[1].build_s and
+    .[0].sample_size < .[1].sample_size' one/tiny.json
 check 'no partial file stays' test ! -e one/tiny.json.partial
 run ./tiny.workload -o two --methods $ours --threads 1 >/dev/null
 strip='del(.command, .threads, .commit) | del(.rows[].build_s)'
@@ -64,8 +70,10 @@ same 'the same with one thread' "$(jq -c "$strip" one/tiny.json)" "$(jq -c "$str
 same 'the full sweep has more' 'popular N=200' "$(run ./tiny.workload -o full --methods popular --full >/dev/null && jq -r '.rows[2].label' full/tiny.json)"
 
 # ---- Peers -------------------------------------------------------------------------------------------------------
-run ./tiny.workload -o peers --methods ivf,pq,sq8,ip-nsw,graph-decoder >/dev/null 2>peers.err
-if [ -s peers.err ]; then
+[ -n "$SAN" ] || run ./tiny.workload -o peers --methods ivf,pq,sq8,ip-nsw,graph-decoder >/dev/null 2>peers.err
+if [ -n "$SAN" ]; then
+    ok 'peers are skipped under sanitizers: hnswlib 0.6.2 reads an id behind its lists, to prefetch it'
+elif [ -s peers.err ]; then
     same 'absent peers are left out with a sentence' '' "$(grep -v 'is left out: .* was not found when this was compiled' peers.err)"
 else
     same 'rows of the peers' '[2,2,1,2,1]' \
@@ -102,7 +110,7 @@ sed -i '2s/"build_s":[0-9.e-]*/"build_s":4321.0/' stop/slow.json.partial
 printf '{"row":{"label":"cut o' >>stop/slow.json.partial
 sed -i 's/iterations=5000/iterations=20/' slow.workload
 check 'going on' run ./slow.workload -o stop --methods $ours
-same 'has every row, and those from before' '[8,4321]' "$(jq -c '[(.rows | length), .rows[0].build_s]' stop/slow.json)"
+same 'has every row, and those from before' '[10,4321]' "$(jq -c '[(.rows | length), .rows[0].build_s]' stop/slow.json)"
 check 'and ends the partial file' test ! -e stop/slow.json.partial
 cp one/tiny.json stop/tiny.json.partial
 check 'a partial file of something else is not used' run ./tiny.workload -o stop --methods full
@@ -126,11 +134,11 @@ slide
 lss
 lss
 evidence' "$("$bench" table1 tiny --results one | awk 'NR > 2 && !/^Time/ {print $1}')"
-same 'table1 --all --json' 8 "$("$bench" table1 one/tiny.json --all --json | jq '.rows | length')"
+same 'table1 --all --json' 10 "$("$bench" table1 one/tiny.json --all --json | jq '.rows | length')"
 check 'table3: nothing below FULL' bash -c "'$bench' table3 tiny --results full --json | jq -e '.full.p_at_1 as \$p | .rows | all(.p_at_1 >= \$p)'"
 same 'figure2: CSV' "$(jq '[.traces[].values[]] | length + 1' one/tiny.json)" "$("$bench" figure2 tiny --results one | wc -l)"
 same 'of equal columns' 1 "$("$bench" figure2 tiny --results one | awk -F, '{print NF}' | sort -u | wc -l)"
-same 'rank' '7' "$("$bench" rank tiny --results one --json | jq '.rows | length')"
+same 'rank' '9' "$("$bench" rank tiny --results one --json | jq '.rows | length')"
 check 'rank in words' bash -c "'$bench' rank tiny --results one | grep -q 'Mean rank of the labels among all classes'"
 sed '/^synthetic/s/.*/synthetic = 100 4 400/' tiny.workload >grid.workload
 same 'table2: nine rows' 9 "$("$bench" table2 ./grid.workload -q -o grid --iterations 5 | grep -cE '^ +[468] +(1|10|50) ')"
@@ -190,6 +198,7 @@ for command in run compare table1 table2 table3 figure2 rank slide; do
     same "$command --help" "0 Usage: wideout-bench $command" "$? $(head -1 help | cut -c1-$((21 + ${#command})))"
     same "$command --help fits 100 columns" '' "$(awk 'length > 100' help)"
     missing=
+    # shellcheck disable=SC2013 # options have no spaces
     for option in $(grep -oE '^ +(-[a-zA-Z], )? *--[a-z0-9-]+' help | grep -oE '[-]-[a-z0-9-]+'); do
         sed 's/\\-/-/g' "$root/docs/man/wideout-bench.1" | grep -qe "$option" || missing="$missing $option"
     done

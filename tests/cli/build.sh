@@ -57,6 +57,50 @@ build --lambda 0 --probes 32 -K 5 -L 1 --learner none -o open >/dev/null
 "$WIDEOUT" predict --index open -k 3 s/test.log.safetensors >open.answers
 check 'every cell open: the best of all that occurs' bash -c \
     "paste open.answers exact.answers | awk -F '\t' '\$1 == \$7 {n++} END {exit n < 140}'"
+
+# ---- The tree ----------------------------------------------------------------------------------------------------
+for threads in 1 2; do build --router tree -t $threads -o tree.$threads --json >tree.json; done
+check 'tree: one thread or two, the same file' cmp tree.1 tree.2
+same 'its fan-outs follow from the data' '{"beam":2,"leaves":16,"nodes":16,"probes":1,"route_d":8,"router":"tree"}' \
+    "$(jq -cS '.options | {router, nodes, leaves, beam, route_d, probes}' tree.json)"
+same 'what hyperplanes have, it has not' '[256,null,null,null,null,null]' \
+    "$(jq -c '[.cells, (.options | .K, .L, .learner, .iterations, .rate)]' tree.json)"
+check 'and not as null either' jq -e '.options | has("learner") | not' tree.json
+same 'info tells what build told' "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index)' tree.json)" \
+    "$("$WIDEOUT" info --json tree.1 | jq -cS .index)"
+same 'info for people' '  method evidence, tree of 16 x 16 in 8 coordinates, beam 2, probes 1, lambda 0.1, source both 5, thin 16; seed 1' \
+    "$("$WIDEOUT" info tree.1 | grep '^  method')"
+build --router tree --nodes 32 --leaves 48 --beam 4 --route-d 16 --probes 3 --thin 4 --lambda 0.2 --seed 7 -o o >/dev/null
+same 'tree: every option' '{"beam":4,"lambda":0.2,"leaves":48,"nodes":32,"probes":3,"route_d":8,"router":"tree","seed":7,"source":"both","source_k":5,"thin":4,"weights":"f32"}' \
+    "$("$WIDEOUT" info --json o | jq -cS .index.options)"
+"$WIDEOUT" data synthetic -q -m 60 -d 40 -n 300 -o u >/dev/null
+build --layer u/layer.safetensors --log u/train.log.safetensors --router tree -o o >/dev/null
+same 'coordinates: 32 where there are more' '[32,[40,32]]' "$("$WIDEOUT" info --json o |
+    jq -c '[.index.options.route_d, (.tensors[] | select(.name == "tree.basis") | .shape)]')"
+"$WIDEOUT" predict --index tree.1 s/test.log.safetensors >tree.answers
+check 'tree: it answers' bash -c "paste tree.answers full.answers | awk -F '\t' '\$1 == \$11 {n++} END {exit NR != 150 || n < 100}'"
+fails 'coordinates that are no multiple of 16' 1 \
+    'wideout: u/train.log.safetensors: a tree in 20 coordinates: expected a multiple of 16, or all 40' \
+    build --layer u/layer.safetensors --log u/train.log.safetensors --router tree --route-d 20 -o bad
+fails 'more probes than a search opens' 1 'wideout: tree.1: 65 probes are too many: at most 64' \
+    "$WIDEOUT" predict --index tree.1 --probes 65 s/test.log.safetensors
+for option in '-K 5' '-L 2' '--learner mix' '--iterations 5' '--rate 0.1' '--batch 64'; do
+    # shellcheck disable=SC2086 # an option and its value
+    usage "${option% *} with a tree" "${option% *} belongs to --router hash" --layer a --log b -o c --router tree $option
+done
+for option in --nodes --leaves --beam --route-d; do
+    usage "$option without a tree" "$option belongs to --router tree" --layer a --log b -o c $option 16
+    usage "$option with lss" "$option belongs to --method evidence, not to lss" --layer a --log b -o c --method lss $option 16
+done
+usage '--router with slide' '--router belongs to --method evidence, not to slide' --layer a --log b -o c --method slide --router tree
+usage 'other routers' "--router takes hash|tree, not 'graph'" --layer a --log b -o c --router graph
+usage 'nodes' '--nodes takes at most 1024, not 1040' --layer a --log b -o c --router tree --nodes 1040
+usage 'leaves' '--leaves takes at most 1024, not 2000' --layer a --log b -o c --router tree --leaves 2000
+usage 'beam' '--beam takes at most 16, not 17' --layer a --log b -o c --router tree --beam 17
+usage 'nodes by 16' '--nodes and --leaves take multiples of 16' --layer a --log b -o c --router tree --nodes 20
+usage 'leaves by 16' '--nodes and --leaves take multiples of 16' --layer a --log b -o c --router tree --leaves 8
+
+# ---- Without rows ------------------------------------------------------------------------------------------------
 build -K 5 -L 2 --iterations 12 --weights none -o bare >/dev/null
 check 'without rows the file is smaller' test "$(stat -c %s bare)" -lt "$(stat -c %s evidence.one)"
 "$WIDEOUT" predict --index bare --layer s/layer.safetensors s/test.log.safetensors >bare.answers
@@ -76,7 +120,7 @@ fi
 # ---- Options -----------------------------------------------------------------------------------------------------
 check 'evidence: every option' build --method evidence -K 4 -L 3 --probes 2 --lambda 0.2 --source top --source-k 7 --learner mix \
     --thin 4 --iterations 5 --rate 0.1 --batch 64 --weights f32 --seed 7 --threads 1 -o o --json
-same 'they are in the file' '{"K":4,"L":3,"batch":64,"iterations":5,"lambda":0.2,"learner":"mix","probes":2,"rate":0.1,"seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
+same 'they are in the file' '{"K":4,"L":3,"batch":64,"iterations":5,"lambda":0.2,"learner":"mix","probes":2,"rate":0.1,"router":"hash","seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 check 'lss: every option' build --method lss -K 3 -L 2 --probes 3 --loss margin --init random --optimiser sgd --t1 1.5 --t2 -2 \
     --t-values --iterations 6 --rate 0.5 --batch 32 -o o --json

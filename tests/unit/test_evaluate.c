@@ -378,15 +378,18 @@ static void figures_against_slow_code(void **state)
     wo_log *train = wrap_log(x.train_q, TRAIN, D, x.train_indptr, x.train_labels);
     static const struct {
         wo_method method;
+        wo_router router;
         uint32_t K, L, probes;
-    } runs[] = {{WO_METHOD_SLIDE, 9, 1, 0},
-                {WO_METHOD_SLIDE, 4, 3, 2},
-                {WO_METHOD_POPULAR, 0, 0, 0},
-                {WO_METHOD_EVIDENCE, 5, 2, 0}};
+    } runs[] = {{WO_METHOD_SLIDE, WO_ROUTER_HASH, 9, 1, 0},
+                {WO_METHOD_SLIDE, WO_ROUTER_HASH, 4, 3, 2},
+                {WO_METHOD_POPULAR, WO_ROUTER_HASH, 0, 0, 0},
+                {WO_METHOD_EVIDENCE, WO_ROUTER_HASH, 5, 2, 0},
+                {WO_METHOD_EVIDENCE, WO_ROUTER_TREE, 0, 0, 3}};
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         wo_build_options bo;
         wo_build_defaults(runs[i].method, &bo);
         if (runs[i].K) bo.K = runs[i].K, bo.L = runs[i].L;
+        bo.router = runs[i].router;
         bo.n_popular = 50;
         bo.iterations = 5;
         wo_index *index = build(layer, train, &bo);
@@ -606,6 +609,11 @@ static void what_does_not_fit_is_refused(void **state)
     o = quality();
     o.n_ks = 17;
     assert_refused(s.index, NULL, s.log, &o, "17 values of k and 2 batch sizes, expected at most 16");
+    o = quality();
+    o.threads = 1025;
+    assert_refused(s.index, NULL, s.log, &o, "threads is 1025, expected 0 to 1024");
+    o.threads = -1;
+    assert_refused(s.index, NULL, s.log, &o, "threads is -1, expected 0 to 1024");
     o = quality();
     o.struct_size--;
     wo_error err;

@@ -64,7 +64,7 @@ static bool assert_query(const woi_tree *tree, const float *q, uint32_t probes)
     const size_t room = woi_tree_scratch(tree);
     float *scratch = malloc(room * sizeof *scratch);
     uint32_t expected[WOI_MAX_LEAVES], cells[WOI_MAX_LEAVES];
-    const int n = naive_tree(tree, q, probes, expected);
+    const int n = naive_tree(tree, q, probes, true, expected);
     for (int level = WOI_LEVEL_REF; level <= WOI_LEVEL_AVX512; level++) {
         woi_kernels table;
         if (!woi_kernels_at((woi_level)level, 0, &table)) continue;
@@ -194,7 +194,7 @@ static void lengths_do_not_matter(void **state)
             for (size_t j = 0; j < d; j++) other[j] = 4 * own[j]; /* to the last bit */
             assert_int_equal(woi_tree_query(&tree, get_kernels(), other, 9, scratch, cells), n);
             assert_memory_equal(cells, expected, n * sizeof *cells);
-            if (naive_tree(&tree, own, 9, unused) >= 0) {
+            if (naive_tree(&tree, own, 9, true, unused) >= 0) {
                 told++;
                 for (size_t j = 0; j < d; j++) other[j] = 3 * own[j];
                 assert_int_equal(woi_tree_query(&tree, get_kernels(), other, 9, scratch, cells), n);
