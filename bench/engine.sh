@@ -141,4 +141,4 @@ for part in "$@"; do
     *) echo "engine.sh: '$part' is not one of debian, eurlex57k, wikitext-2, methods, lss, slide" >&2; exit 2 ;;
     esac
 done
-jq -s '{figures: .}' "$lines" >bench/results/engine.json
+jq -s '{command: "bench/engine.sh", figures: .}' "$lines" >bench/results/engine.json
