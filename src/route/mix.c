@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "base/rng.h"
 
+#include <assert.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -392,7 +393,7 @@ wo_status woi_mix_gradient(const woi_mix_sample *sample, const woi_mix_table *ta
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     const size_t d = sample->d, width = table->width, size = (d + 1) * width, n_blocks = (n_picks + BLOCK - 1) / BLOCK;
-    if (threads < 1) threads = omp_get_max_threads();
+    assert(threads >= 1);
     float *parts = woi_alloc_zero(n_blocks * size, sizeof *parts, err);
     double *sums = woi_alloc_zero(2 * n_blocks, sizeof *sums, err);
     const bool there = parts && sums;

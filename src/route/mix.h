@@ -69,7 +69,8 @@ void woi_mix_table_free(woi_mix_table *table);
 /* Re-estimates N. */
 wo_status woi_mix_estimate(const woi_mix_sample *sample, woi_mix_table *table, int threads, wo_error *err);
 
-/* The objective of the queries picks[0 .. n_picks), divided by their weight, and its gradient (d + 1, width). */
+/* The objective of the queries picks[0 .. n_picks), divided by their weight, and its gradient (d + 1, width). `threads`
+ * is 1 or more. */
 wo_status woi_mix_gradient(const woi_mix_sample *sample, const woi_mix_table *table, const size_t *picks,
                            size_t n_picks, int threads, double *objective, float *gradient, wo_error *err);
 

@@ -39,7 +39,7 @@ static void write_own(const char *name, const char *kind, const char *weight_nam
     wo_error err = {0};
     woi_st_writer *writer = NULL;
     woi_names names = {0};
-    char text[16];
+    char text[32];
     for (size_t i = 0; i < n_names; i++) {
         snprintf(text, sizeof text, "class %zu", i);
         assert_int_equal(woi_names_append(&names, text, strlen(text), NULL), WO_OK);
