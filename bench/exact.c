@@ -7,6 +7,7 @@
  * Rates drift on a shared machine, so what is compared runs in turn, ROUNDS times; times are medians, and a ratio is
  * the median of the rounds' ratios. Where others take the processor away, the ratios of CPU times say more; with
  * OMP_WAIT_POLICY=passive they count no waiting of ours. Usage: exact [--json FILE]. */
+#include "median.h"
 #include "base/cpu.h"
 #include "layer/exact.h"
 
@@ -19,12 +20,6 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#endif
-
-#if defined(__clang__)
-#define COMPILER __VERSION__
-#else
-#define COMPILER "gcc " __VERSION__
 #endif
 
 enum { ROUNDS = 9, N = 1024, K = 5, THREADS = 2 };
@@ -113,16 +108,9 @@ static double seconds(clockid_t clock)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static int rising(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static double median(double sample[ROUNDS])
 {
-    qsort(sample, ROUNDS, sizeof *sample, rising);
-    return sample[ROUNDS / 2];
+    return bench_median(sample, ROUNDS);
 }
 
 /* Of one call, in seconds; that of the processor counts all threads, and their waiting where they do not sleep. */

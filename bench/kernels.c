@@ -6,6 +6,7 @@
  *
  * Rates drift on a shared machine, so all paths and both ceilings are measured in turn, ROUNDS times, and medians are
  * shown. Usage: kernels [--json FILE]. */
+#include "median.h"
 #include "base/cpu.h"
 #include "kernels/kernels.h"
 
@@ -19,12 +20,6 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#endif
-
-#if defined(__clang__)
-#define COMPILER __VERSION__
-#else
-#define COMPILER "gcc " __VERSION__
 #endif
 
 enum { ROUNDS = 7, D = 128, N_GATHER = 1 << 20, N_OUT = 1 << 21, TOP_K = 10 };
@@ -294,16 +289,9 @@ typedef struct result {
 
 enum { MAX_PATHS = 4 };
 
-static int rising(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static double median(double sample[ROUNDS])
 {
-    qsort(sample, ROUNDS, sizeof *sample, rising);
-    return sample[ROUNDS / 2];
+    return bench_median(sample, ROUNDS);
 }
 
 /* Calls per second; small jobs repeat until a millisecond has passed. */

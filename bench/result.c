@@ -1,4 +1,5 @@
 /* Rows, machines and files as JSON. */
+#include "median.h"
 #include "result.h"
 
 #include "../cli/cli.h"
@@ -13,11 +14,6 @@
 
 #ifndef BENCH_DIR
 #define BENCH_DIR "bench"
-#endif
-#if defined(__clang__)
-#define COMPILER __VERSION__
-#else
-#define COMPILER "gcc " __VERSION__
 #endif
 
 enum { DIGITS = 7 };

@@ -130,13 +130,6 @@ static float logit(const lss *s, size_t query, int32_t id)
     return s->rows->b ? z + s->rows->b[id] : z;
 }
 
-static bool is_label(const wo_log *log, size_t query, int32_t id)
-{
-    for (int64_t i = log->indptr[query]; i < log->indptr[query + 1]; i++)
-        if (log->labels[i] == id) return true;
-    return false;
-}
-
 /* The queries of a batch, epoch after epoch in another order, and their cells. */
 static wo_status next_batch(lss *s, uint64_t step, wo_error *err)
 {
@@ -186,7 +179,7 @@ static bool is_negative(const lss *s, uint64_t at, woi_iul_pair *pair)
     const uint32_t *of_query = s->query_cells + i * L;
     const int32_t id = s->index->cells.ids[s->index->cells.offsets[of_query[l]] + (at - s->starts[low])];
     if (woi_lss_retrieved(of_query, s->neuron_cells + (size_t)id * L, (uint32_t)l)) return false;
-    if (is_label(s->log, query, id)) return false;
+    if (woi_lss_is_label(s->log, query, id)) return false;
     const float z = logit(s, query, id);
     *pair = (woi_iul_pair){(uint32_t)query, id};
     return s->o->t_are_values ? (double)z < s->o->t2 : z < s->below[query];

@@ -17,6 +17,13 @@ enum {
  * lands below n. No array is kept, so that a few of many millions can be drawn without replacement. */
 uint64_t woi_lss_permute(uint64_t seed, uint64_t stream, uint64_t which, uint64_t n, uint64_t i);
 
+static inline bool woi_lss_is_label(const wo_log *log, size_t query, int32_t id)
+{
+    for (int64_t i = log->indptr[query]; i < log->indptr[query + 1]; i++)
+        if (log->labels[i] == id) return true;
+    return false;
+}
+
 /* Whether the neuron shares one of a query's L cells. */
 static inline bool woi_lss_retrieved(const uint32_t *query_cells, const uint32_t *neuron_cells, uint32_t L)
 {

@@ -12,13 +12,6 @@
 
 enum { N_PAIRS = 10000, N_SAMPLE = 512, N_ALL = N_PAIRS + N_SAMPLE };
 
-static bool is_label(const wo_log *log, size_t query, int32_t id)
-{
-    for (int64_t i = log->indptr[query]; i < log->indptr[query + 1]; i++)
-        if (log->labels[i] == id) return true;
-    return false;
-}
-
 /* The query whose labels hold place `at`. */
 static size_t query_of(const wo_log *log, int64_t at)
 {
@@ -47,7 +40,7 @@ static void draw(woi_lss_trace *t, const uint32_t *labelled, size_t n_labelled, 
         t->negative[i] = -1;
         for (uint64_t try = 1; try <= TRIES && t->negative[i] < 0; try++) {
             const int32_t id = (int32_t)woi_rng_below(seed, WOI_LSS_TRACE, at + try, t->m);
-            if (!is_label(t->log, query, id)) t->negative[i] = id;
+            if (!woi_lss_is_label(t->log, query, id)) t->negative[i] = id;
         }
     }
     for (uint64_t i = N_PAIRS; i < N_ALL; i++)

@@ -2,6 +2,7 @@
 #ifndef WOI_LAYER_EXACT_H
 #define WOI_LAYER_EXACT_H
 
+#include "base/finite.h"
 #include "kernels/kernels.h"
 
 #include <stdbool.h>
@@ -31,8 +32,5 @@ wo_status woi_exact_topk(const woi_dense *layer, const woi_adjust *adjust, const
 
 /* About 1 MiB and 2 MiB for each thread; what a call does not need of it is not touched. */
 size_t woi_exact_scratch(int threads);
-
-/* Whether none of x (n) is NaN or infinite. */
-bool woi_all_finite(const float *x, size_t n);
 
 #endif

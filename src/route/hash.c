@@ -2,6 +2,7 @@
 #include "route/hash.h"
 
 #include "base/error.h"
+#include "base/finite.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -39,13 +40,6 @@ static inline uint32_t code_at(const void *bits, size_t at, uint32_t K)
     uint64_t word;
     memcpy(&word, (const char *)bits + at / 8, sizeof word);
     return (uint32_t)(word >> at % 8) & ((1U << K) - 1);
-}
-
-static bool all_finite(const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(x[i])) return false;
-    return true;
 }
 
 /* Sets of planes to cross, in the order of the sum of their margins (Lv et al., "Multi-probe LSH", 2007). With planes
@@ -111,7 +105,7 @@ bool woi_hash_query(const woi_hash *hash, const woi_kernels *kernels, const floa
     void *bits = z + hash->n_planes;
     kernels->project(q, hash->planes, hash->offsets, hash->d, hash->n_planes, z, bits);
     /* A query that is not finite leaves no finite projection; large finite ones may overflow. */
-    if (!isfinite(z[0]) && !all_finite(q, hash->d)) return false;
+    if (!isfinite(z[0]) && !woi_all_finite(q, hash->d)) return false;
     const uint32_t K = hash->K;
     for (uint32_t l = 0; l < hash->L; l++) {
         const uint32_t base = l << K, code = code_at(bits, (size_t)l * K, K);
@@ -140,7 +134,7 @@ static wo_status hash_rows(const woi_hash *hash, const float *x, const float *b,
             start[p] = hash->offsets[p] + (b && hash->bias_planes ? b[i] * hash->bias_planes[p] : 0);
         const float *row = x + i * hash->d;
         kernels->project(row, hash->planes, start, hash->d, hash->n_planes, z, bits);
-        const bool usable = isfinite(z[0]) || all_finite(row, hash->d);
+        const bool usable = isfinite(z[0]) || woi_all_finite(row, hash->d);
         for (uint32_t l = 0; l < hash->L; l++)
             cells[i * hash->L + l] = usable ? (l << hash->K) + code_at(bits, (size_t)l * hash->K, hash->K) : UINT32_MAX;
     }
