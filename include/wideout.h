@@ -168,7 +168,7 @@ typedef enum wo_loss { WO_LOSS_PAPER = 0, WO_LOSS_MARGIN = 1 } wo_loss;
 typedef enum wo_init { WO_INIT_RANDOM = 0, WO_INIT_MEAN = 1 } wo_init;
 typedef enum wo_optimiser { WO_OPTIMISER_ADAM = 0, WO_OPTIMISER_SGD = 1 } wo_optimiser;
 typedef enum wo_source { WO_SOURCE_LABELS = 1, WO_SOURCE_TOP = 2, WO_SOURCE_BOTH = 3 } wo_source;
-typedef enum wo_weights { WO_WEIGHTS_F32 = 0, WO_WEIGHTS_NONE = 3 } wo_weights;
+typedef enum wo_weights { WO_WEIGHTS_F32 = 0, WO_WEIGHTS_BF16 = 1, WO_WEIGHTS_INT8 = 2, WO_WEIGHTS_NONE = 3 } wo_weights;
 
 typedef struct wo_build_options {
     size_t struct_size; /* sizeof(wo_build_options): set by wo_build_defaults */
@@ -184,6 +184,8 @@ typedef struct wo_build_options {
     uint32_t source_k;  /* k of FULL's top-k: at least as many answers as will be asked for */
     double lambda;      /* a neuron joins a cell when the cell's queries needed it at least this often on average */
     uint32_t thin;      /* cells with fewer queries than this borrow their neighbours' */
+    uint32_t fallback;  /* a query whose cells had fewer training queries than this, together, opens WO_WIDER times as
+                         * many, and is answered by FULL where the searcher says so; 0: none */
 
     /* the tree; what was chosen is in wo_index_info */
     uint32_t nodes, leaves; /* centres on the first level, and at most so many below each: multiples of 16 up to 1024;
@@ -210,6 +212,8 @@ typedef struct wo_build_options {
     int threads; /* 0: all cores. The result does not depend on it. */
     wo_progress progress;
 } wo_build_options;
+
+enum { WO_WIDER = 4 };
 
 /* The defaults of a method: they serve without tuning. */
 WO_API void wo_build_defaults(wo_method method, wo_build_options *options);
@@ -238,6 +242,8 @@ typedef struct wo_index_info {
     uint64_t n_entries;        /* neurons in them */
     uint64_t n_empty, largest; /* cells without a neuron, unused leaves among them; neurons in the largest */
     uint64_t index_bytes;      /* router and cells, without the layer's rows */
+    uint32_t full_from;        /* batches of so many queries and more are answered by FULL, which a tuner found to be
+                                * faster there; 0: none are */
     int has_names;
 } wo_index_info;
 
@@ -268,6 +274,7 @@ typedef struct wo_searcher_options {
     int threads;        /* that a batch may use; 0: all cores. One query never starts a thread. */
     uint32_t probes;    /* 0: the index's own */
     wo_scores scores;   /* softmax: over the candidates */
+    int exact_fallback; /* queries that the index knows little about are answered by FULL: see wo_build_options */
     /* Classes that are never answered, classes that are always candidates, and what is added to the logits (m), or
      * NULL. All are copied. */
     const int32_t *forbidden, *mandatory;
@@ -286,6 +293,8 @@ typedef struct wo_query_stats {
     wo_status status;    /* WO_ERR_ARGUMENT: the query is not finite, all its ids are -1 */
     uint32_t cells;      /* opened */
     uint32_t candidates; /* distinct neurons scored */
+    uint8_t wider;       /* little evidence: more cells were opened */
+    uint8_t exact;       /* answered by FULL: for that reason, or because it is faster for a batch of this size */
 } wo_query_stats;
 
 /* The k best classes of each of n queries (n, d): ids and scores (n, k), best first, ties to the lower id, padded with

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
-#include "route/mix.h"
+#include "index/evidence.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -154,78 +154,6 @@ static wo_status build_popular(const wo_layer *layer, const wo_log *log, wo_inde
     return status;
 }
 
-enum { NEAR = 32 }; /* leaves that a thin one may borrow from */
-
-/* The tree, and the cell of each query of the log in it. */
-static wo_status learn_tree(const wo_log *log, wo_index *index, uint32_t **of, uint32_t **near, wo_error *err)
-{
-    wo_build_options *o = &index->options;
-    if (o->route_d < log->d && o->route_d % 16)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "a tree in %u coordinates: expected a multiple of 16, or all %zu", o->route_d, log->d);
-    const woi_tree_options tree = {.r = o->route_d ? o->route_d : 32,
-                                   .A = o->nodes,
-                                   .B = o->leaves,
-                                   .beam = o->beam,
-                                   .rounds = 10,
-                                   .seed = o->seed,
-                                   .threads = o->threads};
-    wo_status status = woi_tree_learn(log->queries, log->n, log->d, &tree, &o->progress, &index->tree, err);
-    if (status) return status;
-    o->nodes = index->tree.A; /* what was chosen */
-    o->leaves = index->tree.B;
-    o->route_d = (uint32_t)index->tree.r;
-    *of = woi_alloc(log->n, sizeof **of, err);
-    *near = woi_alloc(woi_tree_n_cells(&index->tree), NEAR * sizeof **near, err);
-    if (!*of || !*near) return WO_ERR_MEMORY;
-    if ((status = woi_tree_queries(&index->tree, log->queries, log->n, 1, o->threads, *of, err))) return status;
-    return woi_tree_neighbours(&index->tree, NEAR, o->threads, *near, err);
-}
-
-/* The hyperplanes, and the cells of each query of the log. */
-static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index *index, uint32_t **of, wo_error *err)
-{
-    const wo_build_options *o = &index->options;
-    const woi_mix_options mix = {.steps = o->learner == WO_LEARNER_MIX ? o->iterations : 0,
-                                 .batch = o->batch,
-                                 .rate = o->rate,
-                                 .max_queries = 50000,
-                                 .seed = o->seed,
-                                 .threads = o->threads};
-    wo_status status = woi_hash_create(o->K, o->L, log->d, false, &index->hash, err);
-    if (!status) status = woi_mix_learn(log->queries, needs, &mix, &o->progress, &index->hash, err);
-    if (!status && !(*of = woi_alloc(log->n, o->L * sizeof **of, err))) status = WO_ERR_MEMORY;
-    if (!status) status = woi_hash_queries(&index->hash, log->queries, log->n, o->threads, *of, err);
-    return status;
-}
-
-static wo_status build_evidence(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err)
-{
-    const wo_build_options *o = &index->options;
-    const bool hashed = o->router == WO_ROUTER_HASH;
-    uint32_t *of = NULL, *near = NULL;
-    woi_sparse needs;
-    wo_status status = woi_needs_of(&layer->dense, log, o->source, o->source_k, o->threads, &o->progress, &needs, err);
-    if (status) return status;
-    status = hashed ? learn_hash(log, &needs, index, &of, err) : learn_tree(log, index, &of, &near, err);
-    if (!status) {
-        const woi_evidence_options fill = {.K = hashed ? o->K : 0,
-                                           .L = hashed ? o->L : 1,
-                                           .n_cells = woi_tree_n_cells(&index->tree),
-                                           .near = near,
-                                           .n_near = NEAR,
-                                           .lambda = o->lambda,
-                                           .thin = o->thin,
-                                           .floor = 1,
-                                           .threads = o->threads};
-        status = woi_fill_evidence(&needs, of, &fill, layer->dense.m, &o->progress, &index->cells, err);
-    }
-    woi_free(of);
-    woi_free(near);
-    woi_sparse_free(&needs);
-    return status;
-}
-
 wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *options, wo_index **index,
                          wo_error *err)
 {
@@ -249,7 +177,7 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
         case WO_METHOD_POPULAR: status = build_popular(layer, log, made, err); break;
         case WO_METHOD_SLIDE: status = woi_build_slide(layer, made, err); break;
         case WO_METHOD_LSS: status = woi_build_lss(layer, log, made, err); break;
-        case WO_METHOD_EVIDENCE: status = build_evidence(layer, log, made, err); break;
+        case WO_METHOD_EVIDENCE: status = woi_build_evidence(layer, log, made, err); break;
         }
     if (status) {
         wo_index_free(made);
@@ -288,6 +216,7 @@ void wo_index_describe(const wo_index *index, wo_index_info *info)
         .n_empty = index->n_empty,
         .largest = index->largest,
         .has_names = index->labels.n > 0,
+        .full_from = index->full_from,
     };
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A * (tree->r + 1) + tree->A * (size_t)tree->B * (tree->r + 1);

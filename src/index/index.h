@@ -49,6 +49,7 @@ struct wo_index {
     double *trace; /* (n_trace, WOI_TRACE_COLUMNS) */
     size_t n_trace;
     uint64_t n_empty, largest; /* cells without a neuron; neurons in the largest */
+    uint32_t full_from;        /* see wo_index_info */
     woi_st *st;                /* mapped: hash, cells and rows lie in it and are not freed; NULL: they are ours */
 };
 
