@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double BUDGET_S[2] = {0.15, 1}; /* for a point that is timed, reduced and full */
+static const double BUDGET_S[2] = {0.12, 1}; /* for a point that is timed, reduced and full */
 
 typedef struct arguments {
     cli_common common;
-    const char *output, *methods, *layer, *log, *test, *weight_name, *bias_name, *name;
+    const char *output, *methods, *layer, *log, *valid, *test, *weight_name, *bias_name, *name;
     uint64_t queries;
     bool full, no_timing;
 } arguments;
@@ -24,6 +24,7 @@ static const cli_option options[] = {
     {"no-timing", 0, CLI_FLAG, offsetof(arguments, no_timing), NULL, "quality only", false},
     {"layer", 0, CLI_TEXT, offsetof(arguments, layer), "FILE", "a layer of your own, instead of a workload", false},
     {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "its queries to learn from", false},
+    {"valid", 0, CLI_TEXT, offsetof(arguments, valid), "FILE", "its queries to tune on", false},
     {"test", 0, CLI_TEXT, offsetof(arguments, test), "FILE", "its queries to judge on", false},
     {"weight-name", 0, CLI_TEXT, offsetof(arguments, weight_name), "NAME", "its tensor of weights, (m, d)", false},
     {"bias-name", 0, CLI_TEXT, offsetof(arguments, bias_name), "NAME", "its tensor of biases, (m)", false},
@@ -93,9 +94,9 @@ static char *command_text(const arguments *args, int n, char **rest)
     if (args->common.threads) fprintf(out, " --threads %d", (int)args->common.threads);
     const struct {
         const char *name, *value;
-    } texts[] = {{"methods", args->methods}, {"layer", args->layer}, {"weight-name", args->weight_name},
-                 {"log", args->log},         {"test", args->test},   {"bias-name", args->bias_name},
-                 {"name", args->name}};
+    } texts[] = {
+        {"methods", args->methods}, {"layer", args->layer}, {"weight-name", args->weight_name}, {"log", args->log},
+        {"valid", args->valid},     {"test", args->test},   {"bias-name", args->bias_name},     {"name", args->name}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].value) fprintf(out, " --%s %s", texts[i].name, texts[i].value);
     if (args->queries) fprintf(out, " --queries %llu", (unsigned long long)args->queries);
@@ -110,6 +111,7 @@ static bench_workload own(const arguments *args)
         .title = (char *)(args->name ? args->name : args->layer),
         .layer = (char *)args->layer,
         .train = (char *)args->log,
+        .valid = (char *)args->valid,
         .test = (char *)args->test,
         .weight_name = (char *)args->weight_name,
         .bias_name = (char *)args->bias_name,
@@ -121,8 +123,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
 {
     const arguments *args = given;
     if (!args->layer != !args->test) return cli_usage(self, "--layer and --test go together");
-    if (!args->layer && (args->log || args->weight_name || args->bias_name || args->name))
-        return cli_usage(self, "--log, --weight-name, --bias-name and --name go with --layer");
+    if (!args->layer && (args->log || args->valid || args->weight_name || args->bias_name || args->name))
+        return cli_usage(self, "--log, --valid, --weight-name, --bias-name and --name go with --layer");
     if (args->layer ? n > 0 : n == 0) return cli_usage(self, "expected workloads, or --layer, --log and --test");
     if (args->name && (strchr(args->name, '/') || !*args->name))
         return cli_usage(self, "--name takes the name of a file without folders, not '%s'", args->name);
@@ -162,15 +164,16 @@ const cli_command bench_cmd_run = {
     "Builds every method on a workload's layer, judges it on the test queries and times it beside FULL,\n"
     "the exact layer, in turn. A workload is the name of a file in bench/workloads, or the path of one:\n"
     "debian, eurlex57k, diginetica, wikitext-2, wikitext-2-next35, enwiki100m, enwiki100m-drop200,\n"
-    "synthetic-100k, synthetic-1m. Where its data are not here it is left out with a sentence.\n"
+    "synthetic-10k, synthetic-100k, synthetic-1m. Where its data are not here it is left out with a\n"
+    "sentence.\n"
     "\n"
     "  wideout-bench run debian synthetic-100k\n"
     "  wideout-bench run debian --methods full,evidence,ip-nsw --full -o /tmp/results\n"
     "  wideout-bench run --layer net.safetensors --log train.log --test test.log --name mine\n"
     "\n"
-    "Methods: full, torch-full, popular, slide, lss, evidence, pq, ivf, sq8, ip-nsw, graph-decoder. Each\n"
-    "is swept over its own dial. A run that was stopped goes on where it was: finished rows are kept in\n"
-    "NAME.json.partial. Let nothing else run meanwhile.",
+    "Methods: full, torch-full, popular, slide, lss, evidence, tuned, pq, ivf, sq8, ip-nsw and\n"
+    "graph-decoder. Each is swept over its own dial. A run that was stopped goes on where it was:\n"
+    "finished rows are kept in NAME.json.partial. Let nothing else run meanwhile.",
     options,
     sizeof(arguments),
     run,

@@ -29,6 +29,32 @@ static wo_status build_ours(bench_contender *c, int threads, const wo_progress *
     return WO_OK;
 }
 
+/* Chosen on the validation log: queries that the network was trained on flatter every index. */
+static wo_status build_tuned(bench_contender *c, int threads, const wo_progress *progress, wo_error *err)
+{
+    const bench_options *given = &c->config->options;
+    wo_tune_options o;
+    wo_tune_defaults(&o);
+    o.build.seed = given->build.seed;
+    o.build.threads = threads;
+    o.build.progress = *progress;
+    o.target = given->target;
+    o.batch = given->tune_batch;
+    o.max_time_s = given->seconds;
+    o.k = BENCH_K;
+    if (!c->data->train) return cli_set_error(err, WO_ERR_UNSUPPORTED, "there is no training log to learn from");
+    if (!c->data->valid) return cli_set_error(err, WO_ERR_UNSUPPORTED, "there is no validation log to tune on");
+    wo_status status = wo_index_tune(c->data->layer, c->data->train, c->data->valid, &o, &c->index, err);
+    if (status) return status;
+    wo_index_info info;
+    wo_curve curve;
+    wo_index_describe(c->index, &info);
+    c->index_bytes = info.index_bytes;
+    if (info.full_from > o.batch) c->most_at_once = info.full_from - 1;
+    if (wo_index_curve(c->index, &curve)) wo_curve_text(&curve, curve.chosen, c->chosen, sizeof c->chosen);
+    return WO_OK;
+}
+
 static wo_status build_peer(bench_contender *c, int threads, wo_error *err)
 {
     const bench_options *o = &c->config->options;
@@ -55,9 +81,10 @@ wo_status bench_contender_build(const bench_config *config, const bench_data *da
 {
     bench_contender c = {.config = config, .data = data};
     const double start = cli_now();
-    wo_status status = config->method->kind == BENCH_OURS   ? build_ours(&c, threads, progress, err)
-                       : config->method->kind == BENCH_PEER ? build_peer(&c, threads, err)
-                                                            : bench_torch_start(data, &c.torch, err);
+    wo_status status = config->method->kind == BENCH_OURS    ? build_ours(&c, threads, progress, err)
+                       : config->method->kind == BENCH_TUNED ? build_tuned(&c, threads, progress, err)
+                       : config->method->kind == BENCH_PEER  ? build_peer(&c, threads, err)
+                                                             : bench_torch_start(data, &c.torch, err);
     c.build_s = cli_now() - start;
     if (status)
         bench_contender_free(&c);

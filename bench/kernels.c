@@ -80,9 +80,19 @@ static void run_gather_i8(const woi_kernels *k, const job *j)
     k->gather_i8(data.q8, 0.01f, (const int8_t *)data.table, data.scales, data.ids, j->n, j->d, j->d, data.out);
 }
 
+static void run_quantise(const woi_kernels *k, const job *j)
+{
+    sink = (double)k->quantise(data.q, j->d, data.q8);
+}
+
 static void run_project(const woi_kernels *k, const job *j)
 {
-    k->project(data.q, (const float *)data.table, data.q, j->d, j->n, data.out, data.bits);
+    k->project(data.q, 1, (const float *)data.table, data.q, j->d, j->n, data.out, data.bits);
+}
+
+static void run_project_i8(const woi_kernels *k, const job *j)
+{
+    k->project_i8(data.q8, 0.01f, (const uint8_t *)data.table, data.q, data.q, j->d / 4, j->n, data.out);
 }
 
 static void run_topk_scan(const woi_kernels *k, const job *j)
@@ -92,6 +102,14 @@ static void run_topk_scan(const woi_kernels *k, const job *j)
     woi_topk top = {TOP_K, 0, scores, ids};
     k->topk_scan((const float *)data.table, j->n, 0, &top);
     sink = (double)scores[0];
+}
+
+static void run_pick(const woi_kernels *k, const job *j)
+{
+    float scores[64], best[TOP_K];
+    int32_t ids[TOP_K];
+    memcpy(scores, data.q, j->n * sizeof *scores);
+    sink = (double)k->pick(scores, NULL, j->n, 5, best, ids);
 }
 
 static void run_max_f32(const woi_kernels *k, const job *j)
@@ -120,9 +138,13 @@ static const job jobs_dot_i8[] = {{"128 x 128, L1", 128, D, OPERATIONS}, {"256 M
 static const job jobs_gather_f32[] = {{"random in 256 MiB, d 128", ROWS_IN(4) / 2, D, OF_READ}};
 static const job jobs_gather_bf16[] = {{"random in 256 MiB, d 128", ROWS_IN(2) / 2, D, OF_READ}};
 static const job jobs_gather_i8[] = {{"random in 256 MiB, d 128", ROWS_IN(1) / 2, D, OF_READ}};
+static const job jobs_quantise[] = {{"128, L1", 1, D, BYTES}};
 static const job jobs_project[] = {{"128 x 48 planes, L1", 48, D, OF_FMA_PEAK},
                                    {"128 x 512 planes, L2", 512, D, OF_FMA_PEAK}};
+static const job jobs_project_i8[] = {{"32 x 48 planes, L1", 48, 32, OPERATIONS},
+                                      {"64 x 192 planes, L1", 192, 64, OPERATIONS}};
 static const job jobs_topk_scan[] = {{"256 MiB, k 10", N_F32, 1, OF_READ}};
+static const job jobs_pick[] = {{"5 of 64, L1", 64, 1, BYTES}};
 static const job jobs_max_f32[] = {{"256 MiB", N_F32, 1, OF_READ}};
 static const job jobs_exp_sum[] = {{"256 MiB, sum alone", N_F32, 1, OF_READ}, {"2048 kept, L1", 2048, 1, BYTES}};
 static const job jobs_adam[] = {{"4 x 64 MiB", N_F32 / 4, 1, OF_READ}};
@@ -135,8 +157,11 @@ enum {
     BYTES_gather_f32 = 4,
     BYTES_gather_bf16 = 2,
     BYTES_gather_i8 = 1,
+    BYTES_quantise = 4,
     BYTES_project = 4,
+    BYTES_project_i8 = 1,
     BYTES_topk_scan = 4,
+    BYTES_pick = 4,
     BYTES_max_f32 = 4,
     BYTES_exp_sum = 4,
     BYTES_adam = 16, /* read; the ceiling is one of reading, so the 12 written are not counted */

@@ -4,19 +4,21 @@
 #include "report_data.h"
 #include "store/store.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 static const char usage[] =
-    "Usage: wideout-bench report FILE... [-o PAGE] [--title TEXT]\n"
+    "Usage: wideout-bench report FILE... [-o PAGE] [--plots DIR] [--title TEXT]\n"
     "\n"
     "Makes one HTML page, tables and plots, out of result files: those of wideout-bench and those of\n"
     "'wideout eval --json', of which each is one row. The page needs no network and nothing beside it.\n"
     "Plots are drawn by gnuplot; without it the page has the tables.\n"
     "\n"
     "  -o PAGE       where to write it (default: report.html)\n"
+    "  --plots DIR   also leave every plot there as a picture of its own, NAME.svg\n"
     "  --title TEXT  its heading (default: wideout: benchmark report)\n"
     "  -h, --help    this text\n";
 
@@ -53,10 +55,26 @@ static bool same_file(const char *a, const char *b)
     return stat(a, &one) == 0 && stat(b, &two) == 0 && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
 }
 
-static int make_report(char **files, int n, const char *path, const char *title)
+static bool write_pictures(const char *folder, const report_plotter *plotter)
+{
+    char path[4096];
+    if (mkdir(folder, 0777) && errno != EEXIST) {
+        complain(program, folder, "cannot make the folder: %s", strerror(errno));
+        return false;
+    }
+    for (size_t i = 0; i < plotter->n_pictures; i++) {
+        const report_picture *picture = &plotter->pictures[i];
+        snprintf(path, sizeof path, "%s/%s.svg", folder, picture->name);
+        if (!write_page(path, picture->text, picture->bytes)) return false;
+    }
+    printf("%s: %zu pictures\n", folder, plotter->n_pictures);
+    return true;
+}
+
+static int make_report(char **files, int n, const char *path, const char *plots, const char *title)
 {
     report r = {0};
-    report_plotter plotter = {{0}};
+    report_plotter plotter = {.keeps = plots != NULL};
     char error[REPORT_ERROR_BYTES], *text = NULL;
     size_t bytes = 0;
     int code = 1;
@@ -80,19 +98,20 @@ static int make_report(char **files, int n, const char *path, const char *title)
         goto done;
     }
     if (plotter.problem[0]) complain(program, NULL, "no plots: %s", plotter.problem);
-    if (!write_page(path, text, bytes)) goto done;
+    if (!write_page(path, text, bytes) || (plots && !write_pictures(plots, &plotter))) goto done;
     printf("%s: %zu data set%s, %zu kB\n", path, r.n_sets, r.n_sets == 1 ? "" : "s", (bytes + 999) / 1000);
     code = 0;
 done:
     if (page) fclose(page);
     free(text);
+    report_plotter_free(&plotter);
     report_free(&r);
     return code;
 }
 
 int bench_report(int argc, char **argv)
 {
-    const char *path = "report.html", *title = "wideout: benchmark report";
+    const char *path = "report.html", *title = "wideout: benchmark report", *plots = NULL;
     char **files = calloc((size_t)argc + 1, sizeof *files);
     int n = 0, code = 2;
     bool options = true;
@@ -102,6 +121,7 @@ int bench_report(int argc, char **argv)
         const char **value = !options                       ? NULL
                              : strcmp(arg, "-o") == 0       ? &path
                              : strcmp(arg, "--output") == 0 ? &path
+                             : strcmp(arg, "--plots") == 0  ? &plots
                              : strcmp(arg, "--title") == 0  ? &title
                                                             : NULL;
         if (value && i + 1 == argc) {
@@ -130,7 +150,7 @@ int bench_report(int argc, char **argv)
         complain(command, NULL, "-o %s is one of the files of results", path);
         goto done;
     }
-    code = make_report(files, n, path, title);
+    code = make_report(files, n, path, plots, title);
 done:
     free(files);
     return code;

@@ -6,7 +6,8 @@
  *          └─ series[]: the methods of all data sets; a row names its own by number, so that a method has one colour
  *                       and one mark on the whole page
  *
- * report_read.c fills this in, report_pick.c chooses, report_figures.c and report_plot.c draw, report_page.c writes. A
+ * report_read.c fills this in, report_pick.c chooses, report_figures.c, report_key.c and report_plot.c draw,
+ * report_page.c writes. A
  * number that was not measured is NAN. Strings are borrowed from the JSON, which `files` keeps alive. */
 #ifndef BENCH_REPORT_DATA_H
 #define BENCH_REPORT_DATA_H
@@ -19,8 +20,11 @@
 
 enum {
     REPORT_ERROR_BYTES = 512,
-    REPORT_COLOURS = 12,     /* --s0 .. --s11 of the style */
-    REPORT_MAX_SERIES = 64,  /* methods on a page */
+    REPORT_COLOURS = 12, /* --s0 .. --s11 of the style */
+    REPORT_INK = -1,     /* of text; FULL's */
+    REPORT_MUTED = -2,
+    REPORT_MAX_SERIES = 64, /* methods on a page */
+    REPORT_MAX_KEYS = REPORT_MAX_SERIES + 2,
     REPORT_MAX_TIMINGS = 16, /* of a row */
     REPORT_MAX_ROWS = 4096,  /* of a file */
     REPORT_MAX_TRACES = 4096,
@@ -39,8 +43,8 @@ typedef struct report_timing {
 } report_timing;
 
 typedef struct report_row {
-    const char *label;
-    int series; /* of the report; -1: this is FULL itself */
+    const char *label, *chosen; /* chosen: by the tuner, or NULL */
+    int series;                 /* of the report; -1: this is FULL itself */
     double p_at_1, p_at_3, p_at_5, label_recall, sample_size;
     double build_s, index_bytes, cpu_s_per_1000, energy_j_per_1000;
     const char *dial; /* its name, or NULL */
@@ -115,6 +119,8 @@ json_t *report_load(const char *path, char error[REPORT_ERROR_BYTES]);
 
 /* ---- Choosing: report_pick.c ------------------------------------------------------------------------------- */
 
+extern const double report_floor; /* the share of FULL's P@1 that methods are compared at: 0.995 */
+
 /* The pairs of batch and threads that a data set was timed at, ascending; returns how many, at most
  * REPORT_MAX_TIMINGS. */
 size_t report_costs(const report_set *set, report_cost out[REPORT_MAX_TIMINGS]);
@@ -133,38 +139,73 @@ double report_full_us(const report_set *set, report_cost at); /* the median over
 const report_row *report_fastest(const report *r, const report_set *set, int series, report_family family, double share,
                                  report_cost at);
 
-/* The highest P@1 of a series, NAN where it has no row. */
-double report_best_p_at_1(const report_set *set, int series);
+/* The highest P@1 of a series, or, for -1, of a family; NAN where it has no row. */
+double report_best_p_at_1(const report *r, const report_set *set, int series, report_family family);
 
 /* The series of a method; -1 where there is none. */
 int report_find_series(const report *r, const char *method);
 
 /* ---- Drawing: report_plot.c runs gnuplot, report_figures.c says what ---------------------------------------- */
 
+/* A picture for a file of its own. */
+typedef struct report_picture {
+    char name[128]; /* "debian-p1-batch-1024" */
+    char *text;     /* owned: an SVG */
+    size_t bytes;
+} report_picture;
+
 typedef struct report_plotter {
     char problem[160]; /* why there are no plots, a sentence; empty while gnuplot works */
+    bool keeps;        /* pictures are wanted, too */
+    report_picture *pictures;
+    size_t n_pictures;
 } report_plotter;
+
+void report_plotter_free(report_plotter *plotter);
+
+/* A line of a legend. */
+typedef struct report_key {
+    char text[96];
+    int colour;               /* of the style, REPORT_INK or REPORT_MUTED */
+    int mark;                 /* gnuplot's point type; 0: none */
+    const char *width, *dash; /* dash NULL: none */
+} report_key;
+
+/* What a picture has around the plot when it stands alone. */
+typedef struct report_frame {
+    char name[128];
+    const char *title, *subtitle; /* of a file, or ours */
+    const report_key *keys;
+    size_t n_keys;
+} report_frame;
 
 /* Runs gnuplot on `script` and writes its picture to `page` as an inline SVG whose colours are the style's variables.
  * A text "@7" in the picture becomes labels[7]: no text of a file ever reaches gnuplot. alt: what the picture shows.
+ * Where the plotter keeps pictures, one with the frame, in the light colours upon a ground of its own, is kept.
  * False, with the problem, where gnuplot is absent or fails; nothing is written then. */
 bool report_plot(report_plotter *plotter, const char *script, const char *const *labels, size_t n_labels,
-                 const char *alt, FILE *page);
+                 const char *alt, const report_frame *frame, FILE *page);
 
 /* The definitions of gnuplot's marks, once per page. */
 void report_put_marks(FILE *page);
 
-/* The colour of a series for a script: "#c2410c". */
+/* The colour of a series for a script: "#c2410c"; REPORT_INK and REPORT_MUTED, too. */
 const char *report_colour(int colour);
 
 /* Each writes whole <figure>s, or nothing where there is nothing to show or gnuplot does not work. */
 void report_figure_curves(const report *r, const report_set *set, report_plotter *plotter, FILE *page);
 void report_figure_bars(const report *r, const report_set *set, report_plotter *plotter, FILE *page);
 void report_figure_traces(const report *r, const report_set *set, report_plotter *plotter, FILE *page);
-void report_figure_sizes(const report *r, report_plotter *plotter, FILE *page);
+void report_figure_sizes(const report *r, report_plotter *plotter, FILE *page); /* with its legend */
 
-/* The legend of the data set's methods. */
-void report_put_key(const report *r, const report_set *set, FILE *page);
+/* Legends: report_key.c. report_set_keys: the data set's methods, FULL and the floor; returns how many. */
+report_key report_series_key(const report_series *series);
+report_key report_full_key(void);
+size_t report_set_keys(const report *r, const report_set *set, report_key keys[REPORT_MAX_KEYS]);
+void report_put_keys(const report_key *keys, size_t n, FILE *page);
+/* In a picture so wide, from `top` on downwards. */
+int report_keys_height(const report_key *keys, size_t n, int width);
+void report_draw_keys(const report_key *keys, size_t n, int width, int top, FILE *out);
 
 /* ---- Writing: report_page.c, report_table.c, report_text.c --------------------------------------------------- */
 

@@ -38,21 +38,43 @@ static bool script_open(script *s, int height, const char *x_label, const char *
     return true;
 }
 
-/* Closes the script, draws it inside a <figure>, and frees it. */
-static void script_draw(script *s, report_plotter *plotter, const char *const *labels, size_t n_labels,
-                        const char *heading, const char *note, FILE *page)
+/* What goes around a plot. */
+typedef struct figure {
+    const char *heading, *note; /* of the page */
+    const char *const *labels;  /* texts of files, "@0" and so on in the script */
+    size_t n_labels;
+    report_frame frame; /* of the picture that stands alone */
+} figure;
+
+/* The name of a picture's file: what the workload is called, as far as it is fit for one, and what is shown. Data sets
+ * of one name are numbered. */
+static void set_name(const report *r, const report_set *set, report_frame *frame, const char *what)
 {
-    char *figure = NULL;
+    size_t n = 0, again = 1;
+    for (const report_set *other = r->sets; other < set; other++) again += strcmp(other->name, set->name) == 0;
+    for (const char *c = set->name; *c && n < 64; c++, n++) {
+        const bool letter = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
+        frame->name[n] = letter || *c == '-' || (*c == '.' && n) ? *c : '_';
+    }
+    if (again > 1) n += (size_t)snprintf(frame->name + n, sizeof frame->name - n, "-%zu", again);
+    snprintf(frame->name + n, sizeof frame->name - n, "-%s", what);
+    frame->title = set->title;
+}
+
+/* Closes the script, draws it inside a <figure>, and frees it. */
+static void script_draw(script *s, report_plotter *plotter, const figure *f, FILE *page)
+{
+    char *text = NULL;
     size_t bytes = 0;
-    FILE *out = open_memstream(&figure, &bytes);
+    FILE *out = open_memstream(&text, &bytes);
     const bool written = fclose(s->out) == 0;
     if (out) {
-        fprintf(out, "<figure>\n<figcaption><b>%s</b> <span>%s</span></figcaption>\n", heading, note);
-        const bool drawn = written && report_plot(plotter, s->text, labels, n_labels, heading, out);
+        fprintf(out, "<figure>\n<figcaption><b>%s</b> <span>%s</span></figcaption>\n", f->heading, f->note);
+        const bool drawn = written && report_plot(plotter, s->text, f->labels, f->n_labels, f->heading, &f->frame, out);
         fputs("</figure>\n", out);
-        if (fclose(out) == 0 && drawn) fwrite(figure, 1, bytes, page);
+        if (fclose(out) == 0 && drawn) fwrite(text, 1, bytes, page);
     }
-    free(figure);
+    free(text);
     free(s->text);
 }
 
@@ -72,7 +94,7 @@ static void log_tics(FILE *out, char axis, double low, double high)
             if (at < low * 0.999 || at > high * 1.001) continue;
             if (at >= 1e9 || at < 1e-4)
                 fprintf(out, "%s'%.0e' %.9g", before, at, at);
-            else if (at >= 1e4 && at < 1e6 && axis == 'y') /* there is less room beside an axis than below one */
+            else if (at >= 1e4 && at < 1e6) /* 100,000 would touch 200,000 */
                 fprintf(out, "%s'%gk' %.9g", before, at / 1e3, at);
             else if (at >= 1e6)
                 fprintf(out, "%s'%.4gM' %.9g", before, at / 1e6, at);
@@ -101,6 +123,10 @@ static void pad_log(range *r)
     const double middle = sqrt(r->low) * sqrt(r->high), half = fmax(sqrt(r->high / r->low) * 1.15, 2);
     *r = (range){middle / half, middle * half};
 }
+
+/* Below this share of FULL's P@1 a configuration is off the plot: what is worth comparing lies in the last hundredths.
+ */
+static const double shown_share = 0.9;
 
 /* ---- P@1 against time ------------------------------------------------------------------------------------------ */
 
@@ -175,7 +201,7 @@ static void draw_curves(const report *r, const report_set *set, report_cost at, 
         const report_row *row = &set->rows[i];
         const double us = report_us(row, at);
         if (row->series < 0 || !(us > 0) || isnan(row->p_at_1)) continue;
-        if (row->p_at_1 < 0.7 * full) {
+        if (row->p_at_1 < shown_share * full) {
             n_below++;
             continue;
         }
@@ -201,7 +227,7 @@ static void draw_curves(const report *r, const report_set *set, report_cost at, 
         scattered |= !joined[i] && n_points[i] > 1;
     }
     fprintf(s.out, "plot %.9g with lines lw 1.5 lc rgb '%s', %.9g with lines lw 1 dt (4,6) lc rgb '%s'", full, ink,
-            0.99 * full, muted);
+            report_floor * full, muted);
     for (int i = r->n_series - 1; i >= 0; i--) { /* ours last, on top */
         const report_series *series = &r->series[i];
         const bool ours = series->family == REPORT_OURS;
@@ -220,14 +246,20 @@ static void draw_curves(const report *r, const report_set *set, report_cost at, 
         used += snprintf(note + used, sizeof note - (size_t)used, " FULL takes %s µs.", report_digits(full_us));
     if (n_below)
         snprintf(note + used, sizeof note - (size_t)used,
-                 " %zu configuration%s below 70%% of FULL’s P@1 %s off the plot.", n_below, n_below == 1 ? "" : "s",
-                 n_below == 1 ? "is" : "are");
+                 " %zu configuration%s below %g%% of FULL’s P@1 %s off the plot.", n_below, n_below == 1 ? "" : "s",
+                 100 * shown_share, n_below == 1 ? "is" : "are");
     if (scattered) {
         used = (int)strlen(note);
         snprintf(note + used, sizeof note - (size_t)used,
                  " Where several settings were swept, the line joins the best.");
     }
-    script_draw(&s, plotter, NULL, 0, heading, note, page);
+    report_key keys[REPORT_MAX_KEYS];
+    char what[48];
+    snprintf(what, sizeof what, "p1-batch-%u", at.batch);
+    figure f = {.heading = heading, .note = note, .frame = {.subtitle = heading, .keys = keys}};
+    f.frame.n_keys = report_set_keys(r, set, keys);
+    set_name(r, set, &f.frame, what);
+    script_draw(&s, plotter, &f, page);
 }
 
 void report_figure_curves(const report *r, const report_set *set, report_plotter *plotter, FILE *page)
@@ -240,50 +272,60 @@ void report_figure_curves(const report *r, const report_set *set, report_plotter
 
 /* ---- Speed-up bars ------------------------------------------------------------------------------------------- */
 
+/* Bars grow from FULL's line, at 1, to the right and, where a method is slower, to the left: on a logarithmic axis, as
+ * one method is a thousand times as fast and the next one twice. */
 void report_figure_bars(const report *r, const report_set *set, report_plotter *plotter, FILE *page)
 {
     enum { LEFT = 132, BAR = 15, GAP = 12, TOP = 10, BOTTOM = 34 };
     report_cost costs[2];
     int n_costs = 0, n_methods = 0;
-    double most = 1;
+    double most = 10, least = 0.9;
     if (!(set->full_p_at_1 > 0) || !report_bulk(set, &costs[0])) return;
     n_costs = report_single(set, &costs[1]) && costs[1].batch != costs[0].batch ? 2 : 1;
     int methods[REPORT_MAX_SERIES];
     char names[REPORT_MAX_SERIES][64];
     const char *labels[REPORT_MAX_SERIES];
     for (int i = 0; i < r->n_series; i++) {
-        if (isnan(report_best_p_at_1(set, i))) continue;
+        if (isnan(report_best_p_at_1(r, set, i, REPORT_OURS))) continue;
         snprintf(names[n_methods], sizeof names[0], "%s%s%s", r->series[i].method, r->series[i].variant ? " " : "",
                  r->series[i].variant ? r->series[i].variant : "");
         labels[n_methods] = names[n_methods];
         methods[n_methods++] = i;
         for (int c = 0; c < n_costs; c++) {
-            const report_row *row = report_fastest(r, set, i, REPORT_OURS, 0.99, costs[c]);
-            if (row && report_speedup(row, costs[c]) > most) most = report_speedup(row, costs[c]);
+            const report_row *row = report_fastest(r, set, i, REPORT_OURS, report_floor, costs[c]);
+            const double times = row ? report_speedup(row, costs[c]) : NAN;
+            if (times > most) most = times;
+            if (times > 0 && times < least) least = times;
         }
     }
     script s;
     const int step = n_costs * BAR + GAP, height = n_methods * step + TOP + BOTTOM;
     if (n_methods == 0 || !script_open(&s, height, NULL, NULL)) return;
-    /* y counts units downwards from the top of the first bar's share; x goes to 4 at least, for the words beside FULL's
-     * line. */
-    fprintf(
-        s.out,
-        "set lmargin at screen %g\nset tmargin at screen %g\nset bmargin at screen %g\nset grid noy\n"
-        "set border 1\nset xrange [0:%.9g]\nset xtics autofreq format '%%g×' scale 0.5\nset yrange [%d:0]\nset ytics (",
-        (double)LEFT / WIDTH, 1 - (double)TOP / height, (double)BOTTOM / height, fmax(most * 1.16, 4),
-        n_methods * step);
+    /* y counts units downwards from the top of the first bar's share. The words beside the longest bar need a sixth of
+     * the width. */
+    const double low = least / 1.15, high = most * pow(most / low, 0.22);
+    log_tics(s.out, 'x', low, high);
+    fprintf(s.out,
+            "set lmargin at screen %g\nset tmargin at screen %g\nset bmargin at screen %g\nset grid noy\n"
+            "set border 1\nset yrange [%d:0]\nset xtics (",
+            (double)LEFT / WIDTH, 1 - (double)TOP / height, (double)BOTTOM / height, n_methods * step);
+    const char *before = "";
+    for (double at = pow(10, ceil(log10(low))); at <= high; at *= high / low < 1e7 ? 10 : 100) {
+        fprintf(s.out, "%s'%s×' %.9g", before, at >= 1 ? report_count(at) : report_fixed(at, (int)-log10(at)), at);
+        before = ", ";
+    }
+    fprintf(s.out, ")\nset ytics (");
     for (int i = 0; i < n_methods; i++) fprintf(s.out, "%s'@%d' %d", i ? ", " : "", i, i * step + step / 2);
     fprintf(s.out, ") scale 0 textcolor rgb '%s'\nset style fill solid noborder\n", ink);
     for (int i = 0; i < n_methods; i++) {
         for (int c = 0; c < n_costs; c++) {
             const double top = i * step + GAP / 2.0 + c * BAR;
-            const report_row *row = report_fastest(r, set, methods[i], REPORT_OURS, 0.99, costs[c]);
+            const report_row *row = report_fastest(r, set, methods[i], REPORT_OURS, report_floor, costs[c]);
             const double times = row ? report_speedup(row, costs[c]) : NAN;
             const double text_at = top + BAR / 2.0;
-            if (isfinite(times)) {
+            if (times > 0 && isfinite(times)) {
                 fprintf(s.out,
-                        "set object rectangle from 0,%g to %.9g,%g fc rgb '%s' fs transparent solid %s noborder front\n"
+                        "set object rectangle from 1,%g to %.9g,%g fc rgb '%s' fs transparent solid %s noborder front\n"
                         "set label '%s' at %.9g,%g offset character 0.4,0 left textcolor rgb '%s' front\n",
                         top + 1, times, top + BAR - 1, report_colour(r->series[methods[i]].colour), c ? "0.45" : "1",
                         report_times(times), fmax(times, 1), text_at, ink);
@@ -291,22 +333,33 @@ void report_figure_bars(const report *r, const report_set *set, report_plotter *
                 fprintf(s.out,
                         "set label 'not reached: %.1f%% at best' at 1,%d offset character 0.4,0 left textcolor rgb "
                         "'%s' front\n",
-                        100 * report_best_p_at_1(set, methods[i]) / set->full_p_at_1, i * step + step / 2, muted);
+                        100 * report_best_p_at_1(r, set, methods[i], REPORT_OURS) / set->full_p_at_1,
+                        i * step + step / 2, muted);
             }
         }
     }
     /* A plot of nothing, for the axes; the 1 is FULL. */
     fprintf(s.out, "set arrow from 1,0 to 1,%d nohead lw 1 dt (4,6) lc rgb '%s'\nplot NaN\n", n_methods * step, muted);
-    char note[320];
-    int used =
-        snprintf(note, sizeof note, "The fastest configuration of each method with at least 99%% of FULL’s P@1. ");
+    char note[320], subtitle[160];
+    int used = snprintf(note, sizeof note,
+                        "The fastest configuration of each method with at least %g%% of FULL’s P@1, on a logarithmic "
+                        "axis. ",
+                        100 * report_floor);
     if (n_costs == 2)
         snprintf(note + used, sizeof note - (size_t)used, "Full bar: batch %s, %u thread%s; pale bar: batch 1.",
                  report_count(costs[0].batch), costs[0].threads, costs[0].threads == 1 ? "" : "s");
     else
         snprintf(note + used, sizeof note - (size_t)used, "Batch %s, %u thread%s.", report_count(costs[0].batch),
                  costs[0].threads, costs[0].threads == 1 ? "" : "s");
-    script_draw(&s, plotter, labels, (size_t)n_methods, "Times as fast as FULL", note, page);
+    snprintf(subtitle, sizeof subtitle, "Times as fast as FULL at %g%% of its P@1: batch %s%s", 100 * report_floor,
+             report_count(costs[0].batch), n_costs == 2 ? "; pale: batch 1" : "");
+    figure f = {.heading = "Times as fast as FULL",
+                .note = note,
+                .labels = labels,
+                .n_labels = (size_t)n_methods,
+                .frame = {.subtitle = subtitle}};
+    set_name(r, set, &f.frame, "speedup");
+    script_draw(&s, plotter, &f, page);
 }
 
 /* ---- Collisions over the steps of learning --------------------------------------------------------------------- */
@@ -391,21 +444,6 @@ static const char *trace_width(const report_trace *const *traces, size_t i)
     return "2.4";
 }
 
-static void put_trace_key(const report *r, const report_trace *const *traces, size_t n, FILE *page)
-{
-    fputs("<ul class=\"key\">", page);
-    for (size_t i = 0; i < n; i++) {
-        fprintf(
-            page,
-            "<li><svg viewBox=\"0 0 26 10\" xmlns=\"http://www.w3.org/2000/svg\" aria-hidden=\"true\"><path d=\"M1,5 "
-            "H25\" stroke=\"var(--s%d)\" stroke-width=\"%s\"/></svg>",
-            trace_colour(r, traces[i]), trace_width(traces, i));
-        report_put_short(page, traces[i]->label, 80);
-        fputs("</li>", page);
-    }
-    fputs("</ul>\n", page);
-}
-
 void report_figure_traces(const report *r, const report_set *set, report_plotter *plotter, FILE *page)
 {
     const report_trace *traces[MAX_SHOWN];
@@ -450,14 +488,40 @@ void report_figure_traces(const report *r, const report_set *set, report_plotter
                  "How often a query meets a neuron that it needs (CP+, full line) and one that it does not (CP−, "
                  "dashed).");
     if (n_more) snprintf(note + used, sizeof note - (size_t)used, " %zu more are in the file.", n_more);
+    report_key keys[MAX_SHOWN];
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = (report_key){.colour = trace_colour(r, traces[i]), .width = trace_width(traces, i)};
+        snprintf(keys[i].text, sizeof keys[i].text, "%.90s", traces[i]->label);
+    }
+    figure f = {
+        .heading = "Collisions while learning",
+        .note = note,
+        .frame = {.subtitle = "Collisions while learning: CP+, full line, and CP−, dashed", .keys = keys, .n_keys = n}};
+    set_name(r, set, &f.frame, "learning");
     fputs("<div>", page);
-    script_draw(&s, plotter, NULL, 0, "Collisions while learning", note, page);
-    put_trace_key(r, traces, n, page);
+    script_draw(&s, plotter, &f, page);
+    report_put_keys(keys, n, page);
     fputs("</div>\n", page);
 }
 
 /* ---- Cost against the number of classes ----------------------------------------------------------------------- */
 
+static bool is_synthetic(const report_set *set)
+{
+    return strncmp(set->name, "synthetic-", 10) == 0;
+}
+
+enum { SIZES_FULL = -1, SIZES_PEER = -2 }; /* instead of a series */
+
+/* The time of FULL, of the best peer or of a series at the floor; NAN where none reaches it. */
+static double size_us(const report *r, const report_set *set, int which, report_cost at)
+{
+    if (which == SIZES_FULL) return report_full_us(set, at);
+    const report_row *row = report_fastest(r, set, which == SIZES_PEER ? -1 : which, REPORT_PEER, report_floor, at);
+    return row ? report_us(row, at) : NAN;
+}
+
+/* FULL, each of our methods, and whatever peer is best at each size. */
 void report_figure_sizes(const report *r, report_plotter *plotter, FILE *page)
 {
     range x = {NAN, NAN}, y = {NAN, NAN};
@@ -468,7 +532,7 @@ void report_figure_sizes(const report *r, report_plotter *plotter, FILE *page)
     /* Sizes are compared at the timing of the first; sets without it drop out. */
     for (size_t i = 0; i < r->n_sets; i++) {
         const report_set *set = &r->sets[i];
-        if (strncmp(set->name, "synthetic-", 10) != 0 || !report_bulk(set, &bulk)) continue;
+        if (!is_synthetic(set) || !report_bulk(set, &bulk)) continue;
         if (!at.batch) at = bulk;
         if (report_full_us(set, at) > 0) widen(&x, (double)set->m);
     }
@@ -476,75 +540,54 @@ void report_figure_sizes(const report *r, report_plotter *plotter, FILE *page)
         free(points);
         return;
     }
-    bool drawn[REPORT_MAX_SERIES + 1] = {false};
-    for (int i = -1; i < r->n_series; i++) { /* -1: FULL */
+    report_key keys[REPORT_MAX_KEYS];
+    size_t n_keys = 0;
+    for (int i = SIZES_PEER; i < r->n_series; i++) {
         size_t n = 0;
+        if (i >= 0 && r->series[i].family != REPORT_OURS) continue;
         for (size_t j = 0; j < r->n_sets; j++) {
-            const report_set *set = &r->sets[j];
-            if (strncmp(set->name, "synthetic-", 10) != 0) continue;
-            const report_row *row = i < 0 ? NULL : report_fastest(r, set, i, REPORT_OURS, 0.99, at);
-            const double us = i < 0 ? report_full_us(set, at) : row ? report_us(row, at) : NAN;
+            const double us = is_synthetic(&r->sets[j]) ? size_us(r, &r->sets[j], i, at) : NAN;
             if (!(us > 0)) continue;
-            points[n++] = (point){(double)set->m, us, 0};
+            points[n++] = (point){(double)r->sets[j].m, us, 0};
             widen(&y, us);
         }
+        if (n == 0) continue;
         qsort(points, n, sizeof *points, by_dial); /* which holds m here */
-        drawn[i + 1] = n > 0;
-        fprintf(s.out, "$s%d << EOD\n", i + 1);
+        fprintf(s.out, "$s%zu << EOD\n", n_keys);
         for (size_t j = 0; j < n; j++) fprintf(s.out, "%.9g %.9g\n", points[j].dial, points[j].us);
         fprintf(s.out, "EOD\n");
+        keys[n_keys++] = i == SIZES_FULL ? report_full_key()
+                         : i >= 0        ? report_series_key(&r->series[i])
+                                         : (report_key){.text = "the best peer at each size",
+                                                        .colour = 6, /* a blue that is none of ours */
+                                                        .mark = 5,
+                                                        .width = "1.4"};
     }
     free(points);
     pad_log(&x);
     pad_log(&y);
     log_tics(s.out, 'x', x.low, x.high);
     log_tics(s.out, 'y', y.low, y.high);
-    fprintf(s.out, "plot $s0 with lines lw 1.5 lc rgb '%s'", ink);
-    for (int i = r->n_series - 1; i >= 0; i--) {
-        const report_series *series = &r->series[i];
-        if (!drawn[i + 1]) continue;
-        fprintf(s.out, ", $s%d with linespoints lw %s lc rgb '%s' pt %d ps 0.6", i + 1,
-                series->family == REPORT_OURS ? "2.6" : "1.4", report_colour(series->colour), series->mark);
+    for (size_t i = 0; i < n_keys; i++) { /* ours last, on top */
+        fprintf(s.out, "%s $s%zu with linespoints lw %s lc rgb '%s' pt %d ps %s", i ? "," : "plot", i, keys[i].width,
+                report_colour(keys[i].colour), keys[i].mark ? keys[i].mark : 7, keys[i].mark ? "0.6" : "0.35");
     }
     fprintf(s.out, "\n");
-    char note[256];
+    char note[256], subtitle[128];
     snprintf(note, sizeof note,
-             "Synthetic data; the fastest configuration of each method with at least 99%% of FULL’s P@1. Batch %s, %u "
-             "thread%s.",
-             report_count(at.batch), at.threads, at.threads == 1 ? "" : "s");
-    script_draw(&s, plotter, NULL, 0, "Cost against the number of classes", note, page);
-}
-
-/* ---- Legend -------------------------------------------------------------------------------------------------- */
-
-static bool has_series(const report_set *set, int series)
-{
-    for (size_t i = 0; i < set->n_rows; i++)
-        if (set->rows[i].series == series) return true;
-    return false;
-}
-
-void report_put_key(const report *r, const report_set *set, FILE *page)
-{
-    static const char open[] =
-        "<li><svg viewBox=\"0 0 26 10\" xmlns=\"http://www.w3.org/2000/svg\" aria-hidden=\"true\">";
-    fputs("<ul class=\"key\">", page);
-    for (int i = 0; i < r->n_series; i++) {
-        if (set && !has_series(set, i)) continue;
-        const report_series *s = &r->series[i];
-        fprintf(page,
-                "%s<g color=\"var(--s%d)\"><path d=\"M1,5 H25\" stroke=\"currentColor\" stroke-width=\"%s\"/>"
-                "<use href=\"#gpPt%d\" transform=\"translate(13,5) scale(3.4)\"/></g></svg>",
-                open, s->colour, s->family == REPORT_OURS ? "2.6" : "1.4", s->mark - 1);
-        report_put_series(page, s);
-        fputs("</li>", page);
-    }
-    fprintf(page,
-            "%s<path d=\"M1,5 H25\" stroke=\"currentColor\" stroke-width=\"1.5\"/></svg>FULL, the exact layer</li>",
-            open);
-    if (set)
-        fprintf(page,
-                "%s<path d=\"M1,5 H25\" stroke=\"var(--muted)\" stroke-dasharray=\"2,3\"/></svg>99%% of its P@1</li>",
-                open);
-    fputs("</ul>\n", page);
+             "Synthetic data; the fastest configuration with at least %g%% of FULL’s P@1. Batch %s, %u thread%s.",
+             100 * report_floor, report_count(at.batch), at.threads, at.threads == 1 ? "" : "s");
+    snprintf(subtitle, sizeof subtitle, "Synthetic data, at least %g%% of FULL’s P@1; batch %s, %u thread%s",
+             100 * report_floor, report_count(at.batch), at.threads, at.threads == 1 ? "" : "s");
+    const figure f = {.heading = "Cost against the number of classes",
+                      .note = note,
+                      .frame = {.name = "cost-against-classes",
+                                .title = "Cost against the number of classes",
+                                .subtitle = subtitle,
+                                .keys = keys,
+                                .n_keys = n_keys}};
+    fputs("<div>", page);
+    script_draw(&s, plotter, &f, page);
+    report_put_keys(keys, n_keys, page);
+    fputs("</div>\n", page);
 }

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+const double report_floor = 0.995;
+
 static bool same(report_cost a, report_cost b)
 {
     return a.batch == b.batch && a.threads == b.threads;
@@ -106,12 +108,13 @@ const report_row *report_fastest(const report *r, const report_set *set, int ser
     return best;
 }
 
-double report_best_p_at_1(const report_set *set, int series)
+double report_best_p_at_1(const report *r, const report_set *set, int series, report_family family)
 {
     double best = NAN;
     for (size_t i = 0; i < set->n_rows; i++) {
         const report_row *row = &set->rows[i];
-        if (row->series == series && (isnan(best) || row->p_at_1 > best)) best = row->p_at_1;
+        if (row->series < 0 || (series < 0 ? r->series[row->series].family != family : row->series != series)) continue;
+        if (isnan(best) || row->p_at_1 > best) best = row->p_at_1;
     }
     return best;
 }

@@ -35,11 +35,12 @@ enum { N_COLOURS = sizeof colours / sizeof *colours };
 
 const char *report_colour(int colour)
 {
-    return colours[colour].rgb;
+    return colours[colour == REPORT_INK ? REPORT_COLOURS : colour == REPORT_MUTED ? REPORT_COLOURS + 1 : colour].rgb;
 }
 
-/* "rgb( 194, 65, 12)" or "#c2410c" as a variable; everything else, "none" and "currentColor" too, as it is. */
-static void put_colour(FILE *page, const char *value, size_t bytes)
+/* "rgb( 194, 65, 12)" or "#c2410c" as a variable, or, where it stays, as "#c2410c"; everything else, "none" and
+ * "currentColor" too, as it is. */
+static void put_colour(FILE *page, const char *value, size_t bytes, bool stays)
 {
     char text[32];
     unsigned rgb = 0, red, green, blue;
@@ -51,6 +52,10 @@ static void put_colour(FILE *page, const char *value, size_t bytes)
     } else if (text[0] == '#' && strlen(text) == 7) {
         rgb = (unsigned)strtoul(text + 1, NULL, 16);
         found = true;
+    }
+    if (stays && (found || strcmp(text, "black") == 0)) {
+        fprintf(page, "#%06x", rgb & 0xffffff);
+        return;
     }
     for (size_t i = 0; found && i < N_COLOURS; i++) {
         if (strtoul(colours[i].rgb + 1, NULL, 16) != rgb) continue;
@@ -70,6 +75,7 @@ typedef struct copier {
     const char *const *labels;
     size_t n_labels;
     FILE *page;
+    bool colours_stay;
     const char *group; /* a <g ...> that was read and not yet written: it may turn out to be empty */
     size_t group_bytes;
 } copier;
@@ -89,7 +95,7 @@ static size_t name_bytes(const char *at, const char *end)
 }
 
 /* A tag from behind its '<' to before its '>'. */
-static void put_tag(FILE *page, const char *tag, size_t bytes)
+static void put_tag(FILE *page, const char *tag, size_t bytes, bool colours_stay)
 {
     static const char *const kept[] = {"transform",
                                        "d",
@@ -131,7 +137,7 @@ static void put_tag(FILE *page, const char *tag, size_t bytes)
         if (is_one_of(at, n, kept)) {
             fprintf(page, " %.*s=\"", (int)n, at);
             if (is_one_of(at, n, coloured))
-                put_colour(page, value, length);
+                put_colour(page, value, length, colours_stay);
             else
                 for (const char *c = value; c < close; c++) /* gnuplot breaks long paths into lines */
                     if (!isspace((unsigned char)*c))
@@ -147,7 +153,7 @@ static void put_tag(FILE *page, const char *tag, size_t bytes)
 
 static void put_group(copier *c)
 {
-    if (c->group) put_tag(c->page, c->group, c->group_bytes);
+    if (c->group) put_tag(c->page, c->group, c->group_bytes, c->colours_stay);
     c->group = NULL;
 }
 
@@ -196,7 +202,7 @@ static void copy_tags(copier *c)
                 c->group = tag;
                 c->group_bytes = bytes;
             } else {
-                put_tag(c->page, tag, bytes);
+                put_tag(c->page, tag, bytes, c->colours_stay);
             }
         }
     }
@@ -268,38 +274,9 @@ static char *run_gnuplot(report_plotter *plotter, const char *script, size_t *n_
     return svg;
 }
 
-bool report_plot(report_plotter *plotter, const char *script, const char *const *labels, size_t n_labels,
-                 const char *alt, FILE *page)
+/* The marks that gnuplot's pictures refer to. */
+static void put_marks(FILE *out, const char *ground)
 {
-    if (plotter->problem[0]) return false;
-    size_t bytes = 0;
-    char *svg = run_gnuplot(plotter, script, &bytes);
-    if (!svg) return false;
-    const char *box = strstr(svg, "viewBox=\""), *body = strstr(svg, "<svg");
-    int width = 0, height = 0;
-    if (!box || !body || sscanf(box, "viewBox=\"0 0 %d %d\"", &width, &height) != 2) {
-        snprintf(plotter->problem, sizeof plotter->problem, "gnuplot drew a picture of an unknown form");
-        free(svg);
-        return false;
-    }
-    fprintf(page,
-            "<svg viewBox=\"0 0 %d %d\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\" "
-            "xmlns:xlink=\"http://www.w3.org/1999/xlink\" aria-label=\"",
-            width, height);
-    report_put_text(page, alt);
-    fputs("\">\n", page);
-    copier c = {.at = body, .end = strstr(svg, "</svg>"), .labels = labels, .n_labels = n_labels, .page = page};
-    copy_tags(&c);
-    fputs("\n</svg>\n", page);
-    free(svg);
-    return true;
-}
-
-void report_put_marks(FILE *page)
-{
-    fputs("<svg width=\"0\" height=\"0\" class=\"marks\" aria-hidden=\"true\" "
-          "xmlns=\"http://www.w3.org/2000/svg\"><defs>\n",
-          page);
     static const char *const shapes[] = {
         /* gpPtN is gnuplot's type N + 1: squares, circles, triangles, triangles upside down, diamonds, pentagons */
         "M-1,-1 h2 v2 h-2 z",
@@ -308,8 +285,100 @@ void report_put_marks(FILE *page)
         "M0,1.33 L-1.33,-0.67 L1.33,-0.67 z",
         "M0,-1.41 L1.41,0 L0,1.41 L-1.41,0 z",
         "M0,-1.33 L1.265,-0.411 L0.782,1.067 L-0.782,1.067 L-1.265,-0.411 z"};
+    fputs("<defs>\n", out);
     for (int i = 0; i < 12; i++) /* open ones hide the line below them */
-        fprintf(page, "<path id=\"gpPt%d\" stroke-width=\"0.35\" stroke=\"currentColor\" fill=\"%s\" d=\"%s\"/>\n",
-                3 + i, i % 2 ? "currentColor" : "var(--ground)", shapes[i / 2]);
-    fputs("</defs></svg>\n", page);
+        fprintf(out, "<path id=\"gpPt%d\" stroke-width=\"0.35\" stroke=\"currentColor\" fill=\"%s\" d=\"%s\"/>\n",
+                3 + i, i % 2 ? "currentColor" : ground, shapes[i / 2]);
+    fputs("</defs>", out);
+}
+
+void report_put_marks(FILE *page)
+{
+    fputs("<svg width=\"0\" height=\"0\" class=\"marks\" aria-hidden=\"true\" "
+          "xmlns=\"http://www.w3.org/2000/svg\">",
+          page);
+    put_marks(page, "var(--ground)");
+    fputs("</svg>\n", page);
+}
+
+/* A picture that stands alone: white, as it may be shown upon anything. */
+static bool keep_picture(report_plotter *plotter, const report_frame *frame, const char *alt, copier from, int width,
+                         int height)
+{
+    enum { TITLE = 48 };
+    static const char ground[] = "#ffffff";
+    report_picture picture = {.name = ""};
+    report_picture *all = realloc(plotter->pictures, (plotter->n_pictures + 1) * sizeof *all);
+    if (!all) return false;
+    plotter->pictures = all;
+    from.page = open_memstream(&picture.text, &picture.bytes);
+    if (!from.page) return false;
+    const int all_height = TITLE + height + report_keys_height(frame->keys, frame->n_keys, width) + 4;
+    fprintf(from.page,
+            "<svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\" "
+            "xmlns:xlink=\"http://www.w3.org/1999/xlink\" color=\"%s\" font-family=\"system-ui,-apple-system,'Segoe "
+            "UI',Roboto,'Noto Sans','DejaVu Sans',sans-serif\">\n<title>",
+            width, all_height, width * 3 / 2, all_height * 3 / 2, report_colour(REPORT_INK));
+    report_put_text(from.page, alt);
+    fputs("</title>\n", from.page);
+    put_marks(from.page, ground);
+    fprintf(from.page, "<rect width=\"%d\" height=\"%d\" rx=\"6\" fill=\"%s\"/>\n", width, all_height, ground);
+    fprintf(from.page, "<text x=\"16\" y=\"24\" font-size=\"14\" font-weight=\"600\" fill=\"%s\">",
+            report_colour(REPORT_INK));
+    report_put_short(from.page, frame->title, 50);
+    fprintf(from.page, "</text>\n<text x=\"16\" y=\"41\" font-size=\"11\" fill=\"%s\">", report_colour(REPORT_MUTED));
+    report_put_short(from.page, frame->subtitle, 74);
+    fprintf(from.page, "</text>\n<g transform=\"translate(0,%d)\">\n", TITLE);
+    copy_tags(&from);
+    fputs("\n</g>\n", from.page);
+    report_draw_keys(frame->keys, frame->n_keys, width, TITLE + height, from.page);
+    fputs("</svg>\n", from.page);
+    if (fclose(from.page)) {
+        free(picture.text);
+        return false;
+    }
+    memcpy(picture.name, frame->name, sizeof picture.name);
+    plotter->pictures[plotter->n_pictures++] = picture;
+    return true;
+}
+
+void report_plotter_free(report_plotter *plotter)
+{
+    for (size_t i = 0; i < plotter->n_pictures; i++) free(plotter->pictures[i].text);
+    free(plotter->pictures);
+    *plotter = (report_plotter){{0}, false, NULL, 0};
+}
+
+bool report_plot(report_plotter *plotter, const char *script, const char *const *labels, size_t n_labels,
+                 const char *alt, const report_frame *frame, FILE *page)
+{
+    if (plotter->problem[0]) return false;
+    size_t bytes = 0;
+    char *svg = run_gnuplot(plotter, script, &bytes);
+    if (!svg) return false;
+    const char *box = strstr(svg, "viewBox=\""), *body = strstr(svg, "<svg");
+    int width = 0, height = 0;
+    bool kept = true;
+    if (!box || !body || sscanf(box, "viewBox=\"0 0 %d %d\"", &width, &height) != 2) {
+        snprintf(plotter->problem, sizeof plotter->problem, "gnuplot drew a picture of an unknown form");
+        free(svg);
+        return false;
+    }
+    copier c = {.at = body, .end = strstr(svg, "</svg>"), .labels = labels, .n_labels = n_labels, .page = page};
+    if (plotter->keeps) {
+        c.colours_stay = true;
+        kept = keep_picture(plotter, frame, alt, c, width, height);
+        c.colours_stay = false;
+    }
+    fprintf(page,
+            "<svg viewBox=\"0 0 %d %d\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\" "
+            "xmlns:xlink=\"http://www.w3.org/1999/xlink\" aria-label=\"",
+            width, height);
+    report_put_text(page, alt);
+    fputs("\">\n", page);
+    copy_tags(&c);
+    fputs("\n</svg>\n", page);
+    free(svg);
+    if (!kept) snprintf(plotter->problem, sizeof plotter->problem, "there is no memory for pictures");
+    return kept;
 }

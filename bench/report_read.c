@@ -138,6 +138,7 @@ static bool read_row(report *r, report_row *row, const json_t *object, const cha
     json_t *options, *dial;
     *row = no_row;
     if (!report_get_text(object, where, "method", true, &method, error) ||
+        !report_get_text(object, where, "chosen", false, &row->chosen, error) ||
         !read_family(object, where, &family, error) || !report_get_object(object, where, "options", &options, error) ||
         !report_get_object(object, where, "dial", &dial, error))
         return false;
@@ -346,11 +347,11 @@ static int usual_colour(const report_series *s)
     static const struct {
         const char *method, *variant;
         int colour;
-    } usual[] = {{"evidence", NULL, 0},     {"popular", NULL, 1},       {"slide", NULL, 2},
-                 {"lss", "paper", 3},       {"lss", "margin", 4},       {"lss", NULL, 3},
-                 {"pq", NULL, 5},           {"ivf", NULL, 6},           {"sq8", NULL, 7},
-                 {"ip-nsw", NULL, 8},       {"graph-decoder", NULL, 9}, {"graph decoder", NULL, 9},
-                 {"graph_decoder", NULL, 9}};
+    } usual[] = {{"evidence", NULL, 0},      {"tuned", NULL, 10},       {"popular", NULL, 1},
+                 {"slide", NULL, 2},         {"lss", "paper", 3},       {"lss", "margin", 4},
+                 {"lss", NULL, 3},           {"pq", NULL, 5},           {"ivf", NULL, 6},
+                 {"sq8", NULL, 7},           {"ip-nsw", NULL, 8},       {"graph-decoder", NULL, 9},
+                 {"graph decoder", NULL, 9}, {"graph_decoder", NULL, 9}};
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         const bool variant_fits = !usual[i].variant || (s->variant && strcmp(usual[i].variant, s->variant) == 0);
         if (strcasecmp(s->method, usual[i].method) == 0 && variant_fits) return usual[i].colour;

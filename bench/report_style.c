@@ -48,7 +48,7 @@ const char *const report_style[] = {
     ".ours th,.ours td{background:var(--tint)}\n",
     ".full th,.full td{font-weight:600}\n",
     ".headline td{vertical-align:baseline}.headline td small{display:block;white-space:normal}\n",
-    ".headline td:nth-child(n+5):nth-child(-n+6){min-width:9.5rem}\n",
+    ".headline td:nth-child(n+4):nth-child(-n+6){min-width:9.5rem}\n",
     ".headline thead th{white-space:normal;min-width:5.2rem}\n",
     "td.best{color:var(--accent);font-weight:700;font-size:1.12em}td.good{color:var(--good)}td.no{color:var(--muted)}"
     "\n",

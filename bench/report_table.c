@@ -6,13 +6,6 @@
 
 /* ---- Headline ------------------------------------------------------------------------------------------------ */
 
-static const double floor_share = 0.995;
-
-static void put_share(FILE *page, double value, double full)
-{
-    fprintf(page, "<td>%s <small>%s%%</small></td>", report_fixed(value, 4), report_fixed(100 * value / full, 1));
-}
-
 /* "not reached", with the best share of FULL's P@1 that the method has. */
 static void put_not_reached(FILE *page, double best, double full)
 {
@@ -25,7 +18,7 @@ static void put_not_reached(FILE *page, double best, double full)
 
 static void put_peer(const report *r, const report_set *set, report_cost at, const report_row *ours, FILE *page)
 {
-    const report_row *peer = report_fastest(r, set, -1, REPORT_PEER, floor_share, at);
+    const report_row *peer = report_fastest(r, set, -1, REPORT_PEER, report_floor, at);
     bool any = false;
     for (size_t i = 0; i < set->n_rows; i++)
         any |= set->rows[i].series >= 0 && r->series[set->rows[i].series].family == REPORT_PEER;
@@ -35,17 +28,16 @@ static void put_peer(const report *r, const report_set *set, report_cost at, con
     }
     fprintf(page, "<td>%s <small>", ours ? report_times(report_us(peer, at) / report_us(ours, at)) : "–");
     report_put_text(page, peer->label);
-    fprintf(page, ", P@1 %s, %s µs</small></td>", report_fixed(peer->p_at_1, 4), report_digits(report_us(peer, at)));
+    fprintf(page, ", P@1 %s, %s µs</small></td>", report_fixed(peer->p_at_1, 4), report_digits(report_us(peer, at)));
 }
 
 static void put_set(const report *r, const report_set *set, size_t number, FILE *page)
 {
     report_cost bulk = {0}, single = {0};
     const bool timed = report_bulk(set, &bulk), has_single = report_single(set, &single);
-    const int evidence = report_find_series(r, "evidence"), popular = report_find_series(r, "popular");
+    const int popular = report_find_series(r, "popular");
     const double full = set->full_p_at_1;
-    const report_row *ours =
-        timed && evidence >= 0 ? report_fastest(r, set, evidence, REPORT_OURS, floor_share, bulk) : NULL;
+    const report_row *ours = timed ? report_fastest(r, set, -1, REPORT_OURS, report_floor, bulk) : NULL;
     fprintf(page, "<tr><th scope=\"row\"><a href=\"#set-%zu\">", number);
     report_put_text(page, set->title);
     fputs("</a></th>", page);
@@ -53,22 +45,25 @@ static void put_set(const report *r, const report_set *set, size_t number, FILE 
         fprintf(page, "<td class=\"best\">%s</td>", report_times(report_speedup(ours, bulk)));
         fprintf(page, "<td class=\"best\">%s</td>",
                 has_single ? report_times(report_speedup(ours, single)) : report_times(NAN));
-        put_share(page, ours->p_at_1, full);
+        fprintf(page, "<td>%s <small>%s%%, ", report_fixed(ours->p_at_1, 4),
+                report_fixed(100 * ours->p_at_1 / full, 1));
+        report_put_short(page, ours->label, 60);
+        fputs("</small></td>", page);
     } else {
         fputs("<td>–</td><td>–</td>", page);
-        put_not_reached(page, evidence < 0 ? NAN : report_best_p_at_1(set, evidence), full);
+        put_not_reached(page, report_best_p_at_1(r, set, -1, REPORT_OURS), full);
     }
     if (timed)
         put_peer(r, set, bulk, ours, page);
     else
         fputs("<td class=\"no\">not timed</td>", page);
     const report_row *plain =
-        timed && popular >= 0 ? report_fastest(r, set, popular, REPORT_OURS, floor_share, bulk) : NULL;
+        timed && popular >= 0 ? report_fastest(r, set, popular, REPORT_OURS, report_floor, bulk) : NULL;
     if (plain)
-        fprintf(page, "<td>%s <small>P@1 %s, %s neurons</small></td>", report_times(report_speedup(plain, bulk)),
+        fprintf(page, "<td>%s <small>P@1 %s, %s neurons</small></td>", report_times(report_speedup(plain, bulk)),
                 report_fixed(plain->p_at_1, 4), report_count(plain->sample_size));
     else
-        put_not_reached(page, popular < 0 ? NAN : report_best_p_at_1(set, popular), full);
+        put_not_reached(page, popular < 0 ? NAN : report_best_p_at_1(r, set, popular, REPORT_OURS), full);
     fprintf(page, "<td>%s</td><td>%s</td></tr>\n", report_fixed(full, 4), report_count((double)set->m));
 }
 
@@ -76,7 +71,7 @@ void report_put_headline(const report *r, FILE *page)
 {
     fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Headline table\"><table "
           "class=\"headline\">\n"
-          "<thead><tr><th scope=\"col\">data set</th><th scope=\"col\">evidence against FULL, large batch</th>"
+          "<thead><tr><th scope=\"col\">data set</th><th scope=\"col\">ours against FULL, large batch</th>"
           "<th scope=\"col\">the same, batch 1</th><th scope=\"col\">its P@1</th>"
           "<th scope=\"col\">against the best peer</th><th scope=\"col\">popular against FULL</th>"
           "<th scope=\"col\">FULL’s P@1</th><th scope=\"col\">classes</th></tr></thead>\n<tbody>\n",
@@ -150,10 +145,15 @@ static void put_row(const report *r, const report_set *set, const columns *c, co
             ours ? "ours" : "");
     if (!full) fprintf(page, "<i style=\"background:var(--s%d)\"></i>", r->series[row->series].colour);
     report_put_text(page, full ? "FULL, the exact layer" : row->label);
+    if (row->chosen) {
+        fputs("<br/><small>", page);
+        report_put_text(page, row->chosen);
+        fputs("</small>", page);
+    }
     fputs("</th>", page);
     put_cell(page, report_fixed(row->p_at_1, 4));
-    fprintf(page, share >= 0.99 ? "<td class=\"good\">%s%s</td>" : "<td>%s%s</td>", report_fixed(100 * share, 1),
-            isnan(share) ? "" : "%");
+    fprintf(page, share >= report_floor ? "<td class=\"good\">%s%s</td>" : "<td>%s%s</td>",
+            report_fixed(100 * share, 1), isnan(share) ? "" : "%");
     put_cell(page, report_fixed(row->p_at_5, 4));
     put_cell(page, report_count(row->sample_size));
     put_cell(page, report_fixed(row->label_recall, 4));

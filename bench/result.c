@@ -74,10 +74,12 @@ json_t *bench_result_head(const bench_workload *w, const bench_data *data, const
 
 static json_t *timing_json(const bench_timing *t)
 {
-    return json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "batch", (int)t->batch, "threads", t->threads, "us",
-                     bench_real(t->us), "us_q1", bench_real(t->us_q1), "us_q3", bench_real(t->us_q3), "us_p99",
-                     bench_real(t->us_p99), "full_us", bench_real(t->full_us), "speedup",
-                     bench_real(t->full_us / t->us));
+    json_t *json =
+        json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "batch", (int)t->batch, "threads", t->threads, "us",
+                  bench_real(t->us), "us_q1", bench_real(t->us_q1), "us_q3", bench_real(t->us_q3), "us_p99",
+                  bench_real(t->us_p99), "full_us", bench_real(t->full_us), "speedup", bench_real(t->full_us / t->us));
+    if (t->asked < t->batch) json_object_set_new(json, "asked", json_integer((json_int_t)t->asked));
+    return json;
 }
 
 json_t *bench_row_json(const bench_contender *c, const bench_quality *q, const bench_timing *timings, size_t n_timings,
@@ -86,15 +88,15 @@ json_t *bench_row_json(const bench_contender *c, const bench_quality *q, const b
     json_t *list = json_array();
     for (size_t i = 0; i < n_timings; i++) json_array_append_new(list, timing_json(&timings[i]));
     const double cpu = n_timings ? timings[n_timings - 1].cpu_s_per_1000 : NAN;
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:I, s:o, s:o, s:o}", "method",
-                     c->config->method->name, "family", c->config->method->family, "label", c->config->label, "options",
-                     bench_config_options_json(c->config), "dial", bench_config_dial_json(c->config), "p_at_1",
-                     bench_real(q->p_at_1), "p_at_3", bench_real(q->p_at_3), "p_at_5", bench_real(q->p_at_5),
-                     "label_recall", bench_real(q->label_recall), "sample_size", bench_real(q->sample_size),
-                     "empty_share", bench_real(q->empty_share), "label_rank_retrieved",
-                     bench_real(q->label_rank_retrieved), "build_s", c->build_s, "index_bytes",
-                     (json_int_t)c->index_bytes, "timings", list, "cpu_s_per_1000", bench_real(cpu),
-                     "energy_j_per_1000", bench_real(energy_j_per_1000));
+    return json_pack("{s:s, s:s, s:s, s:s*, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:f, s:I, s:o, s:o, s:o}",
+                     "method", c->config->method->name, "family", c->config->method->family, "label", c->config->label,
+                     "chosen", c->chosen[0] ? c->chosen : NULL, "options", bench_config_options_json(c->config), "dial",
+                     bench_config_dial_json(c->config), "p_at_1", bench_real(q->p_at_1), "p_at_3",
+                     bench_real(q->p_at_3), "p_at_5", bench_real(q->p_at_5), "label_recall",
+                     bench_real(q->label_recall), "sample_size", bench_real(q->sample_size), "empty_share",
+                     bench_real(q->empty_share), "label_rank_retrieved", bench_real(q->label_rank_retrieved), "judged",
+                     (json_int_t)q->n, "build_s", c->build_s, "index_bytes", (json_int_t)c->index_bytes, "timings",
+                     list, "cpu_s_per_1000", bench_real(cpu), "energy_j_per_1000", bench_real(energy_j_per_1000));
 }
 
 json_t *bench_trace_json(const bench_contender *c)

@@ -27,6 +27,7 @@ typedef struct state {
     int threads;
     wo_progress progress; /* draws nothing; says when to stop */
     bench_contender full, built;
+    bench_quality full_quality;
     bench_partial partial;
     json_t *left_out;
     double start;
@@ -89,7 +90,11 @@ static wo_status run_config(state *s, const bench_config *config, wo_error *err)
     size_t n_timings = 0;
     double joules = NAN;
     wo_status status = obtain(s, config, &contender, err);
-    if (!status) status = bench_judge(contender, s->threads, &s->progress, &quality, err);
+    if (contender == &s->full)
+        quality = s->full_quality;
+    else if (!status)
+        status = bench_judge(contender, &(bench_judged_full){&s->full, &s->full_quality}, s->threads, &s->progress,
+                             &quality, err);
     if (!status && s->run->timed) {
         status = time_all(s, contender, timings, &n_timings, err);
         if (!status) status = bench_energy(contender, BENCH_MAX_BATCH, s->threads, &joules, err);
@@ -156,10 +161,9 @@ static wo_status run_all(state *s, const bench_configs *configs, wo_error *err)
 }
 
 /* The rows in the order of the configurations, the traces in that of the rows. */
-static wo_status write_result(state *s, const bench_configs *configs, const bench_quality *full, const char *path,
-                              wo_error *err)
+static wo_status write_result(state *s, const bench_configs *configs, const char *path, wo_error *err)
 {
-    json_t *result = bench_result_head(s->workload, s->data, full, s->threads, s->run->command);
+    json_t *result = bench_result_head(s->workload, s->data, &s->full_quality, s->threads, s->run->command);
     json_t *rows = json_array(), *traces = json_array();
     for (size_t i = 0; i < configs->n; i++) {
         json_t *row = bench_row_find(s->partial.rows, configs->list[i].label);
@@ -202,7 +206,6 @@ int bench_run_configs(const bench_run *run, const bench_workload *workload, cons
     };
     char key[512], partial_path[4096];
     bench_configs exact = {0};
-    bench_quality full;
     wo_error err;
     int code = CLI_OK;
     for (size_t i = 0; i < configs->n; i++) { /* a seed in the sweep goes before that of the command */
@@ -215,11 +218,11 @@ int bench_run_configs(const bench_run *run, const bench_workload *workload, cons
     make_key(&s, key, sizeof key);
     if (bench_partial_open(partial_path, key, &s.partial, &err) || bench_sweep_expand("full", &exact, &err) ||
         bench_contender_build(&exact.list[0], data, s.threads, &s.progress, &s.full, &err) ||
-        bench_judge(&s.full, s.threads, &s.progress, &full, &err) || run_all(&s, configs, &err)) {
+        bench_judge(&s.full, NULL, s.threads, &s.progress, &s.full_quality, &err) || run_all(&s, configs, &err)) {
         if (err.status == WO_ERR_CANCELLED)
             cli_set_error(&err, WO_ERR_CANCELLED, "stopped; the same command goes on with what is left");
         code = cli_fail(workload->name, &err);
-    } else if (write_result(&s, configs, &full, path, &err)) {
+    } else if (write_result(&s, configs, path, &err)) {
         code = cli_fail(path, &err);
     } else {
         unlink(partial_path);

@@ -13,6 +13,7 @@ static const bench_method methods[] = {
     {"slide", "baseline", "L", BENCH_OURS, WO_METHOD_SLIDE},
     {"lss", "baseline", "L", BENCH_OURS, WO_METHOD_LSS},
     {"evidence", "ours", "lambda", BENCH_OURS, WO_METHOD_EVIDENCE},
+    {"tuned", "ours", NULL, BENCH_TUNED, 0},
     {"pq", "peer", "rerank", BENCH_PEER, PEER_PQ},
     {"ivf", "peer", "nprobe", BENCH_PEER, PEER_IVF},
     {"sq8", "peer", "rerank", BENCH_PEER, PEER_SQ8},
@@ -27,41 +28,47 @@ enum {
     SLIDE = 1 << 3,
     LSS = 1 << 4,
     EVIDENCE = 1 << 5,
-    PQ = 1 << 6,
-    IVF = 1 << 7,
-    SQ8 = 1 << 8,
-    GRAPHS = 3 << 9,
+    TUNED = 1 << 6,
+    PQ = 1 << 7,
+    IVF = 1 << 8,
+    SQ8 = 1 << 9,
+    GRAPHS = 3 << 10,
     TABLES = SLIDE | LSS | EVIDENCE,
     LEARNED = LSS | EVIDENCE,
 };
 
-/* The first number of peers' tuning is what their own users would start from; see docs/BENCHMARKING.md. */
+/* The first number of peers' tuning is what their own users would start from; see docs/BENCHMARKING.md. Five reduced
+ * runs are to take ten minutes together: timing a row beside FULL takes more than a second, learning lss with L=10
+ * thirteen, PQ's codes twelve, an evidence index four to seven, one that is tuned twenty. */
 const char bench_default_sweeps[] = "full\n"
                                     "torch-full\n"
-                                    "popular N=100,500,2000,5000\n"
-                                    "slide K=4 L=1,10\n"
-                                    "slide K=8 L=10\n"
-                                    "lss loss=paper,margin K=4 L=1,10\n"
-                                    "evidence K=10 L=4 lambda=0.3,0.1,0.05,0.02\n"
-                                    "evidence router=tree lambda=0.1,0.02 probes=1,2\n"
-                                    "pq part=4 rerank=10,50,200\n"
-                                    "ivf nprobe=4,16,64\n"
-                                    "sq8 rerank=0,10\n"
-                                    "ip-nsw M=16 efc=200 ef=10,20,50,100,200\n"
-                                    "graph-decoder M=16 efc=200 ef=10,20,50,100,200\n"
+                                    "popular N=500,2000,5000\n"
+                                    "slide K=4,8 L=10\n"
+                                    "lss loss=paper K=4 L=10\n"
+                                    "lss loss=margin K=4 L=1\n"
+                                    "evidence K=10 L=4 lambda=0.02\n"
+                                    "evidence router=tree lambda=0.05 probes=1,2\n"
+                                    "tuned batch=1024 seconds=5\n"
+                                    "pq part=4 rerank=50\n"
+                                    "ivf nprobe=16,64\n"
+                                    "sq8 rerank=10\n"
+                                    "ip-nsw M=16 efc=200 ef=20,50,200\n"
+                                    "graph-decoder M=16 efc=200 ef=20,50,200\n"
                                     "full:\n"
-                                    "popular N=50,200,1000,10000,20000\n"
+                                    "popular N=50,100,200,1000,10000,20000\n"
                                     "slide K=4,6,8 L=1,10,50\n"
                                     "lss loss=paper,margin K=4,6,8 L=1,10,50\n"
                                     "evidence K=8,10,12 L=1,2,4,8 lambda=0.3,0.1,0.05,0.02,0.01,0.005\n"
                                     "evidence router=tree lambda=0.3,0.1,0.05,0.02,0.01 probes=1,2,4,8\n"
                                     "evidence learner=none K=10 L=4 lambda=0.3,0.1,0.05,0.02,0.01\n"
+                                    "tuned batch=1,1024\n"
                                     "pq part=2,4,8 rerank=0,10,20,50,100,200\n"
                                     "pq part=4 metric=l2 rerank=0,10,20,50,100,200\n"
                                     "ivf lists=4,16 nprobe=1,2,4,8,16,32,64,128,256\n"
-                                    "ip-nsw M=16 efc=200 ef=400,800\n"
+                                    "sq8 rerank=0,50\n"
+                                    "ip-nsw M=16 efc=200 ef=10,100,400,800\n"
                                     "ip-nsw M=32 efc=400 ef=10,20,50,100,200,400,800\n"
-                                    "graph-decoder M=16 efc=200 ef=400,800\n"
+                                    "graph-decoder M=16 efc=200 ef=10,100,400,800\n"
                                     "graph-decoder M=32 efc=400 ef=10,20,50,100,200,400,800\n";
 
 /* ---- Settings ---------------------------------------------------------------------------------------------- */
@@ -81,7 +88,7 @@ static const struct spec {
     {"init", LSS, WORD, BUILD(init), 0, 0, "random|mean"},
     {"optimiser", LSS, WORD, BUILD(optimiser), 0, 0, "adam|sgd"},
     {"router", EVIDENCE, WORD, BUILD(router), 0, 0, "hash|tree"},
-    {"learner", EVIDENCE, WORD, BUILD(learner), 0, 0, "none|mix"},
+    {"learner", EVIDENCE, WORD, BUILD(learner), 0, 0, "none|mix|boost"},
     {"source", EVIDENCE, WORD, BUILD(source), 1, 0, "labels|top|both"},
     {"K", TABLES, WHOLE, BUILD(K), 1, 24, NULL},
     {"L", TABLES, WHOLE, BUILD(L), 1, 256, NULL},
@@ -99,6 +106,9 @@ static const struct spec {
     {"t1", LSS, REAL, BUILD(t1), -1e9, 1e9, NULL},
     {"t2", LSS, REAL, BUILD(t2), -1e9, 1e9, NULL},
     {"lambda", EVIDENCE, REAL, BUILD(lambda), 0, 2, NULL},
+    {"target", TUNED, REAL, offsetof(bench_options, target), 0.5, 1, NULL},
+    {"seconds", TUNED, REAL, offsetof(bench_options, seconds), 1, 1e6, NULL},
+    {"batch", TUNED, WHOLE, offsetof(bench_options, tune_batch), 1, 65536, NULL},
     {"M", GRAPHS, WHOLE, offsetof(bench_options, links), 2, 256, NULL},
     {"efc", GRAPHS, WHOLE, offsetof(bench_options, ef_construction), 1, 100000, NULL},
     {"ef", GRAPHS, WHOLE, offsetof(bench_options, dial), 1, 1e6, NULL},
@@ -109,7 +119,7 @@ static const struct spec {
     {"rerank", PQ | SQ8, WHOLE, offsetof(bench_options, dial), 0, 1e6, NULL},
 };
 /* Ours takes seeds of 64 bits; a sweep needs few. */
-enum { N_SPECS = sizeof specs / sizeof *specs, SEEDED = SLIDE | LSS | EVIDENCE };
+enum { N_SPECS = sizeof specs / sizeof *specs, SEEDED = SLIDE | LSS | EVIDENCE | TUNED };
 
 const bench_method *bench_method_find(const char *name, size_t name_bytes)
 {
@@ -120,7 +130,7 @@ const bench_method *bench_method_find(const char *name, size_t name_bytes)
 
 const char *bench_method_names(void)
 {
-    return "full, torch-full, popular, slide, lss, evidence, pq, ivf, sq8, ip-nsw and graph-decoder";
+    return "full, torch-full, popular, slide, lss, evidence, tuned, pq, ivf, sq8, ip-nsw and graph-decoder";
 }
 
 static int find_word(const char *words, const char *word)
@@ -245,6 +255,13 @@ wo_status bench_sweep_expand(const char *text, bench_configs *configs, wo_error 
         return cli_set_error(err, WO_ERR_FORMAT, "'%.*s' is no method: there are %s", (int)(length < 40 ? length : 40),
                              text, bench_method_names());
     if (config.method->kind == BENCH_OURS) wo_build_defaults((wo_method)config.method->which, &config.options.build);
+    if (config.method->kind == BENCH_TUNED) {
+        wo_tune_options o;
+        wo_tune_defaults(&o);
+        config.options.target = o.target;
+        config.options.seconds = o.max_time_s;
+        config.options.tune_batch = o.batch;
+    }
     return expand(text + length, &config, configs, err);
 }
 

@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-typedef enum bench_kind { BENCH_OURS, BENCH_PEER, BENCH_TORCH } bench_kind;
+typedef enum bench_kind { BENCH_OURS, BENCH_TUNED, BENCH_PEER, BENCH_TORCH } bench_kind;
 
 typedef struct bench_method {
     const char *name;   /* "ip-nsw" */
@@ -20,7 +20,9 @@ typedef struct bench_method {
 
 /* What settings become. */
 typedef struct bench_options {
-    wo_build_options build; /* of ours */
+    wo_build_options build; /* of ours; of those that are tuned, the seed alone */
+    double target, seconds; /* tuned: of wo_tune_options */
+    uint32_t tune_batch;
     /* Of peers; 0: the peer's default. Lists are list_factor sqrt(m), parts of PQ d / part; metric 1: inner product, 2:
      * L2 after the transform of peers.h. */
     uint32_t links, ef_construction, list_factor, part, metric;

@@ -65,8 +65,13 @@ static wo_status take_line(bench_workload *w, char *line, int number, wo_error *
     const struct {
         const char *key;
         char **to;
-    } texts[] = {{"title", &w->title},        {"cache", &w->cache}, {"layer", &w->layer},
-                 {"train", &w->train},        {"test", &w->test},   {"weight-name", &w->weight_name},
+    } texts[] = {{"title", &w->title},
+                 {"cache", &w->cache},
+                 {"layer", &w->layer},
+                 {"train", &w->train},
+                 {"valid", &w->valid},
+                 {"test", &w->test},
+                 {"weight-name", &w->weight_name},
                  {"bias-name", &w->bias_name}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (strcmp(line, texts[i].key) != 0) continue;
@@ -145,8 +150,8 @@ wo_status bench_workload_read(const char *name, bench_workload *workload, wo_err
     if (!status && ferror(file)) status = cli_set_error(err, WO_ERR_IO, "cannot read: %s", strerror(errno));
     if (!status && !w.m && !w.cache && (!w.layer || !w.test))
         status = cli_set_error(err, WO_ERR_FORMAT, "names no data: expected cache, synthetic, or layer and test");
-    if (!status && w.m && (w.cache || w.layer || w.train || w.test))
-        status = cli_set_error(err, WO_ERR_FORMAT, "synthetic data come without cache, layer, train and test");
+    if (!status && w.m && (w.cache || w.layer || w.train || w.valid || w.test))
+        status = cli_set_error(err, WO_ERR_FORMAT, "synthetic data come without cache, layer, train, valid and test");
     if (!status && !w.title && !(w.title = strdup(w.name))) status = no_memory(err);
     free(line);
     fclose(file);
@@ -159,7 +164,8 @@ wo_status bench_workload_read(const char *name, bench_workload *workload, wo_err
 
 void bench_workload_free(bench_workload *w)
 {
-    char *const texts[] = {w->name, w->title, w->cache, w->layer, w->train, w->test, w->weight_name, w->bias_name};
+    char *const texts[] = {w->name,  w->title, w->cache,       w->layer,    w->train,
+                           w->valid, w->test,  w->weight_name, w->bias_name};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) free(texts[i]);
     for (size_t i = 0; i < w->n_sweeps; i++) free(w->sweeps[i]);
     *w = (bench_workload){0};
@@ -372,6 +378,19 @@ static wo_status open_sample(const char *path, uint64_t most, size_t room, const
     return status;
 }
 
+/* The log that is tuned on; a folder of the cache need not have one. */
+static wo_status open_valid(const bench_workload *w, const bench_workload *from, bench_data *data, char *path,
+                            wo_error *err)
+{
+    if (!w->valid && !from->cache) return WO_OK;
+    wo_status status = find(from, "the validation log", w->valid ? w->valid : "valid.log", path, err);
+    if (status) return w->valid ? status : WO_OK;
+    if ((status = wo_log_open(path, &data->valid, err))) return explain(path, err);
+    if (wo_log_d(data->valid) == data->rows->d) return WO_OK;
+    return cli_set_error(err, WO_ERR_ARGUMENT, "%.100s: queries of %zu numbers do not fit a layer of %zu dimensions",
+                         path, wo_log_d(data->valid), data->rows->d);
+}
+
 static wo_status open_test(const char *path, uint64_t most, bench_data *data, wo_error *err)
 {
     const size_t d = data->rows->d, least = 2 * BENCH_MAX_BATCH;
@@ -418,6 +437,7 @@ wo_status bench_data_open(const bench_workload *w, bool full, const wo_progress 
             goto done;
         }
     }
+    if ((status = open_valid(w, &from, &opened, path, err))) goto done;
     if ((status = find(&from, "the test log", w->test ? w->test : "test.log", path, err))) goto done;
     if ((status = open_test(path, w->queries[full], &opened, err))) explain(path, err);
 done:
@@ -431,6 +451,7 @@ done:
 void bench_data_close(bench_data *data)
 {
     wo_log_free(data->train);
+    wo_log_free(data->valid);
     wo_log_free(data->test);
     wo_layer_free(data->layer);
     bench_sample *const samples[] = {&data->trained_on, &data->judged};

@@ -11,7 +11,7 @@ enum { BENCH_K = 5, BENCH_MAX_BATCH = 1024, BENCH_MAX_SWEEPS = 64 };
 typedef struct bench_workload {
     char *name, *title;
     char *cache; /* its folder below the cache, or NULL */
-    char *layer, *train, *test, *weight_name, *bias_name;
+    char *layer, *train, *valid, *test, *weight_name, *bias_name;
     uint64_t queries[2];              /* judged at most, reduced and full; 0: all of the test log */
     uint64_t train_queries[2];        /* learned from at most, the same way */
     uint64_t m, d, n;                 /* synthetic; 0: data from files */
@@ -42,7 +42,7 @@ typedef struct bench_sample {
 typedef struct bench_data {
     wo_layer *layer;
     const woi_dense *rows;           /* of the layer */
-    wo_log *train;                   /* NULL: there is none */
+    wo_log *train, *valid;           /* NULL: there is none */
     wo_log *test;                    /* what is judged */
     bench_sample trained_on, judged; /* what the logs wrap; trained_on is empty where that is a whole file */
     /* The queries that are timed: those judged or, where they are fewer than two large batches, repetitions of them,

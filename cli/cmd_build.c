@@ -1,7 +1,9 @@
 /* wideout build: learns an index from a wide layer and a log of its queries. */
 #include "cli.h"
+#include "curve_text.h"
 #include "index_text.h"
 #include "layer_options.h"
+#include "tune_options.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -12,9 +14,10 @@
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
+    cli_tune tune;
     const char *log, *output;
     int method, router, learner, source, loss, init, optimiser, weights; /* CLI_CHOICE */
-    uint64_t K, L, probes, nodes, leaves, beam, route_d, source_k, thin, iterations, batch, popular;
+    uint64_t K, L, probes, nodes, leaves, beam, route_d, source_k, thin, fallback, iterations, batch, popular;
     double lambda, rate, t1, t2;
     bool t_values;
 } arguments;
@@ -23,8 +26,9 @@ static const cli_option options[] = {
     CLI_LAYER_OPTIONS(arguments, layer, "the wide layer: a layer, a network, a model or .npy"),
     {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries to learn from ('wideout embed')", false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the index", false},
-    {"method", 0, CLI_CHOICE, offsetof(arguments, method), "full|popular|slide|lss|evidence", "default: evidence",
-     false},
+    {"method", 0, CLI_CHOICE, offsetof(arguments, method), "full|popular|slide|lss|evidence",
+     "default: what tuning finds best", false},
+    CLI_TUNE_OPTIONS(arguments, tune),
     {"bits", 'K', CLI_SIZE, offsetof(arguments, K), "N", "hyperplanes in a table, 1 to 24: it has 2^N cells", false},
     {"tables", 'L', CLI_SIZE, offsetof(arguments, L), "N", "tables, 1 to 256", false},
     {"probes", 0, CLI_SIZE, offsetof(arguments, probes), "N", "cells opened in each table or the tree, 1 to 64", false},
@@ -42,9 +46,11 @@ static const cli_option options[] = {
     {"source", 0, CLI_CHOICE, offsetof(arguments, source), "labels|top|both",
      "evidence: what a query needs: its labels, FULL's best, both", false},
     {"source-k", 0, CLI_SIZE, offsetof(arguments, source_k), "N", "evidence: how many of FULL's best", false},
-    {"learner", 0, CLI_CHOICE, offsetof(arguments, learner), "none|mix", "evidence: of the hyperplanes", false},
+    {"learner", 0, CLI_CHOICE, offsetof(arguments, learner), "none|mix|boost", "evidence: of the hyperplanes", false},
     {"thin", 0, CLI_SIZE, offsetof(arguments, thin), "N", "evidence: cells of fewer queries borrow from neighbours",
      false},
+    {"fallback", 0, CLI_SIZE, offsetof(arguments, fallback), "N",
+     "evidence: queries in cells of fewer open four times as many", false},
     {"loss", 0, CLI_CHOICE, offsetof(arguments, loss), "paper|margin", "lss: what learning minimises", false},
     {"init", 0, CLI_CHOICE, offsetof(arguments, init), "random|mean", "lss: where the hyperplanes start", false},
     {"optimiser", 0, CLI_CHOICE, offsetof(arguments, optimiser), "adam|sgd", "lss: how they move", false},
@@ -53,10 +59,10 @@ static const cli_option options[] = {
     {"t-values", 0, CLI_FLAG, offsetof(arguments, t_values), NULL, "lss: t1 and t2 are logits, not ranks", false},
     {"iterations", 0, CLI_SIZE, offsetof(arguments, iterations), "N", "lss, evidence: steps of learning", false},
     {"rate", 0, CLI_REAL, offsetof(arguments, rate), "0-10", "lss, evidence: learning rate", false},
-    {"batch", 'b', CLI_SIZE, offsetof(arguments, batch), "N", "lss, evidence: queries a step", false},
+    {"learn-batch", 0, CLI_SIZE, offsetof(arguments, batch), "N", "lss, evidence: queries a step", false},
     {"popular", 0, CLI_SIZE, offsetof(arguments, popular), "N", "popular: neurons in its cell", false},
-    {"weights", 0, CLI_CHOICE, offsetof(arguments, weights), "f32|none",
-     "rows of the layer in the index (default: f32)", false},
+    {"weights", 0, CLI_CHOICE, offsetof(arguments, weights), "f32|bf16|int8|none",
+     "rows of the layer in the index (default: f32, or tuned)", false},
     {0},
 };
 
@@ -90,6 +96,7 @@ static int check_methods(const cli_command *self, const arguments *args, wo_meth
         {"--source-k", args->source_k, evidence},
         {"--learner", args->learner, evidence},
         {"--thin", args->thin, evidence},
+        {"--fallback", args->fallback, evidence},
         {"--loss", args->loss, lss},
         {"--init", args->init, lss},
         {"--optimiser", args->optimiser, lss},
@@ -98,7 +105,7 @@ static int check_methods(const cli_command *self, const arguments *args, wo_meth
         {"--t-values", args->t_values, lss},
         {"--iterations", args->iterations, LEARNED},
         {"--rate", !isnan(args->rate), LEARNED},
-        {"--batch", args->batch, LEARNED},
+        {"--learn-batch", args->batch, LEARNED},
         {"--popular", args->popular, popular},
     };
     for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++) {
@@ -124,7 +131,7 @@ static int check_methods(const cli_command *self, const arguments *args, wo_meth
         {"--learner", tree && args->learner, 0},
         {"--iterations", tree && args->iterations, 0},
         {"--rate", tree && !isnan(args->rate), 0},
-        {"--batch", tree && args->batch, 0},
+        {"--learn-batch", tree && args->batch, 0},
         {"--nodes", !tree && args->nodes, 1},
         {"--leaves", !tree && args->leaves, 1},
         {"--beam", !tree && args->beam, 1},
@@ -152,8 +159,9 @@ static int check_ranges(const cli_command *self, const arguments *args, const wo
         {"--route-d", args->route_d, UINT32_MAX},
         {"--source-k", args->source_k, 1000},
         {"--thin", args->thin, UINT32_MAX},
+        {"--fallback", args->fallback, UINT32_MAX},
         {"--iterations", args->iterations, 10000000},
-        {"--batch", args->batch, 1 << 20},
+        {"--learn-batch", args->batch, 1 << 20},
         {"--popular", args->popular, INT32_MAX},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
@@ -195,6 +203,7 @@ static void override(wo_build_options *o, const arguments *args)
     take(&o->n_popular, args->popular);
     take(&o->source_k, args->source_k);
     take(&o->thin, args->thin);
+    take(&o->fallback, args->fallback);
     take(&o->iterations, args->iterations);
     take(&o->batch, args->batch);
     take_real(&o->lambda, args->lambda);
@@ -208,9 +217,57 @@ static void override(wo_build_options *o, const arguments *args)
     if (args->init) o->init = (wo_init)(args->init - 1);
     if (args->optimiser) o->optimiser = (wo_optimiser)(args->optimiser - 1);
     if (args->t_values) o->t_are_values = 1;
-    if (args->weights) o->weights = args->weights == 2 ? WO_WEIGHTS_NONE : WO_WEIGHTS_F32;
+    if (args->weights) o->weights = (wo_weights)(args->weights - 1);
     o->seed = args->common.seed;
     o->threads = (int)args->common.threads;
+}
+
+/* ---- Tuning ------------------------------------------------------------------------------------------------ */
+
+/* What was given is not tuned. */
+static unsigned fixed(const arguments *args)
+{
+    const struct {
+        bool given;
+        unsigned fix;
+    } all[] = {
+        {args->method, WO_FIX_METHOD},
+        {args->router, WO_FIX_ROUTER},
+        {args->K, WO_FIX_K},
+        {args->L, WO_FIX_L},
+        {!isnan(args->lambda), WO_FIX_LAMBDA},
+        {args->probes, WO_FIX_PROBES},
+        {args->weights, WO_FIX_WEIGHTS},
+        {args->nodes || args->leaves, WO_FIX_TREE},
+        {args->route_d, WO_FIX_ROUTE_D},
+        {args->beam, WO_FIX_BEAM},
+        {args->popular, WO_FIX_POPULAR},
+        {args->fallback, WO_FIX_FALLBACK},
+    };
+    unsigned fix = 0;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].given) fix |= all[i].fix;
+    return fix;
+}
+
+/* Whether the index is named exactly, by any of these. */
+static bool is_named(const arguments *args)
+{
+    return fixed(args) & (WO_FIX_METHOD | WO_FIX_ROUTER | WO_FIX_K | WO_FIX_L | WO_FIX_LAMBDA);
+}
+
+static int check_tuning(const cli_command *self, const arguments *args, wo_method method)
+{
+    const char *given = cli_tune_given(&args->tune);
+    if (cli_tune_asked(&args->tune) && method == WO_METHOD_FULL)
+        return cli_usage(self, "--method full has nothing to tune");
+    if (given && is_named(args) && !cli_tune_asked(&args->tune))
+        return cli_usage(
+            self, "%s is for tuning: give --target too, or leave out --method, --router, -K, -L and --lambda", given);
+    if (!args->log && !args->method) return cli_usage(self, "needs --log FILE: queries to learn from");
+    if (!args->log && cli_tune_asked(&args->tune))
+        return cli_usage(self, "tuning needs --log FILE: queries to learn from");
+    return CLI_OK;
 }
 
 /* ---- The command ------------------------------------------------------------------------------------------- */
@@ -224,21 +281,25 @@ static uint64_t file_bytes(const char *path)
 static int report(const arguments *args, const wo_index *index, double seconds)
 {
     wo_index_info info;
+    wo_curve curve;
+    const bool tuned = wo_index_curve(index, &curve);
     wo_index_describe(index, &info);
     const uint64_t bytes = file_bytes(args->output);
     if (args->common.json) {
         json_t *json = cli_index_json(&info);
         json_object_update_new(json, json_pack("{s:s, s:I, s:f, s:f}", "index", args->output, "file_bytes",
                                                (json_int_t)bytes, "seconds", seconds, "peak_mib", cli_peak_mib()));
+        if (tuned) json_object_set_new(json, "tuning", cli_curve_json(&curve));
         return cli_print_json(json);
     }
     cli_print_text(stdout, args->output);
     printf(": index, %s\n", cli_bytes(bytes));
     cli_index_print(&info, "  ");
+    if (tuned) cli_curve_print(&curve, "  ");
     printf("  built in %.1f s, peak memory %.0f MiB\n", seconds, cli_peak_mib());
     printf("next: wideout eval --index ");
     cli_print_text(stdout, args->output);
-    if (info.options.weights == WO_WEIGHTS_NONE) {
+    if (info.options.weights != WO_WEIGHTS_F32) { /* without f32 rows there is no FULL to compare with */
         printf(" --layer ");
         cli_print_text(stdout, args->layer.path);
     }
@@ -246,10 +307,17 @@ static int report(const arguments *args, const wo_index *index, double seconds)
     return cli_end();
 }
 
-static int build(const arguments *args, const wo_build_options *o)
+/* What is wrong is nearly always the log; but that a goal cannot be reached is nobody's fault. */
+static int fail(const arguments *args, const wo_error *err)
+{
+    return cli_fail(err->status == WO_ERR_UNSUPPORTED ? NULL : args->log ? args->log : args->layer.path, err);
+}
+
+/* `tune` NULL: exactly what the options say. */
+static int build(const arguments *args, const wo_build_options *o, const wo_tune_options *tune)
 {
     wo_layer *layer = NULL;
-    wo_log *log = NULL;
+    wo_log *log = NULL, *tune_log = NULL;
     wo_index *index = NULL;
     wo_error err;
     const double start = cli_now();
@@ -257,16 +325,25 @@ static int build(const arguments *args, const wo_build_options *o)
     if (code) goto done;
     if (args->log && wo_log_open(args->log, &log, &err))
         code = cli_fail(args->log, &err);
-    else if (wo_index_build(layer, log, o, &index, &err)) /* what is wrong then is nearly always the log */
-        code = cli_fail(args->log ? args->log : args->layer.path, &err);
+    else if (args->tune.log && wo_log_open(args->tune.log, &tune_log, &err))
+        code = cli_fail(args->tune.log, &err);
+    else if (tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err)
+                  : wo_index_build(layer, log, o, &index, &err))
+        code = fail(args, &err);
     else if (wo_index_save(index, args->output, &err))
         code = cli_fail(args->output, &err);
     if (code) goto done;
     cli_progress_end();
+    if (tune && !tune_log && !args->common.quiet)
+        fprintf(stderr,
+                "%s: warning: without --tune-log a tenth of the log was held out to judge on; queries that the "
+                "network was trained on flatter every index\n",
+                cli_program);
     code = report(args, index, cli_now() - start);
 done:
     wo_index_free(index);
     wo_log_free(log);
+    wo_log_free(tune_log);
     wo_layer_free(layer);
     return code;
 }
@@ -278,20 +355,28 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (n > 0) return cli_usage(self, "unexpected '%s': files are named by --layer, --log and -o", rest[0]);
     if (!args->layer.path) return cli_usage(self, "needs --layer FILE");
     if (!args->output) return cli_usage(self, "needs -o FILE for the index");
+    int code = check_tuning(self, args, method);
+    if (code) return code;
     if (!args->log && method != WO_METHOD_FULL && method != WO_METHOD_SLIDE)
         return cli_usage(self, "--method %s needs --log FILE: queries to learn from", method_names[method]);
-    const char *const in[] = {args->layer.path, args->layer.bias_path, args->log};
-    for (int i = 0; i < 3; i++)
+    const char *const in[] = {args->layer.path, args->layer.bias_path, args->log, args->tune.log};
+    for (int i = 0; i < 4; i++)
         if (cli_same_file(args->output, in[i]))
             return cli_usage(self, "-o '%s' would replace what is read", args->output);
     wo_build_options o;
     wo_build_defaults(method, &o);
-    int code = check_methods(self, args, method);
+    wo_tune_options tune;
+    wo_tune_defaults(&tune);
+    code = check_methods(self, args, method);
     if (!code) code = check_ranges(self, args, &o);
+    if (!code) code = cli_tune_read(self, &args->tune, &tune);
     if (code) return code;
     override(&o, args);
     o.progress = cli_progress(&args->common);
-    return build(args, &o);
+    tune.build = o;
+    tune.fixed = fixed(args);
+    if (tune.target_agree > 0 && !args->source) tune.build.source = WO_SOURCE_TOP; /* labels have no part in it */
+    return build(args, &o, is_named(args) && !cli_tune_asked(&args->tune) ? NULL : &tune);
 }
 
 const cli_command cli_cmd_build = {
@@ -307,7 +392,13 @@ const cli_command cli_cmd_build = {
     "  lss        the same, hyperplanes learned from the labels\n"
     "  evidence   learned hyperplanes or a tree; a cell holds the neurons that its queries needed\n"
     "\n"
-    "  wideout build --layer net.safetensors --log train.log -o index.safetensors\n"
+    "Without --method, --router, -K, -L and --lambda it tunes: it tries many on queries of --tune-log,\n"
+    "and keeps the fastest that has 99.5% of FULL's P@1 and 99% of its P@5 there, with 95% confidence.\n"
+    "With any of these it builds exactly that, and tunes the rest where --target is given too.\n"
+    "\n"
+    "  wideout build --layer net.safetensors --log train.log --tune-log valid.log -o index.safetensors\n"
+    "  wideout build --layer net.safetensors --log train.log --tune-log valid.log --target 0.98 -o index\n"
+    "  wideout build --layer net.safetensors --log train.log -k 20 --target-agree 0.98 -o recommender\n"
     "  wideout build --layer model.safetensors --weight-name lm_head.weight --log train.log -o index\n"
     "  wideout build --layer net.safetensors --log train.log --lambda 0.02 --source-k 20 -o wider\n"
     "  wideout build --layer net.safetensors --log train.log --method lss -K 4 -L 10 -o lss\n"
@@ -315,7 +406,8 @@ const cli_command cli_cmd_build = {
     "A smaller --lambda puts more neurons into the cells: slower and nearer to the exact layer. The log\n"
     "should be of queries like those to come; best of data that the network was not trained on. The\n"
     "index holds the layer's rows, so that it serves alone; with --weights none the layer must be given\n"
-    "again. The same seed gives the same file, whatever the number of threads.\n"
+    "again. The same seed gives the same file, whatever the number of threads; tuning goes by times that\n"
+    "it measures, so that two runs may differ: its report names the options that give the same again.\n"
     "\n"
     "Defaults go by the method; the report and 'wideout info' show them.",
     options,

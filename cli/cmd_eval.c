@@ -15,7 +15,7 @@ typedef struct arguments {
     cli_layer layer;
     const char *index, *log, *ks;
     uint64_t batch, probes, max_queries, rounds;
-    bool no_timing;
+    bool exact_fallback, no_timing;
 } arguments;
 
 static const cli_option options[] = {
@@ -31,6 +31,8 @@ static const cli_option options[] = {
     {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N", "judge a seeded sample of N (default: all)",
      false},
     {"rounds", 0, CLI_SIZE, offsetof(arguments, rounds), "N", "of timing (default: 9)", false},
+    {"exact-fallback", 0, CLI_FLAG, offsetof(arguments, exact_fallback), NULL,
+     "FULL answers queries that the index knows little about", false},
     {"no-timing", 0, CLI_FLAG, offsetof(arguments, no_timing), NULL, "quality only", false},
     {0},
 };
@@ -92,15 +94,17 @@ static json_t *result_json(const arguments *args, const wo_eval_options *o, cons
     json_t *timings = json_array();
     for (size_t i = 0; i < r->n_timings; i++) json_array_append_new(timings, timing_json(&r->timings[i]));
     json_t *rest = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o}",
         "label_recall", real(r->label_recall), "sample_size", real(r->sample_size), "cells", real(r->cells),
-        "empty_share", real(r->empty_share), "label_rank", real(r->label_rank), "label_rank_retrieved",
-        real(r->label_rank_retrieved), "k", timed ? json_integer(r->k) : json_null(), "batch",
-        timed ? json_integer(t->batch) : json_null(), "threads", timed ? json_integer(t->threads) : json_null(),
-        "us_per_query", real(t->us), "full_us_per_query", real(t->full_us), "speedup", ratio(t->speedup), "cold_us",
-        real(r->cold_us), "full_cold_us", real(r->full_cold_us), "cpu_s_per_1000", real(t->cpu_s_per_1000),
-        "full_cpu_s_per_1000", real(t->full_cpu_s_per_1000), "energy_j_per_1000", real(r->energy_j_per_1000),
-        "full_energy_j_per_1000", real(r->full_energy_j_per_1000), "energy_note",
+        "empty_share", real(r->empty_share), "wider_share", real(r->wider_share), "exact_share", real(r->exact_share),
+        "label_rank", real(r->label_rank), "label_rank_retrieved", real(r->label_rank_retrieved), "k",
+        timed ? json_integer(r->k) : json_null(), "batch", timed ? json_integer(t->batch) : json_null(), "threads",
+        timed ? json_integer(t->threads) : json_null(), "us_per_query", real(t->us), "full_us_per_query",
+        real(t->full_us), "speedup", ratio(t->speedup), "cold_us", real(r->cold_us), "full_cold_us",
+        real(r->full_cold_us), "cpu_s_per_1000", real(t->cpu_s_per_1000), "full_cpu_s_per_1000",
+        real(t->full_cpu_s_per_1000), "energy_j_per_1000", real(r->energy_j_per_1000), "full_energy_j_per_1000",
+        real(r->full_energy_j_per_1000), "energy_note",
         r->energy_note[0] ? json_sprintf("not measured: %s", r->energy_note) : json_null(), "timings", timings);
     if (!object || !rest || json_object_update(object, rest)) {
         json_decref(object);
@@ -205,6 +209,14 @@ static int print_result(const arguments *args, const wo_eval_options *o, const w
     printf(" %9.2f%%\n", 100 * r->sample_size / (double)info->m);
     print_row("queries without a neuron", r->empty_share, 0, 4, 0);
     printf("\n");
+    if (info->options.fallback) {
+        print_row("queries that opened more cells", r->wider_share, NAN, 4, 0);
+        printf("\n");
+    }
+    if (r->exact_share > 0) {
+        print_row("queries that FULL answered", r->exact_share, 1, 4, 0);
+        printf("\n");
+    }
     if (!isnan(r->label_recall)) {
         print_row("labels retrieved", r->label_recall, 1, 4, 0);
         printf("\n");
@@ -274,6 +286,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     o.probes = args->probes > UINT32_MAX ? UINT32_MAX : (uint32_t)args->probes;
     o.max_queries = args->max_queries;
     o.rounds = (uint32_t)args->rounds;
+    o.exact_fallback = args->exact_fallback;
     o.skip_timing = args->no_timing;
     o.seed = args->common.seed;
     o.threads = (int)args->common.threads;

@@ -1,5 +1,6 @@
 /* wideout info: what is in a file. */
 #include "cli.h"
+#include "curve_text.h"
 #include "index_text.h"
 #include "layer_options.h"
 #include "store/store.h"
@@ -15,11 +16,12 @@ typedef struct arguments {
     cli_common common;
     cli_xc xc;
     cli_layer layer;
-    bool trace;
+    bool trace, curve;
 } arguments;
 
 static const cli_option options[] = {
     {"trace", 0, CLI_FLAG, offsetof(arguments, trace), NULL, "of an index: how its learning went, as CSV", false},
+    {"curve", 0, CLI_FLAG, offsetof(arguments, curve), NULL, "of a tuned index: all that was tried, as CSV", false},
     CLI_LAYER_OPTIONS(arguments, layer, "of an index without rows: its layer"),
     CLI_XC_OPTIONS(arguments, xc),
     {0},
@@ -50,7 +52,7 @@ static bool is_checksum(const char *key)
     return strncmp(key, "xxh3.", 5) == 0;
 }
 
-static int st_json(const woi_st *st, const wo_index_info *index)
+static int st_json(const woi_st *st, const wo_index_info *index, const wo_curve *curve)
 {
     json_t *tensors = json_array(), *metadata = json_object();
     for (size_t i = 0; i < woi_st_n_tensors(st); i++) {
@@ -64,13 +66,13 @@ static int st_json(const woi_st *st, const wo_index_info *index)
     const char *key, *value;
     while (woi_st_meta_next(st, &cursor, &key, &value)) json_object_set_new(metadata, key, json_string(value));
     const char *kind = woi_st_kind(st);
-    return cli_print_json(json_pack("{s:s, s:s?, s:s, s:I, s:o*, s:o, s:o}", "format", "safetensors", "kind", kind,
-                                    "checksums", kind ? "ok" : "none", "shards", (json_int_t)woi_st_n_shards(st),
-                                    "index", index ? cli_index_json(index) : NULL, "metadata", metadata, "tensors",
-                                    tensors));
+    return cli_print_json(json_pack("{s:s, s:s?, s:s, s:I, s:o*, s:o*, s:o, s:o}", "format", "safetensors", "kind",
+                                    kind, "checksums", kind ? "ok" : "none", "shards", (json_int_t)woi_st_n_shards(st),
+                                    "index", index ? cli_index_json(index) : NULL, "tuning",
+                                    curve ? cli_curve_json(curve) : NULL, "metadata", metadata, "tensors", tensors));
 }
 
-static void st_print(const char *path, const woi_st *st, const wo_index_info *index)
+static void st_print(const char *path, const woi_st *st, const wo_index_info *index, const wo_curve *curve)
 {
     const char *kind = woi_st_kind(st);
     size_t n = woi_st_n_tensors(st), n_shards = woi_st_n_shards(st);
@@ -86,6 +88,7 @@ static void st_print(const char *path, const woi_st *st, const wo_index_info *in
     printf("\n  %s tensors, %s; checksums: %s\n", cli_number(n), cli_bytes(bytes),
            kind ? "ok" : "none, not a file of wideout's");
     if (index) cli_index_print(index, "  ");
+    if (curve) cli_curve_print(curve, "  ");
     void *cursor = NULL;
     const char *key, *value;
     while (woi_st_meta_next(st, &cursor, &key, &value)) {
@@ -155,6 +158,20 @@ static int print_trace(const char *path, const wo_index *index, bool json)
     return cli_end();
 }
 
+static int print_curve(const char *path, const wo_index *index, bool json)
+{
+    wo_curve curve;
+    wo_error err;
+    if (!index || !wo_index_curve(index, &curve)) {
+        cli_set_error(&err, WO_ERR_ARGUMENT,
+                      index ? "has no curve: it was not tuned" : "is not an index: nothing else has a curve");
+        return cli_fail(path, &err);
+    }
+    if (json) return cli_print_json(cli_curve_json(&curve));
+    cli_curve_csv(&curve);
+    return cli_end();
+}
+
 /* ---- Files of ours ----------------------------------------------------------------------------------------- */
 
 /* A log, ours or anyone's, is more than tensors: its labels must fit its queries. */
@@ -171,12 +188,12 @@ static wo_status check_log(const woi_st *st, wo_error *err)
 
 /* An index is opened as a search would open it. *index stays NULL for other files, and for an index without rows
  * whose layer was not given: its tensors and its metadata are then all there is to tell. */
-static wo_status check_index(const char *path, const woi_st *st, const wo_layer *layer, bool trace, wo_index **index,
+static wo_status check_index(const char *path, const woi_st *st, const wo_layer *layer, bool needed, wo_index **index,
                              wo_error *err)
 {
     const char *kind = woi_st_kind(st), *weights = woi_st_meta(st, "index.weights");
     if (!kind || strcmp(kind, "index") != 0) return WO_OK;
-    if (!layer && !trace && weights && strcmp(weights, "none") == 0) return WO_OK;
+    if (!layer && !needed && weights && strcmp(weights, "none") == 0) return WO_OK;
     return wo_index_open(path, layer, index, err);
 }
 
@@ -195,17 +212,21 @@ static int info_st(const char *path, const arguments *args)
     wo_progress progress = cli_progress(&args->common);
     int code;
     if (woi_st_verify(st, &progress, &err) || check_log(st, &err) ||
-        check_index(path, st, layer, args->trace, &index, &err)) {
+        check_index(path, st, layer, args->trace || args->curve, &index, &err)) {
         code = cli_fail(path, &err);
     } else {
         cli_progress_end();
+        wo_curve curve;
+        const bool tuned = index && wo_index_curve(index, &curve);
         if (index) wo_index_describe(index, &info);
         if (args->trace) {
             code = print_trace(path, index, args->common.json);
+        } else if (args->curve) {
+            code = print_curve(path, index, args->common.json);
         } else if (args->common.json) {
-            code = st_json(st, index ? &info : NULL);
+            code = st_json(st, index ? &info : NULL, tuned ? &curve : NULL);
         } else {
-            st_print(path, st, index ? &info : NULL);
+            st_print(path, st, index ? &info : NULL, tuned ? &curve : NULL);
             code = cli_end();
         }
     }
@@ -260,7 +281,9 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     woi_file_kind kind;
     wo_error err;
     if (woi_file_recognise(rest[0], &kind, &err)) return cli_fail(rest[0], &err);
+    if (args->trace && args->curve) return cli_usage(self, "--trace and --curve are two tables: give one");
     if (args->trace && kind != WOI_FILE_SAFETENSORS) return print_trace(rest[0], NULL, false);
+    if (args->curve && kind != WOI_FILE_SAFETENSORS) return print_curve(rest[0], NULL, false);
     switch (kind) {
     case WOI_FILE_SAFETENSORS:
     case WOI_FILE_SHARD_INDEX: return info_st(rest[0], args);
@@ -278,7 +301,8 @@ const cli_command cli_cmd_info = {
     "safetensors (one file, or the index JSON of a sharded model), npy, and extreme-classification\n"
     "text, plain or gzip, with a histogram of how often its labels occur. Files that wideout wrote\n"
     "are compared with their checksums. Of an index it prints the method, its options and what the cells\n"
-    "hold; with --trace, the numbers that were taken while its hyperplanes were learned.\n"
+    "hold; with --trace, the numbers that were taken while its hyperplanes were learned. Of a tuned index\n"
+    "it shows what was best for its time; with --curve, all that was tried.\n"
     "\n"
     "  wideout info model.safetensors\n"
     "  wideout info model.safetensors.index.json\n"

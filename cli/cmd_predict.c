@@ -20,7 +20,7 @@ typedef struct arguments {
     const char *index, *net, *vocab, *forbid, *require;
     uint64_t k, probes;
     int format, arch; /* CLI_CHOICE */
-    bool softmax, exact, one_based;
+    bool softmax, exact, exact_fallback, one_based;
 } arguments;
 
 static const cli_option options[] = {
@@ -36,6 +36,8 @@ static const cli_option options[] = {
     {"softmax", 0, CLI_FLAG, offsetof(arguments, softmax), NULL, "probabilities over the candidates, not logits",
      false},
     {"exact", 0, CLI_FLAG, offsetof(arguments, exact), NULL, "score all classes", false},
+    {"exact-fallback", 0, CLI_FLAG, offsetof(arguments, exact_fallback), NULL,
+     "score all classes for queries that the index knows little about", false},
     {"forbid", 0, CLI_TEXT, offsetof(arguments, forbid), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
      false},
     {"require", 0, CLI_TEXT, offsetof(arguments, require), "IDS|FILE", "always score these", false},
@@ -299,6 +301,7 @@ static int make_searcher(session *s)
     int code = CLI_OK;
     wo_searcher_defaults(&o);
     o.threads = (int)args->common.threads;
+    o.exact_fallback = args->exact_fallback;
     o.probes = args->probes < UINT32_MAX ? (uint32_t)args->probes : UINT32_MAX;
     o.scores = args->softmax ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS;
     if (args->forbid) code = take_classes(s, "--forbid", args->forbid, &forbidden);

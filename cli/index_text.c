@@ -5,10 +5,11 @@
 #include <jansson.h>
 
 static const char *const source_names[] = {"?", "labels", "top", "both"};
-static const char *const learner_names[] = {"none", "mix"};
+static const char *const learner_names[] = {"none", "mix", "boost", "?"};
 static const char *const loss_names[] = {"paper", "margin"};
 static const char *const init_names[] = {"random", "mean"};
 static const char *const optimiser_names[] = {"adam", "sgd"};
+static const char *const weights_names[] = {"f32", "bf16", "int8", "none"};
 
 static bool has_tree(const wo_build_options *o)
 {
@@ -31,7 +32,8 @@ static void print_evidence(const wo_build_options *o)
     printf(", lambda %g, source %s", o->lambda, source_names[o->source & 3]);
     if (o->source & WO_SOURCE_TOP) printf(" %" PRIu32, o->source_k);
     printf(", thin %" PRIu32, o->thin);
-    if (!has_tree(o)) printf(", learner %s", learner_names[o->learner & 1]);
+    if (o->fallback) printf(", fallback %" PRIu32, o->fallback);
+    if (!has_tree(o)) printf(", learner %s", learner_names[o->learner & 3]);
 }
 
 static void print_lss(const wo_build_options *o)
@@ -57,7 +59,10 @@ void cli_index_print(const wo_index_info *info, const char *indent)
     }
     printf("; seed %" PRIu64 "\n", o->seed);
     printf("%s%s classes of %s dimensions, %s names; rows in the file: %s\n", indent, cli_number(info->m),
-           cli_number(info->d), info->has_names ? "with" : "without", o->weights == WO_WEIGHTS_NONE ? "none" : "f32");
+           cli_number(info->d), info->has_names ? "with" : "without", weights_names[o->weights & 3]);
+    if (info->full_from)
+        printf("%sbatches of %s queries and more are answered by FULL, which is faster there\n", indent,
+               cli_number(info->full_from));
     if (o->method == WO_METHOD_FULL) return;
     printf("%s%s %s %s neurons, the largest %s; %s empty; %s\n", indent, cli_number(info->n_cells),
            info->n_cells == 1 ? "cell holds" : "cells hold", cli_number(info->n_entries), cli_number(info->largest),
@@ -66,8 +71,7 @@ void cli_index_print(const wo_index_info *info, const char *indent)
 
 static json_t *options_json(const wo_build_options *o)
 {
-    json_t *json =
-        json_pack("{s:s, s:I}", "weights", o->weights == WO_WEIGHTS_NONE ? "none" : "f32", "seed", (json_int_t)o->seed);
+    json_t *json = json_pack("{s:s, s:I}", "weights", weights_names[o->weights & 3], "seed", (json_int_t)o->seed);
     if (o->method == WO_METHOD_EVIDENCE)
         json_object_set_new(json, "router", json_string(has_tree(o) ? "tree" : "hash"));
     if (has_tree(o))
@@ -82,7 +86,9 @@ static json_t *options_json(const wo_build_options *o)
         json_object_update_new(json, json_pack("{s:f, s:s, s:I, s:I, s:s*}", "lambda", o->lambda, "source",
                                                source_names[o->source & 3], "source_k", (json_int_t)o->source_k, "thin",
                                                (json_int_t)o->thin, "learner",
-                                               has_tree(o) ? NULL : learner_names[o->learner & 1]));
+                                               has_tree(o) ? NULL : learner_names[o->learner & 3]));
+    if (o->method == WO_METHOD_EVIDENCE && o->fallback)
+        json_object_set_new(json, "fallback", json_integer((json_int_t)o->fallback));
     if (o->method == WO_METHOD_LSS)
         json_object_update_new(json,
                                json_pack("{s:s, s:s, s:s, s:f, s:f, s:b}", "loss", loss_names[o->loss & 1], "init",
@@ -96,9 +102,9 @@ static json_t *options_json(const wo_build_options *o)
 
 json_t *cli_index_json(const wo_index_info *info)
 {
-    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "method", info->method_name, "options",
+    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "method", info->method_name, "options",
                      options_json(&info->options), "m", (json_int_t)info->m, "d", (json_int_t)info->d, "cells",
                      (json_int_t)info->n_cells, "entries", (json_int_t)info->n_entries, "empty_cells",
                      (json_int_t)info->n_empty, "largest_cell", (json_int_t)info->largest, "index_bytes",
-                     (json_int_t)info->index_bytes, "names", info->has_names);
+                     (json_int_t)info->index_bytes, "full_from", (json_int_t)info->full_from, "names", info->has_names);
 }

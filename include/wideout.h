@@ -163,12 +163,18 @@ typedef enum wo_method {
 } wo_method;
 
 typedef enum wo_router { WO_ROUTER_HASH = 0, WO_ROUTER_TREE = 1 } wo_router;
-typedef enum wo_learner { WO_LEARNER_NONE = 0, WO_LEARNER_MIX = 1 } wo_learner;
+/* Of hyperplanes: left random; each table for itself; each table on what those before it miss. */
+typedef enum wo_learner { WO_LEARNER_NONE = 0, WO_LEARNER_MIX = 1, WO_LEARNER_BOOST = 2 } wo_learner;
 typedef enum wo_loss { WO_LOSS_PAPER = 0, WO_LOSS_MARGIN = 1 } wo_loss;
 typedef enum wo_init { WO_INIT_RANDOM = 0, WO_INIT_MEAN = 1 } wo_init;
 typedef enum wo_optimiser { WO_OPTIMISER_ADAM = 0, WO_OPTIMISER_SGD = 1 } wo_optimiser;
 typedef enum wo_source { WO_SOURCE_LABELS = 1, WO_SOURCE_TOP = 2, WO_SOURCE_BOTH = 3 } wo_source;
-typedef enum wo_weights { WO_WEIGHTS_F32 = 0, WO_WEIGHTS_BF16 = 1, WO_WEIGHTS_INT8 = 2, WO_WEIGHTS_NONE = 3 } wo_weights;
+typedef enum wo_weights {
+    WO_WEIGHTS_F32 = 0,
+    WO_WEIGHTS_BF16 = 1,
+    WO_WEIGHTS_INT8 = 2,
+    WO_WEIGHTS_NONE = 3
+} wo_weights;
 
 typedef struct wo_build_options {
     size_t struct_size; /* sizeof(wo_build_options): set by wo_build_defaults */
@@ -206,8 +212,10 @@ typedef struct wo_build_options {
     uint8_t t_are_values;  /* ... as logits; otherwise as ranks among the query's m, 1 the highest, 0 no threshold */
     uint32_t trace_points; /* how often the trace is taken while learning */
 
-    wo_weights
-        weights; /* what wo_index_save writes of the layer: all rows, or none (the layer is then needed to open) */
+    /* Rows inside the index. bf16: candidates are scored with halves; int8: screened in int8, the best few scored again
+     * in bf16. wo_index_save writes all rows in that precision (int8: and in bf16), or none: the layer is then needed
+     * to open it. Without the layer FULL needs f32. */
+    wo_weights weights;
     uint64_t seed;
     int threads; /* 0: all cores. The result does not depend on it. */
     wo_progress progress;
@@ -260,6 +268,74 @@ typedef struct wo_trace {
     const char *const *names;
 } wo_trace;
 WO_API int wo_index_trace(const wo_index *index, wo_trace *trace);
+
+/* ---- Tuning ------------------------------------------------------------------------------------------------ */
+
+/* What of `build` is kept as it is; the rest is tuned. Router, K, L, lambda and tree belong to evidence, which they fix
+ * too where the method is not; K and L belong to hyperplanes, tree to the tree. */
+enum {
+    WO_FIX_METHOD = 1,
+    WO_FIX_ROUTER = 2,
+    WO_FIX_K = 4,
+    WO_FIX_L = 8,
+    WO_FIX_LAMBDA = 16,
+    WO_FIX_PROBES = 32,
+    WO_FIX_WEIGHTS = 64,
+    WO_FIX_TREE = 128, /* nodes and leaves */
+    WO_FIX_ROUTE_D = 256,
+    WO_FIX_BEAM = 512,
+    WO_FIX_POPULAR = 1024,
+    WO_FIX_FALLBACK = 2048
+};
+
+typedef struct wo_tune_options {
+    size_t struct_size;     /* sizeof(wo_tune_options): set by wo_tune_defaults */
+    wo_build_options build; /* what is fixed, and what is never tuned: source, thin, seed, threads, progress, ... */
+    unsigned fixed;         /* WO_FIX_...; 0: everything is tuned */
+
+    /* The goal, one of three: */
+    double target, target5; /* at least these shares of FULL's P@1 and P@5, above 0 to 1. Default: 0.995 and 0.99 */
+    double target_agree;    /* above 0: instead, this share of FULL's own k best. Needs no labels. */
+    double target_us;       /* above 0: instead, at most so many microseconds a query, and the best quality there:
+                             * P@1, or agreement where target_agree is set or there are no labels */
+
+    uint32_t k;           /* answers that are asked for, in agreement and when timing, 1 to 1,000. Default: 5 */
+    uint32_t batch;       /* queries a call when timing, 1 to 65,536; 1 runs on one thread. Default: 1 */
+    double max_time_s;    /* about so long; one setting is always finished. Default: 180 */
+    uint64_t max_queries; /* judge a seeded sample of so many. Default: 50,000 */
+} wo_tune_options;
+
+WO_API void wo_tune_defaults(wo_tune_options *options);
+
+/* Tries methods, routers, probes, lambdas and precisions on `tune_log`, and builds the fastest that reaches the goal
+ * there with 95% confidence, from all of `log`. Nothing but times depends on the machine, but they decide: two runs may
+ * give different indexes. With tune_log NULL it judges on a seeded tenth of the log, from which the final index is
+ * built too; queries that the network was trained on flatter every index.
+ *
+ * FULL is always tried unless the method is fixed, so that any share can be reached: it is the answer where nothing
+ * else reaches it, and where nothing else is faster. Fails with WO_ERR_UNSUPPORTED where a fixed method cannot reach
+ * the goal, or nothing is as fast as target_us; the sentence says what the best had. `options` may be NULL. */
+WO_API wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *tune_log,
+                               const wo_tune_options *options, wo_index **index, wo_error *err);
+
+/* What the tuner tried, in the order of trying: `rows` points of `columns` numbers, row after row, in the index's
+ * memory; names[c] tells what column c is (docs/FORMAT.md). NAN stands for what does not apply. */
+typedef struct wo_curve {
+    size_t rows, columns;
+    const double *values;
+    const char *const *names;
+    size_t chosen; /* row */
+    double target, target5, target_agree, target_us;
+    uint32_t k, batch;
+    uint64_t n; /* queries it was judged on */
+} wo_curve;
+
+/* Returns 0 where the index was not tuned. */
+WO_API int wo_index_curve(const wo_index *index, wo_curve *curve);
+
+/* The settings of a row in words, "evidence tree 32x48 r=32 beam=2 probes=2 lambda=0.043 bf16", as snprintf writes:
+ * terminated, and the length that all of it has. */
+WO_API size_t wo_curve_text(const wo_curve *curve, size_t row, char *text, size_t text_bytes);
 
 /* ---- Searching --------------------------------------------------------------------------------------------- */
 
@@ -333,6 +409,7 @@ typedef struct wo_eval_options {
     uint64_t max_queries; /* judge a seeded sample of so many; 0: the whole log */
     uint32_t rounds;      /* of timing, each of the method, then of FULL; 0: 9, fewer on layers that take long */
     uint32_t probes;      /* 0: the index's own */
+    int exact_fallback;   /* as in wo_searcher_options */
     int skip_timing;      /* quality only */
     uint64_t seed;
     int threads; /* 0: all cores. Quality does not depend on it. */
@@ -368,6 +445,8 @@ typedef struct wo_eval_result {
     double sample_size;            /* distinct neurons scored, mean */
     double cells;                  /* opened, mean */
     double empty_share;            /* queries without a candidate */
+    double wider_share;            /* queries that opened more cells, because theirs had little evidence */
+    double exact_share;            /* queries that FULL answered */
     /* Mean rank of the labels among all m by FULL's logits, 1 the highest, ties to the lower id; where there are more
      * than 20,000 queries, of a seeded sample of so many */
     double label_rank;

@@ -4,6 +4,7 @@
 #   base <- kernels, store <- layer, route, fill <- index;   kernels, store, layer <- net
 #   serve, mpi, python, examples: wideout.h only.   cli, bench: wideout.h, store/store.h, net/net.h;
 #   bench also kernels/kernels.h, layer/exact.h and base/cpu.h, because it measures them on a machine.   tests: anything.
+#   bench/peers: their own headers and one library each, hnswlib or Faiss; nothing of ours but for the test beside them.
 set -eu
 cd "$(dirname "$0")/.."
 bad=0
@@ -29,6 +30,25 @@ allow() {
     done
 }
 
+# only PATTERN FILE...: system includes with a folder, as those of C++ libraries are, must begin with the pattern
+only() {
+    pattern=$1
+    shift
+    for file in "$@"; do
+        [ -f "$file" ] || continue
+        # shellcheck disable=SC2013 # includes have no spaces
+        for include in $(sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*<\([^>]*\/[^>]*\)>.*/\1/p' "$file"); do
+            case $include in
+            $pattern/*) ;;
+            *)
+                echo "$file: must not include <$include>"
+                bad=1
+                ;;
+            esac
+        done
+    done
+}
+
 allow base "wideout.h base/" src/base/*.[ch]
 allow kernels "wideout.h base/ kernels/" src/kernels/*.[ch] src/kernels/*.def
 allow store "wideout.h base/ store/" src/store/*.[ch]
@@ -40,6 +60,12 @@ allow net "wideout.h base/ kernels/ store/ layer/ net/" src/net/*.[ch]
 allow cli "wideout.h store/store.h net/net.h" cli/*.[ch]
 # wideout-bench reads options and speaks as the tool does, hands the layer's rows to the peers, and meters them itself.
 allow bench "wideout.h store/store.h net/net.h kernels/kernels.h kernels/kernels.def base/cpu.h base/energy.h layer/exact.h layer/layer.h ../cli/cli.h peers/peers.h" bench/*.[ch]
+# A shim knows its own library and what peers.h promises; the test beside them reads layers and logs.
+allow bench/peers "" bench/peers/*.cpp bench/peers/*.h bench/peers/peers.c
+allow bench/peers "store/store.h" bench/peers/test_peers.c
+only hnswlib bench/peers/hnswlib.cpp
+only faiss bench/peers/faiss.cpp
+only no-library bench/peers/*.h bench/peers/*.c
 for room in serve mpi python examples; do
     allow $room "wideout.h" $room/*.[ch]
 done

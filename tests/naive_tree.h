@@ -1,4 +1,4 @@
-/* The cells of a query in a tree by its definition: directions, all centres, in double. */
+/* The cells of a query in a tree by its definition: directions, all centres, in whole numbers and double. */
 #ifndef WO_NAIVE_TREE_H
 #define WO_NAIVE_TREE_H
 
@@ -33,13 +33,28 @@ static inline int pick_best(const double *scores, size_t n, size_t k, bool order
     return told ? (int)found : -1;
 }
 
-/* x . c + offset of centre `which` of `room`, d-major. */
-static inline double naive_score(const double *x, size_t r, const float *at, const float *offsets, size_t room,
-                                 size_t which)
+/* x in int8, with its scale; false where a coordinate is too close to a half to tell. */
+static inline bool naive_codes(const double *x, size_t r, int *codes, double *scale)
 {
-    double score = (double)offsets[which];
-    for (size_t j = 0; j < r; j++) score += x[j] * (double)at[j * room + which];
-    return score;
+    bool told = true;
+    double most = 0;
+    for (size_t j = 0; j < r; j++) most = fmax(most, fabs(x[j]));
+    *scale = most / 127;
+    for (size_t j = 0; j < r; j++) {
+        const double value = most > 0 ? x[j] / *scale : 0;
+        codes[j] = (int)lrint(value);
+        if (fabs(fabs(value - floor(value)) - 0.5) < 1e-4) told = false;
+    }
+    return told;
+}
+
+/* x . c + offset of centre `which` of `n`, side by side. */
+static inline double naive_score(const int *codes, double scale, size_t r, const uint8_t *centres, const float *scales,
+                                 const float *offsets, size_t n, size_t which)
+{
+    long sum = 0;
+    for (size_t j = 0; j < r; j++) sum += (long)codes[j] * woi_tree_coordinate(centres, n, which, j);
+    return (double)offsets[which] + (double)sum * scale * (double)scales[which];
 }
 
 /* x (r): the direction of q in the tree's coordinates. */
@@ -59,22 +74,28 @@ static inline void naive_turn(const woi_tree *tree, const float *q, double *x)
  * `ordered`, in which order. */
 static inline int naive_tree(const woi_tree *tree, const float *q, uint32_t probes, bool ordered, uint32_t *cells)
 {
-    const size_t A = tree->A, B = tree->B, r = tree->r;
-    double *x = calloc(r, sizeof *x), *scores = calloc(A * B, sizeof *scores);
+    const size_t A = tree->A, B = tree->B, r = tree->r, bytes = 4 * woi_tree_fours(tree);
+    double *x = calloc(r, sizeof *x), *scores = calloc(A * B, sizeof *scores), scale;
+    int *codes = calloc(r, sizeof *codes);
     size_t nodes[WOI_MAX_BEAM], leaves[WOI_MAX_LEAVES];
-    assert_true(x && scores);
+    assert_true(x && scores && codes);
     naive_turn(tree, q, x);
-    for (size_t a = 0; a < A; a++) scores[a] = naive_score(x, r, tree->nodes, tree->node_offsets, A, a);
-    int n = pick_best(scores, A, tree->beam, false, nodes);
+    const bool told = naive_codes(x, r, codes, &scale);
+    for (size_t a = 0; a < A; a++)
+        scores[a] = naive_score(codes, scale, r, tree->nodes, tree->node_scales, tree->node_offsets, A, a);
+    int n = told ? pick_best(scores, A, tree->beam, false, nodes) : -1;
     if (n >= 0) {
         for (size_t c = 0; c < A * B; c++) scores[c] = -INFINITY;
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) {
+            const size_t first = nodes[i] * B;
             for (size_t b = 0; b < B; b++)
-                scores[nodes[i] * B + b] =
-                    naive_score(x, r, tree->leaves + nodes[i] * r * B, tree->leaf_offsets + nodes[i] * B, B, b);
+                scores[first + b] = naive_score(codes, scale, r, tree->leaves + first * bytes,
+                                                tree->leaf_scales + first, tree->leaf_offsets + first, B, b);
+        }
         n = pick_best(scores, A * B, probes, ordered, leaves);
         for (int i = 0; i < n; i++) cells[i] = (uint32_t)leaves[i];
     }
+    free(codes);
     free(x);
     free(scores);
     return n;

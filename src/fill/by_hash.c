@@ -10,6 +10,7 @@ void woi_cells_free(woi_cells *cells)
 {
     woi_free(cells->offsets);
     woi_free(cells->ids);
+    woi_free(cells->queries);
     *cells = (woi_cells){0};
 }
 

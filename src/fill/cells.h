@@ -13,6 +13,7 @@ typedef struct woi_cells {
     size_t n;          /* cells, over all tables */
     uint32_t *offsets; /* n + 1 */
     int32_t *ids;      /* offsets[n] */
+    uint32_t *queries; /* n: training queries that each had of its own; NULL but for evidence */
 } woi_cells;
 
 void woi_cells_free(woi_cells *cells); /* and zeroed again */

@@ -190,12 +190,16 @@ static wo_status join(const task *t, block *blocks, size_t n_cells, woi_cells *c
     *cells = (woi_cells){.n = n_cells};
     cells->offsets = woi_alloc(n_cells + 1, sizeof *cells->offsets, err);
     cells->ids = woi_alloc(total, sizeof *cells->ids, err);
-    if (!cells->offsets || !cells->ids) {
+    cells->queries = woi_alloc(n_cells, sizeof *cells->queries, err);
+    if (!cells->offsets || !cells->ids || !cells->queries) {
         woi_cells_free(cells);
         return WO_ERR_MEMORY;
     }
     cells->offsets[0] = 0;
-    for (size_t c = 0; c < n_cells; c++) cells->offsets[c + 1] = cells->offsets[c] + t->sizes[c];
+    for (size_t c = 0; c < n_cells; c++) {
+        cells->offsets[c + 1] = cells->offsets[c] + t->sizes[c];
+        cells->queries[c] = t->starts[c + 1] - t->starts[c];
+    }
     for (size_t b = 0; b * BLOCK < n_cells; b++)
         if (blocks[b].n)
             memcpy(cells->ids + cells->offsets[b * BLOCK], blocks[b].ids, blocks[b].n * sizeof *cells->ids);

@@ -102,10 +102,13 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
         return status;
     if (o->method == WO_METHOD_LSS && (status = woi_check_range("trace_points", o->trace_points, 0, 1e5, err)))
         return status;
+    if (o->method != WO_METHOD_EVIDENCE && o->fallback)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "fallback is %u, but method %s counts no evidence",
+                        o->fallback, woi_method_name(o->method));
     /* Whatever the method: a file names them all. */
     if ((status = woi_check_range("source", o->source, WO_SOURCE_LABELS, WO_SOURCE_BOTH, err)) ||
         (status = woi_check_range("router", o->router, WO_ROUTER_HASH, WO_ROUTER_TREE, err)) ||
-        (status = woi_check_range("learner", o->learner, WO_LEARNER_NONE, WO_LEARNER_MIX, err)) ||
+        (status = woi_check_range("learner", o->learner, WO_LEARNER_NONE, WO_LEARNER_BOOST, err)) ||
         (status = woi_check_range("loss", o->loss, WO_LOSS_PAPER, WO_LOSS_MARGIN, err)) ||
         (status = woi_check_range("init", o->init, WO_INIT_RANDOM, WO_INIT_MEAN, err)) ||
         (status = woi_check_range("optimiser", o->optimiser, WO_OPTIMISER_ADAM, WO_OPTIMISER_SGD, err)) ||
@@ -113,9 +116,7 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
         return status;
     if (o->method == WO_METHOD_POPULAR && (status = woi_check_range("n_popular", o->n_popular, 1, INT32_MAX, err)))
         return status;
-    if (o->weights != WO_WEIGHTS_F32 && o->weights != WO_WEIGHTS_NONE)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "weights %d is neither f32 nor none", (int)o->weights);
-    return WO_OK;
+    return woi_check_range("weights", o->weights, WO_WEIGHTS_F32, WO_WEIGHTS_NONE, err);
 }
 
 wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err)
@@ -129,7 +130,7 @@ wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err)
     return WO_OK;
 }
 
-static wo_status check_queries(const wo_log *log, wo_error *err)
+wo_status woi_queries_check(const wo_log *log, wo_error *err)
 {
     if (log->n == 0) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has no queries");
     for (size_t i = 0; i < log->n * log->d; i++)
@@ -165,7 +166,7 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "method %s is built from a log of queries, none was given",
                         woi_method_name(options->method));
     if (log && (status = woi_log_check(log, layer->dense.m, layer->dense.d, err))) return status;
-    if (needs_log && (status = check_queries(log, err))) return status;
+    if (needs_log && (status = woi_queries_check(log, err))) return status;
     wo_index *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
     made->options = *options;
@@ -179,6 +180,7 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
         case WO_METHOD_LSS: status = woi_build_lss(layer, log, made, err); break;
         case WO_METHOD_EVIDENCE: status = woi_build_evidence(layer, log, made, err); break;
         }
+    if (!status) status = woi_small_make(&made->rows, options->weights, options->threads, &made->small, err);
     if (status) {
         wo_index_free(made);
         return status;
@@ -219,9 +221,11 @@ void wo_index_describe(const wo_index *index, wo_index_info *info)
         .full_from = index->full_from,
     };
     const woi_tree *tree = &index->tree;
-    const size_t centres = tree->A * (tree->r + 1) + tree->A * (size_t)tree->B * (tree->r + 1);
-    info->index_bytes = sizeof(float) * (planes + centres + (tree->basis ? tree->d * tree->r : 0));
+    const size_t centres = tree->A + tree->A * (size_t)tree->B;
+    info->index_bytes = sizeof(float) * (planes + (tree->basis ? tree->d * tree->r : 0)) +
+                        centres * (4 * woi_tree_fours(tree) + 2 * sizeof(float));
     if (cells->n) info->index_bytes += sizeof *cells->offsets * (cells->n + 1) + sizeof *cells->ids * info->n_entries;
+    if (cells->queries) info->index_bytes += sizeof *cells->queries * cells->n;
 }
 
 const char *wo_index_label(const wo_index *index, int32_t id, size_t *name_bytes)
@@ -250,6 +254,8 @@ void wo_index_free(wo_index *index)
         woi_tree_free(&index->tree);
         woi_cells_free(&index->cells);
         woi_free(index->trace);
+        woi_free(index->curve);
+        woi_small_free(&index->small);
     }
     woi_names_free(&index->labels);
     woi_st_free(index->st);

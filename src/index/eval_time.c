@@ -317,6 +317,7 @@ static wo_status make_bench(bench *b, wo_error *err)
     wo_searcher_defaults(&so);
     so.threads = eval->threads;
     so.probes = eval->options->probes;
+    so.exact_fallback = eval->options->exact_fallback;
     wo_status status = wo_searcher_create(eval->index, &so, &b->searcher, err);
     if (status) return status;
     if (!(b->full_scratch = woi_alloc(woi_exact_scratch(eval->threads), 1, err)) ||
@@ -343,8 +344,8 @@ wo_status woi_eval_time(const woi_eval *eval, wo_error *err)
     };
     wo_status status = make_bench(&b, err);
     for (size_t i = 0; !status && i < r->n_timings; i++) status = time_batch(&b, &r->timings[i], err);
-    if (!status) status = time_both_cold(&b, err);
-    if (!status) status = measure_energy(&b, &r->timings[r->headline], err);
+    if (!status && !eval->warm_only) status = time_both_cold(&b, err);
+    if (!status && !eval->warm_only) status = measure_energy(&b, &r->timings[r->headline], err);
     wo_searcher_free(b.searcher);
     woi_free(b.full_scratch);
     woi_free(b.q);

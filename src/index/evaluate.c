@@ -44,9 +44,9 @@ size_t woi_eval_place(uint64_t seed, uint64_t stream, size_t i, size_t n, size_t
 
 /* Whole numbers only. */
 typedef struct tally {
-    uint64_t unlabelled, empty, cells, candidates;
+    uint64_t unlabelled, empty, wider, exact, cells, candidates;
     uint64_t hits[3], full_hits[3];                 /* among the first 1, 3 and 5 */
-    uint64_t labels, retrieved, rank_sum;           /* rank_sum: of those retrieved, among the candidates */
+    uint64_t labels, retrieved, ranked, rank_sum;   /* ranked: retrieved and not by FULL; the sum of their ranks */
     uint64_t common[WO_EVAL_MAX], all[WO_EVAL_MAX]; /* by ks: of FULL's answers in the method's, FULL's answers */
 } tally;
 
@@ -120,7 +120,10 @@ static wo_status judge_candidates(const woi_eval *eval, worker *w, const float *
         (status = wo_search_candidates(w->searcher, q, w->candidates, w->candidates_room, &n, err)))
         return status;
     size_t found = 0;
-    kernels->gather_f32(q, rows->w, w->candidates, n, rows->d, rows->d, w->logits);
+    if (rows->w)
+        kernels->gather_f32(q, rows->w, w->candidates, n, rows->d, rows->d, w->logits);
+    else
+        kernels->gather_bf16(q, eval->index->small.bf16, w->candidates, n, rows->d, rows->d, w->logits);
     for (size_t i = 0; i < n; i++) {
         const int32_t id = w->candidates[i];
         if (rows->b) w->logits[i] += rows->b[id];
@@ -129,6 +132,7 @@ static wo_status judge_candidates(const woi_eval *eval, worker *w, const float *
     woi_rank_begin(w->ranked, found);
     woi_rank_count(w->ranked, found, w->logits, w->candidates, 0, n);
     w->sums.retrieved += found;
+    w->sums.ranked += found;
     w->sums.rank_sum += woi_rank_sum(w->ranked, found);
     return WO_OK;
 }
@@ -137,6 +141,8 @@ static wo_status judge_query(const woi_eval *eval, worker *w, const chunk *c, si
 {
     const wo_query_stats *stats = &c->stats[i];
     w->sums.empty += stats->candidates == 0;
+    w->sums.wider += stats->wider;
+    w->sums.exact += stats->exact;
     w->sums.cells += stats->cells;
     w->sums.candidates += stats->candidates;
     if (eval->full) compare(w, eval->options, c->ids + i * c->k, c->full_ids + i * c->k);
@@ -147,7 +153,8 @@ static wo_status judge_query(const woi_eval *eval, worker *w, const chunk *c, si
     add_hits(w->labels, n_labels, c->ids + i * c->k, w->sums.hits);
     if (eval->full) add_hits(w->labels, n_labels, c->full_ids + i * c->k, w->sums.full_hits);
     /* All classes are full's candidates: its ranks are those of woi_eval_rank. */
-    if (stats->candidates == 0 || eval->index->options.method == WO_METHOD_FULL) return WO_OK;
+    if (stats->exact) w->sums.retrieved += n_labels;
+    if (stats->candidates == 0 || stats->exact) return WO_OK;
     return judge_candidates(eval, w, c->q + i * eval->log->d, n_labels, stats->candidates, err);
 }
 
@@ -200,6 +207,7 @@ static wo_status make_workers(const woi_eval *eval, size_t k, worker **workers, 
     wo_searcher_defaults(&so);
     so.threads = 1;
     so.probes = eval->options->probes;
+    so.exact_fallback = eval->options->exact_fallback;
     worker *made = *workers = woi_alloc_zero((size_t)eval->threads, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
     for (int i = 0; i < eval->threads; i++) {
@@ -233,11 +241,13 @@ static void conclude(const woi_eval *eval, const tally *t)
     r->full_p_at_3 = eval->full ? share(t->full_hits[1], 3 * labelled) : NAN;
     r->full_p_at_5 = eval->full ? share(t->full_hits[2], 5 * labelled) : NAN;
     for (size_t i = 0; i < eval->options->n_ks; i++) r->agreement[i] = share(t->common[i], t->all[i]);
-    r->label_recall = share(exact ? t->labels : t->retrieved, t->labels);
+    r->label_recall = share(t->retrieved, t->labels);
     r->sample_size = share(t->candidates, n);
     r->cells = share(t->cells, n);
     r->empty_share = share(t->empty, n);
-    r->label_rank_retrieved = exact ? r->label_rank : share(t->rank_sum, t->retrieved);
+    r->wider_share = share(t->wider, n);
+    r->exact_share = share(t->exact, n);
+    r->label_rank_retrieved = exact ? r->label_rank : share(t->rank_sum, t->ranked);
 }
 
 static wo_status judge(const woi_eval *eval, wo_error *err)

@@ -9,9 +9,10 @@ typedef struct woi_eval {
     const woi_dense *full; /* FULL's rows; NULL: there is no FULL */
     const wo_log *log;
     const wo_eval_options *options;
-    int threads;   /* 1 or more */
-    size_t *picks; /* the queries that are judged, rising */
-    size_t n;      /* of them */
+    int threads;    /* 1 or more */
+    bool warm_only; /* woi_eval_time: batches alone, neither cold caches nor energy */
+    size_t *picks;  /* the queries that are judged, rising */
+    size_t n;       /* of them */
     wo_eval_result *result;
 } woi_eval;
 

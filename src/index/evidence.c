@@ -2,7 +2,7 @@
 #include "index/evidence.h"
 
 #include "base/error.h"
-#include "route/mix.h"
+#include "index/boost.h"
 
 enum { NEAR = 32 }; /* leaves that a thin one may borrow from */
 
@@ -42,14 +42,19 @@ static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index
                             wo_error *err)
 {
     const wo_build_options *o = &index->options;
-    const woi_mix_options mix = {.steps = o->learner == WO_LEARNER_MIX ? o->iterations : 0,
-                                 .batch = o->batch,
-                                 .rate = o->rate,
-                                 .max_queries = 50000,
-                                 .seed = o->seed,
-                                 .threads = o->threads};
+    const woi_boost_options boost = {.mix = {.steps = o->learner == WO_LEARNER_NONE ? 0 : o->iterations,
+                                             .batch = o->batch,
+                                             .rate = o->rate,
+                                             .max_queries = 50000,
+                                             .seed = o->seed,
+                                             .threads = o->threads},
+                                     .lambda = o->lambda,
+                                     .thin = o->thin};
     wo_status status = woi_hash_create(o->K, o->L, log->d, false, &index->hash, err);
-    if (!status) status = woi_mix_learn(log->queries, needs, &mix, &o->progress, &index->hash, err);
+    if (!status)
+        status = o->learner == WO_LEARNER_BOOST
+                     ? woi_boost_learn(log->queries, needs, &boost, &o->progress, &index->hash, err)
+                     : woi_mix_learn(log->queries, needs, &boost.mix, &o->progress, &index->hash, err);
     if (!status && !(routed->of = woi_alloc(log->n, o->L * sizeof *routed->of, err))) status = WO_ERR_MEMORY;
     if (!status) status = woi_hash_queries(&index->hash, log->queries, log->n, o->threads, routed->of, err);
     return status;

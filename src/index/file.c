@@ -1,16 +1,23 @@
 /* The file of an index: see docs/FORMAT.md.
  *
  *   router.planes (d, n_planes), router.offsets, router.bias       slide, lss, evidence with hyperplanes
- *   tree.basis (d, r), tree.nodes (r, A), tree.node_offsets,       evidence with a tree
- *   tree.leaves (A r, B), tree.leaf_offsets (A, B)
+ *   tree.basis (d, r), tree.nodes (r / 4, 4 A),                    evidence with a tree
+ *   tree.node_scales, tree.node_offsets,
+ *   tree.leaves (A r / 4, 4 B), tree.leaf_scales,
+ *   tree.leaf_offsets (A, B)
  *   cells.offsets (cells + 1), cells.ids                           all but full
+ *   cells.queries (cells)                                          evidence
  *   weight (m, d), bias (m)                                        unless built with weights none
+ *   weight.int8 (m, d), weight.scales (m)                          built with weights int8, beside weight in BF16
  *   names.labels.*, trace                                          where there are some
+ *   curve (rows, columns)                                          tuned
  *
- * Every option is a line of metadata, `index.NAME`. Nothing of the machine goes in: no time, path, host or threads. */
+ * Every option is a line of metadata, `index.NAME`, and so is what a tuner was asked for, `tune.NAME`. Nothing of the
+ * machine goes in but the times that a tuner measured: no date, path, host or threads. */
 #include "index/index.h"
 
 #include "base/error.h"
+#include "base/finite.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -32,12 +39,12 @@ typedef struct field {
 
 static const char *const method_words[] = {"full", "popular", "slide", "lss", "evidence", NULL};
 static const char *const router_words[] = {"hash", "tree", NULL};
-static const char *const learner_words[] = {"none", "mix", NULL};
+static const char *const learner_words[] = {"none", "mix", "boost", NULL};
 static const char *const source_words[] = {"", "labels", "top", "both", NULL};
 static const char *const loss_words[] = {"paper", "margin", NULL};
 static const char *const init_words[] = {"random", "mean", NULL};
 static const char *const optimiser_words[] = {"adam", "sgd", NULL};
-static const char *const weights_words[] = {"f32", "", "", "none", NULL};
+static const char *const weights_words[] = {"f32", "bf16", "int8", "none", NULL};
 
 #define FIELD(key, kind, member, words)                               \
     {                                                                 \
@@ -59,6 +66,7 @@ static const field fields[] = {
     FIELD("source_k", FIELD_U32, source_k, NULL),
     FIELD("lambda", FIELD_REAL, lambda, NULL),
     FIELD("thin", FIELD_U32, thin, NULL),
+    FIELD("fallback", FIELD_U32, fallback, NULL),
     FIELD("iterations", FIELD_U32, iterations, NULL),
     FIELD("rate", FIELD_REAL, rate, NULL),
     FIELD("batch", FIELD_U32, batch, NULL),
@@ -73,6 +81,23 @@ static const field fields[] = {
     FIELD("seed", FIELD_U64, seed, NULL),
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
+
+/* Of a tuned index, in wo_index itself. */
+#define TUNED(key, kind, member)                            \
+    {                                                       \
+        "tune." key, kind, offsetof(wo_index, member), NULL \
+    }
+static const field tuned_fields[] = {
+    TUNED("target", FIELD_REAL, goal.target),
+    TUNED("target5", FIELD_REAL, goal.target5),
+    TUNED("target_agree", FIELD_REAL, goal.target_agree),
+    TUNED("target_us", FIELD_REAL, goal.target_us),
+    TUNED("k", FIELD_U32, goal.k),
+    TUNED("batch", FIELD_U32, goal.batch),
+    TUNED("queries", FIELD_U64, goal.n),
+    TUNED("full_from", FIELD_U32, full_from),
+};
+enum { N_TUNED = sizeof tuned_fields / sizeof *tuned_fields };
 
 /* Numbers have a point, whatever sign the program's locale has for it: for this thread, until leave_c_locale. */
 static wo_status enter_c_locale(locale_t *c, locale_t *before, wo_error *err)
@@ -89,11 +114,11 @@ static void leave_c_locale(locale_t c, locale_t before)
     freelocale(c);
 }
 
-static wo_status write_fields(woi_st_writer *writer, const wo_build_options *options, wo_error *err)
+static wo_status write_fields(woi_st_writer *writer, const field *list, size_t n, const void *from, wo_error *err)
 {
-    for (size_t i = 0; i < N_FIELDS; i++) {
-        const field *f = &fields[i];
-        const void *at = (const char *)options + f->offset;
+    for (size_t i = 0; i < n; i++) {
+        const field *f = &list[i];
+        const void *at = (const char *)from + f->offset;
         char text[40];
         switch (f->kind) {
         case FIELD_U32: snprintf(text, sizeof text, "%" PRIu32, *(const uint32_t *)at); break;
@@ -108,12 +133,13 @@ static wo_status write_fields(woi_st_writer *writer, const wo_build_options *opt
     return WO_OK;
 }
 
-static wo_status write_options(woi_st_writer *writer, const wo_build_options *options, wo_error *err)
+static wo_status write_options(woi_st_writer *writer, const wo_index *index, wo_error *err)
 {
     locale_t c, before;
     wo_status status = enter_c_locale(&c, &before, err);
     if (status) return status;
-    status = write_fields(writer, options, err);
+    status = write_fields(writer, fields, N_FIELDS, &index->options, err);
+    if (!status && index->n_curve) status = write_fields(writer, tuned_fields, N_TUNED, index, err);
     leave_c_locale(c, before);
     return status;
 }
@@ -166,25 +192,26 @@ static wo_status bad_meta(const char *key, const char *text, wo_error *err)
                     woi_quote(quoted, text, strlen(text)));
 }
 
-static wo_status read_fields(const woi_st *st, wo_build_options *options, wo_error *err)
+static wo_status read_fields(const woi_st *st, const field *list, size_t n, void *to, wo_error *err)
 {
-    *options = (wo_build_options){.struct_size = sizeof *options};
-    for (size_t i = 0; i < N_FIELDS; i++) {
+    for (size_t i = 0; i < n; i++) {
         const char *text;
-        const wo_status status = read_meta(st, fields[i].key, &text, err);
+        const wo_status status = read_meta(st, list[i].key, &text, err);
         if (status) return status;
-        if (!parse_field(&fields[i], text, (char *)options + fields[i].offset))
-            return bad_meta(fields[i].key, text, err);
+        if (!parse_field(&list[i], text, (char *)to + list[i].offset)) return bad_meta(list[i].key, text, err);
     }
     return WO_OK;
 }
 
-static wo_status read_options(const woi_st *st, wo_build_options *options, wo_error *err)
+static wo_status read_options(const woi_st *st, wo_index *index, wo_error *err)
 {
+    wo_build_options *options = &index->options;
+    *options = (wo_build_options){.struct_size = sizeof *options};
     locale_t c, before;
     wo_status status = enter_c_locale(&c, &before, err);
     if (status) return status;
-    status = read_fields(st, options, err);
+    status = read_fields(st, fields, N_FIELDS, options, err);
+    if (!status && woi_st_find(st, "curve")) status = read_fields(st, tuned_fields, N_TUNED, index, err);
     leave_c_locale(c, before);
     if (status || !woi_build_check(options, err)) return status;
     if (err) err->status = WO_ERR_FORMAT; /* the file's fault, not the caller's */
@@ -199,7 +226,7 @@ static wo_status declare(woi_st_writer *writer, const wo_index *index, wo_error 
     const woi_cells *cells = &index->cells;
     const uint64_t planes[] = {hash->d, hash->n_planes}, offsets[] = {cells->n + 1},
                    ids[] = {cells->n ? cells->offsets[cells->n] : 0}, rows[] = {index->rows.m, index->rows.d},
-                   trace[] = {index->n_trace, WOI_TRACE_COLUMNS};
+                   trace[] = {index->n_trace, WOI_TRACE_COLUMNS}, curve[] = {index->n_curve, WOI_CURVE_COLUMNS};
     wo_status status = WO_OK;
     if (hash->K &&
         ((status = woi_st_declare(writer, "router.planes", WOI_F32, 2, planes, err)) ||
@@ -207,21 +234,31 @@ static wo_status declare(woi_st_writer *writer, const wo_index *index, wo_error 
          (hash->bias_planes && (status = woi_st_declare(writer, "router.bias", WOI_F32, 1, planes + 1, err)))))
         return status;
     const woi_tree *tree = &index->tree;
-    const uint64_t basis[] = {tree->d, tree->r}, nodes[] = {tree->r, tree->A}, leaves[] = {tree->A * tree->r, tree->B},
-                   offsets_of[] = {tree->A, tree->B};
+    const size_t fours = woi_tree_fours(tree);
+    const uint64_t basis[] = {tree->d, tree->r}, nodes[] = {fours, 4 * (uint64_t)tree->A},
+                   leaves[] = {tree->A * fours, 4 * (uint64_t)tree->B}, each[] = {tree->A, tree->B};
     if (tree->A && ((tree->basis && (status = woi_st_declare(writer, "tree.basis", WOI_F32, 2, basis, err))) ||
-                    (status = woi_st_declare(writer, "tree.nodes", WOI_F32, 2, nodes, err)) ||
-                    (status = woi_st_declare(writer, "tree.node_offsets", WOI_F32, 1, nodes + 1, err)) ||
-                    (status = woi_st_declare(writer, "tree.leaves", WOI_F32, 2, leaves, err)) ||
-                    (status = woi_st_declare(writer, "tree.leaf_offsets", WOI_F32, 2, offsets_of, err))))
+                    (status = woi_st_declare(writer, "tree.nodes", WOI_U8, 2, nodes, err)) ||
+                    (status = woi_st_declare(writer, "tree.node_scales", WOI_F32, 1, each, err)) ||
+                    (status = woi_st_declare(writer, "tree.node_offsets", WOI_F32, 1, each, err)) ||
+                    (status = woi_st_declare(writer, "tree.leaves", WOI_U8, 2, leaves, err)) ||
+                    (status = woi_st_declare(writer, "tree.leaf_scales", WOI_F32, 2, each, err)) ||
+                    (status = woi_st_declare(writer, "tree.leaf_offsets", WOI_F32, 2, each, err))))
         return status;
     if (cells->n && ((status = woi_st_declare(writer, "cells.offsets", WOI_U32, 1, offsets, err)) ||
                      (status = woi_st_declare(writer, "cells.ids", WOI_I32, 1, ids, err))))
         return status;
+    const uint64_t queries[] = {cells->n};
+    if (cells->queries && (status = woi_st_declare(writer, "cells.queries", WOI_U32, 1, queries, err))) return status;
     if (index->n_trace && (status = woi_st_declare(writer, "trace", WOI_F64, 2, trace, err))) return status;
+    if (index->n_curve && (status = woi_st_declare(writer, "curve", WOI_F64, 2, curve, err))) return status;
     if (index->labels.n && (status = woi_names_declare(writer, "labels", &index->labels, err))) return status;
     if (index->options.weights == WO_WEIGHTS_NONE) return WO_OK;
-    if ((status = woi_st_declare(writer, "weight", WOI_F32, 2, rows, err))) return status;
+    if ((status = woi_st_declare(writer, "weight", index->small.bf16 ? WOI_BF16 : WOI_F32, 2, rows, err)))
+        return status;
+    if (index->small.i8 && ((status = woi_st_declare(writer, "weight.int8", WOI_I8, 2, rows, err)) ||
+                            (status = woi_st_declare(writer, "weight.scales", WOI_F32, 1, rows, err))))
+        return status;
     return index->rows.b ? woi_st_declare(writer, "bias", WOI_F32, 1, rows, err) : WO_OK;
 }
 
@@ -239,23 +276,35 @@ static wo_status append(woi_st_writer *writer, const wo_index *index, wo_error *
     }
     const woi_tree *tree = &index->tree;
     if (tree->A) {
-        const size_t n_leaves = tree->A * (size_t)tree->B, f = sizeof(float);
+        const size_t n_leaves = tree->A * (size_t)tree->B, f = sizeof(float), bytes = 4 * woi_tree_fours(tree);
         if ((tree->basis && (status = woi_st_append(writer, tree->basis, tree->d * tree->r * f, err))) ||
-            (status = woi_st_append(writer, tree->nodes, tree->r * tree->A * f, err)) ||
+            (status = woi_st_append(writer, tree->nodes, tree->A * bytes, err)) ||
+            (status = woi_st_append(writer, tree->node_scales, tree->A * f, err)) ||
             (status = woi_st_append(writer, tree->node_offsets, tree->A * f, err)) ||
-            (status = woi_st_append(writer, tree->leaves, n_leaves * tree->r * f, err)) ||
+            (status = woi_st_append(writer, tree->leaves, n_leaves * bytes, err)) ||
+            (status = woi_st_append(writer, tree->leaf_scales, n_leaves * f, err)) ||
             (status = woi_st_append(writer, tree->leaf_offsets, n_leaves * f, err)))
             return status;
     }
     if (cells->n && ((status = woi_st_append(writer, cells->offsets, (cells->n + 1) * sizeof *cells->offsets, err)) ||
                      (status = woi_st_append(writer, cells->ids, cells->offsets[cells->n] * sizeof *cells->ids, err))))
         return status;
+    if (cells->queries && (status = woi_st_append(writer, cells->queries, cells->n * sizeof *cells->queries, err)))
+        return status;
     if (index->n_trace &&
         (status = woi_st_append(writer, index->trace, index->n_trace * WOI_TRACE_COLUMNS * sizeof(double), err)))
         return status;
+    if (index->n_curve &&
+        (status = woi_st_append(writer, index->curve, index->n_curve * WOI_CURVE_COLUMNS * sizeof(double), err)))
+        return status;
     if (index->labels.n && (status = woi_names_write(writer, &index->labels, err))) return status;
     if (index->options.weights == WO_WEIGHTS_NONE) return WO_OK;
-    if ((status = woi_st_append(writer, index->rows.w, index->rows.m * index->rows.d * sizeof(float), err)))
+    const woi_small *small = &index->small;
+    const size_t m = index->rows.m, n = m * index->rows.d;
+    if ((status = small->bf16 ? woi_st_append(writer, small->bf16, n * sizeof *small->bf16, err)
+                              : woi_st_append(writer, index->rows.w, n * sizeof(float), err)) ||
+        (small->i8 && ((status = woi_st_append(writer, small->i8, n, err)) ||
+                       (status = woi_st_append(writer, small->scales, m * sizeof *small->scales, err)))))
         return status;
     return index->rows.b ? woi_st_append(writer, index->rows.b, index->rows.m * sizeof(float), err) : WO_OK;
 }
@@ -268,7 +317,7 @@ wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err)
     snprintf(d, sizeof d, "%zu", index->rows.d);
     snprintf(checksum, sizeof checksum, "%016" PRIx64, index->layer_checksum);
     wo_status status = woi_st_create(path, "index", &writer, err);
-    if (!status) status = write_options(writer, &index->options, err);
+    if (!status) status = write_options(writer, index, err);
     if (!status) status = woi_st_set_meta(writer, "layer.m", m, err);
     if (!status) status = woi_st_set_meta(writer, "layer.d", d, err);
     if (!status) status = woi_st_set_meta(writer, "layer.xxh3", checksum, err);
@@ -307,25 +356,29 @@ static wo_status read_tree(wo_index *index, wo_error *err)
         return woi_fail(err, WO_ERR_FORMAT, 8, "a tree of %" PRIu32 " x %" PRIu32 " centres in %zu of %zu coordinates",
                         o->nodes, o->leaves, r, d);
     woi_tree *tree = &index->tree;
-    const void *basis = NULL, *nodes, *node_offsets, *leaves, *leaf_offsets;
-    wo_status status = WO_OK;
-    if (r < d) status = take(index->st, "tree.basis", WOI_F32, d, r, &basis, err);
-    if (!status) status = take(index->st, "tree.nodes", WOI_F32, r, o->nodes, &nodes, err);
-    if (!status) status = take(index->st, "tree.node_offsets", WOI_F32, o->nodes, 0, &node_offsets, err);
-    if (!status) status = take(index->st, "tree.leaves", WOI_F32, o->nodes * r, o->leaves, &leaves, err);
-    if (!status) status = take(index->st, "tree.leaf_offsets", WOI_F32, o->nodes, o->leaves, &leaf_offsets, err);
-    if (status) return status;
-    /* Never written: an index is immutable. */
-    *tree = (woi_tree){d,
-                       r,
-                       o->nodes,
-                       o->leaves,
-                       o->beam,
-                       (float *)basis,
-                       (float *)nodes,
-                       (float *)node_offsets,
-                       (float *)leaves,
-                       (float *)leaf_offsets};
+    *tree = (woi_tree){.d = d, .r = r, .A = o->nodes, .B = o->leaves, .beam = o->beam};
+    const uint64_t A = tree->A, B = tree->B, fours = woi_tree_fours(tree);
+    const struct {
+        const char *name;
+        woi_dtype dtype;
+        uint64_t rows, columns; /* 0: of a single row */
+        void *to;
+    } parts[] = {
+        {"tree.basis", WOI_F32, d, r, &tree->basis},
+        {"tree.nodes", WOI_U8, fours, 4 * A, &tree->nodes},
+        {"tree.node_scales", WOI_F32, A, 0, &tree->node_scales},
+        {"tree.node_offsets", WOI_F32, A, 0, &tree->node_offsets},
+        {"tree.leaves", WOI_U8, A * fours, 4 * B, &tree->leaves},
+        {"tree.leaf_scales", WOI_F32, A, B, &tree->leaf_scales},
+        {"tree.leaf_offsets", WOI_F32, A, B, &tree->leaf_offsets},
+    };
+    for (size_t i = r < d ? 0 : 1; i < sizeof parts / sizeof *parts; i++) {
+        const void *data;
+        const wo_status status =
+            take(index->st, parts[i].name, parts[i].dtype, parts[i].rows, parts[i].columns, &data, err);
+        if (status) return status;
+        memcpy(parts[i].to, &data, sizeof data); /* never written: an index is immutable */
+    }
     return WO_OK;
 }
 
@@ -364,6 +417,10 @@ static wo_status read_cells(wo_index *index, wo_error *err)
     cells->offsets = (uint32_t *)data;
     if ((status = take(index->st, "cells.ids", WOI_I32, n_ids, 0, &data, err))) return status;
     cells->ids = (int32_t *)data;
+    if (index->options.method == WO_METHOD_EVIDENCE) {
+        if ((status = take(index->st, "cells.queries", WOI_U32, n, 0, &data, err))) return status;
+        cells->queries = (uint32_t *)data;
+    }
     for (size_t c = 0; c < n; c++)
         if (cells->offsets[c + 1] < cells->offsets[c] || (c == 0 && cells->offsets[0] != 0))
             return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "cells.offsets falls or does not start at 0, at cell %zu",
@@ -378,43 +435,70 @@ static wo_status read_cells(wo_index *index, wo_error *err)
     return WO_OK;
 }
 
+/* Rows in fewer bits, which must be finite as the others are. */
+static wo_status read_small(wo_index *index, wo_error *err)
+{
+    const size_t m = index->rows.m, d = index->rows.d;
+    woi_small *small = &index->small;
+    const void *data;
+    wo_status status = take(index->st, "weight", WOI_BF16, m, d, &data, err);
+    if (status) return status;
+    small->bf16 = (uint16_t *)data;
+    for (size_t i = 0; i < m * d; i++)
+        if ((small->bf16[i] & 0x7f80) == 0x7f80)
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "weight has NaN or an infinity in row %zu", i / d);
+    if (index->options.weights == WO_WEIGHTS_BF16) return WO_OK;
+    if ((status = take(index->st, "weight.int8", WOI_I8, m, d, &data, err))) return status;
+    small->i8 = (int8_t *)data;
+    if ((status = take(index->st, "weight.scales", WOI_F32, m, 0, &data, err))) return status;
+    small->scales = (float *)data;
+    return woi_all_finite(small->scales, m)
+               ? WO_OK
+               : woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "weight.scales has NaN or an infinity");
+}
+
 static wo_status read_rows(wo_index *index, const wo_layer *layer, wo_error *err)
 {
+    const wo_weights weights = index->options.weights;
     const void *data;
     if (layer && layer->checksum != index->layer_checksum)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "was built for another layer: checksum %016" PRIx64 ", the given one has %016" PRIx64,
                         index->layer_checksum, layer->checksum);
-    if (index->options.weights == WO_WEIGHTS_NONE) {
-        if (!layer)
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                            "has no rows inside (it was built with weights none): "
-                            "give the layer too (--layer)");
+    if (weights == WO_WEIGHTS_NONE && !layer)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "has no rows inside (it was built with weights none): "
+                        "give the layer too (--layer)");
+    if (weights != WO_WEIGHTS_F32 && layer) {
         if (layer->dense.m != index->rows.m || layer->dense.d != index->rows.d)
             return woi_fail(err, WO_ERR_FORMAT, 8, "says that its layer is %zu x %zu, but that is %zu x %zu",
                             index->rows.m, index->rows.d, layer->dense.m, layer->dense.d);
         index->rows = layer->dense;
-        return WO_OK;
     }
-    wo_status status = take(index->st, "weight", WOI_F32, index->rows.m, index->rows.d, &data, err);
+    if (weights == WO_WEIGHTS_NONE) return WO_OK;
+    wo_status status = weights == WO_WEIGHTS_F32
+                           ? take(index->st, "weight", WOI_F32, index->rows.m, index->rows.d, &data, err)
+                           : read_small(index, err);
     if (status) return status;
-    index->rows.w = data;
+    if (weights == WO_WEIGHTS_F32) index->rows.w = data;
     if (!woi_st_find(index->st, "bias")) return WO_OK;
     if ((status = take(index->st, "bias", WOI_F32, index->rows.m, 0, &data, err))) return status;
     index->rows.b = data;
     return WO_OK;
 }
 
-static wo_status read_trace(wo_index *index, wo_error *err)
+/* A table of numbers with this many columns, where there is one. */
+static wo_status read_table(const woi_st *st, const char *name, uint64_t columns, double **table, size_t *n,
+                            wo_error *err)
 {
-    const woi_tensor *trace = woi_st_find(index->st, "trace");
-    if (!trace) return WO_OK;
+    const woi_tensor *tensor = woi_st_find(st, name);
+    if (!tensor) return WO_OK;
     const void *data;
-    const uint64_t rows = trace->n_dims == 2 ? trace->shape[0] : 0;
-    wo_status status = take(index->st, "trace", WOI_F64, rows, WOI_TRACE_COLUMNS, &data, err);
+    const uint64_t rows = tensor->n_dims == 2 ? tensor->shape[0] : 0;
+    wo_status status = take(st, name, WOI_F64, rows, columns, &data, err);
     if (status) return status;
-    index->trace = (double *)data;
-    index->n_trace = rows;
+    *table = (double *)data;
+    *n = rows;
     return WO_OK;
 }
 
@@ -459,12 +543,13 @@ wo_status wo_index_open(const char *path, const wo_layer *layer, wo_index **inde
                          kind ? "a wideout file of kind " : "a safetensors file of someone else", kind ? kind : "");
     }
     if (!status) status = woi_st_verify(made->st, NULL, err);
-    if (!status) status = read_options(made->st, &made->options, err);
+    if (!status) status = read_options(made->st, made, err);
     if (!status) status = read_shape(made, err);
     if (!status) status = read_router(made, err);
     if (!status) status = read_cells(made, err);
     if (!status) status = read_rows(made, layer, err);
-    if (!status) status = read_trace(made, err);
+    if (!status) status = read_table(made->st, "trace", WOI_TRACE_COLUMNS, &made->trace, &made->n_trace, err);
+    if (!status) status = read_table(made->st, "curve", WOI_CURVE_COLUMNS, &made->curve, &made->n_curve, err);
     if (!status) status = read_names(made, err);
     if (status) {
         wo_index_free(made);

@@ -38,9 +38,52 @@ enum {
     WOI_TRACE_COLUMNS
 };
 
+/* The columns of a tuner's curve: figures, then the settings that they belong to. */
+enum {
+    WOI_CURVE_P1,
+    WOI_CURVE_P5,
+    WOI_CURVE_AGREEMENT,
+    WOI_CURVE_SURE_P1, /* the share of FULL's P@1 that it has with 95% confidence */
+    WOI_CURVE_SURE_P5,
+    WOI_CURVE_SURE_AGREEMENT,
+    WOI_CURVE_NEURONS,
+    WOI_CURVE_US,
+    WOI_CURVE_MET,
+    WOI_CURVE_CHOSEN,
+    WOI_CURVE_METHOD, /* from here on the values of wo_build_options, 0 where the method has no such thing */
+    WOI_CURVE_ROUTER,
+    WOI_CURVE_K,
+    WOI_CURVE_L,
+    WOI_CURVE_NODES,
+    WOI_CURVE_LEAVES,
+    WOI_CURVE_BEAM,
+    WOI_CURVE_ROUTE_D,
+    WOI_CURVE_PROBES,
+    WOI_CURVE_LAMBDA,
+    WOI_CURVE_POPULAR,
+    WOI_CURVE_WEIGHTS,
+    WOI_CURVE_FALLBACK,
+    WOI_CURVE_COLUMNS
+};
+
+/* What a tuner was asked for: see wo_curve. */
+typedef struct woi_goal {
+    double target, target5, target_agree, target_us;
+    uint32_t k, batch;
+    uint64_t n;
+} woi_goal;
+
+/* Rows in fewer bits; both NULL: none. small.c */
+typedef struct woi_small {
+    uint16_t *bf16; /* (m, d) */
+    int8_t *i8;     /* (m, d): w is about i8 * scales */
+    float *scales;  /* (m) */
+} woi_small;
+
 struct wo_index {
     wo_build_options options;
     woi_dense rows; /* w is NULL where the file has none and no layer was given */
+    woi_small small;
     uint64_t layer_checksum;
     woi_hash hash; /* K = 0: none */
     woi_tree tree; /* A = 0: none */
@@ -48,6 +91,9 @@ struct wo_index {
     woi_names labels;
     double *trace; /* (n_trace, WOI_TRACE_COLUMNS) */
     size_t n_trace;
+    double *curve;  /* (n_curve, WOI_CURVE_COLUMNS) */
+    size_t n_curve; /* 0: not tuned */
+    woi_goal goal;
     uint64_t n_empty, largest; /* cells without a neuron; neurons in the largest */
     uint32_t full_from;        /* see wo_index_info */
     woi_st *st;                /* mapped: hash, cells and rows lie in it and are not freed; NULL: they are ours */
@@ -74,6 +120,12 @@ wo_status woi_check_range(const char *name, double value, double low, double hig
 enum { WOI_MAX_THREADS = 1024 }; /* OpenMP ends the process when it cannot start the threads that it is asked for */
 /* Whether a log goes with a layer or an index. */
 wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err);
+/* Whether there are queries, all finite. */
+wo_status woi_queries_check(const wo_log *log, wo_error *err);
+
+/* small.c: the rows in the precision that the options ask for. */
+wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads, woi_small *small, wo_error *err);
+void woi_small_free(woi_small *small); /* and zeroed again */
 
 /* build_lss.c: random planes; Algorithm 1, with its trace. */
 wo_status woi_build_slide(const wo_layer *layer, wo_index *index, wo_error *err);

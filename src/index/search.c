@@ -5,6 +5,7 @@
  *       seen (m)           a neuron is in the union when its byte equals `epoch`, so that nothing is cleared between
  *                          queries but once in 255
  *       ids, logits        the union and its scores
+ *       cells              those that the queries of a block open
  *     forbidden (m)        1: never answered; NULL where nothing is
  *     bias (m)             added to the logits; NULL
  *
@@ -20,8 +21,12 @@
 #include <string.h>
 
 enum {
-    BLOCK = 32,     /* queries that are routed one after the other, while the router is in the cache; then scored */
-    MIN_SHARE = 64, /* queries that a thread must have to be worth waking */
+    BLOCK = 32,         /* queries that are routed together, while the router is in the cache; then scored */
+    MIN_SHARE = 64,     /* queries that a thread must have to be worth waking */
+    MOST_PICKED = 4096, /* candidates times answers: above, a heap is faster than `pick` */
+    RESCORED = 6,       /* of an int8 screen the best 2 k + RESCORED are scored again in bf16 */
+    SCREENED = 256,     /* at most so many */
+    FOR_FULL = -2,      /* the first id of a query that is left to FULL */
 };
 
 typedef struct worker {
@@ -31,7 +36,9 @@ typedef struct worker {
     float *logits;
     float *route_scratch;
     uint32_t *cells;         /* (BLOCK, most_cells): those of each query of the block */
+    uint32_t *wider;         /* (most_cells times WO_WIDER): of a query with little evidence */
     uint32_t n_cells[BLOCK]; /* 0: the query is not finite */
+    int8_t *q8;              /* (d): a query in int8 */
 } worker;
 
 struct wo_searcher {
@@ -46,9 +53,17 @@ struct wo_searcher {
     int32_t *mandatory;
     size_t n_mandatory;
     worker *workers;
-    size_t most_cells; /* that one query opens */
+    uint32_t wider_probes;
+    bool exact_fallback;
+    size_t most_cells; /* that one query opens, unless it opens more */
     void *exact_scratch;
 };
+
+static wo_status no_rows(wo_error *err)
+{
+    return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,
+                    "has no f32 rows to answer exactly with: give the layer too (--layer)");
+}
 
 void wo_searcher_defaults(wo_searcher_options *options)
 {
@@ -97,17 +112,17 @@ static wo_status copy_masks(wo_searcher *s, const wo_searcher_options *o, wo_err
 }
 
 /* At most. */
-static size_t cells_opened(const wo_searcher *s)
+static size_t cells_opened(const wo_index *index, uint32_t probes)
 {
-    const wo_index *index = s->index;
-    return index->hash.K ? (size_t)index->hash.L * s->probes : index->tree.A ? s->probes : index->cells.n;
+    return index->hash.K ? (size_t)index->hash.L * probes : index->tree.A ? probes : index->cells.n;
 }
 
 static wo_status create_workers(wo_searcher *s, wo_error *err)
 {
     const wo_index *index = s->index;
-    const size_t m = index->rows.m, n_cells = s->most_cells = cells_opened(s);
-    size_t room = n_cells * index->largest + s->n_mandatory;
+    const size_t m = index->rows.m, n_cells = s->most_cells = cells_opened(index, s->probes);
+    const size_t most = cells_opened(index, s->wider_probes);
+    size_t room = most * index->largest + s->n_mandatory;
     if (room > m) room = m;
     if (!(s->workers = woi_alloc_zero((size_t)s->threads, sizeof *s->workers, err))) return WO_ERR_MEMORY;
     if (index->options.method == WO_METHOD_FULL) return WO_OK;
@@ -117,10 +132,13 @@ static wo_status create_workers(wo_searcher *s, wo_error *err)
         w->ids = woi_alloc(room + 1, sizeof *w->ids, err); /* one past: see unite */
         w->logits = woi_alloc(room, sizeof *w->logits, err);
         w->cells = woi_alloc_zero(BLOCK * n_cells, sizeof *w->cells, err);
-        w->route_scratch =
-            woi_alloc_zero(index->tree.A ? woi_tree_scratch(&index->tree) : woi_hash_scratch(&index->hash),
-                           sizeof *w->route_scratch, err);
-        if (!w->seen || !w->ids || !w->logits || !w->cells || !w->route_scratch) return WO_ERR_MEMORY;
+        w->wider = woi_alloc(most, sizeof *w->wider, err);
+        w->q8 = woi_alloc(index->rows.d, 1, err);
+        w->route_scratch = woi_alloc_zero(index->tree.A ? woi_tree_scratch(&index->tree, BLOCK)
+                                                        : woi_hash_scratch(&index->hash, BLOCK),
+                                          sizeof *w->route_scratch, err);
+        if (!w->seen || !w->ids || !w->logits || !w->cells || !w->wider || !w->q8 || !w->route_scratch)
+            return WO_ERR_MEMORY;
     }
     return WO_OK;
 }
@@ -145,6 +163,7 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     const uint32_t probes = o.probes ? o.probes : index->options.probes;
+    if (o.exact_fallback && !index->rows.w) return no_rows(err);
     if (index->tree.A && probes > WOI_MAX_LEAVES)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%" PRIu32 " probes are too many: at most %d", probes,
                         WOI_MAX_LEAVES);
@@ -158,7 +177,13 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     s->index = index;
     s->kernels = kernels;
     s->threads = o.threads < 1 ? omp_get_max_threads() : o.threads;
-    s->probes = probes;
+    s->probes = s->wider_probes = probes;
+    if (index->options.fallback) { /* as far as there are cells to open */
+        const uint32_t most = index->tree.A ? WOI_MAX_LEAVES : WOI_MAX_PROBES;
+        s->wider_probes = probes * WO_WIDER < most ? probes * WO_WIDER : most;
+        while (index->hash.K && s->wider_probes > 1U << index->hash.K) s->wider_probes /= 2;
+    }
+    s->exact_fallback = o.exact_fallback;
     s->scores = o.scores;
     status = copy_masks(s, &o, err);
     if (!status) status = create_workers(s, err);
@@ -179,6 +204,8 @@ void wo_searcher_free(wo_searcher *s)
         woi_free(s->workers[t].ids);
         woi_free(s->workers[t].logits);
         woi_free(s->workers[t].cells);
+        woi_free(s->workers[t].wider);
+        woi_free(s->workers[t].q8);
         woi_free(s->workers[t].route_scratch);
     }
     woi_free(s->workers);
@@ -191,18 +218,30 @@ void wo_searcher_free(wo_searcher *s)
 
 /* ---- One query --------------------------------------------------------------------------------------------- */
 
-/* The cells of a query; returns how many, 0 when the query is not finite. */
-static size_t route(const wo_searcher *s, worker *w, const float *q, uint32_t *cells)
+/* The cells of n queries, up to BLOCK: cells (n, cells_opened(probes)); n_cells 0 where the query is not finite. */
+static void route(const wo_searcher *s, worker *w, const float *q, size_t n, uint32_t probes, uint32_t *cells,
+                  uint32_t *n_cells)
 {
     const wo_index *index = s->index;
-    if (index->tree.A) return woi_tree_query(&index->tree, s->kernels, q, s->probes, w->route_scratch, cells);
-    if (index->hash.K)
-        return woi_hash_query(&index->hash, s->kernels, q, s->probes, w->route_scratch, cells)
-                   ? (size_t)index->hash.L * s->probes
-                   : 0;
-    if (!woi_all_finite(q, index->rows.d)) return 0;
-    for (size_t c = 0; c < index->cells.n; c++) cells[c] = (uint32_t)c;
-    return index->cells.n;
+    if (index->tree.A) {
+        woi_tree_route(&index->tree, s->kernels, q, n, probes, w->route_scratch, cells, n_cells);
+    } else if (index->hash.K) {
+        woi_hash_route(&index->hash, s->kernels, q, n, probes, w->route_scratch, cells, n_cells);
+    } else {
+        const size_t all = index->cells.n;
+        for (size_t i = 0; i < n; i++) {
+            n_cells[i] = woi_all_finite(q + i * index->rows.d, index->rows.d) ? (uint32_t)all : 0;
+            for (size_t c = 0; c < all; c++) cells[i * all + c] = (uint32_t)c;
+        }
+    }
+}
+
+/* Whether the cells had fewer training queries than the index asks for. */
+static bool knows_little(const wo_index *index, const uint32_t *opened, size_t n_cells)
+{
+    uint64_t queries = 0;
+    for (size_t c = 0; c < n_cells; c++) queries += index->cells.queries[opened[c]];
+    return queries < index->options.fallback;
 }
 
 static void new_epoch(worker *w, size_t m)
@@ -212,10 +251,14 @@ static void new_epoch(worker *w, size_t m)
     w->epoch = 1;
 }
 
-/* The distinct neurons of the cells, in w->ids; returns how many. */
-static size_t unite(const wo_searcher *s, worker *w, const uint32_t *opened, size_t n_cells)
+/* The distinct neurons of the cells; returns how many. */
+static size_t unite(const wo_searcher *s, worker *w, const uint32_t *opened, size_t n_cells, const int32_t **candidates)
 {
     const woi_cells *cells = &s->index->cells;
+    if (n_cells == 1 && !s->n_mandatory && !s->forbidden) { /* there is nothing to unite */
+        *candidates = cells->ids + cells->offsets[*opened];
+        return cells->offsets[*opened + 1] - cells->offsets[*opened];
+    }
     new_epoch(w, s->index->rows.m);
     uint8_t *seen = w->seen;
     const uint8_t epoch = w->epoch;
@@ -239,15 +282,66 @@ static size_t unite(const wo_searcher *s, worker *w, const uint32_t *opened, siz
             if (!s->forbidden[ids[i]]) ids[kept++] = ids[i];
         n = kept;
     }
+    *candidates = ids;
     return n;
 }
 
-/* The k scores, n_found of them real, become probabilities over the n candidates. */
-static void soften(const woi_kernels *kernels, float *logits, size_t n, float *scores, size_t k, size_t n_found)
+static void add_bias(const wo_searcher *s, const int32_t *ids, size_t n, float *logits)
+{
+    const float *b = s->index->rows.b;
+    if (b)
+        for (size_t i = 0; i < n; i++) logits[i] += b[ids[i]];
+    if (s->bias)
+        for (size_t i = 0; i < n; i++) logits[i] += s->bias[ids[i]];
+}
+
+/* The logits of some classes, by the best rows that the index has. */
+static void score(const wo_searcher *s, const float *q, const int32_t *ids, size_t n, float *logits)
+{
+    const wo_index *index = s->index;
+    const size_t d = index->rows.d;
+    if (index->small.bf16)
+        s->kernels->gather_bf16(q, index->small.bf16, ids, n, d, d, logits);
+    else
+        s->kernels->gather_f32(q, index->rows.w, ids, n, d, d, logits);
+    add_bias(s, ids, n, logits);
+}
+
+/* The k best; returns how many there are. Logits are used up. */
+static size_t select_best(const wo_searcher *s, float *logits, const int32_t *from, size_t n, size_t k, int32_t *ids,
+                          float *scores)
+{
+    if (n * k <= MOST_PICKED) return s->kernels->pick(logits, from, n, k, scores, ids);
+    woi_topk top = {k, 0, scores, ids};
+    for (size_t i = 0; i < n; i++)
+        if (top.n < k || !(logits[i] < scores[0])) woi_topk_push(&top, logits[i], from[i]);
+    woi_topk_finish(&top);
+    return top.n;
+}
+
+/* Of many candidates those that int8 rows find best, in w->ids; returns how many. */
+static size_t screen(const wo_searcher *s, worker *w, const float *q, size_t k, const int32_t **candidates, size_t n)
+{
+    const wo_index *index = s->index;
+    const size_t d = index->rows.d, keep = 2 * k + RESCORED;
+    if (!index->small.i8 || n <= 2 * keep || keep > SCREENED || s->scores == WO_SCORES_SOFTMAX)
+        return n; /* softmax is over all of them */
+    const float scale = s->kernels->quantise(q, d, w->q8);
+    s->kernels->gather_i8(w->q8, scale, index->small.i8, index->small.scales, *candidates, n, d, d, w->logits);
+    add_bias(s, *candidates, n, w->logits);
+    float kept_scores[SCREENED];
+    int32_t kept[SCREENED];
+    n = select_best(s, w->logits, *candidates, n, keep, kept, kept_scores);
+    memcpy(w->ids, kept, n * sizeof *kept);
+    *candidates = w->ids;
+    return n;
+}
+
+/* The logarithm of the sum of exp(logits). */
+static double log_sum(const woi_kernels *kernels, const float *logits, size_t n)
 {
     const float shift = kernels->max_f32(logits, n);
-    const double sum = kernels->exp_sum(logits, n, shift, NULL);
-    for (size_t i = 0; i < k; i++) scores[i] = i < n_found ? (float)(exp((double)scores[i] - (double)shift) / sum) : 0;
+    return (double)shift + log(kernels->exp_sum(logits, n, shift, NULL));
 }
 
 static void pad(const wo_searcher *s, size_t k, int32_t *ids, float *scores)
@@ -258,27 +352,34 @@ static void pad(const wo_searcher *s, size_t k, int32_t *ids, float *scores)
     }
 }
 
-static void answer(const wo_searcher *s, worker *w, const float *q, const uint32_t *opened, size_t n_cells, size_t k,
+static void answer(const wo_searcher *s, worker *w, const float *q, const uint32_t *opened, uint32_t n_cells, size_t k,
                    int32_t *ids, float *scores, wo_query_stats *stats)
 {
-    const woi_dense *rows = &s->index->rows;
+    const wo_index *index = s->index;
+    wo_query_stats about = {.cells = n_cells};
     if (!n_cells) {
         pad(s, k, ids, scores);
         if (stats) *stats = (wo_query_stats){.status = WO_ERR_ARGUMENT};
         return;
     }
-    const size_t n = unite(s, w, opened, n_cells);
-    s->kernels->gather_f32(q, rows->w, w->ids, n, rows->d, rows->d, w->logits);
-    if (rows->b)
-        for (size_t i = 0; i < n; i++) w->logits[i] += rows->b[w->ids[i]];
-    if (s->bias)
-        for (size_t i = 0; i < n; i++) w->logits[i] += s->bias[w->ids[i]];
-    woi_topk top = {k, 0, scores, ids};
-    for (size_t i = 0; i < n; i++)
-        if (top.n < k || !(w->logits[i] < scores[0])) woi_topk_push(&top, w->logits[i], w->ids[i]);
-    woi_topk_finish(&top);
-    if (s->scores == WO_SCORES_SOFTMAX) soften(s->kernels, w->logits, n, scores, k, top.n);
-    if (stats) *stats = (wo_query_stats){WO_OK, (uint32_t)n_cells, (uint32_t)n};
+    if (index->options.fallback && knows_little(index, opened, n_cells)) {
+        if (s->exact_fallback) {
+            ids[0] = FOR_FULL;
+            return;
+        }
+        route(s, w, q, 1, s->wider_probes, w->wider, &about.cells);
+        opened = w->wider;
+        about.wider = 1;
+    }
+    const int32_t *candidates;
+    about.candidates = (uint32_t)unite(s, w, opened, about.cells, &candidates);
+    const size_t n = screen(s, w, q, k, &candidates, about.candidates);
+    score(s, q, candidates, n, w->logits);
+    const double whole = s->scores == WO_SCORES_SOFTMAX ? log_sum(s->kernels, w->logits, n) : 0;
+    const size_t found = select_best(s, w->logits, candidates, n, k, ids, scores);
+    if (s->scores == WO_SCORES_SOFTMAX)
+        for (size_t i = 0; i < k; i++) scores[i] = i < found ? (float)exp((double)scores[i] - whole) : 0;
+    if (stats) *stats = about;
 }
 
 /* ---- Calls ------------------------------------------------------------------------------------------------- */
@@ -299,6 +400,7 @@ static wo_status exact(wo_searcher *s, const float *queries, size_t n, size_t k,
     enum { PIECE = 1024 };
     const woi_dense *rows = &s->index->rows;
     const woi_adjust adjust = {s->forbidden, s->bias};
+    if (!rows->w) return no_rows(err);
     const bool softmax = s->scores == WO_SCORES_SOFTMAX;
     for (size_t first = 0; first < n; first += PIECE) {
         const size_t count = n - first < PIECE ? n - first : PIECE;
@@ -314,7 +416,7 @@ static wo_status exact(wo_searcher *s, const float *queries, size_t n, size_t k,
             }
         for (size_t i = 0; stats && i < count; i++)
             stats[first + i] = woi_all_finite(q + i * rows->d, rows->d)
-                                   ? (wo_query_stats){WO_OK, 0, (uint32_t)(rows->m - s->n_forbidden)}
+                                   ? (wo_query_stats){.candidates = (uint32_t)(rows->m - s->n_forbidden), .exact = 1}
                                    : (wo_query_stats){.status = WO_ERR_ARGUMENT};
     }
     return WO_OK;
@@ -333,11 +435,9 @@ static void answer_block(const wo_searcher *s, worker *w, const float *queries, 
 {
     const size_t d = s->index->rows.d;
     const woi_cells *cells = &s->index->cells;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t *opened = w->cells + i * s->most_cells;
-        w->n_cells[i] = (uint32_t)route(s, w, queries + i * d, opened);
-        for (size_t c = 0; c < w->n_cells[i]; c++) __builtin_prefetch(&cells->offsets[opened[c]]);
-    }
+    route(s, w, queries, n, s->probes, w->cells, w->n_cells);
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < w->n_cells[i]; c++) __builtin_prefetch(&cells->offsets[w->cells[i * s->most_cells + c]]);
     for (size_t i = 0; i < n; i++) {
         if (i + 1 < n) /* the lists of the next query come while this one is scored */
             for (size_t c = 0; c < w->n_cells[i + 1]; c++)
@@ -347,12 +447,9 @@ static void answer_block(const wo_searcher *s, worker *w, const float *queries, 
     }
 }
 
-wo_status wo_search_stats(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
-                          wo_query_stats *stats, wo_error *err)
+static void answer_by_cells(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
+                            wo_query_stats *stats)
 {
-    wo_status status = check_call(queries, n, k, ids, scores, err);
-    if (status) return status;
-    if (s->index->options.method == WO_METHOD_FULL) return exact(s, queries, n, k, ids, scores, stats, err);
     const size_t d = s->index->rows.d, n_blocks = (n + BLOCK - 1) / BLOCK;
     int threads = s->threads;
     if (n / MIN_SHARE < (size_t)threads) threads = n < 2 * MIN_SHARE ? 1 : (int)(n / MIN_SHARE);
@@ -360,7 +457,7 @@ wo_status wo_search_stats(wo_searcher *s, const float *queries, size_t n, size_t
         for (size_t first = 0; first < n; first += BLOCK)
             answer_block(s, &s->workers[0], queries + first * d, n - first < BLOCK ? n - first : BLOCK, k,
                          ids + first * k, scores + first * k, stats ? stats + first : NULL);
-        return WO_OK;
+        return;
     }
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (size_t b = 0; b < n_blocks; b++) {
@@ -368,7 +465,22 @@ wo_status wo_search_stats(wo_searcher *s, const float *queries, size_t n, size_t
         answer_block(s, &s->workers[omp_get_thread_num()], queries + first * d, count, k, ids + first * k,
                      scores + first * k, stats ? stats + first : NULL);
     }
-    return WO_OK;
+}
+
+wo_status wo_search_stats(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
+                          wo_query_stats *stats, wo_error *err)
+{
+    const wo_index *index = s->index;
+    wo_status status = check_call(queries, n, k, ids, scores, err);
+    if (status) return status;
+    const bool planned = index->full_from && n >= index->full_from && index->rows.w;
+    if (planned || index->options.method == WO_METHOD_FULL) return exact(s, queries, n, k, ids, scores, stats, err);
+    answer_by_cells(s, queries, n, k, ids, scores, stats);
+    for (size_t i = 0; s->exact_fallback && !status && i < n; i++) /* few; each is read once more by all threads */
+        if (ids[i * k] == FOR_FULL)
+            status =
+                exact(s, queries + i * index->rows.d, 1, k, ids + i * k, scores + i * k, stats ? stats + i : NULL, err);
+    return status;
 }
 
 wo_status wo_search(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
@@ -392,8 +504,15 @@ wo_status wo_search_candidates(wo_searcher *s, const float *query, int32_t *ids,
         return WO_OK;
     }
     worker *w = &s->workers[0];
-    const size_t n = unite(s, w, w->cells, route(s, w, query, w->cells));
-    if (capacity) memcpy(ids, w->ids, (n < capacity ? n : capacity) * sizeof *ids);
+    const int32_t *candidates;
+    const uint32_t *opened = w->cells;
+    route(s, w, query, 1, s->probes, w->cells, w->n_cells);
+    if (s->index->options.fallback && knows_little(s->index, opened, *w->n_cells)) {
+        route(s, w, query, 1, s->wider_probes, w->wider, w->n_cells);
+        opened = w->wider;
+    }
+    const size_t n = unite(s, w, opened, *w->n_cells, &candidates);
+    if (capacity) memcpy(ids, candidates, (n < capacity ? n : capacity) * sizeof *ids);
     *n_candidates = n;
     return WO_OK;
 }

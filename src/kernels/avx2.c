@@ -198,6 +198,28 @@ static void gather_i8_avx2(const int8_t *q, float q_scale, const int8_t *rows, c
     rows_i8(8, q, q_scale, (woi_rows){rows, ids, n, d, stride, 0}, scales, d, out);
 }
 
+/* ---- quantise ---------------------------------------------------------------------------------------------- */
+
+static float quantise_avx2(const float *x, size_t d, int8_t *out)
+{
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    __m256 most = _mm256_setzero_ps();
+    size_t j = 0;
+    for (; j + 8 <= d; j += 8) most = _mm256_max_ps(most, _mm256_andnot_ps(sign, _mm256_loadu_ps(x + j)));
+    float lane[8], top = 0;
+    _mm256_storeu_ps(lane, most);
+    for (size_t k = 0; k < 8; k++) top = fmaxf(top, lane[k]);
+    for (; j < d; j++) top = fmaxf(top, fabsf(x[j]));
+    const float over = top >= 1e-30F ? 127 / top : 0;
+    for (j = 0; j + 8 <= d; j += 8) {
+        const __m256i words = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + j), _mm256_set1_ps(over)));
+        const __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+        _mm_storel_epi64((void *)(out + j), _mm_packs_epi16(halves, halves));
+    }
+    for (; j < d; j++) out[j] = (int8_t)lrintf(x[j] * over);
+    return top >= 1e-30F ? top / 127 : 0;
+}
+
 /* ---- project ----------------------------------------------------------------------------------------------- */
 
 /* 8 * vectors planes; coordinates go in turn to `chains` accumulators each, so that vectors * chains = 8 of them hide
@@ -229,13 +251,40 @@ WOI_INLINE void project_block(size_t vectors, size_t chains, const float *x, con
     WOI_EACH(b, vectors / 2) bits[b] = (uint16_t)(positive[2 * b] | positive[2 * b + 1] << 8);
 }
 
-static void project_avx2(const float *x, const float *planes, const float *offsets, size_t d, size_t n_planes, float *z,
-                         uint16_t *bits)
+static void project_avx2(const float *x, size_t n, const float *planes, const float *offsets, size_t d, size_t n_planes,
+                         float *z, uint16_t *bits)
 {
-    size_t p = 0;
-    for (; p + 64 <= n_planes; p += 64)
-        project_block(8, 1, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
-    for (; p < n_planes; p += 16) project_block(2, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
+    for (size_t i = 0; i < n; i++, x += d, z += n_planes, bits += n_planes / 16) {
+        size_t p = 0;
+        for (; p + 64 <= n_planes; p += 64)
+            project_block(8, 1, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
+        for (; p < n_planes; p += 16)
+            project_block(2, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
+    }
+}
+
+/* Four coordinates of 8 planes, as words: the even two and the odd two of each plane are pairs of 16-bit integers,
+ * which meet the same pair of the point. */
+WOI_INLINE __m256i add_fours(__m256i acc, __m256i planes, int32_t even, int32_t odd)
+{
+    const __m256i low = _mm256_and_si256(planes, _mm256_set1_epi32(0x00ff00ff));
+    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(low, _mm256_set1_epi32(even)));
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_srli_epi16(planes, 8), _mm256_set1_epi32(odd)));
+}
+
+static void project_i8_avx2(const int8_t *x, float x_scale, const uint8_t *planes, const float *scales,
+                            const float *offsets, size_t fours, size_t n_planes, float *z)
+{
+    const __m256i excess = _mm256_set1_epi32(woi_excess(x, fours));
+    for (size_t p = 0; p < n_planes; p += 8) {
+        __m256i acc = _mm256_setzero_si256();
+        for (size_t j = 0; j < fours; j++)
+            acc = add_fours(acc, _mm256_loadu_si256((const void *)(planes + (j * n_planes + p) * 4)),
+                            woi_pair(x[4 * j], x[4 * j + 2]), woi_pair(x[4 * j + 1], x[4 * j + 3]));
+        const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(scales + p), _mm256_set1_ps(x_scale));
+        _mm256_storeu_ps(z + p, _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(acc, excess)), scale,
+                                                _mm256_loadu_ps(offsets + p)));
+    }
 }
 
 /* ---- top-k, maximum ---------------------------------------------------------------------------------------- */
@@ -277,6 +326,31 @@ static float max_f32_avx2(const float *x, size_t n)
     for (; i < n; i++)
         if (x[i] > best) best = x[i];
     return best;
+}
+
+static size_t pick_avx2(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
+{
+    size_t found = 0;
+    for (; found < k; found++) {
+        const float top = max_f32_avx2(scores, n);
+        const __m256 wanted = _mm256_set1_ps(top);
+        size_t at = n, i = 0;
+        for (; i + 8 <= n; i += 8) {
+            const uint64_t hits =
+                (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(scores + i), wanted, _CMP_EQ_OQ));
+            if (!hits) continue;
+            const size_t here = i + woi_lowest_id(hits, ids ? ids + i : NULL);
+            if (at == n || (ids && ids[here] < ids[at])) at = here;
+        }
+        for (; i < n; i++)
+            if (scores[i] == top && (at == n || (ids && ids[i] < ids[at]))) at = i;
+        if (at == n) break;
+        best[found] = top;
+        best_ids[found] = ids ? ids[at] : (int32_t)at;
+        scores[at] = NAN; /* which no comparison finds */
+    }
+    woi_pick_end(found, k, best, best_ids);
+    return found;
 }
 
 /* ---- exponential ------------------------------------------------------------------------------------------- */

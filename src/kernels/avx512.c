@@ -201,46 +201,107 @@ static void gather_i8_avx512(const int8_t *q, float q_scale, const int8_t *rows,
     rows_i8(8, q, q_scale, (woi_rows){rows, ids, n, d, stride, 0}, scales, d, out);
 }
 
+/* ---- quantise ---------------------------------------------------------------------------------------------- */
+
+static float quantise_avx512(const float *x, size_t d, int8_t *out)
+{
+    __m512 most = _mm512_setzero_ps();
+    for (size_t j = 0; j < d; j += 16)
+        most = _mm512_max_ps(most, _mm512_abs_ps(_mm512_maskz_loadu_ps(lanes(d - j), x + j)));
+    const float top = _mm512_reduce_max_ps(most), over = top >= 1e-30F ? 127 / top : 0;
+    for (size_t j = 0; j < d; j += 16) {
+        const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes(d - j), x + j), _mm512_set1_ps(over));
+        _mm_mask_storeu_epi8(out + j, lanes(d - j), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(scaled)));
+    }
+    return top >= 1e-30F ? top / 127 : 0;
+}
+
 /* ---- project ----------------------------------------------------------------------------------------------- */
 
-/* 16 * vectors planes; coordinates go in turn to `chains` accumulators each, so that vectors * chains >= 8 of them hide
- * the latency of the multiply-add. */
-WOI_INLINE void project_block(size_t vectors, size_t chains, const float *x, const float *planes, const float *offsets,
-                              size_t d, size_t n_planes, float *z, uint16_t *bits)
+/* `points` of them on 16 * vectors planes. Coordinates go in turn to `chains` accumulators, so that vectors * chains >=
+ * 6 of them hide the latency of the multiply-add. Three points share the loads of the planes: 1.3 times the speed of
+ * one after the other. */
+WOI_INLINE void project_block(size_t points, size_t vectors, size_t chains, const float *x, const float *planes,
+                              const float *offsets, size_t d, size_t n_planes, float *z, uint16_t *bits)
 {
-    __m512 acc[16];
-    WOI_EACH(a, vectors * chains) acc[a] = a < vectors ? _mm512_loadu_ps(offsets + 16 * a) : _mm512_setzero_ps();
+    __m512 acc[3][8];
+    WOI_EACH(i, points)
+        WOI_EACH(a, vectors * chains) acc[i][a] = a < vectors ? _mm512_loadu_ps(offsets + 16 * a) : _mm512_setzero_ps();
     size_t j = 0;
     for (; j + chains <= d; j += chains)
         WOI_EACH(c, chains) {
-            const __m512 coordinate = _mm512_set1_ps(x[j + c]);
             const float *row = planes + (j + c) * n_planes;
-            WOI_EACH(v, vectors)
-                acc[c * vectors + v] = _mm512_fmadd_ps(coordinate, _mm512_loadu_ps(row + 16 * v), acc[c * vectors + v]);
+            WOI_EACH(i, points) {
+                const __m512 coordinate = _mm512_set1_ps(x[i * d + j + c]);
+                WOI_EACH(v, vectors) {
+                    __m512 *to = &acc[i][c * vectors + v];
+                    *to = _mm512_fmadd_ps(coordinate, _mm512_loadu_ps(row + 16 * v), *to);
+                }
+            }
         }
     for (; j < d; j++)
-        WOI_EACH(v, vectors)
-            acc[v] = _mm512_fmadd_ps(_mm512_set1_ps(x[j]), _mm512_loadu_ps(planes + j * n_planes + 16 * v), acc[v]);
-    WOI_EACH(v, vectors) {
-        WOI_EACH(c, chains - 1) acc[v] = _mm512_add_ps(acc[v], acc[(c + 1) * vectors + v]);
-        _mm512_storeu_ps(z + 16 * v, acc[v]);
-        bits[v] = _mm512_cmp_ps_mask(acc[v], _mm512_setzero_ps(), _CMP_GT_OQ);
+        WOI_EACH(i, points)
+            WOI_EACH(v, vectors) {
+                const __m512 row = _mm512_loadu_ps(planes + j * n_planes + 16 * v);
+                acc[i][v] = _mm512_fmadd_ps(_mm512_set1_ps(x[i * d + j]), row, acc[i][v]);
+            }
+    WOI_EACH(i, points)
+        WOI_EACH(v, vectors) {
+            WOI_EACH(c, chains - 1) acc[i][v] = _mm512_add_ps(acc[i][v], acc[i][(c + 1) * vectors + v]);
+            _mm512_storeu_ps(z + i * n_planes + 16 * v, acc[i][v]);
+            bits[i * (n_planes / 16) + v] = _mm512_cmp_ps_mask(acc[i][v], _mm512_setzero_ps(), _CMP_GT_OQ);
+        }
+}
+
+WOI_INLINE void project_points(size_t points, const float *x, const float *planes, const float *offsets, size_t d,
+                               size_t n_planes, float *z, uint16_t *bits)
+{
+    size_t p = 0;
+    for (; p + 128 <= n_planes; p += 128)
+        project_block(points, 8, 1, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
+    if (p + 64 <= n_planes) {
+        project_block(points, 4, 2, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
+        p += 64;
+    }
+    switch (n_planes - p) {
+    case 48: project_block(points, 3, 2, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
+    case 32: project_block(points, 2, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
+    case 16: project_block(points, 1, 8, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
+    default: break;
     }
 }
 
-static void project_avx512(const float *x, const float *planes, const float *offsets, size_t d, size_t n_planes,
-                           float *z, uint16_t *bits)
+static void project_avx512(const float *x, size_t n, const float *planes, const float *offsets, size_t d,
+                           size_t n_planes, float *z, uint16_t *bits)
 {
-    size_t p = 0;
-    for (; p + 256 <= n_planes; p += 256)
-        project_block(16, 1, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
-    for (; p + 64 <= n_planes; p += 64)
-        project_block(4, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
-    switch (n_planes - p) {
-    case 48: project_block(3, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
-    case 32: project_block(2, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
-    case 16: project_block(1, 8, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
-    default: break;
+    size_t i = 0;
+    for (; i + 3 <= n; i += 3)
+        project_points(3, x + i * d, planes, offsets, d, n_planes, z + i * n_planes, bits + i * (n_planes / 16));
+    for (; i < n; i++)
+        project_points(1, x + i * d, planes, offsets, d, n_planes, z + i * n_planes, bits + i * (n_planes / 16));
+}
+
+/* Four coordinates of 16 planes, as words: the even two and the odd two of each plane are pairs of 16-bit integers,
+ * which meet the same pair of the point. */
+WOI_INLINE __m512i add_fours(__m512i acc, __m512i planes, int32_t even, int32_t odd)
+{
+    const __m512i low = _mm512_and_si512(planes, _mm512_set1_epi32(0x00ff00ff));
+    acc = _mm512_add_epi32(acc, _mm512_madd_epi16(low, _mm512_set1_epi32(even)));
+    return _mm512_add_epi32(acc, _mm512_madd_epi16(_mm512_srli_epi16(planes, 8), _mm512_set1_epi32(odd)));
+}
+
+static void project_i8_avx512(const int8_t *x, float x_scale, const uint8_t *planes, const float *scales,
+                              const float *offsets, size_t fours, size_t n_planes, float *z)
+{
+    const __m512i excess = _mm512_set1_epi32(woi_excess(x, fours));
+    for (size_t p = 0; p < n_planes; p += 16) {
+        __m512i acc = _mm512_setzero_si512();
+        for (size_t j = 0; j < fours; j++)
+            acc = add_fours(acc, _mm512_loadu_si512((const void *)(planes + (j * n_planes + p) * 4)),
+                            woi_pair(x[4 * j], x[4 * j + 2]), woi_pair(x[4 * j + 1], x[4 * j + 3]));
+        const __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + p), _mm512_set1_ps(x_scale));
+        _mm512_storeu_ps(z + p, _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(acc, excess)), scale,
+                                                _mm512_loadu_ps(offsets + p)));
     }
 }
 
@@ -286,6 +347,106 @@ static float max_f32_avx512(const float *x, size_t n)
         most[0] = _mm512_mask_max_ps(most[0], mask, _mm512_maskz_loadu_ps(mask, x + i), most[0]);
     }
     return _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3])));
+}
+
+/* Up to 16 * vectors scores, in registers. What is taken becomes NaN, which no comparison finds. */
+WOI_INLINE size_t pick_block(size_t vectors, const float *scores, const int32_t *ids, size_t n, size_t k, float *best,
+                             int32_t *best_ids)
+{
+    const __m512 nan = _mm512_set1_ps(NAN);
+    __m512 x[4];
+    WOI_EACH(v, vectors)
+        x[v] = v + 1 < vectors ? _mm512_loadu_ps(scores + 16 * v)
+                               : _mm512_mask_loadu_ps(nan, lanes(n - 16 * v), scores + 16 * v);
+    for (size_t found = 0; found < k; found++) {
+        __m512 most = _mm512_set1_ps(-INFINITY);
+        WOI_EACH(v, vectors) most = _mm512_max_ps(x[v], most); /* NaNs are passed over, as in max_f32 */
+        const float top = _mm512_reduce_max_ps(most);
+        uint64_t hits = 0;
+        WOI_EACH(v, vectors) hits |= (uint64_t)_mm512_cmp_ps_mask(x[v], _mm512_set1_ps(top), _CMP_EQ_OQ) << 16 * v;
+        if (!hits) return found;
+        const size_t at = woi_lowest_id(hits, ids);
+        best[found] = top;
+        best_ids[found] = ids ? ids[at] : (int32_t)at;
+        WOI_EACH(v, vectors) x[v] = _mm512_mask_mov_ps(x[v], (__mmask16)((uint64_t)1 << at >> 16 * v), nan);
+    }
+    return k;
+}
+
+/* The best of a piece of up to 64 scores, lane by lane; NaNs are passed over. */
+WOI_INLINE __m512 best_of_piece(const float *scores, size_t n)
+{
+    __m512 most = _mm512_set1_ps(-INFINITY);
+    for (size_t i = 0; i < n && i < 64; i += 16)
+        most = _mm512_mask_max_ps(most, lanes(n - i), _mm512_maskz_loadu_ps(lanes(n - i), scores + i), most);
+    return most;
+}
+
+/* More than that: pieces of 64, of which each has its best noted, so that an answer costs one piece and the notes. */
+WOI_INLINE size_t pick_pieces(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
+{
+    __m512 notes[WOI_PIECES];
+    const size_t n_pieces = (n + 63) / 64;
+    for (size_t p = 0; p < n_pieces; p++) notes[p] = best_of_piece(scores + 64 * p, n - 64 * p);
+    for (size_t found = 0; found < k; found++) {
+        __m512 most = notes[0];
+        for (size_t p = 1; p < n_pieces; p++) most = _mm512_max_ps(most, notes[p]);
+        const float top = _mm512_reduce_max_ps(most);
+        const __m512 wanted = _mm512_set1_ps(top);
+        size_t at = n;
+        for (size_t p = 0; p < n_pieces && (ids || at == n); p++) {
+            if (!_mm512_cmp_ps_mask(notes[p], wanted, _CMP_EQ_OQ)) continue;
+            uint64_t hits = 0; /* none where nothing but NaN is left */
+            for (size_t i = 0; i < 64 && 64 * p + i < n; i += 16) {
+                const __mmask16 mask = lanes(n - 64 * p - i);
+                const __m512 x = _mm512_maskz_loadu_ps(mask, scores + 64 * p + i);
+                hits |= (uint64_t)_mm512_mask_cmp_ps_mask(mask, x, wanted, _CMP_EQ_OQ) << i;
+            }
+            if (!hits) continue;
+            const size_t here = 64 * p + woi_lowest_id(hits, ids ? ids + 64 * p : NULL);
+            if (at == n || ids[here] < ids[at]) at = here;
+        }
+        if (at == n) return found;
+        best[found] = top;
+        best_ids[found] = ids ? ids[at] : (int32_t)at;
+        scores[at] = NAN;
+        notes[at / 64] = best_of_piece(scores + at / 64 * 64, n - at / 64 * 64);
+    }
+    return k;
+}
+
+/* Any number. */
+WOI_INLINE size_t pick_long(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
+{
+    for (size_t found = 0; found < k; found++) {
+        const float top = max_f32_avx512(scores, n);
+        size_t at = n;
+        for (size_t i = 0; i < n; i += 16) {
+            const __m512 x = _mm512_maskz_loadu_ps(lanes(n - i), scores + i);
+            const uint64_t hits = _mm512_mask_cmp_ps_mask(lanes(n - i), x, _mm512_set1_ps(top), _CMP_EQ_OQ);
+            if (!hits) continue;
+            const size_t here = i + woi_lowest_id(hits, ids ? ids + i : NULL);
+            if (at == n || (ids && ids[here] < ids[at])) at = here;
+        }
+        if (at == n) return found;
+        best[found] = top;
+        best_ids[found] = ids ? ids[at] : (int32_t)at;
+        scores[at] = NAN;
+    }
+    return k;
+}
+
+static size_t pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
+{
+    const size_t found = n == 0                 ? 0
+                         : n <= 16              ? pick_block(1, scores, ids, n, k, best, best_ids)
+                         : n <= 32              ? pick_block(2, scores, ids, n, k, best, best_ids)
+                         : n <= 48              ? pick_block(3, scores, ids, n, k, best, best_ids)
+                         : n <= 64              ? pick_block(4, scores, ids, n, k, best, best_ids)
+                         : n <= 64 * WOI_PIECES ? pick_pieces(scores, ids, n, k, best, best_ids)
+                                                : pick_long(scores, ids, n, k, best, best_ids);
+    woi_pick_end(found, k, best, best_ids);
+    return found;
 }
 
 /* ---- exponential ------------------------------------------------------------------------------------------- */

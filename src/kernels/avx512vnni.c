@@ -6,6 +6,8 @@
 #include "kernels/kernels.h"
 #include "kernels/x86.h"
 
+#include <string.h>
+
 WOI_INLINE __m512i load(const int8_t *p)
 {
     return _mm512_loadu_si512((const void *)p);
@@ -72,8 +74,62 @@ static void gather_i8_avx512vnni(const int8_t *q, float q_scale, const int8_t *r
     rows_i8(8, q, q_scale, (woi_rows){rows, ids, n, d, stride, 0}, scales, d, out);
 }
 
+/* 16 * vectors planes, which have the 128 already. Fours go in turn to `chains` accumulators, so that vectors * chains
+ * >= 4 of them hide the latency. */
+WOI_INLINE void project_i8_block(size_t vectors, size_t chains, const int8_t *x, float x_scale, __m512i excess,
+                                 const uint8_t *planes, const float *scales, const float *offsets, size_t fours,
+                                 size_t n_planes, float *z)
+{
+    __m512i acc[8];
+    WOI_EACH(a, vectors * chains) acc[a] = _mm512_setzero_si512();
+    size_t j = 0;
+    for (; j + chains <= fours; j += chains)
+        WOI_EACH(c, chains) {
+            int32_t four;
+            memcpy(&four, x + 4 * (j + c), sizeof four);
+            const __m512i point = _mm512_set1_epi32(four);
+            const uint8_t *row = planes + (j + c) * n_planes * 4;
+            WOI_EACH(v, vectors) {
+                __m512i *to = &acc[c * vectors + v];
+                *to = _mm512_dpbusd_epi32(*to, _mm512_loadu_si512((const void *)(row + 64 * v)), point);
+            }
+        }
+    for (; j < fours; j++) {
+        int32_t four;
+        memcpy(&four, x + 4 * j, sizeof four);
+        WOI_EACH(v, vectors)
+            acc[v] = _mm512_dpbusd_epi32(acc[v], _mm512_loadu_si512((const void *)(planes + j * n_planes * 4 + 64 * v)),
+                                         _mm512_set1_epi32(four));
+    }
+    WOI_EACH(v, vectors) {
+        WOI_EACH(c, chains - 1) acc[v] = _mm512_add_epi32(acc[v], acc[(c + 1) * vectors + v]);
+        const __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + 16 * v), _mm512_set1_ps(x_scale));
+        _mm512_storeu_ps(z + 16 * v, _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(acc[v], excess)), scale,
+                                                     _mm512_loadu_ps(offsets + 16 * v)));
+    }
+}
+
+static void project_i8_avx512vnni(const int8_t *x, float x_scale, const uint8_t *planes, const float *scales,
+                                  const float *offsets, size_t fours, size_t n_planes, float *z)
+{
+    const __m512i excess = _mm512_set1_epi32(woi_excess(x, fours));
+#define BLOCK(vectors, chains)                                                                                      \
+    for (; p + 16 * (vectors) <= n_planes; p += 16 * (vectors))                                                     \
+    project_i8_block(vectors, chains, x, x_scale, excess, planes + 4 * p, scales + p, offsets + p, fours, n_planes, \
+                     z + p)
+    size_t p = 0;
+    BLOCK(8, 1);
+    BLOCK(6, 1);
+    BLOCK(4, 1);
+    BLOCK(3, 2);
+    BLOCK(2, 2);
+    BLOCK(1, 4);
+#undef BLOCK
+}
+
 void woi_kernels_use_avx512vnni(woi_kernels *table)
 {
     WOI_USE(table, dot_i8, avx512vnni);
     WOI_USE(table, gather_i8, avx512vnni);
+    WOI_USE(table, project_i8, avx512vnni);
 }

@@ -69,17 +69,57 @@ static void gather_i8_ref(const int8_t *q, float q_scale, const int8_t *rows, co
     for (size_t i = 0; i < n; i++) out[i] = row_i8(q, rows + (size_t)ids[i] * stride, d) * (scales[ids[i]] * q_scale);
 }
 
-static void project_ref(const float *x, const float *planes, const float *offsets, size_t d, size_t n_planes, float *z,
-                        uint16_t *bits)
+static float quantise_ref(const float *x, size_t d, int8_t *out)
 {
-    memcpy(z, offsets, n_planes * sizeof *z);
-    for (size_t j = 0; j < d; j++)
-        for (size_t p = 0; p < n_planes; p++) z[p] += x[j] * planes[j * n_planes + p];
-    for (size_t b = 0; b < n_planes / 16; b++) {
-        unsigned word = 0;
-        for (unsigned p = 0; p < 16; p++) word |= (unsigned)(z[16 * b + p] > 0) << p;
-        bits[b] = (uint16_t)word;
+    float most = 0;
+    for (size_t j = 0; j < d; j++) most = fmaxf(most, fabsf(x[j]));
+    const bool zero = !(most >= 1e-30F);
+    const float over = zero ? 0 : 127 / most;
+    for (size_t j = 0; j < d; j++) out[j] = (int8_t)lrintf(x[j] * over);
+    return zero ? 0 : most / 127;
+}
+
+static void project_ref(const float *x, size_t n, const float *planes, const float *offsets, size_t d, size_t n_planes,
+                        float *z, uint16_t *bits)
+{
+    for (size_t i = 0; i < n; i++, x += d, z += n_planes, bits += n_planes / 16) {
+        memcpy(z, offsets, n_planes * sizeof *z);
+        for (size_t j = 0; j < d; j++)
+            for (size_t p = 0; p < n_planes; p++) z[p] += x[j] * planes[j * n_planes + p];
+        for (size_t b = 0; b < n_planes / 16; b++) {
+            unsigned word = 0;
+            for (unsigned p = 0; p < 16; p++) word |= (unsigned)(z[16 * b + p] > 0) << p;
+            bits[b] = (uint16_t)word;
+        }
     }
+}
+
+static void project_i8_ref(const int8_t *x, float x_scale, const uint8_t *planes, const float *scales,
+                           const float *offsets, size_t fours, size_t n_planes, float *z)
+{
+    for (size_t p = 0; p < n_planes; p++) {
+        int32_t sum = 0;
+        for (size_t j = 0; j < 4 * fours; j++) sum += x[j] * ((int)planes[(j / 4 * n_planes + p) * 4 + j % 4] - 128);
+        z[p] = fmaf((float)sum, x_scale * scales[p], offsets[p]);
+    }
+}
+
+static size_t pick_ref(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < k; i++) {
+        size_t at = n;
+        for (size_t j = 0; j < n; j++)
+            if (!isnan(scores[j]) &&
+                (at == n || scores[j] > scores[at] || (ids && scores[j] == scores[at] && ids[j] < ids[at])))
+                at = j;
+        best[i] = at < n ? scores[at] : -INFINITY;
+        best_ids[i] = at == n ? -1 : ids ? ids[at] : (int32_t)at;
+        if (at == n) continue;
+        scores[at] = NAN;
+        found++;
+    }
+    return found;
 }
 
 static void topk_scan_ref(const float *scores, size_t n, int32_t first_id, woi_topk *top)

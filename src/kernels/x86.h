@@ -13,6 +13,7 @@
 #define WOI_KERNELS_X86_H
 
 #include <immintrin.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,6 +34,7 @@ enum {
     WOI_AHEAD = 32,   /* rows that a gather prefetches ahead: 24 to 64 give 21.5 GB/s, 16 give 20, 8 give 12 */
     WOI_WHOLE = 1024, /* bytes of the longest row prefetched whole: 19 GB/s so, 16 if only its first 512 bytes are */
     WOI_PART = 512,   /* bytes of a longer one: rows of 4 KiB give 25 GB/s so, 15 if prefetched whole */
+    WOI_PIECES = 256, /* of 64 scores, that a pick keeps notes of: all leaves that a query can look at */
     WOI_NEXT_PAGES = 8192 /* bytes ahead of a dot's row, see woi_row */
 };
 
@@ -76,6 +78,38 @@ WOI_INLINE void woi_prefetch(woi_rows *r, size_t i, const float *scales)
         for (const char *line = row - (uintptr_t)row % 64; line < row + bytes; line += 64)
             _mm_prefetch(line, _MM_HINT_T1);
         if (scales) _mm_prefetch((const char *)(scales + id), _MM_HINT_T1);
+    }
+}
+
+/* Of project_i8: two coordinates as 16-bit integers in one word; and what the 128 in each of the planes' adds to a sum.
+ */
+WOI_INLINE int32_t woi_pair(int8_t low, int8_t high)
+{
+    return (int32_t)((uint32_t)(uint16_t)low | (uint32_t)(uint16_t)high << 16);
+}
+
+WOI_INLINE int32_t woi_excess(const int8_t *x, size_t fours)
+{
+    int32_t sum = 0;
+    for (size_t j = 0; j < 4 * fours; j++) sum += x[j];
+    return 128 * sum;
+}
+
+/* Of the places that `hits` has a bit for: the first, or the one with the lowest id. There is one, nearly always. */
+WOI_INLINE size_t woi_lowest_id(uint64_t hits, const int32_t *ids)
+{
+    size_t at = (size_t)__builtin_ctzll(hits);
+    if (ids)
+        for (hits &= hits - 1; hits; hits &= hits - 1)
+            if (ids[__builtin_ctzll(hits)] < ids[at]) at = (size_t)__builtin_ctzll(hits);
+    return at;
+}
+
+WOI_INLINE void woi_pick_end(size_t found, size_t k, float *best, int32_t *best_ids)
+{
+    for (; found < k; found++) {
+        best[found] = -INFINITY;
+        best_ids[found] = -1;
     }
 }
 

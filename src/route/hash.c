@@ -29,9 +29,9 @@ void woi_hash_free(woi_hash *hash)
 }
 
 /* z, then the bits with room for reading 8 bytes from any of them. */
-size_t woi_hash_scratch(const woi_hash *hash)
+size_t woi_hash_scratch(const woi_hash *hash, size_t n)
 {
-    return hash->n_planes + hash->n_planes / 32 + 16;
+    return n * (hash->n_planes + hash->n_planes / 32 + 1) + 16;
 }
 
 /* K bits from bit `at` on. */
@@ -98,21 +98,22 @@ static void probe_table(const float *z, uint32_t K, uint32_t code, uint32_t base
     }
 }
 
-bool woi_hash_query(const woi_hash *hash, const woi_kernels *kernels, const float *q, uint32_t probes, float *scratch,
-                    uint32_t *cells)
+void woi_hash_route(const woi_hash *hash, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
+                    float *scratch, uint32_t *cells, uint32_t *n_cells)
 {
+    const uint32_t K = hash->K, L = hash->L;
     float *z = scratch;
-    void *bits = z + hash->n_planes;
-    kernels->project(q, hash->planes, hash->offsets, hash->d, hash->n_planes, z, bits);
-    /* A query that is not finite leaves no finite projection; large finite ones may overflow. */
-    if (!isfinite(z[0]) && !woi_all_finite(q, hash->d)) return false;
-    const uint32_t K = hash->K;
-    for (uint32_t l = 0; l < hash->L; l++) {
-        const uint32_t base = l << K, code = code_at(bits, (size_t)l * K, K);
-        cells[(size_t)l * probes] = base + code;
-        if (probes > 1) probe_table(z + (size_t)l * K, K, code, base, probes, cells + (size_t)l * probes);
+    uint16_t *bits = (void *)(z + n * hash->n_planes);
+    kernels->project(q, n, hash->planes, hash->offsets, hash->d, hash->n_planes, z, bits);
+    for (size_t i = 0; i < n; i++, z += hash->n_planes, bits += hash->n_planes / 16, cells += (size_t)L * probes) {
+        /* A query that is not finite leaves no finite projection; large finite ones may overflow. */
+        n_cells[i] = isfinite(z[0]) || woi_all_finite(q + i * hash->d, hash->d) ? L * probes : 0;
+        for (uint32_t l = 0; n_cells[i] && l < L; l++) {
+            const uint32_t base = l << K, code = code_at(bits, (size_t)l * K, K);
+            cells[(size_t)l * probes] = base + code;
+            if (probes > 1) probe_table(z + (size_t)l * K, K, code, base, probes, cells + (size_t)l * probes);
+        }
     }
-    return true;
 }
 
 /* Rows x (n, d), each with its own start of z: offsets + b[i] bias_planes for neurons. */
@@ -122,18 +123,18 @@ static wo_status hash_rows(const woi_hash *hash, const float *x, const float *b,
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     if (threads < 1) threads = omp_get_max_threads();
-    const size_t each = (woi_hash_scratch(hash) + hash->n_planes + 15) / 16 * 16;
+    const size_t each = (woi_hash_scratch(hash, 1) + hash->n_planes + 15) / 16 * 16;
     float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
     if (!scratch) return WO_ERR_MEMORY;
     memset(scratch, 0, (size_t)threads * each * sizeof *scratch);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < n; i++) {
-        float *z = scratch + (size_t)omp_get_thread_num() * each, *start = z + woi_hash_scratch(hash);
+        float *z = scratch + (size_t)omp_get_thread_num() * each, *start = z + woi_hash_scratch(hash, 1);
         void *bits = z + hash->n_planes;
         for (size_t p = 0; p < hash->n_planes; p++)
             start[p] = hash->offsets[p] + (b && hash->bias_planes ? b[i] * hash->bias_planes[p] : 0);
         const float *row = x + i * hash->d;
-        kernels->project(row, hash->planes, start, hash->d, hash->n_planes, z, bits);
+        kernels->project(row, 1, hash->planes, start, hash->d, hash->n_planes, z, bits);
         const bool usable = isfinite(z[0]) || woi_all_finite(row, hash->d);
         for (uint32_t l = 0; l < hash->L; l++)
             cells[i * hash->L + l] = usable ? (l << hash->K) + code_at(bits, (size_t)l * hash->K, hash->K) : UINT32_MAX;

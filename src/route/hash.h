@@ -35,13 +35,14 @@ static inline size_t woi_hash_n_cells(const woi_hash *hash)
     return (size_t)hash->L << hash->K;
 }
 
-/* Floats of scratch that woi_hash_query needs. */
-size_t woi_hash_scratch(const woi_hash *hash);
+/* Floats of scratch that woi_hash_route needs for n queries. */
+size_t woi_hash_scratch(const woi_hash *hash, size_t n);
 
-/* The cells of one query: `probes` (at most 2^K) in each table, its own first, then the likeliest beside it, by the
- * sum of the margins |z| of the planes that lie between: cells[l * probes + p]. False when the query is not finite. */
-bool woi_hash_query(const woi_hash *hash, const woi_kernels *kernels, const float *q, uint32_t probes, float *scratch,
-                    uint32_t *cells);
+/* The cells of n queries: `probes` (at most 2^K) in each table, a query's own first, then the likeliest beside it, by
+ * the sum of the margins |z| of the planes that lie between: cells[(i L + l) probes + p]. n_cells[i] is L probes, or 0
+ * when the query is not finite. */
+void woi_hash_route(const woi_hash *hash, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
+                    float *scratch, uint32_t *cells, uint32_t *n_cells);
 
 /* The own cells of n queries, or of m neurons [w, b] (b may be NULL: zeros): cells (n, L). The same for any number of
  * threads. Queries that are not finite get UINT32_MAX. */

@@ -12,82 +12,117 @@ void woi_tree_free(woi_tree *tree)
 {
     woi_free(tree->basis);
     woi_free(tree->nodes);
+    woi_free(tree->node_scales);
     woi_free(tree->node_offsets);
     woi_free(tree->leaves);
+    woi_free(tree->leaf_scales);
     woi_free(tree->leaf_offsets);
     *tree = (woi_tree){0};
 }
 
-/* Scratch:  x (r) | zeros, the offsets of the basis (r) | the scores of a level, or a query that is scaled | sign bits,
- * which `project` also gives */
-static size_t middle(const woi_tree *tree)
+/* Scratch:
+ *   x (n, r)
+ *   node scores (A), leaf scores (beam, B)     a query that is scaled; zeros, the offsets of the basis, before
+ *   x of a query in int8 (4 fours)             sign bits, which `project` also gives, before */
+typedef struct parts {
+    float *x, *nodes, *leaves;
+    union {
+        int8_t *x8;
+        uint16_t *bits;
+    };
+} parts;
+
+static size_t larger(size_t a, size_t b)
 {
-    const size_t widest = tree->A > tree->B ? tree->A : tree->B;
-    return widest > tree->d ? widest : tree->d;
+    return a > b ? a : b;
 }
 
-size_t woi_tree_scratch(const woi_tree *tree)
+static parts part(const woi_tree *tree, size_t n, float *scratch, size_t *total)
 {
-    return 2 * tree->r + middle(tree) + middle(tree) / 32 + 16;
+    const size_t nodes = larger(tree->A, tree->d), leaves = larger((size_t)tree->beam * tree->B, tree->r);
+    if (total) *total = n * tree->r + nodes + leaves + larger(n * tree->r / 32, woi_tree_fours(tree)) + 16;
+    if (!scratch) return (parts){0};
+    float *after = scratch + n * tree->r;
+    return (parts){scratch, after, after + nodes, {(void *)(after + nodes + leaves)}};
 }
 
-bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, float *scratch)
+size_t woi_tree_scratch(const woi_tree *tree, size_t n)
+{
+    size_t total;
+    part(tree, n, NULL, &total);
+    return total;
+}
+
+/* The direction of a query whose square is not a good float, in doubles. */
+static void turn_slowly(const woi_tree *tree, const woi_kernels *kernels, const float *q, parts p, float *x)
 {
     const size_t d = tree->d, r = tree->r;
-    float *x = scratch, *zeros = x + r, *scaled = zeros + r, square;
-    kernels->dot_f32(q, q, 1, d, d, &square);
-    double over = 1 / sqrt((double)square);
-    if (!(square > 1e-30F && square < 1e30F)) { /* not finite, or neither this nor `project` gives good floats */
-        double exact = 0;
-        for (size_t j = 0; j < d; j++) exact += (double)q[j] * q[j];
-        if (!isfinite(exact)) return false;
-        over = exact > 0 ? 1 / sqrt(exact) : 0;
-        for (size_t j = 0; j < d; j++) scaled[j] = (float)(q[j] * over);
-        q = scaled;
-        over = 1;
-    }
-    if (!tree->basis) {
-        for (size_t j = 0; j < d; j++) x[j] = (float)(q[j] * over);
-        return true;
-    }
-    memset(zeros, 0, r * sizeof *zeros);
-    kernels->project(q, tree->basis, zeros, d, r, x, (void *)(scaled + middle(tree)));
-    for (size_t j = 0; j < r; j++) x[j] = (float)(x[j] * over);
-    return true;
+    double square = 0;
+    for (size_t j = 0; j < d; j++) square += (double)q[j] * q[j];
+    const double over = !isfinite(square) ? NAN : square > 0 ? 1 / sqrt(square) : 0;
+    float *scaled = p.nodes;
+    for (size_t j = 0; j < d; j++) scaled[j] = (float)(q[j] * over);
+    if (tree->basis)
+        kernels->project(scaled, 1, tree->basis, p.leaves, d, r, x, p.bits);
+    else
+        memcpy(x, scaled, d * sizeof *x);
 }
 
-/* The n best of scores (count), best first, ties to the lower place: places[0 .. n), offset by `first`. */
-static size_t best(const woi_kernels *kernels, const float *scores, size_t count, uint32_t first, size_t n, size_t had,
-                   float *kept, int32_t *places)
+void woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, float *scratch)
 {
-    woi_topk top = {n, had, kept, places};
-    kernels->topk_scan(scores, count, (int32_t)first, &top);
-    return top.n;
+    const size_t d = tree->d, r = tree->r;
+    const parts p = part(tree, n, scratch, NULL);
+    memset(p.leaves, 0, r * sizeof *p.leaves);
+    if (tree->basis) kernels->project(q, n, tree->basis, p.leaves, d, r, p.x, p.bits);
+    for (size_t i = 0; i < n; i++) {
+        float *x = p.x + i * r, square;
+        kernels->dot_f32(q + i * d, q + i * d, 1, d, d, &square);
+        if (!(square > 1e-30F && square < 1e30F)) {
+            turn_slowly(tree, kernels, q + i * d, p, x);
+            continue;
+        }
+        const float over = 1 / sqrtf(square), *from = tree->basis ? x : q + i * d;
+        for (size_t j = 0; j < r; j++) x[j] = from[j] * over;
+    }
 }
 
-size_t woi_tree_query(const woi_tree *tree, const woi_kernels *kernels, const float *q, uint32_t probes, float *scratch,
-                      uint32_t *cells)
+/* The nodes in ascending order, so that of equal leaves the lower cell comes first. */
+static void sort_nodes(int32_t *nodes, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        const int32_t node = nodes[i];
+        size_t at = i;
+        for (; at > 0 && node < nodes[at - 1]; at--) nodes[at] = nodes[at - 1];
+        nodes[at] = node;
+    }
+}
+
+void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
+                    float *scratch, uint32_t *cells, uint32_t *n_cells)
 {
     const uint32_t A = tree->A, B = tree->B;
-    const size_t r = tree->r;
-    float *x = scratch, *z = x + 2 * r, node_scores[WOI_MAX_BEAM], leaf_scores[WOI_MAX_LEAVES];
-    uint16_t *bits = (void *)(z + middle(tree));
+    const size_t r = tree->r, fours = woi_tree_fours(tree);
+    const parts p = part(tree, n, scratch, NULL);
+    float scores[WOI_MAX_LEAVES];
     int32_t nodes[WOI_MAX_BEAM], leaves[WOI_MAX_LEAVES];
-    if (!woi_tree_turn(tree, kernels, q, scratch)) return 0;
-    kernels->project(x, tree->nodes, tree->node_offsets, r, A, z, bits);
-    const size_t n_nodes = best(kernels, z, A, 0, tree->beam, 0, node_scores, nodes);
-    size_t n = 0;
-    for (size_t i = 0; i < n_nodes; i++) {
-        const size_t a = (size_t)nodes[i];
-        kernels->project(x, tree->leaves + a * r * B, tree->leaf_offsets + a * B, r, B, z, bits);
-        n = best(kernels, z, B, (uint32_t)(a * B), probes, n, leaf_scores, leaves);
+    woi_tree_turn(tree, kernels, q, n, scratch);
+    memset(p.x8, 0, 4 * fours);
+    for (size_t i = 0; i < n; i++, cells += probes) {
+        n_cells[i] = 0;
+        if (isnan(p.x[i * r])) continue;
+        const float scale = kernels->quantise(p.x + i * r, r, p.x8);
+        kernels->project_i8(p.x8, scale, tree->nodes, tree->node_scales, tree->node_offsets, fours, A, p.nodes);
+        const size_t n_nodes = kernels->pick(p.nodes, NULL, A, tree->beam, scores, nodes);
+        sort_nodes(nodes, n_nodes);
+        for (size_t b = 0; b < n_nodes; b++) {
+            const size_t first = (size_t)nodes[b] * B;
+            kernels->project_i8(p.x8, scale, tree->leaves + first * 4 * fours, tree->leaf_scales + first,
+                                tree->leaf_offsets + first, fours, B, p.leaves + b * B);
+        }
+        const size_t found = kernels->pick(p.leaves, NULL, n_nodes * B, probes, scores, leaves);
+        for (size_t c = 0; c < found && scores[c] > -INFINITY; c++) /* the others are not used */
+            cells[n_cells[i]++] = (uint32_t)nodes[(size_t)leaves[c] / B] * B + (uint32_t)leaves[c] % B;
     }
-    woi_topk top = {probes, n, leaf_scores, leaves};
-    woi_topk_finish(&top);
-    size_t used = 0;
-    for (size_t i = 0; i < n; i++)
-        if (leaf_scores[i] > -INFINITY) cells[used++] = (uint32_t)leaves[i];
-    return used;
 }
 
 wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads,
@@ -96,13 +131,14 @@ wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint3
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     if (threads < 1) threads = omp_get_max_threads();
-    const size_t each = (woi_tree_scratch(tree) + 15) / 16 * 16;
+    const size_t each = (woi_tree_scratch(tree, 1) + 15) / 16 * 16;
     float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
     if (!scratch) return WO_ERR_MEMORY;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < n; i++) {
-        size_t found = woi_tree_query(tree, kernels, q + i * tree->d, probes,
-                                      scratch + (size_t)omp_get_thread_num() * each, cells + i * probes);
+        uint32_t found;
+        woi_tree_route(tree, kernels, q + i * tree->d, 1, probes, scratch + (size_t)omp_get_thread_num() * each,
+                       cells + i * probes, &found);
         for (; found < probes; found++) cells[i * probes + found] = UINT32_MAX;
     }
     woi_free(scratch);
@@ -130,13 +166,15 @@ wo_status woi_tree_neighbours(const woi_tree *tree, uint32_t n_near, int threads
     if (!kernels) return WO_ERR_UNSUPPORTED;
     if (threads < 1) threads = omp_get_max_threads();
     const uint32_t B = tree->B;
-    const size_t r = tree->r, each = r + B + B / 32 + 16 + n_near;
+    const size_t fours = woi_tree_fours(tree), each = (fours + B + n_near + 15) / 16 * 16;
     float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
     if (!scratch) return WO_ERR_MEMORY;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t a = 0; a < tree->A; a++) {
-        float *x = scratch + (size_t)omp_get_thread_num() * each, *z = x + r, *scores = z + B + B / 32 + 16;
-        const float *leaves = tree->leaves + a * r * B, *offsets = tree->leaf_offsets + a * B;
+        float *z = scratch + (size_t)omp_get_thread_num() * each, *scores = z + B;
+        int8_t *x = (void *)(scores + n_near);
+        const uint8_t *leaves = tree->leaves + a * B * 4 * fours;
+        const float *scales = tree->leaf_scales + a * B, *offsets = tree->leaf_offsets + a * B;
         for (uint32_t b = 0; b < B; b++) {
             uint32_t *own = near + (a * B + b) * n_near;
             size_t n = 0;
@@ -144,8 +182,8 @@ wo_status woi_tree_neighbours(const woi_tree *tree, uint32_t n_near, int threads
                 for (uint32_t i = 0; i < n_near; i++) own[i] = UINT32_MAX;
                 continue;
             }
-            for (size_t j = 0; j < r; j++) x[j] = leaves[j * B + b];
-            kernels->project(x, leaves, offsets, r, B, z, (void *)(z + B));
+            for (size_t j = 0; j < 4 * fours; j++) x[j] = (int8_t)woi_tree_coordinate(leaves, B, b, j);
+            kernels->project_i8(x, scales[b], leaves, scales, offsets, fours, B, z);
             for (uint32_t other = 0; other < B; other++)
                 if (other != b && z[other] > -INFINITY)
                     n = insert(z[other], (uint32_t)(a * B + other), scores, own, n, n_near);

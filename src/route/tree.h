@@ -7,11 +7,13 @@
  * Lengths are left out because what a query needs hardly depends on its own: where they vary much (Diginetica), cells
  * of directions hold more of it.
  *
- * Everything is in the form that the `project` kernel takes: centres side by side, d-major, with an offset each.
+ * Centres and x are in int8, each with a scale of its own: a query reads the leaves of several nodes, which lie in the
+ * second or third cache where there are many, so that bytes decide. Sums are exact, so that all instruction sets send a
+ * query to the same cells if they agree on x.
  *
  *   basis        (d, r)
- *   nodes        (r, A), node_offsets (A)
- *   leaves       A blocks of (r, B), leaf_offsets (A, B)
+ *   nodes        A centres in the form that the `project_i8` kernel takes, with scales and offsets -|c|^2 / 2
+ *   leaves       A blocks of B centres in that form
  *   cells        leaf b of node a is cell a B + b
  *
  * A node or a leaf that is not used has offset -INFINITY and is never found.
@@ -31,8 +33,9 @@ typedef struct woi_tree {
     uint32_t A, B; /* fan-outs; A = 0: no tree */
     uint32_t beam;
     float *basis; /* NULL: r = d */
-    float *nodes, *node_offsets;
-    float *leaves, *leaf_offsets;
+    uint8_t *nodes, *leaves;
+    float *node_scales, *node_offsets;
+    float *leaf_scales, *leaf_offsets;
 } woi_tree;
 
 typedef struct woi_tree_options {
@@ -53,16 +56,29 @@ static inline size_t woi_tree_n_cells(const woi_tree *tree)
     return (size_t)tree->A * tree->B;
 }
 
-/* Floats of scratch that woi_tree_query and woi_tree_turn need. */
-size_t woi_tree_scratch(const woi_tree *tree);
+/* Fours of coordinates: those beyond r are zero. */
+static inline size_t woi_tree_fours(const woi_tree *tree)
+{
+    return (tree->r + 3) / 4;
+}
 
-/* x, the direction of a query in the tree's coordinates, in scratch[0 .. r); false when the query is not finite. */
-bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, float *scratch);
+/* Coordinate j of centre `which` of `n` side by side. */
+static inline int woi_tree_coordinate(const uint8_t *centres, size_t n, size_t which, size_t j)
+{
+    return (int)centres[(j / 4 * n + which) * 4 + j % 4] - 128;
+}
 
-/* The `probes` nearest leaves below the nearest nodes, nearest first; returns how many there are, 0 when the query is
- * not finite. */
-size_t woi_tree_query(const woi_tree *tree, const woi_kernels *kernels, const float *q, uint32_t probes, float *scratch,
-                      uint32_t *cells);
+/* Floats of scratch that woi_tree_route and woi_tree_turn need for n queries. */
+size_t woi_tree_scratch(const woi_tree *tree, size_t n);
+
+/* x, the directions of n queries in the tree's coordinates, in scratch[0 .. n r). Those of queries that are not finite
+ * are NaN. */
+void woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, float *scratch);
+
+/* The `probes` nearest leaves below the nearest nodes, nearest first: cells (n, probes). n_cells[i] says how many there
+ * are, 0 when the query is not finite. */
+void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
+                    float *scratch, uint32_t *cells, uint32_t *n_cells);
 
 /* The `probes` cells of n queries: cells (n, probes), UINT32_MAX where there are fewer. */
 wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads,

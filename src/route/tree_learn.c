@@ -124,13 +124,13 @@ static wo_status find_basis(sample *s, const woi_tree_options *o, woi_tree *tree
 /* x: the sample's directions in the tree's coordinates. */
 static wo_status turn_all(const woi_kernels *kernels, const woi_tree *tree, int threads, sample *s, wo_error *err)
 {
-    const size_t d = s->d, r = s->r, each = round_up(woi_tree_scratch(tree));
+    const size_t d = s->d, r = s->r, each = round_up(woi_tree_scratch(tree, 1));
     float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
     if (!scratch) return WO_ERR_MEMORY;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < s->n; i++) {
         float *own = scratch + (size_t)omp_get_thread_num() * each;
-        woi_tree_turn(tree, kernels, s->q + s->picks[i] * d, own);
+        woi_tree_turn(tree, kernels, s->q + s->picks[i] * d, 1, own);
         memcpy(s->x + i * r, own, r * sizeof *own);
     }
     woi_free(scratch);
@@ -159,7 +159,7 @@ static void put_centre(centres *c, uint32_t which, const float *x)
 
 static uint32_t nearest(const woi_kernels *kernels, const centres *c, const float *x, float *z, uint16_t *bits)
 {
-    kernels->project(x, c->at, c->offsets, c->r, c->room, z, bits);
+    kernels->project(x, 1, c->at, c->offsets, c->r, c->room, z, bits);
     uint32_t best = 0;
     for (uint32_t i = 1; i < c->k; i++)
         if (z[i] > z[best]) best = i;
@@ -217,33 +217,89 @@ static void learn_centres(const woi_kernels *kernels, const float *x, const uint
     }
 }
 
+/* Centres in the form of the tree: codes (4 fours, room), scales and offsets (room). */
+static void quantise_centres(const woi_kernels *kernels, const centres *c, float *x, int8_t *x8, uint8_t *codes,
+                             float *scales, float *offsets)
+{
+    const size_t r = c->r, fours = (r + 3) / 4;
+    memset(codes, 128, 4 * fours * c->room);
+    for (size_t i = 0; i < c->room; i++) {
+        scales[i] = 0;
+        offsets[i] = -INFINITY;
+        if (c->offsets[i] == -INFINITY) continue;
+        for (size_t j = 0; j < r; j++) x[j] = c->at[j * c->room + i];
+        scales[i] = kernels->quantise(x, r, x8);
+        double square = 0; /* of the centre as it has become */
+        for (size_t j = 0; j < r; j++) {
+            square += (double)x8[j] * x8[j];
+            codes[(j / 4 * c->room + i) * 4 + j % 4] = (uint8_t)(x8[j] + 128);
+        }
+        offsets[i] = (float)(-(double)scales[i] * (double)scales[i] * square / 2);
+    }
+}
+
 /* ---- The tree ---------------------------------------------------------------------------------------------- */
 
-static wo_status learn_leaves(const woi_kernels *kernels, const sample *s, const woi_tree_options *o,
-                              const uint32_t *starts, const uint32_t *members, double leaf_size, woi_tree *tree,
-                              wo_error *err)
+/* A thread's memory. */
+typedef struct bench {
+    float *at, *offsets; /* centres, d-major */
+    double *sums;
+    uint32_t *counts;
+    float *x;
+    int8_t *x8;
+} bench;
+
+static void bench_free(bench *b)
 {
-    const size_t r = tree->r, B = tree->B;
-    double *sums = woi_alloc((size_t)o->threads * B * r, sizeof *sums, err);
-    uint32_t *counts = woi_alloc((size_t)o->threads * B, sizeof *counts, err), *of = woi_alloc(s->n, sizeof *of, err);
-    const bool there = sums && counts && of;
-    if (there) {
+    woi_free(b->at);
+    woi_free(b->offsets);
+    woi_free(b->sums);
+    woi_free(b->counts);
+    woi_free(b->x);
+    woi_free(b->x8);
+}
+
+static wo_status bench_make(size_t r, size_t room, bench *b, wo_error *err)
+{
+    *b = (bench){woi_alloc(r * room, sizeof *b->at, err),   woi_alloc(room, sizeof *b->offsets, err),
+                 woi_alloc(r * room, sizeof *b->sums, err), woi_alloc(room, sizeof *b->counts, err),
+                 woi_alloc(r, sizeof *b->x, err),           woi_alloc(r, 1, err)};
+    return b->at && b->offsets && b->sums && b->counts && b->x && b->x8 ? WO_OK : WO_ERR_MEMORY;
+}
+
+static void learn_leaves(const woi_kernels *kernels, const sample *s, const woi_tree_options *o, const uint32_t *starts,
+                         const uint32_t *members, double leaf_size, bench *benches, uint32_t *of, woi_tree *tree)
+{
+    const size_t r = tree->r, B = tree->B, bytes = 4 * woi_tree_fours(tree);
 #pragma omp parallel for num_threads(o->threads) schedule(dynamic)
-        for (size_t a = 0; a < tree->A; a++) {
-            const size_t n = starts[a + 1] - starts[a], thread = (size_t)omp_get_thread_num();
-            centres c = {r, B, 0, tree->leaves + a * r * B, tree->leaf_offsets + a * B};
-            c.k = (uint32_t)clamp((size_t)((double)n / leaf_size + 0.5), 1, n < B ? n : B);
-            if (n)
-                learn_centres(kernels, s->x, members + starts[a], n, o->rounds, o->seed, STREAM_LEAVES + a, 1, &c,
-                              sums + thread * B * r, counts + thread * B, of + starts[a]);
-            else /* nobody's, as the second of two equal ones is: it would take a place in the beam for nothing */
-                for (size_t b = 0; b < B; b++) c.offsets[b] = tree->node_offsets[a] = -INFINITY;
-        }
+    for (size_t a = 0; a < tree->A; a++) {
+        bench *b = &benches[omp_get_thread_num()];
+        const size_t n = starts[a + 1] - starts[a];
+        centres c = {r, B, 0, b->at, b->offsets};
+        c.k = (uint32_t)clamp((size_t)((double)n / leaf_size + 0.5), 1, n < B ? n : B);
+        if (n)
+            learn_centres(kernels, s->x, members + starts[a], n, o->rounds, o->seed, STREAM_LEAVES + a, 1, &c, b->sums,
+                          b->counts, of + starts[a]);
+        else /* nobody's, as the second of two equal ones is: it would take a place in the beam for nothing */
+            for (size_t i = 0; i < B; i++) c.offsets[i] = tree->node_offsets[a] = -INFINITY;
+        quantise_centres(kernels, &c, b->x, b->x8, tree->leaves + a * B * bytes, tree->leaf_scales + a * B,
+                         tree->leaf_offsets + a * B);
     }
-    woi_free(sums);
-    woi_free(counts);
-    woi_free(of);
-    return there ? WO_OK : WO_ERR_MEMORY;
+}
+
+static wo_status create_tree(woi_tree *tree, wo_error *err)
+{
+    const size_t A = tree->A, leaves = A * tree->B, bytes = 4 * woi_tree_fours(tree);
+    tree->nodes = woi_alloc(A, bytes, err);
+    tree->node_scales = woi_alloc(A, sizeof *tree->node_scales, err);
+    tree->node_offsets = woi_alloc(A, sizeof *tree->node_offsets, err);
+    tree->leaves = woi_alloc(leaves, bytes, err);
+    tree->leaf_scales = woi_alloc(leaves, sizeof *tree->leaf_scales, err);
+    tree->leaf_offsets = woi_alloc(leaves, sizeof *tree->leaf_offsets, err);
+    return tree->nodes && tree->node_scales && tree->node_offsets && tree->leaves && tree->leaf_scales &&
+                   tree->leaf_offsets
+               ? WO_OK
+               : WO_ERR_MEMORY;
 }
 
 static wo_status learn_levels(const sample *s, const woi_tree_options *o, double leaf_size, const wo_progress *progress,
@@ -251,31 +307,29 @@ static wo_status learn_levels(const sample *s, const woi_tree_options *o, double
 {
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
-    const size_t r = tree->r, A = tree->A, B = tree->B, n_nodes = s->n < NODE_SAMPLE ? s->n : NODE_SAMPLE;
-    double *sums = woi_alloc(A * r, sizeof *sums, err);
-    uint32_t *counts = woi_alloc(A, sizeof *counts, err), *of = woi_alloc(s->n, sizeof *of, err),
-             *starts = woi_alloc_zero(A + 1, sizeof *starts, err), *members = woi_alloc(s->n, sizeof *members, err);
-    tree->nodes = woi_alloc(r * A, sizeof *tree->nodes, err);
-    tree->node_offsets = woi_alloc(A, sizeof *tree->node_offsets, err);
-    tree->leaves = woi_alloc_zero(A * r, B * sizeof *tree->leaves, err);
-    tree->leaf_offsets = woi_alloc(A * B, sizeof *tree->leaf_offsets, err);
-    wo_status status = sums && counts && of && starts && members && tree->nodes && tree->node_offsets && tree->leaves &&
-                               tree->leaf_offsets
-                           ? WO_OK
-                           : WO_ERR_MEMORY;
+    const size_t A = tree->A, n_nodes = s->n < NODE_SAMPLE ? s->n : NODE_SAMPLE, threads = (size_t)o->threads;
+    bench *benches = woi_alloc_zero(threads, sizeof *benches, err);
+    uint32_t *of = woi_alloc(s->n, sizeof *of, err), *starts = woi_alloc_zero(A + 1, sizeof *starts, err),
+             *members = woi_alloc(s->n, sizeof *members, err);
+    wo_status status = benches && of && starts && members ? create_tree(tree, err) : WO_ERR_MEMORY;
+    for (size_t t = 0; !status && t < threads; t++)
+        status = bench_make(tree->r, A > tree->B ? A : tree->B, &benches[t], err);
     if (!status) status = woi_progress(progress, "learning the tree", 0, 2, err);
     if (!status) {
-        centres c = {r, A, (uint32_t)A, tree->nodes, tree->node_offsets};
-        learn_centres(kernels, s->x, NULL, n_nodes, o->rounds, o->seed, STREAM_NODES, o->threads, &c, sums, counts, of);
+        bench *b = &benches[0];
+        centres c = {tree->r, A, (uint32_t)A, b->at, b->offsets};
+        learn_centres(kernels, s->x, NULL, n_nodes, o->rounds, o->seed, STREAM_NODES, o->threads, &c, b->sums,
+                      b->counts, of);
         assign(kernels, &c, s->x, NULL, s->n, o->threads, of);
+        quantise_centres(kernels, &c, b->x, b->x8, tree->nodes, tree->node_scales, tree->node_offsets);
         for (size_t i = 0; i < s->n; i++) starts[of[i]]++;
         for (size_t a = 1; a <= A; a++) starts[a] += starts[a - 1];
         for (size_t i = s->n; i-- > 0;) members[--starts[of[i]]] = (uint32_t)i;
         status = woi_progress(progress, "learning the tree", 1, 2, err);
     }
-    if (!status) status = learn_leaves(kernels, s, o, starts, members, leaf_size, tree, err);
-    woi_free(sums);
-    woi_free(counts);
+    if (!status) learn_leaves(kernels, s, o, starts, members, leaf_size, benches, of, tree);
+    for (size_t t = 0; benches && t < threads; t++) bench_free(&benches[t]);
+    woi_free(benches);
     woi_free(of);
     woi_free(starts);
     woi_free(members);

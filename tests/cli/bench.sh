@@ -82,8 +82,18 @@ else
         .p_at_1 == $p and .sample_size == 600 and .label_recall == 1' peers/tiny.json
     check 'graphs find FULL'"'"'s answers' jq -e '.full.p_at_1 as $p | [.rows[] | select(.dial.name == "ef" and .dial.value == 50) |
         .p_at_1 >= 0.95 * $p and .sample_size > 50 and .sample_size < 600] | all' peers/tiny.json
+    sed '/^synthetic/s/.*/synthetic = 600 16 15000/' tiny.workload >slow.workload
+    run ./slow.workload -o peers --methods sq8 >/dev/null
+    check 'SQ8 is judged on some queries, beside FULL on the same' jq -e '.n == 1500 and .rows[0].judged == 1000 and
+        (.rows[0].p_at_1 / .full.p_at_1 | . > 0.97 and . < 1.03)' peers/slow.json
     check 'a dial needs no new index' jq -e '[.rows[] | select(.method == "ip-nsw").build_s] | .[0] == .[1]' peers/tiny.json
 fi
+
+# ---- Tuned -------------------------------------------------------------------------------------------------------
+sed '/^sweep = evidence K/i sweep = tuned batch=1,1024 seconds=1 target=0.9' tiny.workload >tuned.workload
+check 'tuned on the validation log' run ./tuned.workload -o tuned --methods tuned
+check 'is as good as was asked for, and says what was chosen' jq -e '.full.p_at_1 as $p | .rows | length == 2 and
+    all(.family == "ours" and .p_at_1 >= 0.8 * $p and (.chosen | type == "string"))' tuned/tuned.json
 
 # ---- Time --------------------------------------------------------------------------------------------------------
 "$bench" run -q ./tiny.workload -o timed --methods full,slide --json >timed.json
@@ -92,6 +102,41 @@ check 'each batch, at one thread and at all' jq -e '.threads as $t | .rows | len
     ([1, 32, 1024] | map([., 1]) + if $t > 1 then map([., $t]) else [] end))' timed/tiny.json
 check 'times beside those of FULL' jq -e '[.rows[].timings[] | .us > 0 and .us_p99 >= .us and .full_us > 0 and .speedup > 0] | all' timed/tiny.json
 check 'CPU time is measured, energy is not' jq -e '.rows | all(.cpu_s_per_1000 > 0 and .energy_j_per_1000 == null)' timed/tiny.json
+
+# A made-up machine that takes 2 W, and 5 more for every core at work; its counter starts over every 16 J. A file is put
+# in its place as a whole: a reader must not find it empty.
+meter() { # PID FOLDER: until the process ends
+    local stat ticks=0 next=$2/next at=$2/intel-rapl:0/energy_uj
+    while kill -0 "$1" 2>/dev/null; do
+        # behind the name, which may have spaces: state, then eleven others, then the ticks of user and system
+        stat=$(cat "/proc/$1/stat" 2>/dev/null) && read -ra stat <<<"${stat##*) }" && ticks=$((stat[11] + stat[12]))
+        echo $(((2 * ${EPOCHREALTIME/[.,]/} + 50000 * ticks) % 16000000)) >"$next"
+        mv "$next" "$at"
+        sleep 0.01
+    done
+}
+if [ -r /proc/self/stat ] && [ "$(getconf CLK_TCK)" = 100 ]; then
+    mkdir -p power/intel-rapl:0 power/intel-rapl:0:0 # the cores are a part of the package, and must not count twice
+    echo package-0 >power/intel-rapl:0/name
+    echo core >power/intel-rapl:0:0/name
+    for domain in power/intel-rapl:0 power/intel-rapl:0:0; do
+        echo 16000000 | tee $domain/max_energy_range_uj >$domain/energy_uj
+    done
+    WIDEOUT_POWERCAP=$scratch/power "$bench" run -q ./tiny.workload -o energy --methods full,slide,popular --threads 2 >/dev/null &
+    process=$!
+    meter $process power
+    wait $process
+    # 5 J for a second of one core, where the idle machine's 2 W are subtracted and no turn of the counter is lost
+    check 'joules: those of the work, not of the idle machine' jq -e '.rows | length == 4 and
+        all(.energy_j_per_1000 / .cpu_s_per_1000 | . > 2 and . < 12)' energy/tiny.json
+    "$bench" report energy/tiny.json -o energy.html >/dev/null
+    same 'joules in the report' 0 "$(grep -c 'not measured' energy.html)"
+    rm power/intel-rapl:0/energy_uj
+    WIDEOUT_POWERCAP=$scratch/power "$bench" run -q ./tiny.workload -o broken --methods full --threads 1 >/dev/null
+    check 'a counter that cannot be read is not measured' jq -e '.rows[0].energy_j_per_1000 == null' broken/tiny.json
+else
+    ok 'energy is not tested: no /proc/PID/stat in hundredths here # skip'
+fi
 
 # ---- Stopped and continued ---------------------------------------------------------------------------------------
 sed 's/iterations=20/iterations=5000/' tiny.workload >slow.workload
@@ -118,9 +163,11 @@ check 'a partial file of something else is not used' run ./tiny.workload -o stop
 # ---- A layer of one's own ----------------------------------------------------------------------------------------
 s=cache/synthetic-600-16-4000
 check 'a layer and logs' run --layer $s/net.safetensors --log $s/train.log --test $s/test.log --methods full,popular --name mine -o own
-same 'their result' '["mine",["full","popular N=100","popular N=500"]]' "$(jq -c '[.workload, [.rows[].label]]' own/mine.json)"
+same 'their result' '["mine",["full","popular N=500"]]' "$(jq -c '[.workload, [.rows[].label]]' own/mine.json)"
 run --layer $s/net.safetensors --test $s/test.log --methods full,popular -o own >/dev/null 2>own.err
-same 'without a training log' 'wideout-bench: own: popular N=100 is left out: there is no training log to learn from' "$(head -1 own.err)"
+same 'without a training log' 'wideout-bench: own: popular N=500 is left out: there is no training log to learn from' "$(head -1 own.err)"
+run --layer $s/net.safetensors --log $s/train.log --test $s/test.log --methods tuned -o own >/dev/null 2>own.err
+same 'without a validation log' 'wideout-bench: own: tuned batch=1024 seconds=5 is left out: there is no validation log to tune on' "$(cat own.err)"
 fails 'a test log that is not here' 1 'wideout-bench: own is left out: the test log none is not here' \
     "$bench" run --layer $s/net.safetensors --test none
 fails 'a log that does not fit' 1 "wideout-bench: own: other/test.log: queries of 8 numbers and labels up to 596 do not fit a layer of 600 classes and 16 dimensions" \
@@ -174,8 +221,8 @@ refused 'a key twice' "line 2: 'title' is given twice" 'title = x' 'title = y'
 refused 'a key without value' "line 1: 'layer' has no value" 'layer ='
 refused 'sizes that are none' "line 1: 'synthetic' takes classes, dimensions and training queries, as '100000 64 200000', not '600'" 'synthetic = 600'
 refused 'queries that are none' "line 1: 'queries' takes a whole number of 1 or more, not '-3'" 'queries = -3'
-refused 'made data and files' 'synthetic data come without cache, layer, train and test' 'synthetic = 600 16 4000' 'layer = x'
-refused 'an unknown method' "line 1: 'magic' is no method: there are full, torch-full, popular, slide, lss, evidence, pq, ivf, sq8, ip-nsw and graph-decoder" 'sweep = magic'
+refused 'made data and files' 'synthetic data come without cache, layer, train, valid and test' 'synthetic = 600 16 4000' 'layer = x'
+refused 'an unknown method' "line 1: 'magic' is no method: there are full, torch-full, popular, slide, lss, evidence, tuned, pq, ivf, sq8, ip-nsw and graph-decoder" 'sweep = magic'
 refused 'another method'"'"'s setting' "line 1: 'ef' is no setting of slide" 'sweep = slide ef=10'
 refused 'a setting twice' "line 1: 'K' is given twice" 'sweep = slide K=1 K=2'
 refused 'a setting that is none' "line 1: 'fast' is no setting: expected name=value,value,..." 'sweep = slide fast'
@@ -189,7 +236,7 @@ fails 'a workload that is not here' 1 'wideout-bench: ./none.workload: cannot op
 same 'data that are not here are left out' "wideout-bench: debian is left out: the layer $WIDEOUT_CACHE/debian/net.safetensors is not here: see 'make nets' 0" \
     "$("$bench" run debian -o none 2>&1) $?"
 fails 'no workload' 2 "wideout-bench run: expected workloads, or --layer, --log and --test (see 'wideout-bench run --help')" "$bench" run
-fails 'an unknown method in a list' 2 "wideout-bench run: --methods: 'magic' is none: there are full, torch-full, popular, slide, lss, evidence, pq, ivf, sq8, ip-nsw and graph-decoder (see 'wideout-bench run --help')" \
+fails 'an unknown method in a list' 2 "wideout-bench run: --methods: 'magic' is none: there are full, torch-full, popular, slide, lss, evidence, tuned, pq, ivf, sq8, ip-nsw and graph-decoder (see 'wideout-bench run --help')" \
     "$bench" run debian --methods full,magic
 fails 'an unknown command' 2 "wideout-bench: unknown command 'fly' (see 'wideout-bench --help')" "$bench" fly
 fails 'compare with one file' 2 "wideout-bench compare: expected two result files, found 1 (see 'wideout-bench compare --help')" "$bench" compare a

@@ -84,7 +84,7 @@ fails 'coordinates that are no multiple of 16' 1 \
     build --layer u/layer.safetensors --log u/train.log.safetensors --router tree --route-d 20 -o bad
 fails 'more probes than a search opens' 1 'wideout: tree.1: 65 probes are too many: at most 64' \
     "$WIDEOUT" predict --index tree.1 --probes 65 s/test.log.safetensors
-for option in '-K 5' '-L 2' '--learner mix' '--iterations 5' '--rate 0.1' '--batch 64'; do
+for option in '-K 5' '-L 2' '--learner mix' '--iterations 5' '--rate 0.1' '--learn-batch 64'; do
     # shellcheck disable=SC2086 # an option and its value
     usage "${option% *} with a tree" "${option% *} belongs to --router hash" --layer a --log b -o c --router tree $option
 done
@@ -119,11 +119,11 @@ fi
 
 # ---- Options -----------------------------------------------------------------------------------------------------
 check 'evidence: every option' build --method evidence -K 4 -L 3 --probes 2 --lambda 0.2 --source top --source-k 7 --learner mix \
-    --thin 4 --iterations 5 --rate 0.1 --batch 64 --weights f32 --seed 7 --threads 1 -o o --json
+    --thin 4 --iterations 5 --rate 0.1 --learn-batch 64 --weights f32 --seed 7 --threads 1 -o o --json
 same 'they are in the file' '{"K":4,"L":3,"batch":64,"iterations":5,"lambda":0.2,"learner":"mix","probes":2,"rate":0.1,"router":"hash","seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 check 'lss: every option' build --method lss -K 3 -L 2 --probes 3 --loss margin --init random --optimiser sgd --t1 1.5 --t2 -2 \
-    --t-values --iterations 6 --rate 0.5 --batch 32 -o o --json
+    --t-values --iterations 6 --rate 0.5 --learn-batch 32 -o o --json
 same 'they too' '{"K":3,"L":2,"batch":32,"init":"random","iterations":6,"loss":"margin","optimiser":"sgd","probes":3,"rate":0.5,"seed":1,"t1":1.5,"t2":-2,"t_values":true,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 check 'long names' build --bits 4 --tables 1 --learner none --output o
@@ -156,7 +156,7 @@ belongs --t-values lss evidence
 belongs --loss lss evidence paper
 belongs --init lss slide mean
 belongs --optimiser lss popular sgd
-for option in --iterations --rate --batch; do belongs $option 'lss and evidence' slide 1; done
+for option in --iterations --rate --learn-batch; do belongs $option 'lss and evidence' slide 1; done
 usage 'learning without a learner' '--rate is for learning, and --learner none does not' --layer a --log b -o c --learner none --rate 1
 usage 'K' '-K takes at most 24, not 25' --layer a --log b -o c -K 25
 usage 'L' '-L takes at most 256, not 257' --layer a --log b -o c -L 257
@@ -199,9 +199,9 @@ fails 'lss without labels' 1 'wideout: small.log: the log has no labels, and lss
     build --log small.log --method lss -o bad
 check 'evidence without labels' build --log small.log -K 2 -L 1 --learner none -o unlabelled
 check 'popular without labels' build --log small.log --method popular --popular 3 -o unlabelled
-same 'a layer that is a log' '1 1' "$(build --layer s/test.log.safetensors -o bad 2>err; echo "$? $(wc -l <err)")"
+same 'a layer that is a log' '1 1' "$(build --layer s/test.log.safetensors --method evidence -o bad 2>err; echo "$? $(wc -l <err)")"
 fails 'a log that is a layer' 1 "wideout: s/layer.safetensors: is not a log: it has no tensor 'queries'" \
-    "$WIDEOUT" build --layer s/layer.safetensors --log s/layer.safetensors -o bad
+    "$WIDEOUT" build --layer s/layer.safetensors --log s/layer.safetensors --method evidence -o bad
 fails 'no such layer' 1 'wideout: none: cannot open: No such file or directory' build --layer none -o bad
 fails 'no such log' 1 'wideout: none: cannot open: No such file or directory' build --log none -o bad
 fails 'a missing folder' 1 'wideout: no/bad: cannot create: No such file or directory' build --method full -o no/bad

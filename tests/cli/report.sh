@@ -64,7 +64,7 @@ cp page.html again.html
 check 'a second time' "$bench" report debian.json synthetic-100k.json synthetic-1m.json -o page.html
 check 'gives the same bytes' cmp page.html again.html
 text() { # FILE: the page as lines of text, a cell each, without the tags
-    sed 's/<t[dh][^>]*>/\n/g; s/<[^>]*>//g' "$1"
+    sed 's/<t[dh][^>]*>/\n/g; s/<[^>]*>//g; s/\xc2\xa0/ /g' "$1"
 }
 text page.html >page.txt
 has() { # NAME TEXT [FILE]
@@ -78,6 +78,9 @@ has 'joules that were not measured' 'not measured' page.txt
 has 'footer: machine' 'A processor, 2 cores, 31.2 GiB of memory, 6.1.0' page.txt
 has 'footer: packages' 'openblas 0.3.21, faiss 1.7.3 (generic build)' page.txt
 has 'footer: command' '<code>wideout-bench run debian</code>'
+jq '.workload = "again"' debian.json >again.json
+"$bench" report debian.json again.json -o again.html >/dev/null
+same 'footer: a command of two workloads once' 1 "$(grep -o '<code>wideout-bench run' again.html | wc -l)"
 if [ -n "$have_gnuplot" ]; then
     same 'pictures' '13' "$(grep -c '<svg viewBox[^>]*role="img"' page.html)"
     has 'bars: reached' '>41.3×</text>'
@@ -87,6 +90,30 @@ if [ -n "$have_gnuplot" ]; then
 else
     ok 'pictures are not checked: gnuplot is not installed # skip'
 fi
+
+# Pictures of their own: an SVG each, in fixed colours upon a ground of its own.
+jq '.rows += [.rows[5] | .method = "tuned" | .label = "tuned batch=1024" | .chosen = "evidence tree lambda=0.05" | .options = {} | .dial = null]' \
+    debian.json >tuned.json
+jq '.workload = "../we ird"' debian.json >weird.json
+"$bench" report tuned.json synthetic-100k.json synthetic-1m.json weird.json -o plots.html --plots plots >plots.txt
+if [ -n "$have_gnuplot" ]; then
+    same 'a file for each plot' '_._we_ird-learning _._we_ird-p1-batch-1 _._we_ird-p1-batch-1024 _._we_ird-speedup cost-against-classes debian-learning debian-p1-batch-1 debian-p1-batch-1024 debian-speedup' \
+        "$(cd plots && printf '%s\n' *.svg | grep -v synthetic | sed 's/\.svg$//' | paste -sd' ')"
+    for file in debian-p1-batch-1024 debian-speedup cost-against-classes; do
+        well_formed "$file is well-formed" plots/$file.svg
+        same "$file needs no page: no variables" 0 "$(grep -cE 'var\(|currentColor;' plots/$file.svg)"
+        has "$file has a ground of its own" 'rx="6" fill="#ffffff"/>' plots/$file.svg
+    done
+    has 'a legend in it' '>graph-decoder</text>' plots/debian-p1-batch-1024.svg
+    has 'tuned is among the methods' '>tuned</text>' plots/debian-p1-batch-1024.svg
+    same 'cost: FULL, ours and the best peer' 'the best peer at each size,FULL, the exact layer,evidence' \
+        "$(grep -oE '<text x="[0-9]+" y="[0-9]+" font-size="12"[^>]*>[^<]*' plots/cost-against-classes.svg | sed 's/.*>//' | paste -sd,)"
+    has 'and says how many there are' 'plots: ' plots.txt
+else
+    same 'no pictures without gnuplot' 'plots: 0 pictures' "$(tail -1 plots.txt)"
+fi
+text plots.html >plots.page
+has 'what the tuner chose' 'tuned batch=1024evidence tree lambda=0.05' plots.page
 
 # Without gnuplot: tables, and a sentence on the page and on the terminal.
 same 'without gnuplot' "wideout-bench: no plots: gnuplot is not installed (Debian: gnuplot-nox)" \
@@ -176,6 +203,8 @@ mkdir -p folder
 fails 'a folder' 1 'wideout-bench: folder: is a folder, not a file of results' "$bench" report folder -o no.html
 fails 'no arguments' 2 "wideout-bench report: needs at least one file of results (see 'wideout-bench report --help')" "$bench" report
 fails 'an unknown option' 2 "wideout-bench report: unknown option '--pdf' (see 'wideout-bench report --help')" "$bench" report --pdf debian.json
+fails 'pictures where a file is' 1 'wideout-bench: debian.json/x: cannot make the folder: Not a directory' \
+    bash -c "'$bench' report debian.json -o no.html --plots debian.json/x >/dev/null"
 fails 'a missing value' 2 "wideout-bench report: -o needs a value (see 'wideout-bench report --help')" "$bench" report debian.json -o
 fails 'over its own input' 2 'wideout-bench report: -o debian.json is one of the files of results' "$bench" report debian.json -o debian.json
 echo '{"bench": "kernels"}' >other.json
@@ -217,6 +246,13 @@ else
     lies_well 'on a desk, dark' page.html 1280 dark
     lies_well 'hostile text on a phone, dark' evil.html 390 dark
     lies_well "eval's page on a desk, light" demo.html 1280 light
+    for i in 1 2 3 4 5 6; do
+        jq --arg n "$i" '.workload += $n | .title = "Another data set with a long name, number \($n)" |
+            .rows[].timings[] |= (.us /= 31 | .speedup *= 31)' debian.json >"many$i.json"
+    done
+    check 'nine data sets' "$bench" report tuned.json synthetic-100k.json synthetic-1m.json many?.json -o many.html
+    lies_well 'nine data sets on a phone, light' many.html 390 light
+    lies_well 'nine data sets on a desk, dark' many.html 1280 dark
 fi
 
 finish

@@ -288,23 +288,55 @@ static void test_gather_i8(const woi_kernels *k)
     try_i8_rows(k, true);
 }
 
+/* ---- quantise ---------------------------------------------------------------------------------------------- */
+
+static void test_quantise(const woi_kernels *k)
+{
+    woi_kernels ref;
+    woi_kernels_at(WOI_LEVEL_REF, 0, &ref);
+    for (size_t d = 0; d <= 200; d++)
+        for (size_t place = 0; place < 5; place++) {
+            float *x = put(0, d * sizeof *x, place, 4);
+            int8_t *out = put(1, d, place, 1), want[200];
+            fill_floats(x, d);
+            if (place == 1)
+                for (size_t j = 0; j < d; j++)
+                    x[j] = (float)((int)(random_u32() % 255) - 127) / 2; /* ties of rounding */
+            if (place == 2)
+                for (size_t j = 0; j < d; j++) x[j] *= 1e-36F;
+            if (place == 3)
+                for (size_t j = 0; j < d; j++) x[j] *= 1e30F;
+            const float scale = k->quantise(x, d, out), expected = ref.quantise(x, d, want);
+            CHECK(scale == expected, "d %zu place %zu: scale %.9g, not %.9g", d, place, (double)scale,
+                  (double)expected);
+            for (size_t j = 0; j < d; j++) {
+                CHECK(out[j] == want[j], "d %zu: out[%zu] is %d, not %d", d, j, out[j], want[j]);
+                CHECK(scale == 0 || fabs((double)x[j] - (double)scale * out[j]) <= 0.501 * (double)scale,
+                      "d %zu: %.9g became %d times %.9g", d, (double)x[j], out[j], (double)scale);
+            }
+        }
+}
+
 /* ---- project ----------------------------------------------------------------------------------------------- */
 
-static void try_project(const woi_kernels *k, size_t d, size_t n_planes, size_t place)
+static void try_project(const woi_kernels *k, size_t n, size_t d, size_t n_planes, size_t place)
 {
-    float *x = put(0, d * sizeof *x, place, 4), *planes = put(1, d * n_planes * sizeof *planes, place, 4);
-    float *offsets = put(2, n_planes * sizeof *offsets, place, 4), *z = put(3, n_planes * sizeof *z, place, 4);
-    uint16_t *bits = put(4, n_planes / 16 * sizeof *bits, place, 2);
-    fill_floats(x, d);
+    float *xs = put(0, n * d * sizeof *xs, place, 4), *planes = put(1, d * n_planes * sizeof *planes, place, 4);
+    float *offsets = put(2, n_planes * sizeof *offsets, place, 4), *zs = put(3, n * n_planes * sizeof *zs, place, 4);
+    uint16_t *all_bits = put(4, n * (n_planes / 16) * sizeof *all_bits, place, 2);
+    fill_floats(xs, n * d);
     fill_floats(planes, d * n_planes);
     fill_floats(offsets, n_planes);
     if (n_planes) offsets[0] = 0; /* and a zero plane: z is 0, which is not positive */
     for (size_t j = 0; n_planes && j < d; j++) planes[j * n_planes] = 0;
     if (n_planes >= 32) offsets[17] = NAN, offsets[18] = INFINITY, offsets[19] = -INFINITY;
-    for (size_t p = 0; p < n_planes; p++) z[p] = NAN;
-    for (size_t b = 0; b < n_planes / 16; b++) bits[b] = 0xa5a5;
-    k->project(x, planes, offsets, d, n_planes, z, bits);
-    for (size_t p = 0; p < n_planes; p++) {
+    for (size_t p = 0; p < n * n_planes; p++) zs[p] = NAN;
+    for (size_t b = 0; b < n * (n_planes / 16); b++) all_bits[b] = 0xa5a5;
+    k->project(xs, n, planes, offsets, d, n_planes, zs, all_bits);
+    for (size_t each = 0; each < n * n_planes; each++) {
+        const size_t i = each / n_planes, p = each % n_planes;
+        const float *x = xs + i * d, *z = zs + i * n_planes;
+        const uint16_t *bits = all_bits + i * (n_planes / 16);
         const bool bit = bits[p / 16] >> p % 16 & 1;
         CHECK(bit == (z[p] > 0), "d %zu planes %zu: bit %zu is %d, z is %g", d, n_planes, p, bit, (double)z[p]);
         double want = (double)offsets[p], size_of_terms = fabs(want);
@@ -316,15 +348,57 @@ static void try_project(const woi_kernels *k, size_t d, size_t n_planes, size_t 
                                          : (isnan(want) ? isnan(z[p]) : (double)z[p] == want);
         CHECK(same, "d %zu planes %zu place %zu: z[%zu] is %.9g, not %.9g", d, n_planes, place, p, (double)z[p], want);
     }
+    float alone[352];
+    uint16_t alone_bits[352 / 16];
+    for (size_t i = 0; i < n && n_planes <= 352; i++) {
+        k->project(xs + i * d, 1, planes, offsets, d, n_planes, alone, alone_bits);
+        CHECK(memcmp(alone, zs + i * n_planes, n_planes * sizeof *alone) == 0,
+              "n %zu d %zu planes %zu: point %zu alone is projected differently", n, d, n_planes, i);
+    }
 }
 
 static void test_project(const woi_kernels *k)
 {
     for (size_t d = 0; d <= 130; d++)
-        for (size_t place = 0; place < 17; place++) try_project(k, d, 16 * ((d + place) % 10), place);
+        for (size_t place = 0; place < 17; place++) try_project(k, 1, d, 16 * ((d + place) % 10), place);
     for (size_t n_planes = 0; n_planes <= 352; n_planes += 16)
-        for (size_t d = 0; d <= 20; d++) try_project(k, d, n_planes, n_planes / 16 % 2);
-    try_project(k, 40, 1024 + 64 + 48, 0);
+        for (size_t d = 0; d <= 20; d++) try_project(k, d % 8, d, n_planes, n_planes / 16 % 2);
+    try_project(k, 1, 40, 1024 + 64 + 48, 0);
+}
+
+/* ---- project_i8 -------------------------------------------------------------------------------------------- */
+
+static void try_project_i8(const woi_kernels *k, const woi_kernels *ref, size_t fours, size_t n_planes, size_t place)
+{
+    int8_t *x = put(0, 4 * fours, place, 1);
+    uint8_t *planes = put(1, 4 * fours * n_planes, place, 1);
+    float *scales = put(2, n_planes * sizeof *scales, place, 4),
+          *offsets = put(3, n_planes * sizeof *offsets, place, 4);
+    float *z = put(4, n_planes * sizeof *z, place, 4), want[400];
+    for (size_t j = 0; j < 4 * fours; j++) x[j] = place % 3 == 2 ? -127 : (int8_t)((int)(random_u32() % 255) - 127);
+    for (size_t j = 0; j < 4 * fours * n_planes; j++) planes[j] = place % 3 == 2 ? 255 : (uint8_t)random_u32();
+    fill_floats(scales, n_planes);
+    fill_floats(offsets, n_planes);
+    if (n_planes) offsets[3] = -INFINITY;
+    k->project_i8(x, 0.01F, planes, scales, offsets, fours, n_planes, z);
+    ref->project_i8(x, 0.01F, planes, scales, offsets, fours, n_planes, want);
+    for (size_t p = 0; p < n_planes; p++) {
+        long sum = 0;
+        for (size_t j = 0; j < 4 * fours; j++)
+            sum += (long)x[j] * ((long)planes[(j / 4 * n_planes + p) * 4 + j % 4] - 128);
+        const float exact = fmaf((float)sum, 0.01F * scales[p], offsets[p]);
+        CHECK(z[p] == exact && want[p] == exact, "fours %zu planes %zu: z[%zu] is %.9g, reference %.9g, not %.9g",
+              fours, n_planes, p, (double)z[p], (double)want[p], (double)exact);
+    }
+}
+
+static void test_project_i8(const woi_kernels *k)
+{
+    woi_kernels ref;
+    woi_kernels_at(WOI_LEVEL_REF, 0, &ref);
+    for (size_t fours = 0; fours <= 40; fours++)
+        for (size_t place = 0; place < 6; place++) try_project_i8(k, &ref, fours, 16 * ((fours + place) % 10), place);
+    for (size_t n_planes = 0; n_planes <= 400; n_planes += 16) try_project_i8(k, &ref, 5, n_planes, n_planes / 16 % 5);
 }
 
 /* ---- topk_scan --------------------------------------------------------------------------------------------- */
@@ -399,6 +473,55 @@ static void test_topk_scan(const woi_kernels *k)
         for (size_t c = 0; c < sizeof top_ks / sizeof *top_ks; c++) {
             for (size_t n = 0; n <= 200; n++) try_topk(k, draw, n, top_ks[c], 1 + n % 3);
             for (size_t n_scans = 1; n_scans <= 16; n_scans++) try_topk(k, draw, 2000 + n_scans, top_ks[c], n_scans);
+        }
+}
+
+/* ---- pick -------------------------------------------------------------------------------------------------- */
+
+/* Ids in a random order, or none. */
+static void try_pick(const woi_kernels *k, int draw, size_t n, size_t top_k, bool with_ids)
+{
+    enum { MOST = 20000 };
+    static scored want[MOST + 512];
+    static int32_t shuffled[MOST];
+    assert_true(n <= MOST && top_k <= 512);
+    float *scores = put(0, n * sizeof *scores, random_u32() % 17, 4), *best = put(1, top_k * sizeof *best, 0, 4);
+    int32_t *ids = put(2, n * sizeof *ids, random_u32() % 17, 4), *best_ids = put(3, top_k * sizeof *best_ids, 0, 4);
+    size_t n_want = 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t other = random_u32() % (i + 1);
+        shuffled[i] = shuffled[other];
+        shuffled[other] = 7 + (int32_t)i;
+    }
+    for (size_t i = 0; i < n; i++) {
+        scores[i] = draw_score(draw, i);
+        ids[i] = shuffled[i];
+        if (!isnan(scores[i])) want[n_want++] = (scored){scores[i], with_ids ? ids[i] : (int32_t)i};
+    }
+    qsort(want, n_want, sizeof *want, best_first);
+    const size_t found = k->pick(scores, with_ids ? ids : NULL, n, top_k, best, best_ids);
+    CHECK(found == (n_want < top_k ? n_want : top_k), "draw %d n %zu k %zu: %zu found", draw, n, top_k, found);
+    for (; n_want < top_k; n_want++) want[n_want] = (scored){-INFINITY, -1};
+    for (size_t i = 0; i < top_k; i++)
+        CHECK(best_ids[i] == want[i].id && best[i] == want[i].score,
+              "draw %d n %zu k %zu: place %zu is (%g, %d), not (%g, %d)", draw, n, top_k, i, (double)best[i],
+              best_ids[i], (double)want[i].score, want[i].id);
+}
+
+static void test_pick(const woi_kernels *k)
+{
+    const size_t top_ks[] = {1, 2, 5, 20, 100};
+    for (int draw = 0; draw < N_DRAWS; draw++)
+        for (size_t c = 0; c < sizeof top_ks / sizeof *top_ks; c++)
+            for (size_t n = 0; n <= 300; n += n < 70 ? 1 : 23) {
+                try_pick(k, draw, n, top_ks[c], true);
+                try_pick(k, draw, n, top_ks[c], false);
+            }
+    for (int draw = 0; draw < N_DRAWS; draw++)
+        for (int with_ids = 0; with_ids < 2; with_ids++) {
+            try_pick(k, draw, 1543, 64, with_ids);
+            try_pick(k, draw, 16384, 8, with_ids);
+            try_pick(k, draw, 16385, 3, with_ids);
         }
 }
 

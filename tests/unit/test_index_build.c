@@ -169,7 +169,7 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(WO_METHOD_POPULAR, source_k, 0, "source_k is 0, expected 1 to 1000");
     REFUSED(WO_METHOD_EVIDENCE, source, (wo_source)0, "source is 0, expected 1 to 3");
     REFUSED(WO_METHOD_EVIDENCE, source, (wo_source)4, "source is 4, expected 1 to 3");
-    REFUSED(WO_METHOD_EVIDENCE, learner, (wo_learner)2, "learner is 2, expected 0 to 1");
+    REFUSED(WO_METHOD_EVIDENCE, learner, (wo_learner)3, "learner is 3, expected 0 to 2");
     REFUSED(WO_METHOD_EVIDENCE, rate, 0, "rate is 0, expected 1e-09 to 1000");
     REFUSED(WO_METHOD_EVIDENCE, rate, INFINITY, "rate is inf, expected 1e-09 to 1000");
     REFUSED(WO_METHOD_EVIDENCE, batch, 0, "batch is 0, expected 1 to 1048576");
@@ -189,13 +189,14 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(EVIDENCE_BY_TREE, lambda, 2.5, "lambda is 2.5, expected 0 to 2");
     REFUSED(EVIDENCE_BY_TREE, source_k, 0, "source_k is 0, expected 1 to 1000");
     REFUSED(EVIDENCE_BY_TREE, router, (wo_router)2, "router is 2, expected 0 to 1");
-    REFUSED(WO_METHOD_FULL, weights, (wo_weights)1, "weights 1 is neither f32 nor none");
+    REFUSED(WO_METHOD_POPULAR, fallback, 3, "fallback is 3, but method popular counts no evidence");
+    REFUSED(WO_METHOD_FULL, weights, (wo_weights)4, "weights is 4, expected 0 to 3");
     REFUSED(WO_METHOD_FULL, threads, -1, "threads is -1, expected 0 to 1024");
     REFUSED(WO_METHOD_FULL, threads, 1025, "threads is 1025, expected 0 to 1024");
     /* What a method does not use is still written into a file, by its name. */
     REFUSED(WO_METHOD_FULL, source, (wo_source)77, "source is 77, expected 1 to 3");
     REFUSED(WO_METHOD_LSS, router, (wo_router)77, "router is 77, expected 0 to 1");
-    REFUSED(WO_METHOD_SLIDE, learner, (wo_learner)77, "learner is 77, expected 0 to 1");
+    REFUSED(WO_METHOD_SLIDE, learner, (wo_learner)77, "learner is 77, expected 0 to 2");
     REFUSED(WO_METHOD_POPULAR, loss, (wo_loss)77, "loss is 77, expected 0 to 1");
     REFUSED(WO_METHOD_EVIDENCE, init, (wo_init)77, "init is 77, expected 0 to 1");
     REFUSED(WO_METHOD_SLIDE, optimiser, (wo_optimiser)77, "optimiser is 77, expected 0 to 1");
@@ -465,7 +466,7 @@ static void indexes_describe_themselves(void **state)
     wo_index_describe(index, &info);
     assert_int_equal(info.n_cells, 256);
     assert_true(info.options.nodes == 16 && info.options.leaves == 16 && info.options.route_d == 4);
-    assert_int_equal(info.index_bytes, 4 * (16 * 5 + 256 * 5 + 257 + info.n_entries));
+    assert_int_equal(info.index_bytes, (16 + 256) * (4 + 8) + 4 * (256 + 257 + info.n_entries));
     wo_index_free(index);
     o = small_options(WO_METHOD_FULL);
     index = build(&s, &o);

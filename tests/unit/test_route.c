@@ -33,6 +33,16 @@ static woi_hash make_hash(uint32_t K, uint32_t L, size_t d, bool with_neurons)
     return hash;
 }
 
+/* One query; false when it is not finite. */
+static bool hash_query(const woi_hash *hash, const woi_kernels *kernels, const float *q, uint32_t probes,
+                       float *scratch, uint32_t *cells)
+{
+    uint32_t n;
+    woi_hash_route(hash, kernels, q, 1, probes, scratch, cells, &n);
+    assert_true(n == 0 || n == hash->L * probes);
+    return n > 0;
+}
+
 static double projection(const woi_hash *hash, const float *x, double b, size_t plane)
 {
     double z = (double)hash->offsets[plane] + (hash->bias_planes ? b * (double)hash->bias_planes[plane] : 0);
@@ -119,18 +129,18 @@ static void one_query_equals_a_batch(void **state)
     for (size_t s = 0; s < N_SHAPES; s++) {
         const uint32_t K = shapes[s][0], L = shapes[s][1];
         woi_hash hash = make_hash(K, L, d, false);
-        const size_t room = woi_hash_scratch(&hash);
+        const size_t room = woi_hash_scratch(&hash, 1);
         float *scratch = malloc(room * sizeof *scratch);
         uint32_t *batch = malloc(N * L * sizeof *batch), *one = malloc(L * sizeof *one);
         assert_int_equal(woi_hash_queries(&hash, x, N, 1, batch, &err), WO_OK);
         for (size_t i = 0; i < N; i++) {
             memset(scratch, 0xff, room * sizeof *scratch);
-            assert_true(woi_hash_query(&hash, kernels, x + i * d, 1, scratch, one));
+            assert_true(hash_query(&hash, kernels, x + i * d, 1, scratch, one));
             assert_memory_equal(one, batch + i * L, L * sizeof *one);
             for (int level = WOI_LEVEL_REF; level <= WOI_LEVEL_AVX512; level++) {
                 woi_kernels table;
                 if (!woi_kernels_at((woi_level)level, 0, &table)) continue;
-                assert_true(woi_hash_query(&hash, &table, x + i * d, 1, scratch, one));
+                assert_true(hash_query(&hash, &table, x + i * d, 1, scratch, one));
                 for (uint32_t l = 0; l < L; l++) {
                     uint32_t cell;
                     if (naive_cell(&hash, x + i * d, 0, l, &cell)) assert_int_equal(one[l], cell);
@@ -192,16 +202,16 @@ static void probe_all(const woi_hash *hash, const float *x, size_t n, double nea
 {
     wo_error err;
     const woi_kernels *kernels = woi_kernels_get(&err);
-    float *scratch = malloc(woi_hash_scratch(hash) * sizeof *scratch);
+    float *scratch = malloc(woi_hash_scratch(hash, 1) * sizeof *scratch);
     const uint32_t all = 1U << hash->K, most = all < WOI_MAX_PROBES ? all : WOI_MAX_PROBES;
     uint32_t *cells = malloc((size_t)hash->L * most * sizeof *cells);
     for (uint32_t probes = 1; probes <= most; probes += 1 + probes / 9)
         for (size_t i = 0; i < n; i++) {
-            assert_true(woi_hash_query(hash, kernels, x + i * hash->d, probes, scratch, cells));
+            assert_true(hash_query(hash, kernels, x + i * hash->d, probes, scratch, cells));
             assert_probes(hash, x + i * hash->d, probes, cells, near);
         }
     for (size_t i = 0; i < n; i++) { /* the largest number in any case */
-        assert_true(woi_hash_query(hash, kernels, x + i * hash->d, most, scratch, cells));
+        assert_true(hash_query(hash, kernels, x + i * hash->d, most, scratch, cells));
         assert_probes(hash, x + i * hash->d, most, cells, near);
     }
     free(scratch);
@@ -249,9 +259,9 @@ static void largest_tables_can_be_probed(void **state)
     enum { K = 24, L = 1, D = 40, PROBES = WOI_MAX_PROBES };
     wo_error err;
     woi_hash hash = make_hash(K, L, D, false);
-    float *x = normals(D, 8), *scratch = malloc(woi_hash_scratch(&hash) * sizeof *scratch);
+    float *x = normals(D, 8), *scratch = malloc(woi_hash_scratch(&hash, 1) * sizeof *scratch);
     uint32_t cells[L * PROBES];
-    assert_true(woi_hash_query(&hash, woi_kernels_get(&err), x, PROBES, scratch, cells));
+    assert_true(hash_query(&hash, woi_kernels_get(&err), x, PROBES, scratch, cells));
     const size_t room = 1 + 24 + 276 + 2024 + 10626 + 42504 + 134596;
     double *costs = malloc(room * sizeof *costs), z[K];
     for (uint32_t l = 0; l < L; l++) {
@@ -292,15 +302,15 @@ static void queries_that_are_not_finite_are_refused(void **state)
     const woi_hash *both[] = {&hash, &even};
     for (int h = 0; h < 2; h++) {
         float *x = normals((N + 2) * D, 9), *good = normals((N + 2) * D, 9);
-        float *scratch = malloc(woi_hash_scratch(&hash) * sizeof *scratch);
+        float *scratch = malloc(woi_hash_scratch(&hash, 1) * sizeof *scratch);
         uint32_t cells[(N + 2) * L], expected[(N + 2) * L], one[L * 7];
         for (size_t i = 0; i < N; i++) x[(i + 1) * D + i % D] = bad[i / D];
         assert_int_equal(woi_hash_queries(both[h], x, N + 2, 2, cells, &err), WO_OK);
         assert_int_equal(woi_hash_queries(both[h], good, N + 2, 2, expected, &err), WO_OK);
         for (size_t i = 0; i < N; i++) {
             for (uint32_t l = 0; l < L; l++) assert_int_equal(cells[(i + 1) * L + l], UINT32_MAX);
-            assert_false(woi_hash_query(both[h], kernels, x + (i + 1) * D, 1, scratch, one));
-            assert_false(woi_hash_query(both[h], kernels, x + (i + 1) * D, 7, scratch, one));
+            assert_false(hash_query(both[h], kernels, x + (i + 1) * D, 1, scratch, one));
+            assert_false(hash_query(both[h], kernels, x + (i + 1) * D, 7, scratch, one));
         }
         assert_memory_equal(cells, expected, L * sizeof *cells);
         assert_memory_equal(cells + (N + 1) * L, expected + (N + 1) * L, L * sizeof *cells);
@@ -319,12 +329,12 @@ static void huge_queries_have_cells(void **state)
     enum { D = 8, L = 3, K = 6 };
     wo_error err;
     woi_hash hash = make_hash(K, L, D, false);
-    float *scratch = malloc(woi_hash_scratch(&hash) * sizeof *scratch);
+    float *scratch = malloc(woi_hash_scratch(&hash, 1) * sizeof *scratch);
     for (int turn = 0; turn < 20; turn++) {
         float q[D];
         uint32_t cells[L * 64], own[L];
         for (size_t j = 0; j < D; j++) q[j] = 3e38F * (woi_rng_uniform(17, 10, (uint64_t)turn * D + j) - 0.5F) * 2;
-        assert_true(woi_hash_query(&hash, woi_kernels_get(&err), q, 64, scratch, cells));
+        assert_true(hash_query(&hash, woi_kernels_get(&err), q, 64, scratch, cells));
         assert_int_equal(woi_hash_queries(&hash, q, 1, 1, own, &err), WO_OK);
         for (uint32_t l = 0; l < L; l++) {
             bool met[64] = {false};

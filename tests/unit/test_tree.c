@@ -22,18 +22,23 @@ static float *normals(size_t n, uint64_t stream)
 
 /* ---- Searching --------------------------------------------------------------------------------------------- */
 
-static float *random_centres(size_t n, size_t r, size_t room, uint64_t stream, float **offsets)
+/* n blocks of `room` centres, all but the coordinates beyond r. */
+static uint8_t *random_centres(size_t n, size_t r, size_t room, uint64_t stream, float **scales, float **offsets)
 {
-    float *at = woi_alloc(n * r * room, sizeof *at, NULL);
+    const size_t bytes = (r + 3) / 4 * 4 * room;
+    uint8_t *at = woi_alloc(n, bytes, NULL);
+    *scales = woi_alloc(n * room, sizeof **scales, NULL);
     *offsets = woi_alloc(n * room, sizeof **offsets, NULL);
-    assert_true(at && *offsets);
-    for (size_t i = 0; i < n * r * room; i++) at[i] = 0.4F * woi_rng_normal(23, stream, i);
+    assert_true(at && *scales && *offsets);
+    for (size_t i = 0; i < n * bytes; i++) {
+        const size_t j = i % bytes / (4 * room) * 4 + i % 4;
+        at[i] = j < r ? (uint8_t)(1 + woi_rng_below(23, stream, i, 255)) : 128;
+    }
     for (size_t i = 0; i < n * room; i++) {
+        (*scales)[i] = 0.4F / 127 * (1 + woi_rng_normal(23, stream + 100, i) / 8);
         double square = 0;
-        for (size_t j = 0; j < r; j++) {
-            const double value = (double)at[(i / room * r + j) * room + i % room];
-            square += value * value;
-        }
+        for (size_t j = 0; j < r; j++)
+            square += pow((double)(*scales)[i] * woi_tree_coordinate(at + i / room * bytes, room, i % room, j), 2);
         (*offsets)[i] = (float)(-square / 2);
     }
     return at;
@@ -48,8 +53,8 @@ static woi_tree make_tree(size_t d, size_t r, uint32_t A, uint32_t B, uint32_t b
         assert_non_null(tree.basis = woi_alloc(d * r, sizeof *tree.basis, NULL));
         for (size_t i = 0; i < d * r; i++) tree.basis[i] = woi_rng_normal(23, 1, i);
     }
-    tree.nodes = random_centres(1, r, A, 2, &tree.node_offsets);
-    tree.leaves = random_centres(A, r, B, 3, &tree.leaf_offsets);
+    tree.nodes = random_centres(1, r, A, 2, &tree.node_scales, &tree.node_offsets);
+    tree.leaves = random_centres(A, r, B, 3, &tree.leaf_scales, &tree.leaf_offsets);
     for (size_t c = 0; c < (size_t)A * B; c++) {
         const bool node_unused = c / B % 5 == 3;
         if (node_unused) tree.node_offsets[c / B] = -INFINITY;
@@ -58,10 +63,19 @@ static woi_tree make_tree(size_t d, size_t r, uint32_t A, uint32_t B, uint32_t b
     return tree;
 }
 
+/* One query; returns how many cells it has. */
+static size_t tree_query(const woi_tree *tree, const woi_kernels *kernels, const float *q, uint32_t probes,
+                         float *scratch, uint32_t *cells)
+{
+    uint32_t n;
+    woi_tree_route(tree, kernels, q, 1, probes, scratch, cells, &n);
+    return n;
+}
+
 /* One query on every instruction set; returns whether its cells could be told. */
 static bool assert_query(const woi_tree *tree, const float *q, uint32_t probes)
 {
-    const size_t room = woi_tree_scratch(tree);
+    const size_t room = woi_tree_scratch(tree, 1);
     float *scratch = malloc(room * sizeof *scratch);
     uint32_t expected[WOI_MAX_LEAVES], cells[WOI_MAX_LEAVES];
     const int n = naive_tree(tree, q, probes, true, expected);
@@ -69,7 +83,7 @@ static bool assert_query(const woi_tree *tree, const float *q, uint32_t probes)
         woi_kernels table;
         if (!woi_kernels_at((woi_level)level, 0, &table)) continue;
         memset(scratch, 0xff, room * sizeof *scratch);
-        const size_t found = woi_tree_query(tree, &table, q, probes, scratch, cells);
+        const size_t found = tree_query(tree, &table, q, probes, scratch, cells);
         assert_true(found <= probes);
         for (size_t i = 0; i < found; i++) {
             assert_true(tree->leaf_offsets[cells[i]] > -INFINITY && tree->node_offsets[cells[i] / tree->B] > -INFINITY);
@@ -137,19 +151,21 @@ static void there_may_be_fewer_leaves_than_probes(void **state)
     woi_tree tree = make_tree(2, 2, 16, 16, 1);
     for (size_t c = 0; c < 256; c++) tree.leaf_offsets[c] = -INFINITY;
     for (size_t a = 0; a < 16; a++) tree.node_offsets[a] = a == 6 ? 0 : -INFINITY;
-    static const float at[3][2] = {{1, 0}, {0, 1}, {-1, 0}};
+    static const uint8_t at[3][2] = {{255, 128}, {128, 255}, {1, 128}};
     for (size_t i = 0; i < 3; i++) {
         const size_t b = 15 - 4 * i;
-        for (size_t j = 0; j < 2; j++) tree.leaves[(6 * 2 + j) * 16 + b] = at[i][j];
+        for (size_t j = 0; j < 2; j++) tree.leaves[(6 * 16 + b) * 4 + j] = at[i][j];
+        tree.leaf_scales[6 * 16 + b] = 1.0F / 127;
         tree.leaf_offsets[6 * 16 + b] = -0.5F;
     }
     const float q[] = {5, 1};
-    float *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+    tree.beam = WOI_MAX_BEAM;
+    float *scratch = malloc(woi_tree_scratch(&tree, 1) * sizeof *scratch);
     uint32_t cells[WOI_MAX_LEAVES];
     for (uint32_t beam = 1; beam <= WOI_MAX_BEAM; beam += 15)
         for (uint32_t probes = 1; probes <= WOI_MAX_LEAVES; probes++) {
             tree.beam = beam;
-            const size_t n = woi_tree_query(&tree, get_kernels(), q, probes, scratch, cells);
+            const size_t n = tree_query(&tree, get_kernels(), q, probes, scratch, cells);
             assert_int_equal(n, probes < 3 ? probes : 3);
             for (size_t i = 0; i < n; i++) assert_int_equal(cells[i], 6 * 16 + 15 - 4 * i);
         }
@@ -162,12 +178,13 @@ static void equal_leaves_come_in_their_order(void **state)
 {
     (void)state;
     woi_tree tree = make_tree(3, 3, 16, 16, WOI_MAX_BEAM);
-    for (size_t i = 0; i < 16 * 3 * 16; i++) tree.leaves[i] = 0.5F;
+    memset(tree.leaves, 192, 256 * 4);
+    for (size_t c = 0; c < 256; c++) tree.leaf_scales[c] = 0.5F / 64;
     for (size_t c = 0; c < 256; c++) tree.leaf_offsets[c] = c / 16 % 5 == 3 ? -INFINITY : -0.375F;
-    float *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+    float *scratch = malloc(woi_tree_scratch(&tree, 1) * sizeof *scratch);
     uint32_t cells[WOI_MAX_LEAVES];
     const float q[] = {1, 2, 3};
-    assert_int_equal(woi_tree_query(&tree, get_kernels(), q, WOI_MAX_LEAVES, scratch, cells), WOI_MAX_LEAVES);
+    assert_int_equal(tree_query(&tree, get_kernels(), q, WOI_MAX_LEAVES, scratch, cells), WOI_MAX_LEAVES);
     for (uint32_t i = 0; i < WOI_MAX_LEAVES; i++) assert_int_equal(cells[i], i < 48 ? i : i + 16);
     free(scratch);
     woi_tree_free(&tree);
@@ -184,26 +201,26 @@ static void lengths_do_not_matter(void **state)
         const size_t d = shapes[s][0];
         woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 2);
         float *q = normals(N * d, 7), *other = malloc(d * sizeof *other),
-              *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+              *scratch = malloc(woi_tree_scratch(&tree, 1) * sizeof *scratch);
         uint32_t cells[9], expected[9], unused[9];
         size_t told = 0;
         for (size_t i = 0; i < N; i++) {
             const float *own = q + i * d;
-            const size_t n = woi_tree_query(&tree, get_kernels(), own, 9, scratch, expected);
+            const size_t n = tree_query(&tree, get_kernels(), own, 9, scratch, expected);
             assert_true(n > 0);
             for (size_t j = 0; j < d; j++) other[j] = 4 * own[j]; /* to the last bit */
-            assert_int_equal(woi_tree_query(&tree, get_kernels(), other, 9, scratch, cells), n);
+            assert_int_equal(tree_query(&tree, get_kernels(), other, 9, scratch, cells), n);
             assert_memory_equal(cells, expected, n * sizeof *cells);
             if (naive_tree(&tree, own, 9, true, unused) >= 0) {
                 told++;
                 for (size_t j = 0; j < d; j++) other[j] = 3 * own[j];
-                assert_int_equal(woi_tree_query(&tree, get_kernels(), other, 9, scratch, cells), n);
+                assert_int_equal(tree_query(&tree, get_kernels(), other, 9, scratch, cells), n);
                 assert_memory_equal(cells, expected, n * sizeof *cells);
             }
             for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {
                 for (size_t j = 0; j < d; j++) other[j] = lengths[at] * own[j]; /* denormal ones: another direction */
                 assert_query(&tree, other, 9);
-                assert_true(woi_tree_query(&tree, get_kernels(), other, 9, scratch, cells) > 0);
+                assert_true(tree_query(&tree, get_kernels(), other, 9, scratch, cells) > 0);
             }
         }
         assert_true(told > N / 2);
@@ -221,14 +238,14 @@ static void zero_is_a_query_and_what_is_not_finite_is_none(void **state)
     for (size_t s = 0; s < N_SHAPES; s++) {
         const size_t d = shapes[s][0];
         woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 3);
-        float *q = calloc(d, sizeof *q), *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+        float *q = calloc(d, sizeof *q), *scratch = malloc(woi_tree_scratch(&tree, 1) * sizeof *scratch);
         uint32_t cells[5] = {7, 7, 7, 7, 7};
         assert_query(&tree, q, 5);
-        assert_true(woi_tree_query(&tree, get_kernels(), q, 5, scratch, cells) > 0);
+        assert_true(tree_query(&tree, get_kernels(), q, 5, scratch, cells) > 0);
         for (size_t i = 0; i < 3 * d; i++) {
             for (size_t j = 0; j < d; j++) q[j] = i % 2 ? 3e38F : 1;
             q[i / 3] = bad[i % 3];
-            assert_int_equal(woi_tree_query(&tree, get_kernels(), q, 5, scratch, cells), 0);
+            assert_int_equal(tree_query(&tree, get_kernels(), q, 5, scratch, cells), 0);
         }
         free(q);
         free(scratch);
@@ -244,20 +261,31 @@ static void batches_are_single_queries(void **state)
     for (size_t s = 0; s < N_SHAPES; s += 3) {
         const size_t d = shapes[s][0];
         woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 1);
-        float *q = normals(N * d, 8), *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+        float *q = normals(N * d, 8), *scratch = malloc(woi_tree_scratch(&tree, 1) * sizeof *scratch);
         uint32_t *cells = malloc(N * PROBES * sizeof *cells), own[PROBES];
         q[17 * d] = NAN;
         for (int threads = 0; threads <= 3; threads++) {
             memset(cells, 0, N * PROBES * sizeof *cells);
             assert_int_equal(woi_tree_queries(&tree, q, N, PROBES, threads, cells, &err), WO_OK);
             for (size_t i = 0; i < N; i++) {
-                const size_t n = woi_tree_query(&tree, get_kernels(), q + i * d, PROBES, scratch, own);
+                const size_t n = tree_query(&tree, get_kernels(), q + i * d, PROBES, scratch, own);
                 assert_int_equal(n == 0, i == 17);
                 assert_memory_equal(cells + i * PROBES, own, n * sizeof *own);
                 for (size_t p = n; p < PROBES; p++) assert_int_equal(cells[i * PROBES + p], UINT32_MAX);
             }
         }
         assert_int_equal(woi_tree_queries(&tree, NULL, 0, 1, 2, NULL, &err), WO_OK);
+        enum { TOGETHER = 32 };
+        float *wide = malloc(woi_tree_scratch(&tree, TOGETHER) * sizeof *wide);
+        uint32_t *together = malloc(TOGETHER * PROBES * sizeof *together), counts[TOGETHER];
+        for (size_t n = 1; n <= TOGETHER; n++) {
+            woi_tree_route(&tree, get_kernels(), q, n, PROBES, wide, together, counts);
+            for (size_t i = 0; i < n; i++)
+                for (size_t p = 0; p < PROBES; p++)
+                    assert_int_equal(cells[i * PROBES + p], p < counts[i] ? together[i * PROBES + p] : UINT32_MAX);
+        }
+        free(wide);
+        free(together);
         free(q);
         free(scratch);
         free(cells);
@@ -286,11 +314,13 @@ static void neighbours_are_the_nearest_leaves(void **state)
             }
             for (size_t c = 0; c < cells; c++) {
                 const size_t first = c / B * B;
-                const float *leaves = tree.leaves + first * r;
+                const uint8_t *leaves = tree.leaves + first * 4 * woi_tree_fours(&tree);
+                const float *scales = tree.leaf_scales + first;
                 for (size_t b = 0; b < B; b++) { /* minus the distance, squared and halved */
                     scores[b] = 0;
                     for (size_t j = 0; j < r; j++) {
-                        const double apart = (double)leaves[j * B + b] - (double)leaves[j * B + c - first];
+                        const double apart = (double)scales[b] * woi_tree_coordinate(leaves, B, b, j) -
+                                             (double)scales[c - first] * woi_tree_coordinate(leaves, B, c - first, j);
                         scores[b] -= apart * apart / 2;
                     }
                     if (first + b == c || tree.leaf_offsets[first + b] == -INFINITY ||
@@ -336,12 +366,17 @@ static void assert_sound(const woi_tree *tree)
     for (size_t i = 0; i < A + A * B; i++) {
         const bool node = i < A;
         const size_t a = node ? i : (i - A) / B, width = node ? A : B, which = node ? a : (i - A) % B;
-        const float *at = node ? tree->nodes : tree->leaves + a * r * B;
+        const uint8_t *at = node ? tree->nodes : tree->leaves + a * B * 4 * woi_tree_fours(tree);
+        const double scale = (double)(node ? tree->node_scales[a] : tree->leaf_scales[i - A]);
         const float offset = node ? tree->node_offsets[a] : tree->leaf_offsets[i - A];
         if (offset == -INFINITY) continue;
         double square = 0;
-        for (size_t j = 0; j < r; j++) square += pow((double)at[j * width + which], 2);
-        assert_true(fabs(square / 2 + (double)offset) < 1e-6 && square < 1 + 1e-5);
+        for (size_t j = 0; j < 4 * woi_tree_fours(tree); j++) {
+            const int code = woi_tree_coordinate(at, width, which, j);
+            assert_true(code >= -127 && (j < r || code == 0));
+            square += pow(scale * code, 2);
+        }
+        assert_true(fabs(square / 2 + (double)offset) < 1e-6 && square < 1 + 0.03);
         if (!node) assert_true(tree->node_offsets[a] > -INFINITY);
         used += node;
     }
@@ -356,9 +391,11 @@ static void assert_same_tree(const woi_tree *a, const woi_tree *b)
     assert_true(a->d == b->d && a->r == b->r && a->A == b->A && a->B == b->B && a->beam == b->beam);
     assert_true(!a->basis == !b->basis);
     if (a->basis) assert_memory_equal(a->basis, b->basis, a->d * a->r * f);
-    assert_memory_equal(a->nodes, b->nodes, a->r * a->A * f);
+    assert_memory_equal(a->nodes, b->nodes, a->A * 4 * woi_tree_fours(a));
+    assert_memory_equal(a->node_scales, b->node_scales, a->A * f);
     assert_memory_equal(a->node_offsets, b->node_offsets, a->A * f);
-    assert_memory_equal(a->leaves, b->leaves, a->r * leaves * f);
+    assert_memory_equal(a->leaves, b->leaves, leaves * 4 * woi_tree_fours(a));
+    assert_memory_equal(a->leaf_scales, b->leaf_scales, leaves * f);
     assert_memory_equal(a->leaf_offsets, b->leaf_offsets, leaves * f);
 }
 
@@ -613,7 +650,7 @@ static void threads_change_nothing(void **state)
         }
         o.seed++;
         woi_tree other = learn(q, N, D, &o);
-        assert_memory_not_equal(one.nodes, other.nodes, one.r * one.A * sizeof *one.nodes);
+        assert_memory_not_equal(one.nodes, other.nodes, one.A * 4 * woi_tree_fours(&one));
         woi_tree_free(&other);
         woi_tree_free(&one);
     }

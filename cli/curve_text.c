@@ -1,0 +1,136 @@
+/* The curve of a tuned index: quality against time. */
+#include "curve_text.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+enum { TEXT = 160 };
+
+static double value(const wo_curve *curve, size_t row, const char *name)
+{
+    for (size_t c = 0; c < curve->columns; c++)
+        if (strcmp(curve->names[c], name) == 0) return curve->values[row * curve->columns + c];
+    return NAN;
+}
+
+/* What the goal was about. */
+static const char *quality(const wo_curve *curve)
+{
+    return curve->target_agree > 0 || isnan(value(curve, 0, "p_at_1")) ? "agreement" : "p_at_1";
+}
+
+/* The slowest row that is faster than `us` (and before `row`, among equals), or rows. */
+static size_t next_faster(const wo_curve *curve, double us, size_t row)
+{
+    size_t found = curve->rows;
+    double best = -1;
+    for (size_t i = 0; i < curve->rows; i++) {
+        const double own = value(curve, i, "us");
+        if ((own < us || (own == us && i < row)) && own >= best) {
+            found = i;
+            best = own;
+        }
+    }
+    return found;
+}
+
+/* Nothing that is as fast is better. */
+static bool is_best_for_its_time(const wo_curve *curve, size_t row)
+{
+    const double us = value(curve, row, "us"), own = value(curve, row, quality(curve));
+    for (size_t i = 0; i < curve->rows; i++)
+        if (i != row && value(curve, i, "us") <= us && value(curve, i, quality(curve)) >= own) return false;
+    return true;
+}
+
+static void print_figure(double x)
+{
+    if (isnan(x))
+        printf("%8s", "-");
+    else
+        printf("%8.4f", x);
+}
+
+void cli_curve_print(const wo_curve *curve, const char *indent)
+{
+    char text[TEXT];
+    printf("%stuned ", indent);
+    if (curve->target_us > 0)
+        printf("to the best within %g us a query", curve->target_us);
+    else if (curve->target_agree > 0)
+        printf("to %g of FULL's own %" PRIu32 " best", curve->target_agree, curve->k);
+    else
+        printf("to %g of FULL's P@1 and %g of its P@5", curve->target, curve->target5);
+    printf(", on %s queries, batch %s; %s tried, the best for their time:\n", cli_number(curve->n),
+           cli_number(curve->batch), cli_number(curve->rows));
+    printf("%s    P@1     P@5   agree   neurons  us/query\n", indent);
+    size_t row = curve->rows;
+    for (double us = INFINITY; (row = next_faster(curve, us, row)) < curve->rows;) {
+        us = value(curve, row, "us");
+        if (row != curve->chosen && !is_best_for_its_time(curve, row)) continue;
+        wo_curve_text(curve, row, text, sizeof text);
+        printf("%s", indent);
+        print_figure(value(curve, row, "p_at_1"));
+        print_figure(value(curve, row, "p_at_5"));
+        print_figure(value(curve, row, "agreement"));
+        printf("%10.1f%10.3g  %s%s\n", value(curve, row, "neurons"), us, text,
+               row == curve->chosen            ? "  <- this index"
+               : value(curve, row, "met") == 1 ? ""
+                                               : "  (misses the goal)");
+    }
+}
+
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *row_json(const wo_curve *curve, size_t row)
+{
+    char text[TEXT];
+    wo_curve_text(curve, row, text, sizeof text);
+    json_t *json = json_pack("{s:s, s:b}", "settings", text, "met", value(curve, row, "met") == 1);
+    static const char *const figures[] = {"p_at_1",      "p_at_5",         "agreement", "sure_p_at_1",
+                                          "sure_p_at_5", "sure_agreement", "neurons",   "us"};
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
+        json_object_set_new(json, figures[i], number(value(curve, row, figures[i])));
+    return json;
+}
+
+static json_t *goal_number(double x)
+{
+    return x > 0 ? json_real(x) : json_null();
+}
+
+json_t *cli_curve_json(const wo_curve *curve)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < curve->rows; i++) json_array_append_new(rows, row_json(curve, i));
+    const bool chosen = curve->chosen < curve->rows;
+    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:o, s:o}", "target", goal_number(curve->target),
+                     "target5", goal_number(curve->target5), "target_agree", goal_number(curve->target_agree),
+                     "target_us", goal_number(curve->target_us), "k", (json_int_t)curve->k, "batch",
+                     (json_int_t)curve->batch, "queries", (json_int_t)curve->n, "met",
+                     chosen && value(curve, curve->chosen, "met") == 1, "chosen",
+                     chosen ? row_json(curve, curve->chosen) : json_null(), "curve", rows);
+}
+
+void cli_curve_csv(const wo_curve *curve)
+{
+    char text[TEXT];
+    printf("settings");
+    for (size_t c = 0; c < curve->columns; c++) printf(",%s", curve->names[c]);
+    printf("\n");
+    for (size_t row = 0; row < curve->rows; row++) {
+        wo_curve_text(curve, row, text, sizeof text);
+        printf("%s", text);
+        for (size_t c = 0; c < curve->columns; c++) {
+            const double x = curve->values[row * curve->columns + c];
+            putchar(',');
+            if (isfinite(x)) printf("%.9g", x);
+        }
+        printf("\n");
+    }
+}

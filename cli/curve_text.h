@@ -1,0 +1,18 @@
+/* What a tuner tried, for people and for programs: shared by `build` and `info`. */
+#ifndef WOI_CLI_CURVE_TEXT_H
+#define WOI_CLI_CURVE_TEXT_H
+
+#include "cli.h"
+
+struct json_t;
+
+/* The goal, and a table of what was best for its time; each line begins with `indent`. */
+void cli_curve_print(const wo_curve *curve, const char *indent);
+
+/* The goal, what was chosen, and all that was tried: NULL where memory ran out. */
+struct json_t *cli_curve_json(const wo_curve *curve);
+
+/* All that was tried, as CSV with a line of names. */
+void cli_curve_csv(const wo_curve *curve);
+
+#endif

@@ -1,0 +1,56 @@
+/* The options of `build` that ask for tuning: read and checked. */
+#include "tune_options.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool cli_tune_asked(const cli_tune *g)
+{
+    return !isnan(g->target) || !isnan(g->target5) || !isnan(g->target_agree) || !isnan(g->target_us);
+}
+
+const char *cli_tune_given(const cli_tune *g)
+{
+    return g->log ? "--tune-log" : g->k ? "-k" : g->batch ? "--batch" : g->max_time ? "--max-time" : NULL;
+}
+
+/* "90s", "5m", "1h", "90": seconds; NaN where it is none of these. */
+static double read_time(const char *text)
+{
+    static const char units[] = "smh";
+    static const double seconds[] = {1, 60, 3600};
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || !(value > 0) || !(value <= 1e6)) return NAN;
+    if (!*end) return value;
+    const char *unit = strchr(units, *end);
+    return unit && !end[1] ? value * seconds[unit - units] : NAN;
+}
+
+int cli_tune_read(const cli_command *self, const cli_tune *g, wo_tune_options *o)
+{
+    const bool by_labels = !isnan(g->target) || !isnan(g->target5), by_answers = !isnan(g->target_agree),
+               by_time = !isnan(g->target_us);
+    if (by_labels + by_answers + by_time > 1)
+        return cli_usage(self, "%s and %s are two goals: give one",
+                         !by_labels          ? "--target-agree"
+                         : !isnan(g->target) ? "--target"
+                                             : "--target5",
+                         by_time ? "--target-us" : "--target-agree");
+    if (g->target == 0) return cli_usage(self, "--target takes a number above 0");
+    if (g->target_agree == 0) return cli_usage(self, "--target-agree takes a number above 0");
+    if (g->target_us == 0) return cli_usage(self, "--target-us takes a number above 0");
+    if (g->k > 1000) return cli_usage(self, "-k takes at most 1000, not %" PRIu64, g->k);
+    if (g->batch > 65536) return cli_usage(self, "--batch takes at most 65536, not %" PRIu64, g->batch);
+    if (g->max_time && isnan(o->max_time_s = read_time(g->max_time)))
+        return cli_usage(self, "--max-time takes a time like 90s, 5m or 1h, not '%s'", g->max_time);
+    if (!isnan(g->target)) o->target = g->target;
+    if (!isnan(g->target5)) o->target5 = g->target5;
+    if (by_answers) o->target_agree = g->target_agree;
+    if (by_time) o->target_us = g->target_us;
+    if (g->k) o->k = (uint32_t)g->k;
+    if (g->batch) o->batch = (uint32_t)g->batch;
+    return CLI_OK;
+}

@@ -1,0 +1,161 @@
+/* What the parts of the tuner share.
+ *
+ *   tune.c         the call: checks, the search, the final index, the planner's measurement
+ *   tune_logs.c    what is built from and what is judged on
+ *   tune_judge.c   the quality of an index beside FULL's, with confidence
+ *   tune_space.c   which settings there are, and their neighbours
+ *   tune_search.c  the search among them
+ *   tune_measure.c the figures of one index
+ *   tune_curve.c   what was tried: rows of numbers, and the words for one */
+#ifndef WOI_INDEX_TUNE_H
+#define WOI_INDEX_TUNE_H
+
+#include "index/evidence.h"
+
+/* ---- Quality ----------------------------------------------------------------------------------------------- */
+
+/* Sums over queries of what the index got, h, and what FULL got, f: hits at the first place, of the first five, or
+ * FULL's own answers. */
+typedef struct woi_pairs {
+    size_t n;
+    double unit; /* one answer: 1, 1/5, 1/k */
+    double h, f, hh, hf, ff;
+} woi_pairs;
+
+/* What is left of the mean of h - t f when 1.645 of its standard errors are taken away: at least 0 when the index has
+ * the share t of FULL's with 95% confidence. */
+double woi_pairs_margin(const woi_pairs *pairs, double t);
+/* The largest such t, 0 to 1. */
+double woi_pairs_share(const woi_pairs *pairs);
+
+enum { WOI_AT_1, WOI_AT_5, WOI_AGREE, WOI_QUALITIES };
+
+typedef struct woi_judged {
+    woi_pairs of[WOI_QUALITIES]; /* n = 0: without labels */
+    double neurons;              /* a query */
+} woi_judged;
+
+/* FULL's answers to the queries that are judged, and room for an index's. */
+typedef struct woi_judge {
+    const wo_log *log;
+    size_t k, room; /* answers that must agree; answers that are asked for */
+    int threads;
+    int32_t *full; /* (n, room) */
+    int32_t *ids, *labels, *sorted[2];
+    float *scores;
+    wo_query_stats *stats;
+} woi_judge;
+
+wo_status woi_judge_make(const woi_dense *rows, const wo_log *log, size_t k, int threads, const wo_progress *progress,
+                         woi_judge *judge, wo_error *err);
+void woi_judge_free(woi_judge *judge); /* and zeroed again */
+/* index NULL: FULL itself. */
+wo_status woi_judge_index(const woi_judge *judge, const wo_index *index, woi_judged *judged, wo_error *err);
+
+/* ---- The tuner --------------------------------------------------------------------------------------------- */
+
+/* Settings, and the row that came of them, or WOI_NO_ROW: none reached the goal. */
+typedef struct woi_tried {
+    double settings[WOI_CURVE_COLUMNS]; /* as a row of the curve has them, the dial at 0 */
+    size_t row;
+} woi_tried;
+#define WOI_NO_ROW SIZE_MAX
+
+typedef struct woi_tune {
+    const wo_layer *layer;
+    const wo_log *log; /* all of it */
+    wo_tune_options o;
+    int threads;
+    double start;
+    wo_progress progress; /* of the parts: all are "tuning", and how much of the time is gone */
+
+    wo_log train; /* what is built from while tuning: the log, or some of it */
+    bool train_is_log;
+    bool held_out; /* judged are queries of the log */
+    wo_log judged;
+    woi_judge judge;
+    woi_sparse needs; /* of `train`; indptr NULL: not yet known */
+
+    /* The router that was learned last, with the cells of train's queries. */
+    wo_index *bench;
+    const wo_log *bench_log;
+    woi_routed routed;
+
+    double *rows; /* (n_rows, WOI_CURVE_COLUMNS) */
+    size_t n_rows, rows_room;
+    size_t best; /* row, or WOI_NO_ROW */
+    woi_tried *tried;
+    size_t n_tried, tried_room;
+    bool late;
+} woi_tune;
+
+double woi_tune_now(void);
+/* An index without router and cells. On failure too *index is to be freed. */
+wo_status woi_tune_begin(const wo_layer *layer, const wo_build_options *o, wo_index **index, wo_error *err);
+
+/* tune_logs.c: fills train and judged. */
+wo_status woi_tune_split(woi_tune *t, const wo_log *tune_log, wo_error *err);
+void woi_tune_logs_free(woi_tune *t);
+
+/* ---- The space --------------------------------------------------------------------------------------------- */
+
+typedef enum woi_kind { WOI_TREE, WOI_HASH, WOI_TABLES /* slide, lss */, WOI_POPULAR, WOI_FULL } woi_kind;
+enum { WOI_MAX_AXES = 4 };
+
+/* A point of the grid: places on the axes of its kind. */
+typedef struct woi_place {
+    woi_kind kind;
+    int at[WOI_MAX_AXES];
+} woi_place;
+
+woi_place woi_space_start(woi_kind kind, bool wide);
+/* A step along an axis; false where it ends, or is fixed. */
+bool woi_space_step(const wo_tune_options *o, woi_place *place, int axis, int step);
+int woi_space_axes(woi_kind kind);
+/* The options at a place, all but the dial (lambda, popular). */
+wo_build_options woi_space_options(const woi_tune *t, const woi_place *place);
+/* Options of another method: its defaults, with what is not the method's as given. */
+wo_build_options woi_space_of_method(const woi_tune *t, wo_method method);
+
+/* ---- The search -------------------------------------------------------------------------------------------- */
+
+/* Tries everything that there is time for; t->best is the row that won. */
+wo_status woi_tune_search(woi_tune *t, wo_error *err);
+/* Learns, from `log`, the router of `o`, an evidence index's: t->bench and t->routed. Nothing to do where it is there.
+ */
+wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs, const wo_build_options *o,
+                         wo_error *err);
+/* Fills it and makes it ready for searches. */
+wo_status woi_tune_fill(woi_tune *t, const woi_sparse *needs, const wo_build_options *o, wo_error *err);
+void woi_tune_bench_free(woi_tune *t);
+
+/* ---- Figures ----------------------------------------------------------------------------------------------- */
+
+/* Microseconds a query of an index at batch sizes (rising), beside FULL's where asked. */
+wo_status woi_tune_time(const woi_tune *t, const wo_index *index, bool full, const uint32_t *batches, size_t n,
+                        uint32_t rounds, wo_eval_timing *timings, wo_error *err);
+/* Judges and times an index: fills a row. The same for FULL, as the first row of the curve. */
+wo_status woi_tune_measure(woi_tune *t, const wo_index *index, double *row, wo_error *err);
+wo_status woi_tune_measure_full(woi_tune *t, wo_error *err);
+
+static inline double *woi_row(const woi_tune *t, size_t row)
+{
+    return t->rows + row * WOI_CURVE_COLUMNS;
+}
+
+static inline bool woi_by_time(const woi_tune *t)
+{
+    return t->o.target_us > 0;
+}
+
+/* ---- The curve --------------------------------------------------------------------------------------------- */
+
+extern const char *const woi_curve_names[WOI_CURVE_COLUMNS];
+/* The settings of options as columns; the figures stay as they are. */
+void woi_curve_set(const wo_build_options *o, double *row);
+void woi_curve_get(const double *row, wo_build_options *o);
+/* Whether two rows have the same settings, the dial (lambda, popular) aside. */
+bool woi_curve_same(const double *a, const double *b);
+wo_status woi_curve_add(woi_tune *t, const double *row, wo_error *err);
+
+#endif

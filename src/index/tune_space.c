@@ -1,0 +1,118 @@
+/* The settings that a tuner tries: for each kind of router a small grid, and where in it the search starts: a cheap
+ * place, and one for data where that does not reach the goal. The starts and the ranges are what did best, or nearly,
+ * on the data sets of docs/EXPERIMENTS.md. */
+#include "index/tune.h"
+
+#include <math.h>
+
+typedef struct axis {
+    unsigned fix;       /* names the option, and fixes it */
+    int n, start, wide; /* values, and those that the starts have */
+    uint32_t values[5];
+} axis;
+
+enum { ALL = 0x7fffffff };
+
+/* WO_FIX_TREE: training queries a leaf. */
+static const axis tree_axes[] = {{WO_FIX_PROBES, 5, 1, 3, {1, 2, 4, 8, 16}},
+                                 {WO_FIX_TREE, 3, 1, 0, {20, 40, 80}},
+                                 {WO_FIX_ROUTE_D, 3, 0, 1, {32, 64, ALL}},
+                                 {WO_FIX_BEAM, 5, 1, 3, {1, 2, 4, 8, 16}}};
+static const axis hash_axes[] = {
+    {WO_FIX_PROBES, 2, 0, 1, {1, 2}}, {WO_FIX_L, 3, 1, 2, {2, 4, 8}}, {WO_FIX_K, 3, 1, 2, {8, 10, 12}}};
+static const axis table_axes[] = {
+    {WO_FIX_PROBES, 3, 0, 2, {1, 2, 4}}, {WO_FIX_L, 3, 2, 2, {1, 4, 10}}, {WO_FIX_K, 3, 0, 0, {4, 6, 8}}};
+
+static const struct {
+    const axis *axes;
+    int n;
+} kinds[] = {
+    [WOI_TREE] = {tree_axes, 4}, [WOI_HASH] = {hash_axes, 3}, [WOI_TABLES] = {table_axes, 3},
+    [WOI_POPULAR] = {NULL, 0},   [WOI_FULL] = {NULL, 0},
+};
+
+int woi_space_axes(woi_kind kind)
+{
+    return kinds[kind].n;
+}
+
+woi_place woi_space_start(woi_kind kind, bool wide)
+{
+    woi_place place = {.kind = kind};
+    for (int i = 0; i < kinds[kind].n; i++) place.at[i] = wide ? kinds[kind].axes[i].wide : kinds[kind].axes[i].start;
+    return place;
+}
+
+bool woi_space_step(const wo_tune_options *o, woi_place *place, int axis_number, int step)
+{
+    const axis *a = &kinds[place->kind].axes[axis_number];
+    const int to = place->at[axis_number] + step;
+    if (o->fixed & a->fix || to < 0 || to >= a->n) return false;
+    place->at[axis_number] = to;
+    return true;
+}
+
+wo_build_options woi_space_of_method(const woi_tune *t, wo_method method)
+{
+    const wo_build_options *given = &t->o.build;
+    wo_build_options o = *given;
+    if (method != given->method) {
+        wo_build_defaults(method, &o);
+        o.source = given->source;
+        o.source_k = given->source_k;
+        o.thin = given->thin;
+        o.weights = given->weights;
+        o.seed = given->seed;
+    }
+    o.threads = t->threads;
+    o.progress = t->progress;
+    return o;
+}
+
+static uint32_t multiple_of_16(double x)
+{
+    const double up = ceil(x / 16) * 16;
+    return up < 16 ? 16 : up > WOI_MAX_FAN ? WOI_MAX_FAN : (uint32_t)up;
+}
+
+/* As woi_tree_learn chooses them at 40 queries a leaf: half again as many leaves, because nodes are of all sizes. */
+static void set_fan_outs(size_t n, uint32_t queries_a_leaf, wo_build_options *o)
+{
+    const double leaves = (double)n / queries_a_leaf;
+    o->nodes =
+        multiple_of_16(floor(sqrt(leaves * o->beam / 2))); /* least A + beam B at the default beam, near it else */
+    o->leaves = multiple_of_16(leaves * 1.5 / o->nodes);
+}
+
+wo_build_options woi_space_options(const woi_tune *t, const woi_place *place)
+{
+    const wo_method given = t->o.build.method;
+    const wo_method method = place->kind == WOI_FULL      ? WO_METHOD_FULL
+                             : place->kind == WOI_POPULAR ? WO_METHOD_POPULAR
+                             : place->kind == WOI_TABLES  ? given
+                                                          : WO_METHOD_EVIDENCE;
+    wo_build_options o = woi_space_of_method(t, method);
+    if (place->kind == WOI_TREE) o.router = WO_ROUTER_TREE;
+    if (place->kind == WOI_HASH) o.router = WO_ROUTER_HASH;
+    const double *best = t->best < t->n_rows ? woi_row(t, t->best) : NULL;
+    if (best && method == WO_METHOD_EVIDENCE && best[WOI_CURVE_METHOD] == method && !(t->o.fixed & WO_FIX_WEIGHTS))
+        o.weights = (wo_weights)best[WOI_CURVE_WEIGHTS];
+    const uint32_t d = (uint32_t)t->train.d;
+    uint32_t queries_a_leaf = 0;
+    for (int i = 0; i < kinds[place->kind].n; i++) {
+        const axis *a = &kinds[place->kind].axes[i];
+        const uint32_t value = a->values[place->at[i]];
+        if (!(t->o.fixed & a->fix)) switch (a->fix) {
+            case WO_FIX_PROBES: o.probes = value; break;
+            case WO_FIX_K: o.K = value; break;
+            case WO_FIX_L: o.L = value; break;
+            case WO_FIX_BEAM: o.beam = value; break;
+            case WO_FIX_ROUTE_D: o.route_d = value < d ? value : d; break;
+            case WO_FIX_TREE: queries_a_leaf = value; break;
+            default: break;
+            }
+    }
+    if (queries_a_leaf) set_fan_outs(t->train.n, queries_a_leaf, &o);
+    if (woi_uses_hash(&o) && o.probes > 1U << o.K) o.probes = 1U << o.K; /* a fixed K may be small */
+    return o;
+}

@@ -1,0 +1,115 @@
+#!/bin/bash
+# Tuning: goals, what is fixed, what is printed and kept, bad input.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+cd "$scratch" || exit 1
+export OMP_WAIT_POLICY=passive
+
+usage() { # NAME SENTENCE ARGUMENT...
+    local name=$1 sentence=$2
+    shift 2
+    fails "$name" 2 "wideout build: $sentence (see 'wideout build --help')" "$WIDEOUT" build --layer a --log b -o c "$@"
+}
+tune() { # ARGUMENT...
+    "$WIDEOUT" build --layer s/layer.safetensors --log s/train.log.safetensors -t 1 --max-time 0.1s "$@"
+}
+
+"$WIDEOUT" data synthetic -q -m 400 -d 8 -n 4000 -o s >/dev/null
+valid=(--tune-log s/test.log.safetensors)
+
+# ---- Plain -------------------------------------------------------------------------------------------------------
+tune "${valid[@]}" --iterations 10 --target 0.9 --target5 0.8 -o plain >plain.text 2>err
+same 'nothing on standard error' '' "$(cat err)"
+check 'the goal is told' grep -q "^  tuned to 0.9 of FULL's P@1 and 0.8 of its P@5, on 400 queries, batch 1; [0-9]* tried" plain.text
+same 'one row is this index' 1 "$(grep -c '<- this index$' plain.text)"
+check 'FULL is in the table' grep -q ' full$' plain.text
+"$WIDEOUT" info plain >info.text
+same 'info shows the same table' "$(sed -n '/^  tuned/,/^  built/p' plain.text | grep -v '^  built')" \
+    "$(sed -n '/^  tuned/,/^  tune\.\|^  format\|^  index\.\|^  [a-z.]*:/p' info.text | grep -v '^  [a-z0-9_.]*: ')"
+"$WIDEOUT" info --json plain >info.json
+# shellcheck disable=SC2016 # jq's variable
+check 'and as JSON' jq -e '.tuning | .met and .target == 0.9 and .target5 == 0.8 and .target_us == null and .batch == 1 and
+    .k == 5 and .queries == 400 and .chosen.met and .curve[0].settings == "full" and .curve[0].p_at_1 > 0 and
+    (.chosen.us > 0) and (.chosen as $c | .curve | any(. == $c)) and (.curve | length > 7)' info.json
+check 'with the index' jq -e '.index.full_from >= 0 and .metadata["tune.target"] == "0.90000000000000002"' info.json
+"$WIDEOUT" info --curve plain >curve.csv
+same 'all that was tried' "$(jq '.tuning.curve | length' info.json)" "$(($(wc -l <curve.csv) - 1))"
+same 'with its columns' settings,p_at_1,p_at_5,agreement,sure_p_at_1,sure_p_at_5,sure_agreement,neurons,us,met,chosen,method,router,K,L,nodes,leaves,beam,route_d,probes,lambda,popular,weights,fallback \
+    "$(head -1 curve.csv)"
+same 'numbers each' '' "$(awk -F, 'NF != 24' curve.csv)"
+same 'the curve as JSON' "$(jq -c .tuning info.json)" "$("$WIDEOUT" info --curve --json plain | jq -c .)"
+check 'it is an index' jq -en 'input.n == 400' <("$WIDEOUT" eval -q --index plain --layer s/layer.safetensors --log s/test.log.safetensors --json)
+same 'it answers' 400 "$("$WIDEOUT" predict --index plain s/test.log.safetensors | wc -l)"
+tune "${valid[@]}" --iterations 10 --target 0.9 --target5 0.8 -o json --json >json.json
+check 'the report as JSON' jq -e '.tuning.met and (.tuning.curve | length > 7) and .seconds > 0' json.json
+tune "${valid[@]}" --iterations 10 --target 1 -o full --json >full.json
+same 'what cannot be sure is FULL' '["full",true,"full"]' "$(jq -c '[.method, .tuning.met, .tuning.chosen.settings]' full.json)"
+
+# ---- Held out ----------------------------------------------------------------------------------------------------
+tune --iterations 10 --target 0.9 --target5 0.8 -o held >/dev/null 2>err
+same 'without a tune log' "wideout: warning: without --tune-log a tenth of the log was held out to judge on; queries that the network was trained on flatter every index" \
+    "$(cat err)"
+same 'a tenth' 400 "$("$WIDEOUT" info --json held | jq .tuning.queries)"
+tune -q --iterations 10 --target 0.9 --target5 0.8 -o held >/dev/null 2>err
+same 'quietly' '' "$(cat err)"
+
+# ---- Other goals, what is fixed ----------------------------------------------------------------------------------
+tune "${valid[@]}" -k 10 --target-agree 0.5 --router tree -o agree --json >agree.json
+same 'agreement' '[0.5,null,10,"top",10,true,"tree"]' "$(jq -c '[.tuning.target_agree, .tuning.target, .tuning.k,
+    .options.source, .options.source_k, .tuning.met, .options.router]' agree.json)"
+tune "${valid[@]}" --target-us 1000000 -o slow --json >slow.json
+same 'all the time there is' '["full",1000000]' "$(jq -c '[.method, .tuning.target_us]' slow.json)"
+tune "${valid[@]}" --target-us 1000 --router tree --lambda 0.5 --batch 16 -o slow --json >slow.json
+same 'what is fixed' '["tree",0.5,16]' "$(jq -c '[.options.router, .options.lambda, .tuning.batch]' slow.json)"
+same 'is all that was tried' '[0.5]' "$("$WIDEOUT" info --curve slow | tail -n +2 | cut -d, -f21 | sort -u | jq -cs .)"
+tune "${valid[@]}" --fallback 16 --iterations 10 --target 0.5 --target5 0.3 -o wide --json >wide.json
+check 'a fallback that is fixed is kept to evidence' jq -e '.method != "evidence" or .options.fallback == 16' wide.json
+tune "${valid[@]}" -K 4 -L 3 --iterations 10 --target 0.5 --target5 0.3 -o fixed --json >fixed.json
+same 'tables' '["evidence","hash",4,3]' "$(jq -c '[.method, .options.router, .options.K, .options.L]' fixed.json)"
+"$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors -K 4 -L 3 --iterations 10 -o exact --json >exact.json
+same 'without a goal nothing is tuned' '[4,3,0.1,null]' "$(jq -c '[.options.K, .options.L, .options.lambda, .tuning]' exact.json)"
+fails 'no curve' 1 'wideout: exact: has no curve: it was not tuned' "$WIDEOUT" info --curve exact
+fails 'no index' 1 'wideout: s/layer.safetensors: is not an index: nothing else has a curve' "$WIDEOUT" info --curve s/layer.safetensors
+settings=$(jq -r .tuning.chosen.settings fixed.json)
+lambda=$(jq .options.lambda fixed.json) probes=$(jq .options.probes fixed.json) fallback=$(jq '.options.fallback // empty' fixed.json)
+# shellcheck disable=SC2046 # an option and its value, or nothing
+"$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors -K 4 -L 3 --iterations 10 --lambda "$lambda" --probes "$probes" \
+    --weights "$(jq -r .options.weights fixed.json)" $([ -z "$fallback" ] || echo --fallback "$fallback") -o named >/dev/null
+same "the options that it names give the same cells ($settings)" "$("$WIDEOUT" info --json fixed | jq -c '.metadata["xxh3.cells.ids"]')" \
+    "$("$WIDEOUT" info --json named | jq -c '.metadata["xxh3.cells.ids"]')"
+
+# ---- Bad input ---------------------------------------------------------------------------------------------------
+usage 'two goals' '--target and --target-agree are two goals: give one' --target 0.9 --target-agree 0.9
+usage 'two others' '--target5 and --target-us are two goals: give one' --target5 0.9 --target-us 9
+usage 'the last two' '--target-agree and --target-us are two goals: give one' --target-agree 0.9 --target-us 9
+usage 'no target' '--target takes a number above 0' --target 0
+usage 'no agreement' '--target-agree takes a number above 0' --target-agree 0
+usage 'no time' '--target-us takes a number above 0' --target-us 0
+usage 'a target above 1' "--target takes a number from 0 to 1, not '1.1'" --target 1.1
+usage 'k' '-k takes at most 1000, not 1001' -k 1001
+usage 'batch' '--batch takes at most 65536, not 65537' --batch 65537
+for time in x 5x 0 -3 5mm 1e9; do
+    usage "the time $time" "--max-time takes a time like 90s, 5m or 1h, not '$time'" --max-time=$time
+done
+for option in '--tune-log x' '-k 3' '--batch 2' '--max-time 3s'; do
+    # shellcheck disable=SC2086 # an option and its value
+    usage "${option% *} without tuning" "${option% *} is for tuning: give --target too, or leave out --method, --router, -K, -L and --lambda" \
+        --method evidence $option
+done
+usage 'full' '--method full has nothing to tune' --method full --target 0.9
+fails 'no log' 2 "wideout build: needs --log FILE: queries to learn from (see 'wideout build --help')" \
+    "$WIDEOUT" build --layer s/layer.safetensors -o o
+fails 'a goal without a log' 2 "wideout build: tuning needs --log FILE: queries to learn from (see 'wideout build --help')" \
+    "$WIDEOUT" build --layer s/layer.safetensors --method slide --target 0.9 -o o
+fails 'an index over its tune log' 2 \
+    "wideout build: -o 's/test.log.safetensors' would replace what is read (see 'wideout build --help')" \
+    "$WIDEOUT" build --layer s/layer.safetensors --log s/train.log.safetensors "${valid[@]}" -o s/test.log.safetensors
+fails 'no such tune log' 1 'wideout: none: cannot open: No such file or directory' tune --tune-log none -o bad
+fails 'two tables' 2 "wideout info: --trace and --curve are two tables: give one (see 'wideout info --help')" \
+    "$WIDEOUT" info --trace --curve plain
+"$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors "${valid[@]}" --method popular --popular 3 --target 0.99 -o bad >out 2>err
+same 'a goal that is not reached' '1 1' "$? $(wc -l <err)$(cat out)"
+check 'says what was' grep -qE "^wideout: popular reached 0\.[0-9]{4} of FULL's P@1 and 0\.[0-9]{4} of its P@5 for sure, not 0.99 and 0.99: log more queries, ask for less, or leave the method open$" err
+check 'nothing was written' test ! -e bad -a -z "$(find . -name '*.tmp.*')"
+
+finish

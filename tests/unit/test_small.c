@@ -1,0 +1,268 @@
+/* Rows in fewer bits, queries that an index knows little about, and batches that FULL answers faster. */
+#include "engine.h"
+
+#include <unistd.h>
+
+static void search_all(const scene *s, wo_searcher *searcher, size_t k, int32_t *ids, float *scores,
+                       wo_query_stats *stats)
+{
+    wo_error err;
+    if (wo_search_stats(searcher, s->q, s->n, k, ids, scores, stats, &err)) fail_msg("%s", err.text);
+}
+
+/* The index itself, or what its file holds. */
+static wo_index *through_a_file(const wo_index *index, const wo_layer *layer)
+{
+    const char *path = scratch("small");
+    wo_error err;
+    wo_index *opened;
+    if (wo_index_save(index, path, &err) || wo_index_open(path, layer, &opened, &err)) fail_msg("%s", err.text);
+    return opened;
+}
+
+/* Small whole numbers are exact in bf16; the int8 screen keeps more than are asked for, and these are scored again. */
+static void small_rows_find_the_same(void **state)
+{
+    (void)state;
+    static const int methods[] = {WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE};
+    static const size_t ks[] = {1, 3, 40, 200};
+    for (uint64_t turn = 0; turn < 16; turn++) {
+        scene s = make_scene(90, 5 + turn, 60, turn % 2, turn);
+        wo_build_options o = small_options(methods[turn % 4]);
+        o.probes = 2;
+        o.lambda = 0.01;
+        o.n_popular = 80;
+        wo_index *full = build(&s, &o);
+        o.weights = turn / 4 % 2 ? WO_WEIGHTS_INT8 : WO_WEIGHTS_BF16;
+        wo_index *built = build(&s, &o), *opened = through_a_file(built, NULL);
+        wo_searcher *exact = create(full, NULL), *searchers[] = {create(built, NULL), create(opened, NULL)};
+        for (size_t i = 0; i < 4; i++) {
+            const size_t k = ks[i], n = s.n * k;
+            int32_t *ids = room(n, sizeof *ids), *own = room(n, sizeof *own);
+            float *scores = room(n, sizeof *scores), *own_scores = room(n, sizeof *own_scores);
+            search_all(&s, exact, k, ids, scores, NULL);
+            for (int which = 0; which < 2; which++) {
+                search_all(&s, searchers[which], k, own, own_scores, NULL);
+                /* Of equal logits the screen may keep others. */
+                assert_memory_equal(own_scores, scores, n * sizeof *scores);
+                if (o.weights == WO_WEIGHTS_BF16) assert_memory_equal(own, ids, n * sizeof *ids);
+                for (size_t at = 0; at < n; at++)
+                    if (own[at] >= 0)
+                        assert_true((double)own_scores[at] == logit(&s, s.q + at / k * s.d, (size_t)own[at]));
+            }
+            free(ids);
+            free(own);
+            free(scores);
+            free(own_scores);
+        }
+        for (int which = 0; which < 2; which++) wo_searcher_free(searchers[which]);
+        wo_searcher_free(exact);
+        wo_index_free(opened);
+        wo_index_free(built);
+        wo_index_free(full);
+        free_scene(&s);
+    }
+}
+
+/* Weights of any size: the best answers hardly change, and logits only by the rounding of the rows. */
+static void rounding_is_small(void **state)
+{
+    (void)state;
+    enum { K = 5 };
+    scene s = make_scene(400, 40, 200, true, 5);
+    for (size_t i = 0; i < s.m * s.d; i++) s.w[i] = woi_rng_normal(5, 9, i);
+    wo_build_options o = small_options(WO_METHOD_POPULAR);
+    o.n_popular = 400;
+    for (int weights = WO_WEIGHTS_BF16; weights <= WO_WEIGHTS_INT8; weights++) {
+        o.weights = (wo_weights)weights;
+        wo_index *index = build(&s, &o);
+        wo_searcher *searcher = create(index, NULL);
+        int32_t ids[200 * K];
+        float scores[200 * K];
+        search_all(&s, searcher, K, ids, scores, NULL);
+        size_t same = 0;
+        for (size_t i = 0; i < s.n; i++) {
+            int32_t expected[K];
+            double logits[K];
+            brute_force(&s, s.q + i * s.d, &(rules){NULL, NULL, false}, K, expected, logits);
+            same += ids[i * K] == expected[0];
+            double size = 0;
+            for (size_t j = 0; j < s.d; j++) size += fabs((double)s.q[i * s.d + j]) * 4;
+            for (size_t at = 0; at < K; at++)
+                assert_true(fabs((double)scores[i * K + at] - logits[at]) < 0x1p-8 * size);
+        }
+        assert_true(same > s.n * 95 / 100);
+        wo_searcher_free(searcher);
+        wo_index_free(index);
+    }
+    free_scene(&s);
+}
+
+static void without_f32_rows_there_is_no_full(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(30, 6, 40, true, 6);
+    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    o.weights = WO_WEIGHTS_INT8;
+    o.fallback = 5;
+    wo_index *index = build(&s, &o), *alone = through_a_file(index, NULL), *with = through_a_file(index, s.layer);
+    wo_searcher_options so;
+    wo_searcher_defaults(&so);
+    int32_t id;
+    float score;
+    wo_searcher *searcher = create(alone, &so);
+    assert_int_equal(wo_search(searcher, s.q, 1, 1, &id, &score, &err), WO_OK);
+    assert_int_equal(wo_search_exact(searcher, s.q, 1, 1, &id, &score, &err), WO_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "no f32 rows"));
+    wo_searcher_free(searcher);
+    so.exact_fallback = 1;
+    assert_int_equal(wo_searcher_create(alone, &so, &searcher, &err), WO_ERR_UNSUPPORTED);
+    alone->full_from = 1; /* what cannot be is passed over */
+    so.exact_fallback = 0;
+    searcher = create(alone, &so);
+    wo_query_stats stats;
+    assert_int_equal(wo_search_stats(searcher, s.q, 1, 1, &id, &score, &stats, &err), WO_OK);
+    assert_int_equal(stats.exact, 0);
+    wo_searcher_free(searcher);
+    searcher = create(with, NULL);
+    assert_int_equal(wo_search_exact(searcher, s.q, 1, 1, &id, &score, &err), WO_OK);
+    wo_searcher_free(searcher);
+    wo_index_free(index);
+    wo_index_free(alone);
+    wo_index_free(with);
+    free_scene(&s);
+}
+
+/* The training queries of the cells that a query opens, by asking for the cells of all of them. */
+static void little_evidence_opens_more(void **state)
+{
+    (void)state;
+    for (int tree = 0; tree < 2; tree++) {
+        scene s = make_scene(60, 8, 150, true, 7 + (uint64_t)tree);
+        wo_build_options o = small_options(tree ? EVIDENCE_BY_TREE : WO_METHOD_EVIDENCE);
+        o.beam = 4;
+        o.lambda = 0.3;
+        o.thin = 0;
+        wo_index *plain = build(&s, &o);
+        o.fallback = tree ? 2 : 40; /* some of the cells have fewer */
+        wo_index *careful = build(&s, &o), *opened = through_a_file(careful, NULL);
+        assert_memory_equal(opened->cells.queries, careful->cells.queries, careful->cells.n * sizeof(uint32_t));
+        uint64_t held = 0;
+        for (size_t c = 0; c < careful->cells.n; c++) held += careful->cells.queries[c];
+        assert_int_equal(held, s.n * (tree ? 1 : o.L));
+        wo_searcher *narrow = create(plain, NULL), *own = create(opened, NULL);
+        wo_searcher_options so;
+        wo_searcher_defaults(&so);
+        so.exact_fallback = 1;
+        wo_searcher *exact = create(careful, &so);
+        enum { K = 3, N = 150 };
+        int32_t ids[N * K], own_ids[N * K], exact_ids[N * K], full_ids[N * K];
+        float scores[N * K], own_scores[N * K], exact_scores[N * K], full_scores[N * K];
+        wo_query_stats stats[N], own_stats[N], exact_stats[N];
+        wo_error err;
+        search_all(&s, narrow, K, ids, scores, stats);
+        search_all(&s, own, K, own_ids, own_scores, own_stats);
+        search_all(&s, exact, K, exact_ids, exact_scores, exact_stats);
+        assert_int_equal(wo_search_exact(narrow, s.q, s.n, K, full_ids, full_scores, &err), WO_OK);
+        size_t n_wider = 0;
+        for (size_t i = 0; i < s.n; i++) {
+            assert_int_equal(stats[i].wider + stats[i].exact, 0);
+            n_wider += own_stats[i].wider;
+            const bool wider = own_stats[i].wider;
+            assert_true(wider ? own_stats[i].cells >= stats[i].cells && own_stats[i].candidates >= stats[i].candidates
+                              : own_stats[i].cells == stats[i].cells && own_stats[i].candidates == stats[i].candidates);
+            assert_int_equal(exact_stats[i].exact, wider);
+            const size_t at = i * K, bytes = K * sizeof *ids;
+            if (!wider) assert_memory_equal(own_ids + at, ids + at, bytes);
+            assert_memory_equal(exact_ids + at, wider ? full_ids + at : ids + at, bytes);
+            assert_memory_equal(exact_scores + at, wider ? full_scores + at : scores + at, bytes);
+            int32_t candidates[60];
+            size_t n;
+            assert_int_equal(wo_search_candidates(own, s.q + i * s.d, candidates, 60, &n, &err), WO_OK);
+            assert_int_equal(n, own_stats[i].candidates);
+        }
+        assert_true(n_wider > 0 && n_wider < s.n);
+        wo_searcher_free(narrow);
+        wo_searcher_free(own);
+        wo_searcher_free(exact);
+        wo_index_free(plain);
+        wo_index_free(careful);
+        wo_index_free(opened);
+        free_scene(&s);
+    }
+}
+
+/* As many training queries as it takes, counted by hand: a cell of three queries, a threshold of three and of four. */
+static void the_threshold_is_a_number_of_queries(void **state)
+{
+    (void)state;
+    wo_error err;
+    const float w[] = {1, 0, 0, 1}, q[] = {1, 0, 1, 0, 1, 0};
+    wo_layer *layer;
+    wo_log *log;
+    assert_int_equal(wo_layer_wrap(w, NULL, 2, 2, &layer, &err), WO_OK);
+    assert_int_equal(wo_log_wrap(q, 3, 2, NULL, NULL, &log, &err), WO_OK);
+    for (uint32_t fallback = 2; fallback <= 5; fallback++) {
+        wo_build_options o;
+        wo_build_defaults(WO_METHOD_EVIDENCE, &o);
+        o.K = 2;
+        o.L = 1;
+        o.learner = WO_LEARNER_NONE;
+        o.source = WO_SOURCE_TOP;
+        o.source_k = 1;
+        o.fallback = fallback;
+        wo_index *index;
+        if (wo_index_build(layer, log, &o, &index, &err)) fail_msg("%s", err.text);
+        wo_searcher *searcher = create(index, NULL);
+        int32_t id;
+        float score;
+        wo_query_stats stats;
+        assert_int_equal(wo_search_stats(searcher, q, 1, 1, &id, &score, &stats, &err), WO_OK);
+        assert_int_equal(stats.wider, fallback > 3);
+        assert_int_equal(stats.cells, fallback > 3 ? 4 : 1);
+        wo_searcher_free(searcher);
+        wo_index_free(index);
+    }
+    wo_layer_free(layer);
+    wo_log_free(log);
+}
+
+static void batches_that_full_is_faster_at_are_its(void **state)
+{
+    (void)state;
+    scene s = make_scene(40, 6, 50, true, 8);
+    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    wo_index *index = build(&s, &o);
+    index->full_from = 3;
+    wo_index_info info;
+    wo_index_describe(index, &info);
+    assert_int_equal(info.full_from, 3);
+    wo_searcher *searcher = create(index, NULL);
+    for (size_t n = 1; n <= 5; n++) {
+        int32_t ids[10], full[10];
+        float scores[10], full_scores[10];
+        wo_query_stats stats[5];
+        wo_error err;
+        assert_int_equal(wo_search_stats(searcher, s.q, n, 2, ids, scores, stats, &err), WO_OK);
+        assert_int_equal(wo_search_exact(searcher, s.q, n, 2, full, full_scores, &err), WO_OK);
+        for (size_t i = 0; i < n; i++) assert_int_equal(stats[i].exact, n >= 3);
+        if (n >= 3) assert_memory_equal(ids, full, 2 * n * sizeof *ids);
+    }
+    wo_searcher_free(searcher);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_rows_find_the_same),
+        cmocka_unit_test(rounding_is_small),
+        cmocka_unit_test(without_f32_rows_there_is_no_full),
+        cmocka_unit_test(little_evidence_opens_more),
+        cmocka_unit_test(the_threshold_is_a_number_of_queries),
+        cmocka_unit_test(batches_that_full_is_faster_at_are_its),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,477 @@
+/* index/: the tuner. What it says about quality with hand values; that its goals are reached, what is fixed is kept,
+ * and a file keeps its curve. Times are whatever they are: nothing here depends on them but which setting wins. */
+#include "engine.h"
+
+#include "index/tune.h"
+
+/* ---- Confidence -------------------------------------------------------------------------------------------- */
+
+static void margins_are_those_of_the_definition(void **state)
+{
+    (void)state;
+    /* 99 queries that both get right, and the one that is added: mean 0.09, sd 0.1 */
+    const woi_pairs same = {.n = 99, .unit = 1, .h = 99, .f = 99, .hh = 99, .hf = 99, .ff = 99};
+    assert_float_equal(woi_pairs_margin(&same, 0.9), 0.09 - 1.645 * 0.01, 1e-6);
+    /* 1,000 queries, FULL right at 800, the index at 790 of them and at 4 others; t = 1: x = -1 at 10 and at the one
+     * that is added, +1 at 4 */
+    const woi_pairs some = {.n = 1000, .unit = 1, .h = 794, .f = 800, .hh = 794, .hf = 790, .ff = 800};
+    const double mean = -7.0 / 1001, sd = sqrt((15 - 1001 * mean * mean) / 1000);
+    assert_float_equal(woi_pairs_margin(&some, 1), mean - 1.645 * sd / sqrt(1001), 1e-6);
+    const double share = woi_pairs_share(&some);
+    assert_true(share > 0.97 && share < 0.99);
+    assert_true(woi_pairs_margin(&some, share) >= 0 && woi_pairs_margin(&some, share + 1e-6) < 0);
+    /* One answer of five is a fifth. */
+    const woi_pairs five = {.n = 99, .unit = 0.2, .h = 99, .f = 99, .hh = 99, .hf = 99, .ff = 99};
+    assert_true(woi_pairs_margin(&five, 0.9) > woi_pairs_margin(&same, 0.9));
+}
+
+/* The rule of three: without a difference among n queries, differences of 3 / n cannot be ruled out. */
+static void few_queries_show_little(void **state)
+{
+    (void)state;
+    static const double ns[] = {100, 300, 1000, 10000};
+    for (size_t i = 0; i < 4; i++) {
+        const double n = ns[i];
+        const woi_pairs p = {.n = (size_t)n, .unit = 1, .h = n, .f = n, .hh = n, .hf = n, .ff = n};
+        assert_true(woi_pairs_share(&p) < 1 - 2 / n && woi_pairs_share(&p) > 1 - 3.2 / n);
+    }
+    const woi_pairs none = {.unit = 1};
+    assert_true(isnan(woi_pairs_share(&none)) && woi_pairs_margin(&none, 0.5) < 0);
+}
+
+/* ---- Tuning ------------------------------------------------------------------------------------------------ */
+
+enum { M = 60, D = 8, N = 1500, N_TUNE = 700 };
+
+/* A scene whose labels FULL knows, cut into a log to build from and one to judge on. */
+typedef struct pair {
+    scene s;
+    wo_log *log, *tune, *bare; /* bare: the log to judge on, without labels */
+    int64_t *indptr;
+} pair;
+
+static pair make_pair(void)
+{
+    pair p = {.s = make_scene(M, D, N + N_TUNE, true, 31)};
+    wo_error err;
+    for (size_t i = 0; i < p.s.n; i++) {
+        int32_t best;
+        double score;
+        brute_force(&p.s, p.s.q + i * D, &(rules){NULL, NULL, false}, 1, &best, &score);
+        p.s.labels[i] = best;
+        p.s.indptr[i + 1] = (int64_t)i + 1;
+    }
+    const float *rest = p.s.q + (size_t)N * D;
+    assert_int_equal(wo_log_wrap(p.s.q, N, D, p.s.indptr, p.s.labels, &p.log, &err), WO_OK);
+    assert_int_equal(wo_log_wrap(rest, N_TUNE, D, p.s.indptr, p.s.labels + N, &p.tune, &err), WO_OK);
+    assert_int_equal(wo_log_wrap(rest, N_TUNE, D, NULL, NULL, &p.bare, &err), WO_OK);
+    return p;
+}
+
+static void free_pair(pair *p)
+{
+    wo_log_free(p->log);
+    wo_log_free(p->tune);
+    wo_log_free(p->bare);
+    free_scene(&p->s);
+}
+
+/* A small tree, a goal that several hundred queries can show, and no time: one setting of each kind at most. */
+static wo_tune_options quick(void)
+{
+    wo_tune_options o;
+    wo_tune_defaults(&o);
+    o.build.threads = 1;
+    o.build.iterations = 4;
+    o.build.batch = 16;
+    o.build.thin = 3;
+    o.build.nodes = o.build.leaves = 16;
+    o.fixed = WO_FIX_METHOD | WO_FIX_ROUTER | WO_FIX_TREE;
+    o.build.router = WO_ROUTER_TREE;
+    o.target = 0.97;
+    o.target5 = 0.9;
+    o.max_time_s = 0.001;
+    return o;
+}
+
+static wo_index *tune(const pair *p, const wo_log *tune_log, const wo_tune_options *o)
+{
+    wo_index *index = NULL;
+    wo_error err;
+    if (wo_index_tune(p->s.layer, p->log, tune_log, o, &index, &err)) fail_msg("%s", err.text);
+    return index;
+}
+
+static void refused(const pair *p, const wo_log *tune_log, const wo_tune_options *o, wo_status status, const char *part)
+{
+    wo_index *index = NULL;
+    wo_error err = {0};
+    const wo_status got = wo_index_tune(p->s.layer, p->log, tune_log, o, &index, &err);
+    if (got != status || !strstr(err.text, part) || index)
+        fail_msg("status %d, \"%s\", expected %d, \"%s\"", got, err.text, status, part);
+}
+
+static double at(const wo_curve *curve, size_t row, int column)
+{
+    return curve->values[row * curve->columns + (size_t)column];
+}
+
+static void assert_goal_is_reached(const pair *p, const wo_index *index, double target)
+{
+    wo_eval_options eo;
+    wo_eval_result r;
+    wo_error err;
+    wo_eval_defaults(&eo);
+    eo.skip_timing = 1;
+    eo.threads = 1;
+    assert_int_equal(wo_evaluate(index, NULL, p->tune, &eo, &r, &err), WO_OK);
+    assert_true(r.p_at_1 >= target * r.full_p_at_1);
+}
+
+/* Bisection: what it kept reaches the goal, the next cheaper value that it tried does not. */
+static void the_dial_stops_at_the_goal(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    const wo_tune_options o = quick();
+    wo_index *index = tune(&p, p.tune, &o);
+    wo_curve curve;
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    assert_int_equal(curve.rows, 7);
+    assert_int_equal(curve.columns, WOI_CURVE_COLUMNS);
+    assert_int_equal(curve.n, N_TUNE);
+    const double chosen = at(&curve, curve.chosen, WOI_CURVE_LAMBDA);
+    double cheaper = 2, last_neurons = 0;
+    for (size_t i = 0; i < curve.rows; i++) {
+        const double lambda = at(&curve, i, WOI_CURVE_LAMBDA);
+        assert_true((at(&curve, i, WOI_CURVE_MET) == 1) == (lambda <= chosen));
+        assert_true((at(&curve, i, WOI_CURVE_CHOSEN) == 1) == (i == curve.chosen));
+        if (lambda > chosen) cheaper = fmin(cheaper, lambda);
+        for (size_t j = 0; j < i; j++)
+            assert_true((lambda - at(&curve, j, WOI_CURVE_LAMBDA)) *
+                            (at(&curve, i, WOI_CURVE_NEURONS) - at(&curve, j, WOI_CURVE_NEURONS)) <=
+                        0);
+        last_neurons = at(&curve, i, WOI_CURVE_NEURONS);
+    }
+    assert_true(last_neurons >= 1 && cheaper > chosen && (cheaper == 2 || cheaper < 1.1 * chosen));
+    assert_true(index->options.lambda == chosen);
+    assert_goal_is_reached(&p, index, o.target);
+    /* The options that it names give the same index. */
+    wo_build_options named = index->options;
+    named.threads = 1;
+    wo_index *again = NULL;
+    wo_error err;
+    assert_int_equal(wo_index_build(p.s.layer, p.log, &named, &again, &err), WO_OK);
+    assert_int_equal(again->cells.n, index->cells.n);
+    assert_memory_equal(again->cells.offsets, index->cells.offsets, (index->cells.n + 1) * sizeof(uint32_t));
+    assert_memory_equal(again->cells.ids, index->cells.ids, index->cells.offsets[index->cells.n] * sizeof(int32_t));
+    char text[128], shorter[12];
+    const size_t length = wo_curve_text(&curve, curve.chosen, text, sizeof text);
+    assert_int_equal(length, strlen(text));
+    assert_non_null(strstr(text, "evidence tree 16x16 r=8 beam=2 probes=2 lambda="));
+    assert_int_equal(wo_curve_text(&curve, curve.chosen, shorter, sizeof shorter), length);
+    assert_string_equal(shorter, "evidence tr");
+    wo_index_free(again);
+    wo_index_free(index);
+    free_pair(&p);
+}
+
+static void everything_is_tuned_by_default(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_tune_options o = quick();
+    o.fixed = WO_FIX_PROBES | WO_FIX_FALLBACK;
+    o.max_time_s = 30; /* more than it takes, also under a sanitizer: both routers must get their turn */
+    wo_index *index = tune(&p, p.tune, &o);
+    wo_curve curve;
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    bool tree = false, hash = false;
+    assert_int_equal(at(&curve, 0, WOI_CURVE_METHOD), WO_METHOD_FULL);
+    for (size_t i = 0; i < curve.rows; i++) {
+        tree |= at(&curve, i, WOI_CURVE_METHOD) == WO_METHOD_EVIDENCE && at(&curve, i, WOI_CURVE_ROUTER) == 1;
+        hash |= at(&curve, i, WOI_CURVE_METHOD) == WO_METHOD_EVIDENCE && at(&curve, i, WOI_CURVE_ROUTER) == 0;
+    }
+    assert_true(tree && hash);
+    assert_int_equal(at(&curve, curve.chosen, WOI_CURVE_MET), 1);
+    assert_goal_is_reached(&p, index, o.target);
+    assert_true(index->options.threads == 0 && !index->options.progress.fn);
+    wo_index_free(index);
+    /* What cannot be shown on so few queries is FULL's. */
+    o.target = 1;
+    o.max_time_s = 0.001;
+    index = tune(&p, p.tune, &o);
+    assert_int_equal(index->options.method, WO_METHOD_FULL);
+    assert_int_equal(index->full_from, 0);
+    wo_index_free(index);
+    free_pair(&p);
+}
+
+static void what_is_fixed_is_kept(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_tune_options o = quick();
+    wo_curve curve;
+    o.max_time_s = 0.5;
+    o.build.router = WO_ROUTER_HASH; /* implied by K and L, as the method is */
+    o.build.K = 3;
+    o.build.L = 5;
+    o.fixed = WO_FIX_K | WO_FIX_L | WO_FIX_WEIGHTS | WO_FIX_FALLBACK;
+    wo_index *index = tune(&p, p.tune, &o);
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    for (size_t i = 0; i < curve.rows; i++)
+        assert_true(at(&curve, i, WOI_CURVE_METHOD) == WO_METHOD_EVIDENCE && at(&curve, i, WOI_CURVE_K) == 3 &&
+                    at(&curve, i, WOI_CURVE_L) == 5 && at(&curve, i, WOI_CURVE_WEIGHTS) == 0 &&
+                    at(&curve, i, WOI_CURVE_FALLBACK) == 0);
+    wo_index_free(index);
+
+    o = quick();
+    o.max_time_s = 2;
+    o.build.lambda = 0.004;
+    o.build.probes = 3;
+    o.build.beam = 3;
+    o.build.route_d = 16;
+    o.fixed |= WO_FIX_LAMBDA | WO_FIX_PROBES | WO_FIX_BEAM | WO_FIX_ROUTE_D | WO_FIX_FALLBACK | WO_FIX_WEIGHTS;
+    index = tune(&p, p.tune, &o);
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    assert_int_equal(curve.rows, 1);
+    assert_true(index->options.lambda == 0.004 && index->options.probes == 3 && index->options.beam == 3);
+    wo_index_free(index);
+
+    static const wo_method methods[] = {WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_LSS};
+    for (size_t i = 0; i < 3; i++) {
+        wo_tune_defaults(&o);
+        o.build = small_options(methods[i]);
+        o.fixed = WO_FIX_METHOD;
+        o.target = 0.5;
+        o.target5 = 0.5;
+        o.max_time_s = 0.3;
+        index = tune(&p, p.tune, &o);
+        assert_int_equal(index->options.method, methods[i]);
+        wo_index_free(index);
+    }
+    o.build = small_options(WO_METHOD_POPULAR);
+    o.build.n_popular = 2;
+    o.fixed |= WO_FIX_POPULAR;
+    o.target = 0.995;
+    refused(&p, p.tune, &o, WO_ERR_UNSUPPORTED, "popular reached 0.");
+    o.target_agree = 0.99;
+    refused(&p, p.tune, &o, WO_ERR_UNSUPPORTED, "of FULL's answers for sure, not 0.99: log more queries");
+    free_pair(&p);
+}
+
+static void goals_without_labels(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_curve curve;
+    wo_tune_options o = quick();
+    refused(&p, p.bare, &o, WO_ERR_ARGUMENT, "no query to judge on has a label: ask for agreement with FULL");
+    o.target_agree = 0.9;
+    o.k = 7;
+    wo_index *index = tune(&p, p.bare, &o);
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    assert_true(at(&curve, curve.chosen, WOI_CURVE_SURE_AGREEMENT) >= 0.9 &&
+                at(&curve, curve.chosen, WOI_CURVE_AGREEMENT) > 0.9);
+    assert_true(isnan(at(&curve, 0, WOI_CURVE_P1)) && isnan(at(&curve, 0, WOI_CURVE_SURE_P5)));
+    assert_int_equal(index->options.source_k, 7); /* what is asked for must be known */
+    assert_true(curve.target == 0 && curve.target_agree == 0.9 && curve.k == 7);
+    wo_index_free(index);
+
+    /* The other direction: all the quality that a time allows. */
+    wo_tune_defaults(&o);
+    o.build.threads = 1;
+    o.target_us = 1e6;
+    index = tune(&p, p.bare, &o);
+    assert_int_equal(index->options.method, WO_METHOD_FULL);
+    wo_index_free(index);
+    o = quick();
+    o.target_us = 1e6;
+    index = tune(&p, p.tune, &o);
+    assert_true(index->options.lambda < 0.0022); /* as many neurons as there may be */
+    wo_index_free(index);
+    o.target_us = 1e-6;
+    refused(&p, p.tune, &o, WO_ERR_UNSUPPORTED,
+            "nothing answers within 1e-06 us a query: the fastest of 7 settings took");
+    free_pair(&p);
+}
+
+static void a_part_of_the_log_is_held_out(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_tune_options o = quick();
+    o.target = 0.9;
+    wo_index *index = tune(&p, NULL, &o);
+    wo_curve curve;
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    assert_int_equal(curve.n, N / 10);
+    /* Built from all of the log. */
+    wo_build_options named = index->options;
+    named.threads = 1;
+    wo_index *whole = NULL;
+    wo_error err;
+    assert_int_equal(wo_index_build(p.s.layer, p.log, &named, &whole, &err), WO_OK);
+    assert_int_equal(whole->cells.offsets[whole->cells.n], index->cells.offsets[index->cells.n]);
+    wo_index_free(whole);
+    wo_index_free(index);
+    wo_log *few = NULL;
+    assert_int_equal(wo_log_wrap(p.s.q, 19, D, p.s.indptr, p.s.labels, &few, &err), WO_OK);
+    wo_log *kept = p.log;
+    p.log = few;
+    refused(&p, NULL, &o, WO_ERR_ARGUMENT, "has 19 queries: too few to hold some out for tuning, give a tune log");
+    p.log = kept;
+    wo_log_free(few);
+    free_pair(&p);
+}
+
+/* ---- What is refused --------------------------------------------------------------------------------------- */
+
+static void bad_options_are_refused(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_tune_options o = quick();
+#define REFUSED(member, value, sentence)                    \
+    do {                                                    \
+        o = quick();                                        \
+        o.member = value;                                   \
+        refused(&p, p.tune, &o, WO_ERR_ARGUMENT, sentence); \
+    } while (0)
+    REFUSED(struct_size, 8, "tune options of 8 bytes");
+    REFUSED(target, 1.5, "target is 1.5, expected");
+    REFUSED(target, NAN, "target is ");
+    REFUSED(target5, -1, "target5 is -1, expected 0 to 1");
+    REFUSED(target_agree, 2, "target_agree is 2, expected 0 to 1");
+    REFUSED(target_us, -1, "target_us is -1");
+    REFUSED(k, 0, "k is 0, expected 1 to 1000");
+    REFUSED(batch, 70000, "batch is 70000, expected 1 to 65536");
+    REFUSED(max_time_s, -1, "max_time_s is -1");
+    REFUSED(max_queries, 0, "max_queries is 0");
+    REFUSED(build.beam, 0, "beam is 0");
+    REFUSED(fixed, WO_FIX_K | WO_FIX_BEAM, "an index has hyperplanes or a tree, not both");
+    o = quick();
+    wo_error err;
+    wo_log *other = NULL, *kept = p.log;
+    assert_int_equal(wo_log_wrap(p.s.q, 10, 4, NULL, NULL, &other, &err), WO_OK);
+    refused(&p, other, &o, WO_ERR_ARGUMENT, "the tune log: the log's queries have 4 numbers, the layer's rows 8");
+    p.log = other;
+    refused(&p, p.tune, &o, WO_ERR_ARGUMENT, "the log's queries have 4 numbers, the layer's rows 8");
+    p.log = NULL;
+    refused(&p, p.tune, &o, WO_ERR_ARGUMENT, "tuning needs a log");
+    p.log = kept;
+    wo_log_free(other);
+    assert_int_equal(wo_log_wrap(p.s.q, 0, D, NULL, NULL, &other, &err), WO_OK);
+    refused(&p, other, &o, WO_ERR_ARGUMENT, "the tune log has no queries");
+    wo_log_free(other);
+    free_pair(&p);
+}
+
+static int calls_left;
+static int stop_after(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)ctx;
+    assert_non_null(stage);
+    assert_true(done <= total || total == 0);
+    return calls_left-- == 0;
+}
+
+static void it_can_be_stopped(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_tune_options o = quick();
+    o.build.progress.fn = stop_after;
+    for (int calls = 0; calls < 60; calls += 1 + calls / 4) {
+        calls_left = calls;
+        refused(&p, p.tune, &o, WO_ERR_CANCELLED, "stopped while");
+    }
+    free_pair(&p);
+}
+
+/* ---- Files, memory ----------------------------------------------------------------------------------------- */
+
+static void a_file_keeps_the_curve(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_error err;
+    const wo_tune_options o = quick();
+    wo_index *index = tune(&p, p.tune, &o), *opened = NULL;
+    index->full_from = 64;
+    assert_int_equal(wo_index_save(index, scratch("tuned"), &err), WO_OK);
+    if (wo_index_open(scratch("tuned"), NULL, &opened, &err)) fail_msg("%s", err.text);
+    wo_curve a, b;
+    wo_index_info info;
+    assert_true(wo_index_curve(index, &a) && wo_index_curve(opened, &b));
+    wo_index_describe(opened, &info);
+    assert_int_equal(info.full_from, 64);
+    assert_true(a.rows == b.rows && a.chosen == b.chosen && a.target == b.target && a.target5 == b.target5 &&
+                a.target_agree == b.target_agree && a.target_us == b.target_us && a.k == b.k && a.batch == b.batch &&
+                a.n == b.n);
+    assert_memory_equal(a.values, b.values, a.rows * a.columns * sizeof(double));
+    assert_int_equal(wo_index_save(opened, scratch("again"), &err), WO_OK);
+    size_t bytes[2];
+    char *files[2] = {slurp(scratch("tuned"), &bytes[0]), slurp(scratch("again"), &bytes[1])};
+    assert_int_equal(bytes[0], bytes[1]);
+    assert_memory_equal(files[0], files[1], bytes[0]);
+    free(files[0]);
+    free(files[1]);
+    wo_index_free(opened);
+    wo_index_free(index);
+    const wo_build_options plain = small_options(WO_METHOD_EVIDENCE);
+    index = build(&p.s, &plain);
+    assert_int_equal(wo_index_curve(index, &a), 0);
+    wo_index_free(index);
+    free_pair(&p);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
+    allocations_left = -1;
+    allocations_alive = 0;
+    pair p = make_pair();
+    wo_error err;
+    wo_tune_options o = quick();
+    o.fixed |= WO_FIX_LAMBDA;
+    o.build.lambda = 0.002;
+    o.max_queries = 200;
+    o.target = 0.9;
+    wo_status status = WO_ERR_MEMORY;
+    long n = 0;
+    for (; status; n += 1 + n / 40) {
+        const long before = allocations_alive;
+        wo_index *index = NULL;
+        allocations_left = n;
+        status = wo_index_tune(p.s.layer, p.log, n % 2 ? p.tune : NULL, &o, &index, &err);
+        allocations_left = -1;
+        wo_index_free(index);
+        if (allocations_alive != before) fail_msg("allocation %ld: %ld are left", n, allocations_alive - before);
+        if (status && status != WO_ERR_MEMORY) fail_msg("allocation %ld: status %d, \"%s\"", n, status, err.text);
+    }
+    assert_true(n > 50);
+    free_pair(&p);
+    assert_int_equal(allocations_alive, 0);
+    assert_int_equal(wo_allocator_set(NULL), WO_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(margins_are_those_of_the_definition),
+        cmocka_unit_test(few_queries_show_little),
+        cmocka_unit_test(the_dial_stops_at_the_goal),
+        cmocka_unit_test(everything_is_tuned_by_default),
+        cmocka_unit_test(what_is_fixed_is_kept),
+        cmocka_unit_test(goals_without_labels),
+        cmocka_unit_test(a_part_of_the_log_is_held_out),
+        cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(it_can_be_stopped),
+        cmocka_unit_test(a_file_keeps_the_curve),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests_name("tune", tests, scratch_setup, scratch_teardown);
+}
