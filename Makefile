@@ -194,6 +194,12 @@ bench-exact:  ## the exact layer beside bare sgemm and a plain read
 	@$(INNER) $(BUILD)/bench/exact
 	@$(BUILD)/bench/exact --json bench/results/exact.json
 
+bench-layout:  ## what the order and the pages of the rows are worth, on Debian's network (INDEX=FILE: time that too)
+	$(call setup,build bench)
+	@$(INNER) $(BUILD)/bench/layout
+	@cd $${WIDEOUT_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/wideout}/debian && \
+	    $(abspath $(BUILD))/bench/layout net.safetensors train.log test.log $(abspath $(INDEX))
+
 # The peers of bench/peers, each where its headers are; peers.c says which are absent. CXXFLAGS is yours to set; so is
 # FAISS_LIBS, for a Faiss of your own instead of Debian's, which is compiled for any x86-64.
 HASH       := \#
@@ -217,7 +223,7 @@ $(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OB
 
 # wideout-bench: the harness, the peers, the report, and the tool's own way with options and messages. Linked by CC, whose
 # OpenMP the library was compiled for.
-BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c,$(wildcard bench/*.c))
+BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c,$(wildcard bench/*.c))
 BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
 BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options output progress)
 $(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'
@@ -281,6 +287,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all deps test check asan ubsan tsan fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-peers-test nets install uninstall \
+.PHONY: all deps test check asan ubsan tsan fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-layout bench-peers-test nets install uninstall \
         clean help FORCE
 .DELETE_ON_ERROR:

@@ -4,7 +4,8 @@
 # They are kept in $WIDEOUT_CACHE (default: ~/.cache/wideout), a folder NAME-KEY each, where KEY comes from the checksums of
 # the data and the options; NAME links to the newest. A run that was stopped goes on where it was. Raw data are looked for
 # in $WIDEOUT_DATA, then ../shared/data; what is missing is left out with a sentence. In a folder: data/ (prepared),
-# net.safetensors, train.json (what training printed) and the logs train.log, valid.log, test.log.
+# net.safetensors, train.json (what training printed) and the logs train.log, valid.log, test.log; for enwiki100m also
+# words.log, a query for each word of the training text.
 set -eu
 cd "$(dirname "$0")/.."
 wideout=$PWD/${BUILD:-build}/wideout
@@ -132,6 +133,7 @@ for name in "$@"; do
         # shellcheck disable=SC2086
         tokens w2v $options
         logs tokens.safetensors
+        [ -s "$at/words.log" ] || "$wideout" embed "$at/net.safetensors" --data "$at/data/train.tokens.safetensors" --distinct -o "$at/words.log"
         ;;
     *)
         echo "nets: '$name' is not one of debian, eurlex57k, diginetica, wikitext-2, wikitext-2-torch, wikitext-2-next35, enwiki100m, enwiki100m-drop200" >&2

@@ -290,11 +290,17 @@ static int report(const arguments *args, const wo_index *index, double seconds)
         json_object_update_new(json, json_pack("{s:s, s:I, s:f, s:f}", "index", args->output, "file_bytes",
                                                (json_int_t)bytes, "seconds", seconds, "peak_mib", cli_peak_mib()));
         if (tuned) json_object_set_new(json, "tuning", cli_curve_json(&curve));
+        if (!isnan(info.same_best))
+            json_object_update_new(json,
+                                   json_pack("{s:f, s:f}", "same_best", info.same_best, "same_five", info.same_five));
         return cli_print_json(json);
     }
     cli_print_text(stdout, args->output);
     printf(": index, %s\n", cli_bytes(bytes));
     cli_index_print(&info, "  ");
+    if (!isnan(info.same_best))
+        printf("  beside f32 rows, on logged queries: the same best answer for %.2f%%, of the five best %.2f%%\n",
+               100 * info.same_best, 100 * info.same_five);
     if (tuned) cli_curve_print(&curve, "  ");
     printf("  built in %.1f s, peak memory %.0f MiB\n", seconds, cli_peak_mib());
     printf("next: wideout eval --index ");

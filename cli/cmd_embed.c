@@ -12,7 +12,7 @@ typedef struct arguments {
     const char *data, *output, *vocab;
     uint64_t max_queries, next;
     int arch, dtype; /* CLI_CHOICE */
-    bool score;
+    bool score, distinct;
 } arguments;
 
 static const cli_option options[] = {
@@ -20,6 +20,8 @@ static const cli_option options[] = {
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the log", false},
     {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N",
      "a seeded sample of N (default: all; w2v: 100,000)", false},
+    {"distinct", 0, CLI_FLAG, offsetof(arguments, distinct), NULL,
+     "w2v: each word of the data once, without labels (all, or N of them)", false},
     {"dtype", 0, CLI_CHOICE, offsetof(arguments, dtype), "f32|bf16", "of the queries (default: f32)", false},
     {"score", 0, CLI_FLAG, offsetof(arguments, score), NULL, "also print P@1 and P@5 of the exact layer", false},
     {"next", 0, CLI_SIZE, offsetof(arguments, next), "N", "lm: the next N words are the labels (default: 1)", false},
@@ -39,21 +41,30 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, "-o '%s' would replace what is read", args->output);
     if (args->vocab && !args->arch) return cli_usage(self, "--vocab goes with --arch lm");
     if (args->arch && !args->vocab) return cli_usage(self, "--arch lm needs --vocab FILE");
+    if (args->distinct && args->score) return cli_usage(self, "--score needs labels, which --distinct leaves out");
     woi_network *net = NULL;
     wo_error err;
     if (args->arch ? woi_network_open_lm(rest[0], args->vocab, &net, &err) : woi_network_open(rest[0], &net, &err))
         return cli_fail(rest[0], &err);
-    const woi_queries_options o = {args->max_queries, args->next, args->common.seed, (int)args->common.threads,
-                                   cli_xc_options(&args->xc)};
+    const woi_queries_options o = {.max_queries = args->max_queries,
+                                   .next = args->next,
+                                   .seed = args->common.seed,
+                                   .threads = (int)args->common.threads,
+                                   .xc = cli_xc_options(&args->xc),
+                                   .distinct = args->distinct};
+    const woi_dtype dtype = args->dtype == 2 ? WOI_BF16 : WOI_F32;
     const wo_progress progress = cli_progress(&args->common);
     const double start = cli_now();
     const uint64_t d = net->d;
     uint64_t n_queries = 0;
     woi_precision precision;
     const char *at = args->data;
-    wo_status status = woi_embed(net, args->data, &o, args->dtype == 2 ? WOI_BF16 : WOI_F32, args->output, &progress,
-                                 &n_queries, args->score ? &precision : NULL, &at, &err);
+    wo_status status =
+        args->distinct ? woi_embed_queries(net, args->data, &o, dtype, args->output, &progress, &n_queries, &at, &err)
+                       : woi_embed(net, args->data, &o, dtype, args->output, &progress, &n_queries,
+                                   args->score ? &precision : NULL, &at, &err);
     woi_network_free(net);
+    if (status == WO_ERR_ARGUMENT && args->distinct) at = rest[0];
     if (status) return cli_fail(at, &err);
     cli_progress_end();
     const double seconds = cli_now() - start;
@@ -81,6 +92,11 @@ const cli_command cli_cmd_embed = {
     "\n"
     "  wideout embed net.safetensors --data test.txt -o test.log.safetensors\n"
     "  wideout embed lm.safetensors --data train.tokens.safetensors --max-queries 200000 -o train.log\n"
+    "\n"
+    "The input of a word network is one word. With --distinct the log has each word of the data once, the\n"
+    "rare ones too; of the training text, every query that the network has learned:\n"
+    "\n"
+    "  wideout embed words.safetensors --data train.tokens.safetensors --distinct -o words.log\n"
     "\n"
     "A language model that was trained in PyTorch (embed.weight, lstm.weight_ih_l0 ... , output.weight,\n"
     "output.bias; one file or sharded) comes with its vocabulary:\n"

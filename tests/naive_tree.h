@@ -57,17 +57,25 @@ static inline double naive_score(const int *codes, double scale, size_t r, const
     return (double)offsets[which] + (double)sum * scale * (double)scales[which];
 }
 
-/* x (r): the direction of q in the tree's coordinates. */
-static inline void naive_turn(const woi_tree *tree, const float *q, double *x)
+/* x (r): the direction of q in the tree's coordinates; false where a coordinate of q is too close to a half to tell. */
+static inline bool naive_turn(const woi_tree *tree, const float *q, double *x)
 {
-    double square = 0;
-    for (size_t j = 0; j < tree->d; j++) square += (double)q[j] * (double)q[j];
+    const size_t d = tree->d;
+    double square = 0, scale, *exact = calloc(d, sizeof *exact);
+    int *codes = calloc(d, sizeof *codes);
+    assert_true(exact && codes);
+    for (size_t j = 0; j < d; j++) square += (double)q[j] * (double)q[j];
     const double length = square > 0 ? sqrt(square) : 1;
+    for (size_t j = 0; j < d; j++) exact[j] = (double)q[j] / length;
+    const bool told = naive_codes(exact, d, codes, &scale) || !tree->basis;
     for (size_t c = 0; c < tree->r; c++) {
-        x[c] = tree->basis ? 0 : (double)q[c] / length;
-        for (size_t j = 0; tree->basis && j < tree->d; j++)
-            x[c] += (double)q[j] / length * (double)tree->basis[j * tree->r + c];
+        x[c] = tree->basis ? 0 : exact[c];
+        for (size_t j = 0; tree->basis && j < d; j++)
+            x[c] += scale * codes[j] * (double)tree->basis_scales[c] * woi_tree_coordinate(tree->basis, tree->r, c, j);
     }
+    free(exact);
+    free(codes);
+    return told;
 }
 
 /* The cells of q, nearest first; returns how many, or -1 where scores are too close to tell which they are or, with
@@ -79,8 +87,8 @@ static inline int naive_tree(const woi_tree *tree, const float *q, uint32_t prob
     int *codes = calloc(r, sizeof *codes);
     size_t nodes[WOI_MAX_BEAM], leaves[WOI_MAX_LEAVES];
     assert_true(x && scores && codes);
-    naive_turn(tree, q, x);
-    const bool told = naive_codes(x, r, codes, &scale);
+    bool told = naive_turn(tree, q, x);
+    told &= naive_codes(x, r, codes, &scale);
     for (size_t a = 0; a < A; a++)
         scores[a] = naive_score(codes, scale, r, tree->nodes, tree->node_scales, tree->node_offsets, A, a);
     int n = told ? pick_best(scores, A, tree->beam, false, nodes) : -1;

@@ -188,6 +188,10 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     made->options.progress = (wo_progress){0};
     made->options.threads = 0;
     woi_index_measure(made);
+    if ((status = woi_small_measure(made, log, options->threads, err))) {
+        wo_index_free(made);
+        return status;
+    }
     *index = made;
     return WO_OK;
 }
@@ -219,11 +223,13 @@ void wo_index_describe(const wo_index *index, wo_index_info *info)
         .largest = index->largest,
         .has_names = index->labels.n > 0,
         .full_from = index->full_from,
+        .same_best = index->same_best,
+        .same_five = index->same_five,
     };
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A + tree->A * (size_t)tree->B;
-    info->index_bytes = sizeof(float) * (planes + (tree->basis ? tree->d * tree->r : 0)) +
-                        centres * (4 * woi_tree_fours(tree) + 2 * sizeof(float));
+    info->index_bytes = sizeof(float) * planes + centres * (4 * woi_tree_fours(tree) + 2 * sizeof(float));
+    if (tree->basis) info->index_bytes += tree->r * ((tree->d + 3) / 4 * 4 + sizeof(float));
     if (cells->n) info->index_bytes += sizeof *cells->offsets * (cells->n + 1) + sizeof *cells->ids * info->n_entries;
     if (cells->queries) info->index_bytes += sizeof *cells->queries * cells->n;
 }

@@ -1,7 +1,8 @@
 /* The file of an index: see docs/FORMAT.md.
  *
  *   router.planes (d, n_planes), router.offsets, router.bias       slide, lss, evidence with hyperplanes
- *   tree.basis (d, r), tree.nodes (r / 4, 4 A),                    evidence with a tree
+ *   tree.basis (d / 4, 4 r), tree.basis_scales (r),                evidence with a tree
+ *   tree.nodes (r / 4, 4 A),
  *   tree.node_scales, tree.node_offsets,
  *   tree.leaves (A r / 4, 4 B), tree.leaf_scales,
  *   tree.leaf_offsets (A, B)
@@ -22,6 +23,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <locale.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,9 +237,11 @@ static wo_status declare(woi_st_writer *writer, const wo_index *index, wo_error 
         return status;
     const woi_tree *tree = &index->tree;
     const size_t fours = woi_tree_fours(tree);
-    const uint64_t basis[] = {tree->d, tree->r}, nodes[] = {fours, 4 * (uint64_t)tree->A},
-                   leaves[] = {tree->A * fours, 4 * (uint64_t)tree->B}, each[] = {tree->A, tree->B};
-    if (tree->A && ((tree->basis && (status = woi_st_declare(writer, "tree.basis", WOI_F32, 2, basis, err))) ||
+    const uint64_t basis[] = {(tree->d + 3) / 4, 4 * tree->r}, axes[] = {tree->r},
+                   nodes[] = {fours, 4 * (uint64_t)tree->A}, leaves[] = {tree->A * fours, 4 * (uint64_t)tree->B},
+                   each[] = {tree->A, tree->B};
+    if (tree->A && ((tree->basis && ((status = woi_st_declare(writer, "tree.basis", WOI_U8, 2, basis, err)) ||
+                                     (status = woi_st_declare(writer, "tree.basis_scales", WOI_F32, 1, axes, err)))) ||
                     (status = woi_st_declare(writer, "tree.nodes", WOI_U8, 2, nodes, err)) ||
                     (status = woi_st_declare(writer, "tree.node_scales", WOI_F32, 1, each, err)) ||
                     (status = woi_st_declare(writer, "tree.node_offsets", WOI_F32, 1, each, err)) ||
@@ -277,7 +281,8 @@ static wo_status append(woi_st_writer *writer, const wo_index *index, wo_error *
     const woi_tree *tree = &index->tree;
     if (tree->A) {
         const size_t n_leaves = tree->A * (size_t)tree->B, f = sizeof(float), bytes = 4 * woi_tree_fours(tree);
-        if ((tree->basis && (status = woi_st_append(writer, tree->basis, tree->d * tree->r * f, err))) ||
+        if ((tree->basis && ((status = woi_st_append(writer, tree->basis, tree->r * ((tree->d + 3) / 4 * 4), err)) ||
+                             (status = woi_st_append(writer, tree->basis_scales, tree->r * f, err)))) ||
             (status = woi_st_append(writer, tree->nodes, tree->A * bytes, err)) ||
             (status = woi_st_append(writer, tree->node_scales, tree->A * f, err)) ||
             (status = woi_st_append(writer, tree->node_offsets, tree->A * f, err)) ||
@@ -364,7 +369,8 @@ static wo_status read_tree(wo_index *index, wo_error *err)
         uint64_t rows, columns; /* 0: of a single row */
         void *to;
     } parts[] = {
-        {"tree.basis", WOI_F32, d, r, &tree->basis},
+        {"tree.basis", WOI_U8, (d + 3) / 4, 4 * r, &tree->basis},
+        {"tree.basis_scales", WOI_F32, r, 0, &tree->basis_scales},
         {"tree.nodes", WOI_U8, fours, 4 * A, &tree->nodes},
         {"tree.node_scales", WOI_F32, A, 0, &tree->node_scales},
         {"tree.node_offsets", WOI_F32, A, 0, &tree->node_offsets},
@@ -372,7 +378,7 @@ static wo_status read_tree(wo_index *index, wo_error *err)
         {"tree.leaf_scales", WOI_F32, A, B, &tree->leaf_scales},
         {"tree.leaf_offsets", WOI_F32, A, B, &tree->leaf_offsets},
     };
-    for (size_t i = r < d ? 0 : 1; i < sizeof parts / sizeof *parts; i++) {
+    for (size_t i = r < d ? 0 : 2; i < sizeof parts / sizeof *parts; i++) {
         const void *data;
         const wo_status status =
             take(index->st, parts[i].name, parts[i].dtype, parts[i].rows, parts[i].columns, &data, err);
@@ -556,6 +562,7 @@ wo_status wo_index_open(const char *path, const wo_layer *layer, wo_index **inde
         return status;
     }
     woi_index_measure(made);
+    made->same_best = made->same_five = NAN;
     *index = made;
     return WO_OK;
 }

@@ -96,7 +96,8 @@ struct wo_index {
     woi_goal goal;
     uint64_t n_empty, largest; /* cells without a neuron; neurons in the largest */
     uint32_t full_from;        /* see wo_index_info */
-    woi_st *st;                /* mapped: hash, cells and rows lie in it and are not freed; NULL: they are ours */
+    double same_best, same_five;
+    woi_st *st; /* mapped: hash, cells and rows lie in it and are not freed; NULL: they are ours */
 };
 
 static inline bool woi_uses_tree(const wo_build_options *o)
@@ -126,6 +127,8 @@ wo_status woi_queries_check(const wo_log *log, wo_error *err);
 /* small.c: the rows in the precision that the options ask for. */
 wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads, woi_small *small, wo_error *err);
 void woi_small_free(woi_small *small); /* and zeroed again */
+/* What they change: index->same_best and same_five; NAN where there are none, or no log. */
+wo_status woi_small_measure(wo_index *index, const wo_log *log, int threads, wo_error *err);
 
 /* build_lss.c: random planes; Algorithm 1, with its trace. */
 wo_status woi_build_slide(const wo_layer *layer, wo_index *index, wo_error *err);

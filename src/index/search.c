@@ -134,9 +134,9 @@ static wo_status create_workers(wo_searcher *s, wo_error *err)
         w->cells = woi_alloc_zero(BLOCK * n_cells, sizeof *w->cells, err);
         w->wider = woi_alloc(most, sizeof *w->wider, err);
         w->q8 = woi_alloc(index->rows.d, 1, err);
-        w->route_scratch = woi_alloc_zero(index->tree.A ? woi_tree_scratch(&index->tree, BLOCK)
-                                                        : woi_hash_scratch(&index->hash, BLOCK),
-                                          sizeof *w->route_scratch, err);
+        w->route_scratch =
+            woi_alloc_zero(index->tree.A ? woi_tree_scratch(&index->tree) : woi_hash_scratch(&index->hash, BLOCK),
+                           sizeof *w->route_scratch, err);
         if (!w->seen || !w->ids || !w->logits || !w->cells || !w->wider || !w->q8 || !w->route_scratch)
             return WO_ERR_MEMORY;
     }

@@ -1,6 +1,7 @@
 /* Rows in fewer bits. int8 finds the best candidates, bf16 orders them: int8 alone would misplace close ones. */
 #include "index/index.h"
 
+#include <math.h>
 #include <omp.h>
 
 void woi_small_free(woi_small *small)
@@ -33,4 +34,38 @@ wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads,
         if (screened) small->scales[i] = kernels->quantise(rows->w + i * d, d, small->i8 + i * d);
     }
     return WO_OK;
+}
+
+wo_status woi_small_measure(wo_index *index, const wo_log *log, int threads, wo_error *err)
+{
+    enum { MOST = 2000, K = 5 };
+    index->same_best = index->same_five = NAN;
+    if (!index->small.bf16 || !index->rows.w || !log || !log->n) return WO_OK;
+    wo_index plain = *index; /* the same with f32 rows */
+    plain.small = (woi_small){0};
+    const wo_index *both[] = {index, &plain};
+    wo_searcher *searchers[2] = {NULL, NULL};
+    wo_searcher_options so;
+    wo_searcher_defaults(&so);
+    so.threads = threads;
+    wo_status status = WO_OK;
+    for (int i = 0; !status && i < 2; i++) status = wo_searcher_create(both[i], &so, &searchers[i], err);
+    const size_t n = log->n < MOST ? log->n : MOST;
+    size_t best = 0, five = 0, all = 0;
+    for (size_t i = 0; !status && i < n; i++) {
+        int32_t ids[2][K];
+        float scores[K];
+        for (int side = 0; !status && side < 2; side++)
+            status = wo_search(searchers[side], log->queries + log->n * i / n * log->d, 1, K, ids[side], scores, err);
+        if (status) break;
+        best += ids[0][0] == ids[1][0];
+        for (int a = 0; a < K; a++) {
+            all += ids[1][a] >= 0;
+            for (int b = 0; b < K; b++) five += ids[1][a] >= 0 && ids[0][b] == ids[1][a];
+        }
+    }
+    if (!status) index->same_best = (double)best / (double)n;
+    if (!status && all) index->same_five = (double)five / (double)all;
+    for (int i = 0; i < 2; i++) wo_searcher_free(searchers[i]);
+    return status;
 }

@@ -195,6 +195,10 @@ static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
     uint32_t from = 0;
     for (size_t i = N; i-- > 0 && timings[i].full_us < timings[i].us;) from = batches[i];
     (*index)->full_from = from;
+    if (from && (*index)->small.bf16) { /* its file must hold what FULL needs */
+        (*index)->options.weights = WO_WEIGHTS_F32;
+        woi_small_free(&(*index)->small);
+    }
     if (!from || from > t->o.batch || t->o.fixed & WO_FIX_METHOD || t->o.target_us > 0) return WO_OK;
     wo_index_free(*index);
     *index = NULL;
@@ -224,6 +228,7 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
     if (!status && t->best == WOI_NO_ROW) status = fail_goal(t, err);
     if (!status) status = build_winner(t, index, err);
     if (!status) status = plan(t, index, err);
+    if (!status) status = woi_small_measure(*index, t->log, t->threads, err);
     if (status) return status;
     t->rows[t->best * WOI_CURVE_COLUMNS + WOI_CURVE_CHOSEN] = 1;
     (*index)->curve = t->rows;

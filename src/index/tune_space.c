@@ -16,7 +16,7 @@ enum { ALL = 0x7fffffff };
 /* WO_FIX_TREE: training queries a leaf. */
 static const axis tree_axes[] = {{WO_FIX_PROBES, 5, 1, 3, {1, 2, 4, 8, 16}},
                                  {WO_FIX_TREE, 3, 1, 0, {20, 40, 80}},
-                                 {WO_FIX_ROUTE_D, 3, 0, 1, {32, 64, ALL}},
+                                 {WO_FIX_ROUTE_D, 4, 1, 2, {16, 32, 64, ALL}},
                                  {WO_FIX_BEAM, 5, 1, 3, {1, 2, 4, 8, 16}}};
 static const axis hash_axes[] = {
     {WO_FIX_PROBES, 2, 0, 1, {1, 2}}, {WO_FIX_L, 3, 1, 2, {2, 4, 8}}, {WO_FIX_K, 3, 1, 2, {8, 10, 12}}};

@@ -354,7 +354,7 @@ WOI_INLINE size_t pick_block(size_t vectors, const float *scores, const int32_t 
                              int32_t *best_ids)
 {
     const __m512 nan = _mm512_set1_ps(NAN);
-    __m512 x[4];
+    __m512 x[8];
     WOI_EACH(v, vectors)
         x[v] = v + 1 < vectors ? _mm512_loadu_ps(scores + 16 * v)
                                : _mm512_mask_loadu_ps(nan, lanes(n - 16 * v), scores + 16 * v);
@@ -362,13 +362,21 @@ WOI_INLINE size_t pick_block(size_t vectors, const float *scores, const int32_t 
         __m512 most = _mm512_set1_ps(-INFINITY);
         WOI_EACH(v, vectors) most = _mm512_max_ps(x[v], most); /* NaNs are passed over, as in max_f32 */
         const float top = _mm512_reduce_max_ps(most);
-        uint64_t hits = 0;
-        WOI_EACH(v, vectors) hits |= (uint64_t)_mm512_cmp_ps_mask(x[v], _mm512_set1_ps(top), _CMP_EQ_OQ) << 16 * v;
-        if (!hits) return found;
-        const size_t at = woi_lowest_id(hits, ids);
+        uint64_t hits[2] = {0, 0};
+        WOI_EACH(v, vectors)
+            hits[v / 4] |= (uint64_t)_mm512_cmp_ps_mask(x[v], _mm512_set1_ps(top), _CMP_EQ_OQ) << 16 * (v % 4);
+        if (!(hits[0] | hits[1])) return found;
+        size_t at = hits[0] ? woi_lowest_id(hits[0], ids) : 64 + woi_lowest_id(hits[1], ids ? ids + 64 : NULL);
+        if (ids && hits[0] && hits[1]) {
+            const size_t other = 64 + woi_lowest_id(hits[1], ids + 64);
+            if (ids[other] < ids[at]) at = other;
+        }
         best[found] = top;
         best_ids[found] = ids ? ids[at] : (int32_t)at;
-        WOI_EACH(v, vectors) x[v] = _mm512_mask_mov_ps(x[v], (__mmask16)((uint64_t)1 << at >> 16 * v), nan);
+        WOI_EACH(v, vectors) {
+            const uint64_t taken = at / 64 == v / 4 ? (uint64_t)1 << at % 64 : 0;
+            x[v] = _mm512_mask_mov_ps(x[v], (__mmask16)(taken >> 16 * (v % 4)), nan);
+        }
     }
     return k;
 }
@@ -438,13 +446,20 @@ WOI_INLINE size_t pick_long(float *scores, const int32_t *ids, size_t n, size_t 
 
 static size_t pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
-    const size_t found = n == 0                 ? 0
-                         : n <= 16              ? pick_block(1, scores, ids, n, k, best, best_ids)
-                         : n <= 32              ? pick_block(2, scores, ids, n, k, best, best_ids)
-                         : n <= 48              ? pick_block(3, scores, ids, n, k, best, best_ids)
-                         : n <= 64              ? pick_block(4, scores, ids, n, k, best, best_ids)
-                         : n <= 64 * WOI_PIECES ? pick_pieces(scores, ids, n, k, best, best_ids)
-                                                : pick_long(scores, ids, n, k, best, best_ids);
+    static const size_t in_registers[] = {1, 2, 3, 4, 0, 6, 0, 8}; /* vectors that hold 1 to 16, 17 to 32, ... scores */
+    size_t found = 0;
+    switch (n && n <= 128 ? in_registers[(n - 1) / 16] : 0) {
+    case 1: found = pick_block(1, scores, ids, n, k, best, best_ids); break;
+    case 2: found = pick_block(2, scores, ids, n, k, best, best_ids); break;
+    case 3: found = pick_block(3, scores, ids, n, k, best, best_ids); break;
+    case 4: found = pick_block(4, scores, ids, n, k, best, best_ids); break;
+    case 6: found = pick_block(6, scores, ids, n, k, best, best_ids); break;
+    case 8: found = pick_block(8, scores, ids, n, k, best, best_ids); break;
+    default:
+        if (n)
+            found = n <= 64 * WOI_PIECES ? pick_pieces(scores, ids, n, k, best, best_ids)
+                                         : pick_long(scores, ids, n, k, best, best_ids);
+    }
     woi_pick_end(found, k, best, best_ids);
     return found;
 }

@@ -1,10 +1,11 @@
 /* Streams of queries from data files. One chunk of examples at a time: chosen, hidden layers computed, labels listed.
- */
+ * Also the log that takes nothing but a stream's queries; those with labels are evaluate.c's. */
 #include "net/queries.h"
 
 #include "base/error.h"
 #include "base/ids.h"
 #include "base/mem.h"
+#include "base/progress.h"
 #include "base/rng.h"
 #include "layer/blas.h"
 #include "net/lstm.h"
@@ -36,6 +37,7 @@ struct woi_queries {
     /* w2v and lm */
     woi_tokens tokens;
     int32_t *class_of; /* the network's id of each of the file's words */
+    int32_t *distinct; /* (n_examples) the network's ids that occur, rising; NULL: examples are positions */
     woi_lstm lstm;
     woi_lstm_slice *slice;
     float *x, *hidden; /* (CHUNK, d) */
@@ -59,7 +61,7 @@ static wo_status end_row(woi_queries *s, int64_t end, wo_error *err)
     const int64_t start = s->indptr[s->n];
     wo_status status = woi_grow(&s->indptr, &s->indptr_room, s->n + 1, s->n + 2, sizeof *s->indptr, err);
     if (status) return status;
-    woi_ids_sort(s->labels + start, (size_t)(end - start));
+    if (end > start) woi_ids_sort(s->labels + start, (size_t)(end - start));
     int64_t kept = start;
     for (int64_t i = start; i < end; i++)
         if (kept == start || s->labels[i] != s->labels[kept - 1]) s->labels[kept++] = s->labels[i];
@@ -171,6 +173,29 @@ static wo_status map_words(woi_queries *s, wo_error *err)
     return WO_OK;
 }
 
+/* Words that the network does not know are one word here, <unk>. */
+static wo_status list_distinct(woi_queries *s, wo_error *err)
+{
+    const size_t m = s->net->n_inputs;
+    wo_status status = WO_ERR_MEMORY;
+    unsigned char *occurs = woi_alloc_zero(m, 1, err);
+    if (!occurs) goto done;
+    size_t n = 0;
+    for (uint64_t i = 0; i < s->tokens.n; i++) {
+        unsigned char *word = occurs + s->class_of[s->tokens.ids[i]];
+        n += !*word;
+        *word = 1;
+    }
+    if (!(s->distinct = woi_alloc(n, sizeof *s->distinct, err))) goto done;
+    s->n_examples = 0;
+    for (size_t i = 0; i < m; i++)
+        if (occurs[i]) s->distinct[s->n_examples++] = (int32_t)i;
+    status = WO_OK;
+done:
+    woi_free(occurs);
+    return status;
+}
+
 static wo_status open_tokens(woi_queries *s, wo_error *err)
 {
     wo_status status = woi_tokens_open(s->path, &s->tokens, err);
@@ -183,6 +208,7 @@ static wo_status open_tokens(woi_queries *s, wo_error *err)
         return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has %llu words, expected more than %llu",
                         (unsigned long long)s->tokens.n, (unsigned long long)ahead);
     s->n_examples = lm ? s->tokens.n - ahead : s->tokens.n;
+    if (s->options.distinct) return list_distinct(s, err);
     if (!lm) {
         if (s->options.max_queries == 0) s->options.max_queries = DEFAULT_POSITIONS;
         return WO_OK;
@@ -208,18 +234,25 @@ static wo_status take_words(woi_queries *s, uint64_t from, uint64_t to, uint64_t
     return end_row(s, end, err);
 }
 
+/* The words around a position. */
+static wo_status take_window(woi_queries *s, uint64_t centre, wo_error *err)
+{
+    const uint64_t reach = s->net->window;
+    const uint64_t from = centre > reach ? centre - reach : 0;
+    const uint64_t to = s->tokens.n - centre > reach ? centre + reach + 1 : s->tokens.n;
+    return take_words(s, from, to, centre, err);
+}
+
 static wo_status next_w2v(woi_queries *s, bool labels_only, wo_error *err)
 {
     const size_t d = s->net->d;
     const float *e = s->net->params[0].w;
     for (int i = 0; i < CHUNK && s->at < s->n_examples; i++) {
-        const uint64_t centre = s->at, reach = s->net->window;
+        const uint64_t at = s->at;
         if (!is_chosen(s)) continue;
-        const uint64_t from = centre > reach ? centre - reach : 0;
-        const uint64_t to = s->tokens.n - centre > reach ? centre + reach + 1 : s->tokens.n;
-        const float *row = e + (size_t)s->class_of[s->tokens.ids[centre]] * d;
+        const float *row = e + (size_t)(s->distinct ? s->distinct[at] : s->class_of[s->tokens.ids[at]]) * d;
         for (size_t j = 0; !labels_only && j < d; j++) s->q[s->n * d + j] = row[j] > 0 ? row[j] : 0;
-        wo_status status = take_words(s, from, to, centre, err);
+        wo_status status = s->distinct ? end_row(s, s->indptr[s->n], err) : take_window(s, at, err);
         if (status) return status;
     }
     return WO_OK;
@@ -252,6 +285,10 @@ static wo_status next_lm(woi_queries *s, bool labels_only, wo_error *err)
 wo_status woi_queries_open(const woi_network *net, const char *path, const woi_queries_options *options,
                            woi_queries **result, wo_error *err)
 {
+    if (options->distinct && net->arch != WOI_ARCH_W2V)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "is a network of kind %s, expected w2v for --distinct, whose queries are single words",
+                        woi_arch_name(net->arch));
     woi_queries *s = woi_alloc_zero(1, sizeof *s, err);
     if (!s) return WO_ERR_MEMORY;
     s->net = net;
@@ -307,8 +344,52 @@ void woi_queries_free(woi_queries *s)
     woi_xc_free(s->xc);
     woi_tokens_close(&s->tokens);
     woi_lstm_slice_free(s->slice);
-    void *const owned[] = {s->path,     s->q,      s->indptr,   s->labels, s->row_indptr,
-                           s->features, s->values, s->class_of, s->x,      s->hidden};
+    void *const owned[] = {s->path,   s->q,        s->indptr,   s->labels, s->row_indptr, s->features,
+                           s->values, s->class_of, s->distinct, s->x,      s->hidden};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
     woi_free(s);
+}
+
+/* ---- A log without labels ---------------------------------------------------------------------------------- */
+
+static wo_status write_queries(woi_st_writer *writer, woi_dtype dtype, const float *q, size_t n, uint16_t *halves,
+                               wo_error *err)
+{
+    if (dtype == WOI_F32) return woi_st_append(writer, q, n * sizeof *q, err);
+    for (size_t i = 0; i < n; i++) halves[i] = woi_f32_to_bf16(q[i]);
+    return woi_st_append(writer, halves, n * sizeof *halves, err);
+}
+
+wo_status woi_embed_queries(const woi_network *net, const char *path, const woi_queries_options *options,
+                            woi_dtype dtype, const char *log_path, const wo_progress *progress, uint64_t *n,
+                            const char **at, wo_error *err)
+{
+    woi_queries *queries = NULL;
+    woi_st_writer *writer = NULL;
+    uint16_t *halves = NULL; /* a batch in BF16 */
+    *at = path;
+    wo_status status = woi_queries_open(net, path, options, &queries, err);
+    if (status) goto done;
+    *n = queries->n_chosen;
+    if (dtype == WOI_BF16 && !(halves = woi_alloc(CHUNK * net->d, sizeof *halves, err))) {
+        status = WO_ERR_MEMORY;
+        goto done;
+    }
+    *at = log_path;
+    if ((status = woi_st_create(log_path, "log", &writer, err)) ||
+        (status = woi_st_set_meta(writer, "arch", woi_arch_name(net->arch), err)) ||
+        (status = woi_st_declare(writer, "queries", dtype, 2, (uint64_t[]){*n, net->d}, err)))
+        goto done;
+    for (bool more = true; !status && more;) {
+        woi_query_batch batch;
+        status = woi_queries_next(queries, false, &batch, &more, err);
+        if (!status) status = write_queries(writer, dtype, batch.q, batch.n * net->d, halves, err);
+        if (!status) status = woi_progress(progress, "embedding", queries->taken, *n, err);
+    }
+    if (!status) status = woi_st_finish(writer, err);
+done:
+    woi_st_writer_free(writer);
+    woi_queries_free(queries);
+    woi_free(halves);
+    return status;
 }

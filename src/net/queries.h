@@ -2,7 +2,8 @@
  * memory does not grow with the file; embedding, evaluation and prediction all read from here.
  *
  *   xc    an example a row of extreme-classification text
- *   w2v   a sample of the positions of a token file; labels: the distinct words of the window around it
+ *   w2v   a sample of the positions of a token file; labels: the distinct words of the window around it. Or each
+ *         distinct word once, by its id in the network, without labels: what a word network can be asked is finite
  *   lm    every position of a token file, read as one stream with the state carried; labels: the next words */
 #ifndef WOI_NET_QUERIES_H
 #define WOI_NET_QUERIES_H
@@ -10,11 +11,12 @@
 #include "net/network.h"
 
 typedef struct woi_queries_options {
-    uint64_t max_queries; /* a seeded sample of this many; 0: all (w2v: 100,000) */
+    uint64_t max_queries; /* a seeded sample of this many; 0: all (w2v: 100,000, unless distinct) */
     uint64_t next;        /* lm: how many of the next words are labels; 0: one */
     uint64_t seed;
     int threads; /* 0: all */
     woi_xc_options xc;
+    bool distinct; /* w2v: a query for each word that occurs, not for each position */
 } woi_queries_options;
 
 /* Valid until the next call. */
@@ -26,7 +28,7 @@ typedef struct woi_query_batch {
 } woi_query_batch;
 
 typedef struct woi_queries woi_queries;
-/* `network` must live as long. */
+/* `network` must live as long. WO_ERR_ARGUMENT: `distinct` with a network that is not w2v. */
 wo_status woi_queries_open(const woi_network *network, const char *path, const woi_queries_options *options,
                            woi_queries **queries, wo_error *err);
 uint64_t woi_queries_n(const woi_queries *queries); /* how many there will be */
@@ -50,5 +52,10 @@ wo_status woi_evaluate(const woi_network *network, const char *path, const woi_q
 wo_status woi_embed(const woi_network *network, const char *path, const woi_queries_options *options, woi_dtype dtype,
                     const char *log_path, const wo_progress *progress, uint64_t *n, woi_precision *precision,
                     const char **at, wo_error *err);
+
+/* The same in one pass: the queries alone, as a log that has no label tensors. */
+wo_status woi_embed_queries(const woi_network *network, const char *path, const woi_queries_options *options,
+                            woi_dtype dtype, const char *log_path, const wo_progress *progress, uint64_t *n,
+                            const char **at, wo_error *err);
 
 #endif

@@ -11,6 +11,7 @@
 void woi_tree_free(woi_tree *tree)
 {
     woi_free(tree->basis);
+    woi_free(tree->basis_scales);
     woi_free(tree->nodes);
     woi_free(tree->node_scales);
     woi_free(tree->node_offsets);
@@ -21,15 +22,12 @@ void woi_tree_free(woi_tree *tree)
 }
 
 /* Scratch:
- *   x (n, r)
- *   node scores (A), leaf scores (beam, B)     a query that is scaled; zeros, the offsets of the basis, before
- *   x of a query in int8 (4 fours)             sign bits, which `project` also gives, before */
+ *   x (r)
+ *   node scores (A), leaf scores (beam, B)     a query that is scaled, and zeros for offsets, before
+ *   x in int8                                  the query in int8, before */
 typedef struct parts {
     float *x, *nodes, *leaves;
-    union {
-        int8_t *x8;
-        uint16_t *bits;
-    };
+    int8_t *codes;
 } parts;
 
 static size_t larger(size_t a, size_t b)
@@ -37,53 +35,53 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static parts part(const woi_tree *tree, size_t n, float *scratch, size_t *total)
+static parts part(const woi_tree *tree, float *scratch, size_t *total)
 {
     const size_t nodes = larger(tree->A, tree->d), leaves = larger((size_t)tree->beam * tree->B, tree->r);
-    if (total) *total = n * tree->r + nodes + leaves + larger(n * tree->r / 32, woi_tree_fours(tree)) + 16;
+    if (total) *total = tree->r + nodes + leaves + tree->d / 4 + 1;
     if (!scratch) return (parts){0};
-    float *after = scratch + n * tree->r;
-    return (parts){scratch, after, after + nodes, {(void *)(after + nodes + leaves)}};
+    float *after = scratch + tree->r;
+    return (parts){scratch, after, after + nodes, (void *)(after + nodes + leaves)};
 }
 
-size_t woi_tree_scratch(const woi_tree *tree, size_t n)
+size_t woi_tree_scratch(const woi_tree *tree)
 {
     size_t total;
-    part(tree, n, NULL, &total);
+    part(tree, NULL, &total);
     return total;
 }
 
-/* The direction of a query whose square is not a good float, in doubles. */
-static void turn_slowly(const woi_tree *tree, const woi_kernels *kernels, const float *q, parts p, float *x)
+/* In int8, with zeros up to a multiple of four; returns the scale. */
+static float encode(const woi_kernels *kernels, const float *x, size_t n, int8_t *codes)
 {
-    const size_t d = tree->d, r = tree->r;
-    double square = 0;
-    for (size_t j = 0; j < d; j++) square += (double)q[j] * q[j];
-    const double over = !isfinite(square) ? NAN : square > 0 ? 1 / sqrt(square) : 0;
-    float *scaled = p.nodes;
-    for (size_t j = 0; j < d; j++) scaled[j] = (float)(q[j] * over);
-    if (tree->basis)
-        kernels->project(scaled, 1, tree->basis, p.leaves, d, r, x, p.bits);
-    else
-        memcpy(x, scaled, d * sizeof *x);
+    for (size_t j = n; j % 4; j++) codes[j] = 0;
+    return kernels->quantise(x, n, codes);
 }
 
-void woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, float *scratch)
+bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, float *scratch)
 {
     const size_t d = tree->d, r = tree->r;
-    const parts p = part(tree, n, scratch, NULL);
-    memset(p.leaves, 0, r * sizeof *p.leaves);
-    if (tree->basis) kernels->project(q, n, tree->basis, p.leaves, d, r, p.x, p.bits);
-    for (size_t i = 0; i < n; i++) {
-        float *x = p.x + i * r, square;
-        kernels->dot_f32(q + i * d, q + i * d, 1, d, d, &square);
-        if (!(square > 1e-30F && square < 1e30F)) {
-            turn_slowly(tree, kernels, q + i * d, p, x);
-            continue;
-        }
-        const float over = 1 / sqrtf(square), *from = tree->basis ? x : q + i * d;
-        for (size_t j = 0; j < r; j++) x[j] = from[j] * over;
+    const parts p = part(tree, scratch, NULL);
+    float square;
+    kernels->dot_f32(q, q, 1, d, d, &square);
+    float over = 1 / sqrtf(square);
+    if (!(square > 1e-30F && square < 1e30F)) { /* not finite, or no good float */
+        double exact = 0;
+        for (size_t j = 0; j < d; j++) exact += (double)q[j] * q[j];
+        if (!isfinite(exact)) return false;
+        const double length = exact > 0 ? sqrt(exact) : 1;
+        for (size_t j = 0; j < d; j++) p.nodes[j] = (float)(q[j] / length);
+        q = p.nodes;
+        over = 1;
     }
+    if (!tree->basis) {
+        for (size_t j = 0; j < d; j++) p.x[j] = q[j] * over;
+        return true;
+    }
+    const float scale = encode(kernels, q, d, p.codes) * over;
+    memset(p.leaves, 0, r * sizeof *p.leaves);
+    kernels->project_i8(p.codes, scale, tree->basis, tree->basis_scales, p.leaves, (d + 3) / 4, r, p.x);
+    return true;
 }
 
 /* The nodes in ascending order, so that of equal leaves the lower cell comes first. */
@@ -97,32 +95,36 @@ static void sort_nodes(int32_t *nodes, size_t n)
     }
 }
 
+static uint32_t route(const woi_tree *tree, const woi_kernels *kernels, const float *q, uint32_t probes, float *scratch,
+                      uint32_t *cells)
+{
+    const uint32_t A = tree->A, B = tree->B;
+    const size_t fours = woi_tree_fours(tree);
+    const parts p = part(tree, scratch, NULL);
+    float scores[WOI_MAX_LEAVES];
+    int32_t nodes[WOI_MAX_BEAM], leaves[WOI_MAX_LEAVES];
+    if (!woi_tree_turn(tree, kernels, q, scratch)) return 0;
+    const float scale = encode(kernels, p.x, tree->r, p.codes);
+    kernels->project_i8(p.codes, scale, tree->nodes, tree->node_scales, tree->node_offsets, fours, A, p.nodes);
+    const size_t n_nodes = kernels->pick(p.nodes, NULL, A, tree->beam, scores, nodes);
+    sort_nodes(nodes, n_nodes);
+    for (size_t b = 0; b < n_nodes; b++) {
+        const size_t first = (size_t)nodes[b] * B;
+        kernels->project_i8(p.codes, scale, tree->leaves + first * 4 * fours, tree->leaf_scales + first,
+                            tree->leaf_offsets + first, fours, B, p.leaves + b * B);
+    }
+    const size_t found = kernels->pick(p.leaves, NULL, n_nodes * B, probes, scores, leaves);
+    uint32_t n = 0;
+    for (; n < found && scores[n] > -INFINITY; n++) /* the others are not used */
+        cells[n] = (uint32_t)nodes[(size_t)leaves[n] / B] * B + (uint32_t)leaves[n] % B;
+    return n;
+}
+
 void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
                     float *scratch, uint32_t *cells, uint32_t *n_cells)
 {
-    const uint32_t A = tree->A, B = tree->B;
-    const size_t r = tree->r, fours = woi_tree_fours(tree);
-    const parts p = part(tree, n, scratch, NULL);
-    float scores[WOI_MAX_LEAVES];
-    int32_t nodes[WOI_MAX_BEAM], leaves[WOI_MAX_LEAVES];
-    woi_tree_turn(tree, kernels, q, n, scratch);
-    memset(p.x8, 0, 4 * fours);
-    for (size_t i = 0; i < n; i++, cells += probes) {
-        n_cells[i] = 0;
-        if (isnan(p.x[i * r])) continue;
-        const float scale = kernels->quantise(p.x + i * r, r, p.x8);
-        kernels->project_i8(p.x8, scale, tree->nodes, tree->node_scales, tree->node_offsets, fours, A, p.nodes);
-        const size_t n_nodes = kernels->pick(p.nodes, NULL, A, tree->beam, scores, nodes);
-        sort_nodes(nodes, n_nodes);
-        for (size_t b = 0; b < n_nodes; b++) {
-            const size_t first = (size_t)nodes[b] * B;
-            kernels->project_i8(p.x8, scale, tree->leaves + first * 4 * fours, tree->leaf_scales + first,
-                                tree->leaf_offsets + first, fours, B, p.leaves + b * B);
-        }
-        const size_t found = kernels->pick(p.leaves, NULL, n_nodes * B, probes, scores, leaves);
-        for (size_t c = 0; c < found && scores[c] > -INFINITY; c++) /* the others are not used */
-            cells[n_cells[i]++] = (uint32_t)nodes[(size_t)leaves[c] / B] * B + (uint32_t)leaves[c] % B;
-    }
+    for (size_t i = 0; i < n; i++)
+        n_cells[i] = route(tree, kernels, q + i * tree->d, probes, scratch, cells + i * probes);
 }
 
 wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads,
@@ -131,7 +133,7 @@ wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint3
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     if (threads < 1) threads = omp_get_max_threads();
-    const size_t each = (woi_tree_scratch(tree, 1) + 15) / 16 * 16;
+    const size_t each = (woi_tree_scratch(tree) + 15) / 16 * 16;
     float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
     if (!scratch) return WO_ERR_MEMORY;
 #pragma omp parallel for num_threads(threads) schedule(static)

@@ -7,12 +7,12 @@
  * Lengths are left out because what a query needs hardly depends on its own: where they vary much (Diginetica), cells
  * of directions hold more of it.
  *
- * Centres and x are in int8, each with a scale of its own: a query reads the leaves of several nodes, which lie in the
- * second or third cache where there are many, so that bytes decide. Sums are exact, so that all instruction sets send a
- * query to the same cells if they agree on x.
+ * All of it is in int8, the query and x too, each vector with a scale of its own: a query reads the leaves of several
+ * nodes, which lie in the second or third cache where there are many, so that bytes decide; and four products take one
+ * instruction. A batch is routed query by query: its product with the basis in one f32 GEMM was slower.
  *
- *   basis        (d, r)
- *   nodes        A centres in the form that the `project_i8` kernel takes, with scales and offsets -|c|^2 / 2
+ *   basis        r axes in the form that the `project_i8` kernel takes, with scales
+ *   nodes        A centres in that form, with scales and offsets -|c|^2 / 2
  *   leaves       A blocks of B centres in that form
  *   cells        leaf b of node a is cell a B + b
  *
@@ -32,8 +32,9 @@ typedef struct woi_tree {
     size_t d, r;
     uint32_t A, B; /* fan-outs; A = 0: no tree */
     uint32_t beam;
-    float *basis; /* NULL: r = d */
+    uint8_t *basis; /* NULL: r = d */
     uint8_t *nodes, *leaves;
+    float *basis_scales;
     float *node_scales, *node_offsets;
     float *leaf_scales, *leaf_offsets;
 } woi_tree;
@@ -68,12 +69,11 @@ static inline int woi_tree_coordinate(const uint8_t *centres, size_t n, size_t w
     return (int)centres[(j / 4 * n + which) * 4 + j % 4] - 128;
 }
 
-/* Floats of scratch that woi_tree_route and woi_tree_turn need for n queries. */
-size_t woi_tree_scratch(const woi_tree *tree, size_t n);
+/* Floats of scratch that woi_tree_route and woi_tree_turn need. */
+size_t woi_tree_scratch(const woi_tree *tree);
 
-/* x, the directions of n queries in the tree's coordinates, in scratch[0 .. n r). Those of queries that are not finite
- * are NaN. */
-void woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, float *scratch);
+/* x, the direction of a query in the tree's coordinates, in scratch[0 .. r); false when the query is not finite. */
+bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, float *scratch);
 
 /* The `probes` nearest leaves below the nearest nodes, nearest first: cells (n, probes). n_cells[i] says how many there
  * are, 0 when the query is not finite. */

@@ -91,13 +91,17 @@ static void orthonormalise(double *v, size_t d, size_t r)
 }
 
 /* The r axes that hold most of the directions, by subspace iteration. */
-static wo_status find_basis(sample *s, const woi_tree_options *o, woi_tree *tree, wo_error *err)
+static wo_status find_basis(const woi_kernels *kernels, sample *s, const woi_tree_options *o, woi_tree *tree,
+                            wo_error *err)
 {
     const size_t d = s->d, r = tree->r, n = s->n < NODE_SAMPLE ? s->n : NODE_SAMPLE;
     double *moments = woi_alloc(d * d, sizeof *moments, err), *v = woi_alloc(d * r, sizeof *v, err),
            *product = woi_alloc(d * r, sizeof *product, err);
-    tree->basis = woi_alloc(d * r, sizeof *tree->basis, err);
-    const bool there = moments && v && product && tree->basis;
+    float *axis = woi_alloc(d, sizeof *axis, err);
+    int8_t *codes = woi_alloc(d, 1, err);
+    tree->basis = woi_alloc(r, (d + 3) / 4 * 4, err);
+    tree->basis_scales = woi_alloc(r, sizeof *tree->basis_scales, err);
+    const bool there = moments && v && product && axis && codes && tree->basis && tree->basis_scales;
     if (there) {
         measure_spread(s, n, o->threads, moments);
         for (size_t i = 0; i < d * r; i++) v[i] = woi_rng_normal(o->seed, STREAM_BASIS, i);
@@ -113,8 +117,15 @@ static wo_status find_basis(sample *s, const woi_tree_options *o, woi_tree *tree
             memcpy(v, product, d * r * sizeof *v);
         }
         orthonormalise(v, d, r);
-        for (size_t i = 0; i < d * r; i++) tree->basis[i] = (float)v[i];
+        memset(tree->basis, 128, r * ((d + 3) / 4 * 4));
+        for (size_t c = 0; c < r; c++) {
+            for (size_t j = 0; j < d; j++) axis[j] = (float)v[j * r + c];
+            tree->basis_scales[c] = kernels->quantise(axis, d, codes);
+            for (size_t j = 0; j < d; j++) tree->basis[(j / 4 * r + c) * 4 + j % 4] = (uint8_t)(codes[j] + 128);
+        }
     }
+    woi_free(axis);
+    woi_free(codes);
     woi_free(moments);
     woi_free(v);
     woi_free(product);
@@ -124,13 +135,13 @@ static wo_status find_basis(sample *s, const woi_tree_options *o, woi_tree *tree
 /* x: the sample's directions in the tree's coordinates. */
 static wo_status turn_all(const woi_kernels *kernels, const woi_tree *tree, int threads, sample *s, wo_error *err)
 {
-    const size_t d = s->d, r = s->r, each = round_up(woi_tree_scratch(tree, 1));
+    const size_t d = s->d, r = s->r, each = round_up(woi_tree_scratch(tree));
     float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
     if (!scratch) return WO_ERR_MEMORY;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t i = 0; i < s->n; i++) {
         float *own = scratch + (size_t)omp_get_thread_num() * each;
-        woi_tree_turn(tree, kernels, s->q + s->picks[i] * d, 1, own);
+        woi_tree_turn(tree, kernels, s->q + s->picks[i] * d, own);
         memcpy(s->x + i * r, own, r * sizeof *own);
     }
     woi_free(scratch);
@@ -356,7 +367,7 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
         for (size_t j = 0; j < d; j++) square += (double)q[s.picks[i] * d + j] * q[s.picks[i] * d + j];
         s.over[i] = square > 0 ? 1 / sqrt(square) : 0;
     }
-    if (!status && tree->r < d) status = find_basis(&s, &o, tree, err);
+    if (!status && tree->r < d) status = find_basis(kernels, &s, &o, tree, err);
     if (!status) status = turn_all(kernels, tree, o.threads, &s, err);
     if (!status) status = learn_levels(&s, &o, (double)s.n / ((double)o.A * o.B / 1.5), progress, tree, err);
     woi_free(s.picks);

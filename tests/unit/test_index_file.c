@@ -452,8 +452,10 @@ static void hostile_trees_are_refused(void **state)
         edit e;
         const char *part;
     } cases[] = {
-        {{.name = "tree.basis", .dtype = WOI_F32, .n_dims = 2, .shape = {16, 20}}, "expected shape (20, 16)"},
-        {{.name = "tree.basis", .dtype = WOI_F64, .n_dims = 2, .shape = {20, 16}}, "'tree.basis' is of type F64"},
+        {{.name = "tree.basis", .dtype = WOI_U8, .n_dims = 2, .shape = {64, 5}}, "expected shape (5, 64)"},
+        {{.name = "tree.basis", .dtype = WOI_I8, .n_dims = 2, .shape = {5, 64}}, "'tree.basis' is of type I8"},
+        {{.name = "tree.basis_scales", .dtype = WOI_F32, .n_dims = 1, .shape = {15}}, "expected shape (16)"},
+        {{.name = "tree.basis_scales", .drop = true}, "no tensor 'tree.basis_scales'"},
         {{.name = "tree.basis", .drop = true}, "no tensor 'tree.basis'"},
         {{.name = "tree.nodes", .dtype = WOI_U8, .n_dims = 2, .shape = {4, 60}}, "expected shape (4, 64)"},
         {{.name = "tree.nodes", .dtype = WOI_U8, .n_dims = 1, .shape = {256}}, "expected shape (4, 64)"},
@@ -499,14 +501,15 @@ static void hostile_trees_are_refused(void **state)
         {{.name = "index.probes", .text = "0"}, "probes is 0, expected 1 to 64"},
         {{.name = "index.probes", .text = "65"}, "probes is 65, expected 1 to 64"},
         {{.name = "layer.d", .text = "16"}, "'weight' is not of the expected shape (6, 16)"},
-        {{.name = "layer.d", .text = "21"}, "expected shape (21, 16)"},
+        {{.name = "layer.d", .text = "21"}, "expected shape (6, 64)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         refuse(rewrite(scratch("whole"), &cases[i].e), NULL, WO_ERR_FORMAT, cases[i].part);
     /* Any numbers are searched, and lead to cells that are there. */
     static float odd[256 * 32];
     const edit edits[] = {
-        {.name = "tree.basis", .dtype = WOI_F32, .n_dims = 2, .shape = {20, 16}, .data = odd},
+        {.name = "tree.basis", .dtype = WOI_U8, .n_dims = 2, .shape = {5, 64}, .data = odd},
+        {.name = "tree.basis_scales", .dtype = WOI_F32, .n_dims = 1, .shape = {16}, .data = odd},
         {.name = "tree.nodes", .dtype = WOI_U8, .n_dims = 2, .shape = {4, 64}, .data = odd},
         {.name = "tree.node_scales", .dtype = WOI_F32, .n_dims = 1, .shape = {16}, .data = odd},
         {.name = "tree.leaf_scales", .dtype = WOI_F32, .n_dims = 2, .shape = {16, 32}, .data = odd},
@@ -514,11 +517,11 @@ static void hostile_trees_are_refused(void **state)
         {.name = "tree.leaves", .dtype = WOI_U8, .n_dims = 2, .shape = {64, 128}, .data = odd},
         {.name = "tree.leaf_offsets", .dtype = WOI_F32, .n_dims = 2, .shape = {16, 32}, .data = odd},
     };
-    for (size_t turn = 0; turn < 25; turn++) {
+    for (size_t turn = 0; turn < 40; turn++) {
         for (size_t i = 0; i < 256 * 32; i++)
-            odd[i] = turn < 10 ? (float[]){NAN, -INFINITY}[turn / 5]
+            odd[i] = turn < 16 ? (float[]){NAN, -INFINITY}[turn / 8]
                                : (float[]){NAN, INFINITY, -INFINITY, 3e38F, 1}[woi_rng_below(turn, 1, i, 5)];
-        wo_index *opened = open_index(rewrite(scratch("whole"), &edits[turn % 5]), NULL);
+        wo_index *opened = open_index(rewrite(scratch("whole"), &edits[turn % 8]), NULL);
         wo_searcher_options so;
         wo_searcher_defaults(&so);
         so.probes = 1 + (uint32_t)turn;

@@ -35,6 +35,8 @@ static void small_rows_find_the_same(void **state)
         wo_index *full = build(&s, &o);
         o.weights = turn / 4 % 2 ? WO_WEIGHTS_INT8 : WO_WEIGHTS_BF16;
         wo_index *built = build(&s, &o), *opened = through_a_file(built, NULL);
+        assert_true(isnan(full->same_best) && isnan(opened->same_best));
+        assert_true(built->same_best == 1 || o.weights == WO_WEIGHTS_INT8);
         wo_searcher *exact = create(full, NULL), *searchers[] = {create(built, NULL), create(opened, NULL)};
         for (size_t i = 0; i < 4; i++) {
             const size_t k = ks[i], n = s.n * k;
@@ -92,6 +94,9 @@ static void rounding_is_small(void **state)
                 assert_true(fabs((double)scores[i * K + at] - logits[at]) < 0x1p-8 * size);
         }
         assert_true(same > s.n * 95 / 100);
+        wo_index_info info;
+        wo_index_describe(index, &info);
+        assert_true(info.same_best == (double)same / (double)s.n && info.same_five > 0.95 && info.same_five < 1);
         wo_searcher_free(searcher);
         wo_index_free(index);
     }

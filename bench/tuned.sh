@@ -1,0 +1,63 @@
+#!/bin/bash
+# What the tuner makes of real layers: tuned.sh [debian] [wikitext-2] [diginetica] [diginetica-20] [enwiki100m-drop200]
+# [enwiki100m] [eurlex57k]; all by default.
+#
+# Builds with --target 0.995 on the validation log alone (diginetica-20: 98% of FULL's own 20 best) and judges on the test
+# log, with times. Needs 'make nets'; WikiText-2 is PyTorch's network. Prints every command and a few lines of figures for
+# it; they go to bench/results/tuned.json too, in place of those of the same data. Let nothing else run meanwhile.
+set -eu
+cd "$(dirname "$0")/.."
+wideout=$(realpath "${BUILD:-build}")/wideout
+cache=${WIDEOUT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wideout}
+results=${RESULTS:-bench/results/tuned.json}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+[ $# -gt 0 ] || set -- debian wikitext-2 diginetica diginetica-20 enwiki100m-drop200 enwiki100m eurlex57k
+
+tuned() { # NAME FOLDER LAYER OPTIONS...
+    local name=$1 logs=$cache/$2 layer=$3 named=()
+    shift 3
+    if [ ! -s "$logs/test.log" ] || [ ! -s "$layer" ]; then
+        echo "$name: left out, $logs/test.log or $layer is missing: 'make nets' makes them"
+        return
+    fi
+    case $name in wikitext-2) named=(--weight-name output.weight) ;; esac
+    echo "$name: wideout build $*"
+    "$wideout" build --layer "$layer" "${named[@]}" --log "$logs/train.log" --tune-log "$logs/valid.log" "$@" \
+        -o "$scratch/index" --json >"$scratch/build.json"
+    "$wideout" eval --index "$scratch/index" --layer "$layer" "${named[@]}" --log "$logs/test.log" -k 1,5,20 --json \
+        >"$scratch/eval.json"
+    jq -c --arg data "$name" --arg command "wideout build $*" --slurpfile built "$scratch/build.json" '
+        {data: $data, command: $command, options: $built[0].options, method, m, d, p_at_1, p_at_5, full_p_at_1, full_p_at_5,
+         p_at_1_of_full: (.p_at_1 / .full_p_at_1), p_at_5_of_full: (.p_at_5 / .full_p_at_5), agreement_at_20,
+         neurons: .sample_size, wider_share, build_s: $built[0].seconds, peak_mib: $built[0].peak_mib,
+         index_bytes: $built[0].index_bytes, cold_us, full_cold_us, timings}' "$scratch/eval.json" | tee "$scratch/line" | jq -r '
+        "  \(.options | tojson)",
+        "  P@1 \(.p_at_1) (\(.p_at_1_of_full * 1e4 | round / 100)% of FULL)  P@5 \(.p_at_5) (\(.p_at_5_of_full * 1e4 | round / 100)%)  "
+        + "of FULL'"'"'s 20 best \(.agreement_at_20 * 1e4 | round / 100)%  neurons \(.neurons * 10 | round / 10)  "
+        + "build \(.build_s | round) s, \(.peak_mib | round) MiB",
+        (.timings[]? | "  batch \(.batch), \(.threads) threads: \(.us_per_query) us, FULL \(.full_us_per_query) us, \(.speedup | round) times")'
+    [ -s "$results" ] || echo '[]' >"$results"
+    jq --slurpfile line "$scratch/line" 'map(select(.data != $line[0].data)) + $line | sort_by(.data)' "$results" \
+        >"$scratch/results" && cp "$scratch/results" "$results"
+}
+
+for name in "$@"; do
+    case $name in
+    wikitext-2)
+        tuned "$name" wikitext-2-torch "${WIDEOUT_DATA:-../shared/data}/wikitext-2/torch/lstm.safetensors.index.json" \
+            --target 0.995
+        ;;
+    diginetica) tuned "$name" "$name" "$cache/$name/net.safetensors" --target 0.995 --max-time 10m ;;
+    diginetica-20)
+        tuned "$name" diginetica "$cache/diginetica/net.safetensors" --k 20 --target-agree 0.98 --max-time 10m
+        ;;
+    debian | enwiki100m | enwiki100m-drop200 | eurlex57k)
+        tuned "$name" "$name" "$cache/$name/net.safetensors" --target 0.995
+        ;;
+    *)
+        echo "tuned.sh: '$name' is none of debian, wikitext-2, diginetica, diginetica-20, enwiki100m-drop200, enwiki100m, eurlex57k" >&2
+        exit 2
+        ;;
+    esac
+done
