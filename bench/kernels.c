@@ -131,6 +131,7 @@ static void run_adam(const woi_kernels *k, const job *j)
 
 #define N_F32 (TABLE_BYTES / sizeof(float))
 static const job jobs_dot_f32[] = {{"32 x 128, L1", 32, D, OF_FMA_PEAK},
+                                   {"2 MiB, d 128", ROWS_IN(4) / 128, D, BYTES},
                                    {"256 MiB, d 128", ROWS_IN(4), D, OF_READ},
                                    {"256 MiB, d 1024", ROWS_IN(4) / 8, 8 * D, OF_READ}};
 static const job jobs_dot_bf16[] = {{"64 x 128, L1", 64, D, OF_FMA_PEAK}, {"256 MiB, d 128", ROWS_IN(2), D, OF_READ}};
@@ -477,7 +478,8 @@ int main(int argc, char **argv)
             measure_job(k, j, all, n_paths, &cpu, results);
             for (int p = 0; p < n_paths; p++) {
                 if (results[p].rate > 0) show(rows, kernels[k].name, all[p].name, j, &results[p], results[0].rate);
-                if (kernels[k].id == WOI_K_dot_f32 && !strcmp(all[p].name, "avx512") && j->d == D)
+                if (kernels[k].id == WOI_K_dot_f32 && !strcmp(all[p].name, "avx512") && j->d == D &&
+                    j->measure <= OF_READ)
                     *(j->measure == OF_READ ? &in_memory : &in_cache) = results[p];
             }
         }

@@ -15,17 +15,21 @@ trap 'rm -rf "$scratch"' EXIT
 [ $# -gt 0 ] || set -- debian wikitext-2 diginetica diginetica-20 enwiki100m-drop200 enwiki100m eurlex57k
 
 tuned() { # NAME FOLDER LAYER OPTIONS...
-    local name=$1 logs=$cache/$2 layer=$3 named=()
+    local name=$1 logs=$cache/$2 layer=$3 log=train.log named=() ks=1,5
     shift 3
     if [ ! -s "$logs/test.log" ] || [ ! -s "$layer" ]; then
         echo "$name: left out, $logs/test.log or $layer is missing: 'make nets' makes them"
         return
     fi
-    case $name in wikitext-2) named=(--weight-name output.weight) ;; esac
+    case $name in
+    wikitext-2) named=(--weight-name output.weight) ;;
+    diginetica-20) ks=1,5,20 ;;
+    enwiki*) log=words.log ;; # every query that there is
+    esac
     echo "$name: wideout build $*"
-    "$wideout" build --layer "$layer" "${named[@]}" --log "$logs/train.log" --tune-log "$logs/valid.log" "$@" \
+    "$wideout" build --layer "$layer" "${named[@]}" --log "$logs/$log" --tune-log "$logs/valid.log" "$@" \
         -o "$scratch/index" --json >"$scratch/build.json"
-    "$wideout" eval --index "$scratch/index" --layer "$layer" "${named[@]}" --log "$logs/test.log" -k 1,5,20 --json \
+    "$wideout" eval --index "$scratch/index" --layer "$layer" "${named[@]}" --log "$logs/test.log" -k $ks --json \
         >"$scratch/eval.json"
     jq -c --arg data "$name" --arg command "wideout build $*" --slurpfile built "$scratch/build.json" '
         {data: $data, command: $command, options: $built[0].options, method, m, d, p_at_1, p_at_5, full_p_at_1, full_p_at_5,
@@ -34,7 +38,8 @@ tuned() { # NAME FOLDER LAYER OPTIONS...
          index_bytes: $built[0].index_bytes, cold_us, full_cold_us, timings}' "$scratch/eval.json" | tee "$scratch/line" | jq -r '
         "  \(.options | tojson)",
         "  P@1 \(.p_at_1) (\(.p_at_1_of_full * 1e4 | round / 100)% of FULL)  P@5 \(.p_at_5) (\(.p_at_5_of_full * 1e4 | round / 100)%)  "
-        + "of FULL'"'"'s 20 best \(.agreement_at_20 * 1e4 | round / 100)%  neurons \(.neurons * 10 | round / 10)  "
+        + (if .agreement_at_20 then "of FULL'"'"'s 20 best \(.agreement_at_20 * 1e4 | round / 100)%  " else "" end)
+        + "neurons \(.neurons * 10 | round / 10)  "
         + "build \(.build_s | round) s, \(.peak_mib | round) MiB",
         (.timings[]? | "  batch \(.batch), \(.threads) threads: \(.us_per_query) us, FULL \(.full_us_per_query) us, \(.speedup | round) times")'
     [ -s "$results" ] || echo '[]' >"$results"

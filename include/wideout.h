@@ -305,7 +305,7 @@ typedef struct wo_tune_options {
     uint32_t k;           /* answers that are asked for, in agreement and when timing, 1 to 1,000. Default: 5 */
     uint32_t batch;       /* queries a call when timing, 1 to 65,536; 1 runs on one thread. Default: 1 */
     double max_time_s;    /* about so long; one setting is always finished. Default: 180 */
-    uint64_t max_queries; /* judge a seeded sample of so many. Default: 50,000 */
+    uint64_t max_queries; /* judge a seeded sample of so many. Default: 200,000 */
 } wo_tune_options;
 
 WO_API void wo_tune_defaults(wo_tune_options *options);

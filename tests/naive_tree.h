@@ -64,14 +64,14 @@ static inline bool naive_turn(const woi_tree *tree, const float *q, double *x)
     double square = 0, scale, *exact = calloc(d, sizeof *exact);
     int *codes = calloc(d, sizeof *codes);
     assert_true(exact && codes);
-    for (size_t j = 0; j < d; j++) square += (double)q[j] * (double)q[j];
+    for (size_t j = 0; j < d; j++) exact[j] = (double)q[j];
+    const bool told = naive_codes(exact, d, codes, &scale);
+    for (size_t j = 0; j < d; j++) square += (double)codes[j] * codes[j];
     const double length = square > 0 ? sqrt(square) : 1;
-    for (size_t j = 0; j < d; j++) exact[j] = (double)q[j] / length;
-    const bool told = naive_codes(exact, d, codes, &scale) || !tree->basis;
     for (size_t c = 0; c < tree->r; c++) {
-        x[c] = tree->basis ? 0 : exact[c];
+        x[c] = tree->basis ? 0 : codes[c] / length;
         for (size_t j = 0; tree->basis && j < d; j++)
-            x[c] += scale * codes[j] * (double)tree->basis_scales[c] * woi_tree_coordinate(tree->basis, tree->r, c, j);
+            x[c] += codes[j] / length * (double)tree->basis_scales[c] * woi_tree_coordinate(tree->basis, tree->r, c, j);
     }
     free(exact);
     free(codes);

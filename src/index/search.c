@@ -22,6 +22,7 @@
 
 enum {
     BLOCK = 32,         /* queries that are routed together, while the router is in the cache; then scored */
+    WIDE_BLOCK = 256,   /* the same for a tree of which queries look at many nodes, and share them */
     MIN_SHARE = 64,     /* queries that a thread must have to be worth waking */
     MOST_PICKED = 4096, /* candidates times answers: above, a heap is faster than `pick` */
     RESCORED = 6,       /* of an int8 screen the best 2 k + RESCORED are scored again in bf16 */
@@ -34,11 +35,11 @@ typedef struct worker {
     uint8_t epoch;
     int32_t *ids;
     float *logits;
-    float *route_scratch;
-    uint32_t *cells;         /* (BLOCK, most_cells): those of each query of the block */
-    uint32_t *wider;         /* (most_cells times WO_WIDER): of a query with little evidence */
-    uint32_t n_cells[BLOCK]; /* 0: the query is not finite */
-    int8_t *q8;              /* (d): a query in int8 */
+    void *route_scratch;
+    uint32_t *cells;              /* (block, most_cells): those of each query of the block */
+    uint32_t *wider;              /* (most_cells times WO_WIDER): of a query with little evidence */
+    uint32_t n_cells[WIDE_BLOCK]; /* 0: the query is not finite */
+    int8_t *q8;                   /* (d): a query in int8 */
 } worker;
 
 struct wo_searcher {
@@ -55,6 +56,7 @@ struct wo_searcher {
     worker *workers;
     uint32_t wider_probes;
     bool exact_fallback;
+    size_t block;      /* queries that are routed together */
     size_t most_cells; /* that one query opens, unless it opens more */
     void *exact_scratch;
 };
@@ -117,11 +119,21 @@ static size_t cells_opened(const wo_index *index, uint32_t probes)
     return index->hash.K ? (size_t)index->hash.L * probes : index->tree.A ? probes : index->cells.n;
 }
 
+static size_t route_scratch(const wo_searcher *s)
+{
+    const wo_index *index = s->index;
+    if (!index->tree.A) return woi_hash_scratch(&index->hash, s->block) * sizeof(float);
+    const size_t many = woi_tree_scratch(&index->tree, s->block, s->probes);
+    const size_t one = woi_tree_scratch(&index->tree, 1, s->wider_probes);
+    return many > one ? many : one;
+}
+
 static wo_status create_workers(wo_searcher *s, wo_error *err)
 {
     const wo_index *index = s->index;
     const size_t m = index->rows.m, n_cells = s->most_cells = cells_opened(index, s->probes);
     const size_t most = cells_opened(index, s->wider_probes);
+    s->block = index->tree.beam >= WOI_WIDE_BEAM ? WIDE_BLOCK : BLOCK;
     size_t room = most * index->largest + s->n_mandatory;
     if (room > m) room = m;
     if (!(s->workers = woi_alloc_zero((size_t)s->threads, sizeof *s->workers, err))) return WO_ERR_MEMORY;
@@ -131,12 +143,10 @@ static wo_status create_workers(wo_searcher *s, wo_error *err)
         w->seen = woi_alloc_zero(m, 1, err);
         w->ids = woi_alloc(room + 1, sizeof *w->ids, err); /* one past: see unite */
         w->logits = woi_alloc(room, sizeof *w->logits, err);
-        w->cells = woi_alloc_zero(BLOCK * n_cells, sizeof *w->cells, err);
+        w->cells = woi_alloc_zero(s->block * n_cells, sizeof *w->cells, err);
         w->wider = woi_alloc(most, sizeof *w->wider, err);
         w->q8 = woi_alloc(index->rows.d, 1, err);
-        w->route_scratch =
-            woi_alloc_zero(index->tree.A ? woi_tree_scratch(&index->tree) : woi_hash_scratch(&index->hash, BLOCK),
-                           sizeof *w->route_scratch, err);
+        w->route_scratch = woi_alloc_zero(1, route_scratch(s), err);
         if (!w->seen || !w->ids || !w->logits || !w->cells || !w->wider || !w->q8 || !w->route_scratch)
             return WO_ERR_MEMORY;
     }
@@ -218,7 +228,7 @@ void wo_searcher_free(wo_searcher *s)
 
 /* ---- One query --------------------------------------------------------------------------------------------- */
 
-/* The cells of n queries, up to BLOCK: cells (n, cells_opened(probes)); n_cells 0 where the query is not finite. */
+/* The cells of n queries, up to s->block: cells (n, cells_opened(probes)); n_cells 0 where the query is not finite. */
 static void route(const wo_searcher *s, worker *w, const float *q, size_t n, uint32_t probes, uint32_t *cells,
                   uint32_t *n_cells)
 {
@@ -429,7 +439,7 @@ wo_status wo_search_exact(wo_searcher *s, const float *queries, size_t n, size_t
     return status ? status : exact(s, queries, n, k, ids, scores, NULL, err);
 }
 
-/* Up to BLOCK queries. */
+/* Up to s->block queries. */
 static void answer_block(const wo_searcher *s, worker *w, const float *queries, size_t n, size_t k, int32_t *ids,
                          float *scores, wo_query_stats *stats)
 {
@@ -450,18 +460,19 @@ static void answer_block(const wo_searcher *s, worker *w, const float *queries, 
 static void answer_by_cells(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
                             wo_query_stats *stats)
 {
-    const size_t d = s->index->rows.d, n_blocks = (n + BLOCK - 1) / BLOCK;
     int threads = s->threads;
     if (n / MIN_SHARE < (size_t)threads) threads = n < 2 * MIN_SHARE ? 1 : (int)(n / MIN_SHARE);
+    const size_t d = s->index->rows.d, share = (n + (size_t)threads - 1) / (size_t)threads;
+    const size_t block = share < s->block ? (share ? share : 1) : s->block, n_blocks = (n + block - 1) / block;
     if (threads == 1) { /* without OpenMP: its smallest region costs half of what a query does */
-        for (size_t first = 0; first < n; first += BLOCK)
-            answer_block(s, &s->workers[0], queries + first * d, n - first < BLOCK ? n - first : BLOCK, k,
+        for (size_t first = 0; first < n; first += block)
+            answer_block(s, &s->workers[0], queries + first * d, n - first < block ? n - first : block, k,
                          ids + first * k, scores + first * k, stats ? stats + first : NULL);
         return;
     }
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (size_t b = 0; b < n_blocks; b++) {
-        const size_t first = b * BLOCK, count = n - first < BLOCK ? n - first : BLOCK;
+        const size_t first = b * block, count = n - first < block ? n - first : block;
         answer_block(s, &s->workers[omp_get_thread_num()], queries + first * d, count, k, ids + first * k,
                      scores + first * k, stats ? stats + first : NULL);
     }

@@ -19,7 +19,7 @@ void wo_tune_defaults(wo_tune_options *options)
         .k = 5,
         .batch = 1,
         .max_time_s = 180,
-        .max_queries = 50000,
+        .max_queries = 200000,
     };
     wo_build_defaults(WO_METHOD_EVIDENCE, &options->build);
 }

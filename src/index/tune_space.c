@@ -14,7 +14,7 @@ typedef struct axis {
 enum { ALL = 0x7fffffff };
 
 /* WO_FIX_TREE: training queries a leaf. */
-static const axis tree_axes[] = {{WO_FIX_PROBES, 5, 1, 3, {1, 2, 4, 8, 16}},
+static const axis tree_axes[] = {{WO_FIX_PROBES, 5, 1, 2, {1, 2, 4, 8, 16}},
                                  {WO_FIX_TREE, 3, 1, 0, {20, 40, 80}},
                                  {WO_FIX_ROUTE_D, 4, 1, 2, {16, 32, 64, ALL}},
                                  {WO_FIX_BEAM, 5, 1, 3, {1, 2, 4, 8, 16}}};
@@ -79,8 +79,7 @@ static uint32_t multiple_of_16(double x)
 static void set_fan_outs(size_t n, uint32_t queries_a_leaf, wo_build_options *o)
 {
     const double leaves = (double)n / queries_a_leaf;
-    o->nodes =
-        multiple_of_16(floor(sqrt(leaves * o->beam / 2))); /* least A + beam B at the default beam, near it else */
+    o->nodes = multiple_of_16(floor(sqrt(leaves)));
     o->leaves = multiple_of_16(leaves * 1.5 / o->nodes);
 }
 

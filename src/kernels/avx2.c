@@ -202,22 +202,32 @@ static void gather_i8_avx2(const int8_t *q, float q_scale, const int8_t *rows, c
 
 static float quantise_avx2(const float *x, size_t d, int8_t *out)
 {
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    __m256 most = _mm256_setzero_ps();
+    /* Without their signs, floats have the order of their bits as integers, with what is not finite at the top. */
+    const __m256i no_sign = _mm256_set1_epi32(0x7fffffff);
+    __m256i most = _mm256_setzero_si256();
     size_t j = 0;
-    for (; j + 8 <= d; j += 8) most = _mm256_max_ps(most, _mm256_andnot_ps(sign, _mm256_loadu_ps(x + j)));
+    for (; j + 8 <= d; j += 8)
+        most = _mm256_max_epu32(most, _mm256_and_si256(no_sign, _mm256_loadu_si256((const void *)(x + j))));
     float lane[8], top = 0;
-    _mm256_storeu_ps(lane, most);
-    for (size_t k = 0; k < 8; k++) top = fmaxf(top, lane[k]);
-    for (; j < d; j++) top = fmaxf(top, fabsf(x[j]));
-    const float over = top >= 1e-30F ? 127 / top : 0;
-    for (j = 0; j + 8 <= d; j += 8) {
+    bool finite = true;
+    _mm256_storeu_si256((void *)lane, most);
+    for (size_t k = 0; k < 8; k++) {
+        finite &= isfinite(lane[k]) != 0;
+        top = fmaxf(top, lane[k]);
+    }
+    for (; j < d; j++) {
+        finite &= isfinite(x[j]) != 0;
+        top = fmaxf(top, fabsf(x[j]));
+    }
+    const bool zero = !finite || top < 1e-30F;
+    const float over = zero ? 0 : 127 / top;
+    for (j = 0; !zero && j + 8 <= d; j += 8) {
         const __m256i words = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + j), _mm256_set1_ps(over)));
         const __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
         _mm_storel_epi64((void *)(out + j), _mm_packs_epi16(halves, halves));
     }
-    for (; j < d; j++) out[j] = (int8_t)lrintf(x[j] * over);
-    return top >= 1e-30F ? top / 127 : 0;
+    for (j = zero ? 0 : j; j < d; j++) out[j] = zero ? 0 : (int8_t)lrintf(x[j] * over);
+    return !finite ? NAN : zero ? 0 : top / 127;
 }
 
 /* ---- project ----------------------------------------------------------------------------------------------- */

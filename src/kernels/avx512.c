@@ -205,15 +205,22 @@ static void gather_i8_avx512(const int8_t *q, float q_scale, const int8_t *rows,
 
 static float quantise_avx512(const float *x, size_t d, int8_t *out)
 {
-    __m512 most = _mm512_setzero_ps();
-    for (size_t j = 0; j < d; j += 16)
-        most = _mm512_max_ps(most, _mm512_abs_ps(_mm512_maskz_loadu_ps(lanes(d - j), x + j)));
-    const float top = _mm512_reduce_max_ps(most), over = top >= 1e-30F ? 127 / top : 0;
+    /* Without their signs, floats have the order of their bits as integers, with what is not finite at the top. */
+    __m512i most = _mm512_setzero_si512();
     for (size_t j = 0; j < d; j += 16) {
-        const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes(d - j), x + j), _mm512_set1_ps(over));
-        _mm_mask_storeu_epi8(out + j, lanes(d - j), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(scaled)));
+        const __m512i bits = _mm512_castps_si512(_mm512_maskz_loadu_ps(lanes(d - j), x + j));
+        most = _mm512_max_epu32(most, _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff)));
     }
-    return top >= 1e-30F ? top / 127 : 0;
+    const uint32_t bits = _mm512_reduce_max_epu32(most);
+    const float top = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128((int)bits)));
+    const bool finite = bits < 0x7f800000, zero = !finite || top < 1e-30F;
+    const __m512 over = _mm512_set1_ps(zero ? 0 : 127 / top);
+    for (size_t j = 0; j < d; j += 16) {
+        const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes(d - j), x + j), over);
+        const __m512i codes = zero ? _mm512_setzero_si512() : _mm512_cvtps_epi32(scaled);
+        _mm_mask_storeu_epi8(out + j, lanes(d - j), _mm512_cvtsepi32_epi8(codes));
+    }
+    return !finite ? NAN : zero ? 0 : top / 127;
 }
 
 /* ---- project ----------------------------------------------------------------------------------------------- */
@@ -446,19 +453,20 @@ WOI_INLINE size_t pick_long(float *scores, const int32_t *ids, size_t n, size_t 
 
 static size_t pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
-    static const size_t in_registers[] = {1, 2, 3, 4, 0, 6, 0, 8}; /* vectors that hold 1 to 16, 17 to 32, ... scores */
     size_t found = 0;
-    switch (n && n <= 128 ? in_registers[(n - 1) / 16] : 0) {
+    switch (n <= 128 ? (n + 15) / 16 : 9) {
+    case 0: break;
     case 1: found = pick_block(1, scores, ids, n, k, best, best_ids); break;
     case 2: found = pick_block(2, scores, ids, n, k, best, best_ids); break;
     case 3: found = pick_block(3, scores, ids, n, k, best, best_ids); break;
     case 4: found = pick_block(4, scores, ids, n, k, best, best_ids); break;
+    case 5: found = pick_block(5, scores, ids, n, k, best, best_ids); break;
     case 6: found = pick_block(6, scores, ids, n, k, best, best_ids); break;
+    case 7: found = pick_block(7, scores, ids, n, k, best, best_ids); break;
     case 8: found = pick_block(8, scores, ids, n, k, best, best_ids); break;
     default:
-        if (n)
-            found = n <= 64 * WOI_PIECES ? pick_pieces(scores, ids, n, k, best, best_ids)
-                                         : pick_long(scores, ids, n, k, best, best_ids);
+        found = n <= 64 * WOI_PIECES ? pick_pieces(scores, ids, n, k, best, best_ids)
+                                     : pick_long(scores, ids, n, k, best, best_ids);
     }
     woi_pick_end(found, k, best, best_ids);
     return found;

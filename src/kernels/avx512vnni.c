@@ -112,7 +112,13 @@ WOI_INLINE void project_i8_block(size_t vectors, size_t chains, const int8_t *x,
 static void project_i8_avx512vnni(const int8_t *x, float x_scale, const uint8_t *planes, const float *scales,
                                   const float *offsets, size_t fours, size_t n_planes, float *z)
 {
-    const __m512i excess = _mm512_set1_epi32(woi_excess(x, fours));
+    __m512i sum = _mm512_setzero_si512(); /* of x, times 128 */
+    for (size_t j = 0; j < 4 * fours; j += 64) {
+        const size_t rest = 4 * fours - j;
+        const __mmask64 mask = rest < 64 ? (1ull << rest) - 1 : ~0ull;
+        sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8((char)128), _mm512_maskz_loadu_epi8(mask, x + j));
+    }
+    const __m512i excess = _mm512_set1_epi32(_mm512_reduce_add_epi32(sum));
 #define BLOCK(vectors, chains)                                                                                      \
     for (; p + 16 * (vectors) <= n_planes; p += 16 * (vectors))                                                     \
     project_i8_block(vectors, chains, x, x_scale, excess, planes + 4 * p, scales + p, offsets + p, fours, n_planes, \
@@ -120,10 +126,10 @@ static void project_i8_avx512vnni(const int8_t *x, float x_scale, const uint8_t 
     size_t p = 0;
     BLOCK(8, 1);
     BLOCK(6, 1);
-    BLOCK(4, 1);
+    BLOCK(4, 2);
     BLOCK(3, 2);
-    BLOCK(2, 2);
-    BLOCK(1, 4);
+    BLOCK(2, 4);
+    BLOCK(1, 8);
 #undef BLOCK
 }
 

@@ -72,11 +72,14 @@ static void gather_i8_ref(const int8_t *q, float q_scale, const int8_t *rows, co
 static float quantise_ref(const float *x, size_t d, int8_t *out)
 {
     float most = 0;
-    for (size_t j = 0; j < d; j++) most = fmaxf(most, fabsf(x[j]));
-    const bool zero = !(most >= 1e-30F);
-    const float over = zero ? 0 : 127 / most;
-    for (size_t j = 0; j < d; j++) out[j] = (int8_t)lrintf(x[j] * over);
-    return zero ? 0 : most / 127;
+    bool finite = true;
+    for (size_t j = 0; j < d; j++) {
+        most = fmaxf(most, fabsf(x[j]));
+        finite &= isfinite(x[j]) != 0;
+    }
+    const bool zero = !finite || most < 1e-30F;
+    for (size_t j = 0; j < d; j++) out[j] = zero ? 0 : (int8_t)lrintf(x[j] * (127 / most));
+    return !finite ? NAN : zero ? 0 : most / 127;
 }
 
 static void project_ref(const float *x, size_t n, const float *planes, const float *offsets, size_t d, size_t n_planes,

@@ -352,10 +352,10 @@ void woi_queries_free(woi_queries *s)
 
 /* ---- A log without labels ---------------------------------------------------------------------------------- */
 
-static wo_status write_queries(woi_st_writer *writer, woi_dtype dtype, const float *q, size_t n, uint16_t *halves,
-                               wo_error *err)
+/* In BF16 where there is room for it, else in F32. */
+static wo_status write_queries(woi_st_writer *writer, const float *q, size_t n, uint16_t *halves, wo_error *err)
 {
-    if (dtype == WOI_F32) return woi_st_append(writer, q, n * sizeof *q, err);
+    if (!halves) return woi_st_append(writer, q, n * sizeof *q, err);
     for (size_t i = 0; i < n; i++) halves[i] = woi_f32_to_bf16(q[i]);
     return woi_st_append(writer, halves, n * sizeof *halves, err);
 }
@@ -366,7 +366,7 @@ wo_status woi_embed_queries(const woi_network *net, const char *path, const woi_
 {
     woi_queries *queries = NULL;
     woi_st_writer *writer = NULL;
-    uint16_t *halves = NULL; /* a batch in BF16 */
+    uint16_t *halves = NULL; /* room for a batch in BF16; NULL for F32 */
     *at = path;
     wo_status status = woi_queries_open(net, path, options, &queries, err);
     if (status) goto done;
@@ -383,7 +383,7 @@ wo_status woi_embed_queries(const woi_network *net, const char *path, const woi_
     for (bool more = true; !status && more;) {
         woi_query_batch batch;
         status = woi_queries_next(queries, false, &batch, &more, err);
-        if (!status) status = write_queries(writer, dtype, batch.q, batch.n * net->d, halves, err);
+        if (!status) status = write_queries(writer, batch.q, batch.n * net->d, halves, err);
         if (!status) status = woi_progress(progress, "embedding", queries->taken, *n, err);
     }
     if (!status) status = woi_st_finish(writer, err);

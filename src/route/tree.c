@@ -21,33 +21,59 @@ void woi_tree_free(woi_tree *tree)
     *tree = (woi_tree){0};
 }
 
-/* Scratch:
- *   x (r)
- *   node scores (A), leaf scores (beam, B)     a query that is scaled, and zeros for offsets, before
- *   x in int8                                  the query in int8, before */
+/* What routing n queries needs, each array on 64 bytes:
+ *
+ *   x (r), scaled (d), zeros (r)      one query's direction; a small query made larger; the offsets of the basis
+ *   q8 (d), x8 (n, r)                 the query and the directions in int8, in whole fours
+ *   scales (n)                        of x8
+ *   z (A, or beam and B)              the scores of one level
+ *   nodes, node_scores (n, beam)      the nodes that each query looks at, best first; n_nodes (n)
+ *   starts (A + 1), lookers           the queries that look at each node
+ *   scores, leaves (n, probes)        the best leaves so far: heaps of n_leaves (n) */
 typedef struct parts {
-    float *x, *nodes, *leaves;
-    int8_t *codes;
+    float *x, *scaled, *zeros;
+    int8_t *q8, *x8;
+    float *scales, *z;
+    int32_t *nodes;
+    float *node_scores;
+    uint32_t *n_nodes, *starts, *lookers;
+    float *scores;
+    int32_t *leaves;
+    size_t *n_leaves;
 } parts;
 
-static size_t larger(size_t a, size_t b)
+static void *next_part(char **at, size_t bytes)
 {
-    return a > b ? a : b;
+    char *here = *at;
+    *at += (bytes + 63) / 64 * 64;
+    return here;
 }
 
-static parts part(const woi_tree *tree, float *scratch, size_t *total)
+static parts part(const woi_tree *tree, size_t n, uint32_t probes, void *scratch, size_t *total)
 {
-    const size_t nodes = larger(tree->A, tree->d), leaves = larger((size_t)tree->beam * tree->B, tree->r);
-    if (total) *total = tree->r + nodes + leaves + tree->d / 4 + 1;
-    if (!scratch) return (parts){0};
-    float *after = scratch + tree->r;
-    return (parts){scratch, after, after + nodes, (void *)(after + nodes + leaves)};
+    const size_t r = tree->r, leaves = (size_t)tree->beam * tree->B, f = sizeof(float), u = sizeof(uint32_t);
+    char *at = scratch;
+    parts p = {.x = next_part(&at, r * f), .scaled = next_part(&at, tree->d * f), .zeros = next_part(&at, r * f)};
+    p.q8 = next_part(&at, tree->d + 3);
+    p.x8 = next_part(&at, n * 4 * woi_tree_fours(tree));
+    p.scales = next_part(&at, n * f);
+    p.z = next_part(&at, (tree->A > leaves ? tree->A : leaves) * f);
+    p.nodes = next_part(&at, n * tree->beam * u);
+    p.node_scores = next_part(&at, n * tree->beam * f);
+    p.n_nodes = next_part(&at, n * u);
+    p.starts = next_part(&at, (tree->A + 1) * u);
+    p.lookers = next_part(&at, n * tree->beam * u);
+    p.scores = next_part(&at, n * probes * f);
+    p.leaves = next_part(&at, n * probes * u);
+    p.n_leaves = next_part(&at, n * sizeof *p.n_leaves);
+    if (total) *total = (size_t)(at - (char *)scratch);
+    return p;
 }
 
-size_t woi_tree_scratch(const woi_tree *tree)
+size_t woi_tree_scratch(const woi_tree *tree, size_t n, uint32_t probes)
 {
     size_t total;
-    part(tree, NULL, &total);
+    part(tree, n, probes, (void *)64, &total); /* where from does not matter */
     return total;
 }
 
@@ -58,30 +84,54 @@ static float encode(const woi_kernels *kernels, const float *x, size_t n, int8_t
     return kernels->quantise(x, n, codes);
 }
 
-bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, float *scratch)
+static bool turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, parts p)
 {
     const size_t d = tree->d, r = tree->r;
-    const parts p = part(tree, scratch, NULL);
+    const float one = 1, scale = encode(kernels, q, d, p.q8);
     float square;
-    kernels->dot_f32(q, q, 1, d, d, &square);
-    float over = 1 / sqrtf(square);
-    if (!(square > 1e-30F && square < 1e30F)) { /* not finite, or no good float */
-        double exact = 0;
-        for (size_t j = 0; j < d; j++) exact += (double)q[j] * q[j];
-        if (!isfinite(exact)) return false;
-        const double length = exact > 0 ? sqrt(exact) : 1;
-        for (size_t j = 0; j < d; j++) p.nodes[j] = (float)(q[j] / length);
-        q = p.nodes;
-        over = 1;
+    if (isnan(scale)) return false;
+    if (scale == 0) { /* all zeros, or too small for a good float */
+        double most = 0;
+        for (size_t j = 0; j < d; j++) most = fmax(most, fabs((double)q[j]));
+        for (size_t j = 0; j < d; j++) p.scaled[j] = most > 0 ? (float)(q[j] / most) : 0;
+        encode(kernels, p.scaled, d, p.q8);
     }
-    if (!tree->basis) {
-        for (size_t j = 0; j < d; j++) p.x[j] = q[j] * over;
-        return true;
+    kernels->dot_i8(p.q8, 1, p.q8, &one, 1, d, d, &square); /* its own length, as it has become */
+    const float over = square > 0 ? 1 / sqrtf(square) : 0;
+    if (tree->basis) {
+        memset(p.zeros, 0, r * sizeof *p.zeros);
+        kernels->project_i8(p.q8, over, tree->basis, tree->basis_scales, p.zeros, (d + 3) / 4, r, p.x);
+    } else {
+        for (size_t j = 0; j < d; j++) p.x[j] = (float)p.q8[j] * over;
     }
-    const float scale = encode(kernels, q, d, p.codes) * over;
-    memset(p.leaves, 0, r * sizeof *p.leaves);
-    kernels->project_i8(p.codes, scale, tree->basis, tree->basis_scales, p.leaves, (d + 3) / 4, r, p.x);
     return true;
+}
+
+bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, void *scratch, float *x)
+{
+    const parts p = part(tree, 1, 1, scratch, NULL);
+    if (!turn(tree, kernels, q, p)) return false;
+    memcpy(x, p.x, tree->r * sizeof *x);
+    return true;
+}
+
+/* The nodes that query i looks at. */
+static void choose_nodes(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t i, parts p)
+{
+    const size_t fours = woi_tree_fours(tree), beam = tree->beam;
+    int8_t *x8 = p.x8 + i * 4 * fours;
+    p.n_nodes[i] = 0;
+    if (!turn(tree, kernels, q, p)) return;
+    p.scales[i] = encode(kernels, p.x, tree->r, x8);
+    kernels->project_i8(x8, p.scales[i], tree->nodes, tree->node_scales, tree->node_offsets, fours, tree->A, p.z);
+    p.n_nodes[i] = (uint32_t)kernels->pick(p.z, NULL, tree->A, beam, p.node_scores + i * beam, p.nodes + i * beam);
+}
+
+static void score_leaves(const woi_tree *tree, const woi_kernels *kernels, size_t node, size_t i, parts p, float *z)
+{
+    const size_t fours = woi_tree_fours(tree), first = node * tree->B;
+    kernels->project_i8(p.x8 + i * 4 * fours, p.scales[i], tree->leaves + first * 4 * fours, tree->leaf_scales + first,
+                        tree->leaf_offsets + first, fours, tree->B, z);
 }
 
 /* The nodes in ascending order, so that of equal leaves the lower cell comes first. */
@@ -95,36 +145,66 @@ static void sort_nodes(int32_t *nodes, size_t n)
     }
 }
 
-static uint32_t route(const woi_tree *tree, const woi_kernels *kernels, const float *q, uint32_t probes, float *scratch,
-                      uint32_t *cells)
+/* The best leaves of query i, all of its nodes at once. */
+static uint32_t find_leaves(const woi_tree *tree, const woi_kernels *kernels, size_t i, uint32_t probes, parts p,
+                            uint32_t *cells)
 {
-    const uint32_t A = tree->A, B = tree->B;
-    const size_t fours = woi_tree_fours(tree);
-    const parts p = part(tree, scratch, NULL);
-    float scores[WOI_MAX_LEAVES];
-    int32_t nodes[WOI_MAX_BEAM], leaves[WOI_MAX_LEAVES];
-    if (!woi_tree_turn(tree, kernels, q, scratch)) return 0;
-    const float scale = encode(kernels, p.x, tree->r, p.codes);
-    kernels->project_i8(p.codes, scale, tree->nodes, tree->node_scales, tree->node_offsets, fours, A, p.nodes);
-    const size_t n_nodes = kernels->pick(p.nodes, NULL, A, tree->beam, scores, nodes);
+    const uint32_t B = tree->B;
+    const size_t n_nodes = p.n_nodes[i];
+    int32_t *nodes = p.nodes + i * tree->beam, *leaves = p.leaves + i * probes;
+    float *scores = p.scores + i * probes;
     sort_nodes(nodes, n_nodes);
-    for (size_t b = 0; b < n_nodes; b++) {
-        const size_t first = (size_t)nodes[b] * B;
-        kernels->project_i8(p.codes, scale, tree->leaves + first * 4 * fours, tree->leaf_scales + first,
-                            tree->leaf_offsets + first, fours, B, p.leaves + b * B);
-    }
-    const size_t found = kernels->pick(p.leaves, NULL, n_nodes * B, probes, scores, leaves);
+    for (size_t b = 0; b < n_nodes; b++) score_leaves(tree, kernels, (size_t)nodes[b], i, p, p.z + b * B);
+    const size_t found = kernels->pick(p.z, NULL, n_nodes * B, probes, scores, leaves);
     uint32_t n = 0;
     for (; n < found && scores[n] > -INFINITY; n++) /* the others are not used */
         cells[n] = (uint32_t)nodes[(size_t)leaves[n] / B] * B + (uint32_t)leaves[n] % B;
     return n;
 }
 
-void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
-                    float *scratch, uint32_t *cells, uint32_t *n_cells)
+/* The queries of each node: a counting sort. */
+static void group(const woi_tree *tree, size_t n, parts p)
 {
+    const size_t A = tree->A, beam = tree->beam;
+    memset(p.starts, 0, (A + 1) * sizeof *p.starts);
     for (size_t i = 0; i < n; i++)
-        n_cells[i] = route(tree, kernels, q + i * tree->d, probes, scratch, cells + i * probes);
+        for (size_t b = 0; b < p.n_nodes[i]; b++) p.starts[p.nodes[i * beam + b]]++;
+    for (size_t a = 1; a <= A; a++) p.starts[a] += p.starts[a - 1];
+    for (size_t i = n; i-- > 0;)
+        for (size_t b = 0; b < p.n_nodes[i]; b++) p.lookers[--p.starts[p.nodes[i * beam + b]]] = (uint32_t)i;
+}
+
+/* The same for n queries, node by node: what is found is offered to the queries that look there. */
+static void find_together(const woi_tree *tree, const woi_kernels *kernels, size_t n, uint32_t probes, parts p,
+                          uint32_t *cells, uint32_t *n_cells)
+{
+    group(tree, n, p);
+    memset(p.n_leaves, 0, n * sizeof *p.n_leaves);
+    for (size_t a = 0; a < tree->A; a++)
+        for (size_t at = p.starts[a]; at < p.starts[a + 1]; at++) {
+            const size_t i = p.lookers[at];
+            woi_topk top = {probes, p.n_leaves[i], p.scores + i * probes, p.leaves + i * probes};
+            score_leaves(tree, kernels, a, i, p, p.z);
+            kernels->topk_scan(p.z, tree->B, (int32_t)(a * tree->B), &top);
+            p.n_leaves[i] = top.n;
+        }
+    for (size_t i = 0; i < n; i++) {
+        woi_topk top = {probes, p.n_leaves[i], p.scores + i * probes, p.leaves + i * probes};
+        woi_topk_finish(&top);
+        for (n_cells[i] = 0; n_cells[i] < top.n && top.scores[n_cells[i]] > -INFINITY; n_cells[i]++)
+            cells[i * probes + n_cells[i]] = (uint32_t)top.ids[n_cells[i]];
+    }
+}
+
+void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
+                    void *scratch, uint32_t *cells, uint32_t *n_cells)
+{
+    const parts p = part(tree, n, probes, scratch, NULL);
+    for (size_t i = 0; i < n; i++) choose_nodes(tree, kernels, q + i * tree->d, i, p);
+    if (n > 1 && tree->beam >= WOI_WIDE_BEAM)
+        find_together(tree, kernels, n, probes, p, cells, n_cells);
+    else
+        for (size_t i = 0; i < n; i++) n_cells[i] = find_leaves(tree, kernels, i, probes, p, cells + i * probes);
 }
 
 wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads,
@@ -133,15 +213,18 @@ wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint3
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     if (threads < 1) threads = omp_get_max_threads();
-    const size_t each = (woi_tree_scratch(tree) + 15) / 16 * 16;
-    float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
+    enum { TOGETHER = 256 };
+    const size_t each = woi_tree_scratch(tree, TOGETHER, probes);
+    char *scratch = woi_alloc((size_t)threads, each, err);
     if (!scratch) return WO_ERR_MEMORY;
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t i = 0; i < n; i++) {
-        uint32_t found;
-        woi_tree_route(tree, kernels, q + i * tree->d, 1, probes, scratch + (size_t)omp_get_thread_num() * each,
-                       cells + i * probes, &found);
-        for (; found < probes; found++) cells[i * probes + found] = UINT32_MAX;
+    for (size_t first = 0; first < n; first += TOGETHER) {
+        uint32_t found[TOGETHER];
+        const size_t count = n - first < TOGETHER ? n - first : TOGETHER;
+        woi_tree_route(tree, kernels, q + first * tree->d, count, probes, scratch + (size_t)omp_get_thread_num() * each,
+                       cells + first * probes, found);
+        for (size_t i = 0; i < count; i++)
+            for (; found[i] < probes; found[i]++) cells[(first + i) * probes + found[i]] = UINT32_MAX;
     }
     woi_free(scratch);
     return WO_OK;

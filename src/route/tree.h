@@ -1,7 +1,8 @@
 /* The tree router: spherical k-means over queries in two levels. A query opens the `probes` nearest of the leaves below
  * the `beam` nearest nodes.
  *
- *   x = basis^T q / |q|                   `r` coordinates, the principal ones of such directions; r = d: x = q / |q|
+ *   x = basis^T q / |q|                   `r` coordinates, the principal ones of such directions; r = d: x = q / |q|.
+ *                                         q is rounded to int8 first, its length then taken
  *   score of a centre c = x . c - |c|^2 / 2     the nearest centre has the highest
  *
  * Lengths are left out because what a query needs hardly depends on its own: where they vary much (Diginetica), cells
@@ -9,7 +10,8 @@
  *
  * All of it is in int8, the query and x too, each vector with a scale of its own: a query reads the leaves of several
  * nodes, which lie in the second or third cache where there are many, so that bytes decide; and four products take one
- * instruction. A batch is routed query by query: its product with the basis in one f32 GEMM was slower.
+ * instruction. In a batch, queries that look at the same node do so one after the other, while its leaves are in the
+ * first cache.
  *
  *   basis        r axes in the form that the `project_i8` kernel takes, with scales
  *   nodes        A centres in that form, with scales and offsets -|c|^2 / 2
@@ -26,7 +28,12 @@
 
 #include <stdbool.h>
 
-enum { WOI_MAX_FAN = 1024, WOI_MAX_BEAM = 16, WOI_MAX_LEAVES = 64 /* opened by a query */ };
+enum {
+    WOI_MAX_FAN = 1024,
+    WOI_MAX_BEAM = 16,
+    WOI_MAX_LEAVES = 64, /* opened by a query */
+    WOI_WIDE_BEAM = 4,   /* from so many nodes on, queries that share them are worth bringing together */
+};
 
 typedef struct woi_tree {
     size_t d, r;
@@ -69,16 +76,16 @@ static inline int woi_tree_coordinate(const uint8_t *centres, size_t n, size_t w
     return (int)centres[(j / 4 * n + which) * 4 + j % 4] - 128;
 }
 
-/* Floats of scratch that woi_tree_route and woi_tree_turn need. */
-size_t woi_tree_scratch(const woi_tree *tree);
+/* Bytes of scratch that woi_tree_route needs for n queries at once; one is enough for woi_tree_turn. */
+size_t woi_tree_scratch(const woi_tree *tree, size_t n, uint32_t probes);
 
-/* x, the direction of a query in the tree's coordinates, in scratch[0 .. r); false when the query is not finite. */
-bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, float *scratch);
+/* x (r), the direction of a query in the tree's coordinates; false when the query is not finite. */
+bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, void *scratch, float *x);
 
 /* The `probes` nearest leaves below the nearest nodes, nearest first: cells (n, probes). n_cells[i] says how many there
  * are, 0 when the query is not finite. */
 void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
-                    float *scratch, uint32_t *cells, uint32_t *n_cells);
+                    void *scratch, uint32_t *cells, uint32_t *n_cells);
 
 /* The `probes` cells of n queries: cells (n, probes), UINT32_MAX where there are fewer. */
 wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads,

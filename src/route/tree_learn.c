@@ -135,15 +135,13 @@ static wo_status find_basis(const woi_kernels *kernels, sample *s, const woi_tre
 /* x: the sample's directions in the tree's coordinates. */
 static wo_status turn_all(const woi_kernels *kernels, const woi_tree *tree, int threads, sample *s, wo_error *err)
 {
-    const size_t d = s->d, r = s->r, each = round_up(woi_tree_scratch(tree));
-    float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
+    const size_t d = s->d, r = s->r, each = woi_tree_scratch(tree, 1, 1);
+    char *scratch = woi_alloc((size_t)threads, each, err);
     if (!scratch) return WO_ERR_MEMORY;
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t i = 0; i < s->n; i++) {
-        float *own = scratch + (size_t)omp_get_thread_num() * each;
-        woi_tree_turn(tree, kernels, s->q + s->picks[i] * d, own);
-        memcpy(s->x + i * r, own, r * sizeof *own);
-    }
+    for (size_t i = 0; i < s->n; i++)
+        woi_tree_turn(tree, kernels, s->q + s->picks[i] * d, scratch + (size_t)omp_get_thread_num() * each,
+                      s->x + i * r);
     woi_free(scratch);
     return WO_OK;
 }

@@ -306,12 +306,14 @@ static void test_quantise(const woi_kernels *k)
                 for (size_t j = 0; j < d; j++) x[j] *= 1e-36F;
             if (place == 3)
                 for (size_t j = 0; j < d; j++) x[j] *= 1e30F;
+            if (place == 4 && d) x[random_u32() % d] = (float[]){NAN, INFINITY, -INFINITY}[d % 3];
             const float scale = k->quantise(x, d, out), expected = ref.quantise(x, d, want);
-            CHECK(scale == expected, "d %zu place %zu: scale %.9g, not %.9g", d, place, (double)scale,
-                  (double)expected);
+            CHECK(scale == expected || (isnan(scale) && isnan(expected)), "d %zu place %zu: scale %.9g, not %.9g", d,
+                  place, (double)scale, (double)expected);
             for (size_t j = 0; j < d; j++) {
                 CHECK(out[j] == want[j], "d %zu: out[%zu] is %d, not %d", d, j, out[j], want[j]);
-                CHECK(scale == 0 || fabs((double)x[j] - (double)scale * out[j]) <= 0.501 * (double)scale,
+                CHECK(!isnan(scale) || (place == 4 && out[j] == 0), "d %zu: NaN, and %d", d, out[j]);
+                CHECK(!(scale > 0) || fabs((double)x[j] - (double)scale * out[j]) <= 0.501 * (double)scale,
                       "d %zu: %.9g became %d times %.9g", d, (double)x[j], out[j], (double)scale);
             }
         }

@@ -66,7 +66,7 @@ static woi_tree make_tree(size_t d, size_t r, uint32_t A, uint32_t B, uint32_t b
 
 /* One query; returns how many cells it has. */
 static size_t tree_query(const woi_tree *tree, const woi_kernels *kernels, const float *q, uint32_t probes,
-                         float *scratch, uint32_t *cells)
+                         void *scratch, uint32_t *cells)
 {
     uint32_t n;
     woi_tree_route(tree, kernels, q, 1, probes, scratch, cells, &n);
@@ -76,14 +76,14 @@ static size_t tree_query(const woi_tree *tree, const woi_kernels *kernels, const
 /* One query on every instruction set; returns whether its cells could be told. */
 static bool assert_query(const woi_tree *tree, const float *q, uint32_t probes)
 {
-    const size_t room = woi_tree_scratch(tree);
-    float *scratch = malloc(room * sizeof *scratch);
+    const size_t room = woi_tree_scratch(tree, 1, probes);
+    void *scratch = aligned_alloc(64, room);
     uint32_t expected[WOI_MAX_LEAVES], cells[WOI_MAX_LEAVES];
     const int n = naive_tree(tree, q, probes, true, expected);
     for (int level = WOI_LEVEL_REF; level <= WOI_LEVEL_AVX512; level++) {
         woi_kernels table;
         if (!woi_kernels_at((woi_level)level, 0, &table)) continue;
-        memset(scratch, 0xff, room * sizeof *scratch);
+        memset(scratch, 0xff, room);
         const size_t found = tree_query(tree, &table, q, probes, scratch, cells);
         assert_true(found <= probes);
         for (size_t i = 0; i < found; i++) {
@@ -161,7 +161,7 @@ static void there_may_be_fewer_leaves_than_probes(void **state)
     }
     const float q[] = {5, 1};
     tree.beam = WOI_MAX_BEAM;
-    float *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+    void *scratch = aligned_alloc(64, woi_tree_scratch(&tree, 1, WOI_MAX_LEAVES));
     uint32_t cells[WOI_MAX_LEAVES];
     for (uint32_t beam = 1; beam <= WOI_MAX_BEAM; beam += 15)
         for (uint32_t probes = 1; probes <= WOI_MAX_LEAVES; probes++) {
@@ -182,7 +182,7 @@ static void equal_leaves_come_in_their_order(void **state)
     memset(tree.leaves, 192, 256 * 4);
     for (size_t c = 0; c < 256; c++) tree.leaf_scales[c] = 0.5F / 64;
     for (size_t c = 0; c < 256; c++) tree.leaf_offsets[c] = c / 16 % 5 == 3 ? -INFINITY : -0.375F;
-    float *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+    void *scratch = aligned_alloc(64, woi_tree_scratch(&tree, 1, WOI_MAX_LEAVES));
     uint32_t cells[WOI_MAX_LEAVES];
     const float q[] = {1, 2, 3};
     assert_int_equal(tree_query(&tree, get_kernels(), q, WOI_MAX_LEAVES, scratch, cells), WOI_MAX_LEAVES);
@@ -201,8 +201,8 @@ static void lengths_do_not_matter(void **state)
     for (size_t s = 0; s < N_SHAPES; s++) {
         const size_t d = shapes[s][0];
         woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 2);
-        float *q = normals(N * d, 7), *other = malloc(d * sizeof *other),
-              *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+        float *q = normals(N * d, 7), *other = malloc(d * sizeof *other);
+        void *scratch = aligned_alloc(64, woi_tree_scratch(&tree, 1, WOI_MAX_LEAVES));
         uint32_t cells[9], expected[9], unused[9];
         size_t told = 0;
         for (size_t i = 0; i < N; i++) {
@@ -239,7 +239,8 @@ static void zero_is_a_query_and_what_is_not_finite_is_none(void **state)
     for (size_t s = 0; s < N_SHAPES; s++) {
         const size_t d = shapes[s][0];
         woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 3);
-        float *q = calloc(d, sizeof *q), *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+        float *q = calloc(d, sizeof *q);
+        void *scratch = aligned_alloc(64, woi_tree_scratch(&tree, 1, WOI_MAX_LEAVES));
         uint32_t cells[5] = {7, 7, 7, 7, 7};
         assert_query(&tree, q, 5);
         assert_true(tree_query(&tree, get_kernels(), q, 5, scratch, cells) > 0);
@@ -262,7 +263,8 @@ static void batches_are_single_queries(void **state)
     for (size_t s = 0; s < N_SHAPES; s += 3) {
         const size_t d = shapes[s][0];
         woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 1);
-        float *q = normals(N * d, 8), *scratch = malloc(woi_tree_scratch(&tree) * sizeof *scratch);
+        float *q = normals(N * d, 8);
+        void *scratch = aligned_alloc(64, woi_tree_scratch(&tree, 1, WOI_MAX_LEAVES));
         uint32_t *cells = malloc(N * PROBES * sizeof *cells), own[PROBES];
         q[17 * d] = NAN;
         for (int threads = 0; threads <= 3; threads++) {
@@ -277,7 +279,7 @@ static void batches_are_single_queries(void **state)
         }
         assert_int_equal(woi_tree_queries(&tree, NULL, 0, 1, 2, NULL, &err), WO_OK);
         enum { TOGETHER = 32 };
-        float *wide = malloc(woi_tree_scratch(&tree) * sizeof *wide);
+        void *wide = aligned_alloc(64, woi_tree_scratch(&tree, TOGETHER, PROBES));
         uint32_t *together = malloc(TOGETHER * PROBES * sizeof *together), counts[TOGETHER];
         for (size_t n = 1; n <= TOGETHER; n++) {
             woi_tree_route(&tree, get_kernels(), q, n, PROBES, wide, together, counts);
