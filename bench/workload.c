@@ -111,6 +111,14 @@ static wo_status take_line(bench_workload *w, char *line, int number, wo_error *
                                                      "line %d: 'synthetic' takes classes, dimensions and training "
                                                      "queries, as '100000 64 200000', not '%.60s'",
                                                      number, value);
+    if (strcmp(line, "exponent") == 0) {
+        char *after;
+        w->exponent = strtod(value, &after);
+        return after != value && !*after && w->exponent >= 0 && w->exponent <= 4
+                   ? WO_OK
+                   : cli_set_error(err, WO_ERR_FORMAT, "line %d: 'exponent' takes a number from 0 to 4, not '%.60s'",
+                                   number, value);
+    }
     return cli_set_error(err, WO_ERR_FORMAT, "line %d: '%.60s' is no key of a workload", number, line);
 }
 
@@ -135,7 +143,7 @@ wo_status bench_workload_read(const char *name, bench_workload *workload, wo_err
         if (is_path || errno != ENOENT) return cli_set_error(err, WO_ERR_IO, "cannot open: %s", strerror(errno));
         return cli_set_error(err, WO_ERR_ARGUMENT, "is no workload: there is no %s", path);
     }
-    bench_workload w = {0};
+    bench_workload w = {.exponent = 1};
     char *line = NULL;
     size_t room = 0;
     wo_status status = (w.name = name_of(path)) ? WO_OK : no_memory(err);
@@ -301,7 +309,7 @@ static wo_status make_synthetic(const bench_workload *w, const char *folder, con
     }
     if (mkdir(folder, 0777) && errno != EEXIST)
         return cli_set_error(err, WO_ERR_IO, "cannot make the folder %s: %s", folder, strerror(errno));
-    woi_synthetic s = {.m = w->m, .d = w->d, .n = {w->n, w->n / 10, w->n / 10}, .exponent = 1, .seed = 1};
+    woi_synthetic s = {.m = w->m, .d = w->d, .n = {w->n, w->n / 10, w->n / 10}, .exponent = w->exponent, .seed = 1};
     wo_status status = woi_synthetic_init(&s, true, err);
     for (int part = WOI_SYNTHETIC_PARTS; !status && part >= 0; part--) { /* the layer last: it stands for all */
         woi_st_writer *writer = NULL;
@@ -411,7 +419,7 @@ wo_status bench_data_open(const bench_workload *w, bool full, const wo_progress 
     wo_status status = WO_OK;
     bench_data opened = {0};
     if (w->m) {
-        snprintf(made, sizeof made, "synthetic-%" PRIu64 "-%" PRIu64 "-%" PRIu64, w->m, w->d, w->n);
+        snprintf(made, sizeof made, "synthetic-%" PRIu64 "-%" PRIu64 "-%" PRIu64 "-%g", w->m, w->d, w->n, w->exponent);
         cache_folder(cache);
         from.cache = made;
         resolve(&from, "net.safetensors", path);

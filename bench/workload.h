@@ -15,6 +15,7 @@ typedef struct bench_workload {
     uint64_t queries[2];              /* judged at most, reduced and full; 0: all of the test log */
     uint64_t train_queries[2];        /* learned from at most, the same way */
     uint64_t m, d, n;                 /* synthetic; 0: data from files */
+    double exponent;                  /* of their power law */
     char *sweeps[BENCH_MAX_SWEEPS];   /* of its own */
     bool full_only[BENCH_MAX_SWEEPS]; /* those of sweep-full */
     size_t n_sweeps;

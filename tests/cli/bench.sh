@@ -161,7 +161,7 @@ cp one/tiny.json stop/tiny.json.partial
 check 'a partial file of something else is not used' run ./tiny.workload -o stop --methods full
 
 # ---- A layer of one's own ----------------------------------------------------------------------------------------
-s=cache/synthetic-600-16-4000
+s=cache/synthetic-600-16-4000-1
 check 'a layer and logs' run --layer $s/net.safetensors --log $s/train.log --test $s/test.log --methods full,popular --name mine -o own
 same 'their result' '["mine",["full","popular N=500"]]' "$(jq -c '[.workload, [.rows[].label]]' own/mine.json)"
 run --layer $s/net.safetensors --test $s/test.log --methods full,popular -o own >/dev/null 2>own.err
@@ -220,6 +220,7 @@ refused 'an unknown key' "line 2: 'colour' is no key of a workload" 'title = x' 
 refused 'a key twice' "line 2: 'title' is given twice" 'title = x' 'title = y'
 refused 'a key without value' "line 1: 'layer' has no value" 'layer ='
 refused 'sizes that are none' "line 1: 'synthetic' takes classes, dimensions and training queries, as '100000 64 200000', not '600'" 'synthetic = 600'
+refused 'a power law that is none' "line 1: 'exponent' takes a number from 0 to 4, not 'steep'" 'exponent = steep'
 refused 'queries that are none' "line 1: 'queries' takes a whole number of 1 or more, not '-3'" 'queries = -3'
 refused 'made data and files' 'synthetic data come without cache, layer, train, valid and test' 'synthetic = 600 16 4000' 'layer = x'
 refused 'an unknown method' "line 1: 'magic' is no method: there are full, torch-full, popular, slide, lss, evidence, tuned, pq, ivf, sq8, ip-nsw and graph-decoder" 'sweep = magic'
