@@ -462,8 +462,8 @@ static void answer_by_cells(wo_searcher *s, const float *queries, size_t n, size
 {
     int threads = s->threads;
     if (n / MIN_SHARE < (size_t)threads) threads = n < 2 * MIN_SHARE ? 1 : (int)(n / MIN_SHARE);
-    const size_t d = s->index->rows.d, share = (n + (size_t)threads - 1) / (size_t)threads;
-    const size_t block = share < s->block ? (share ? share : 1) : s->block, n_blocks = (n + block - 1) / block;
+    const size_t d = s->index->rows.d, share = n / (size_t)threads + 1;
+    const size_t block = share < s->block ? share : s->block, n_blocks = (n + block - 1) / block;
     if (threads == 1) { /* without OpenMP: its smallest region costs half of what a query does */
         for (size_t first = 0; first < n; first += block)
             answer_block(s, &s->workers[0], queries + first * d, n - first < block ? n - first : block, k,

@@ -19,7 +19,6 @@ wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads,
     if (weights != WO_WEIGHTS_BF16 && weights != WO_WEIGHTS_INT8) return WO_OK;
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
-    if (threads < 1) threads = omp_get_max_threads();
     const bool screened = weights == WO_WEIGHTS_INT8;
     small->bf16 = woi_alloc(m, d * sizeof *small->bf16, err);
     if (screened) small->i8 = woi_alloc(m, d, err);
@@ -28,7 +27,7 @@ wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads,
         woi_small_free(small);
         return WO_ERR_MEMORY;
     }
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(threads < 1 ? omp_get_max_threads() : threads) schedule(static)
     for (size_t i = 0; i < m; i++) {
         for (size_t j = 0; j < d; j++) small->bf16[i * d + j] = woi_f32_to_bf16(rows->w[i * d + j]);
         if (screened) small->scales[i] = kernels->quantise(rows->w + i * d, d, small->i8 + i * d);
