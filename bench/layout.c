@@ -3,7 +3,6 @@
  * Builds one evidence index three times: with the layer's rows as they are; with those that FULL answers most often
  * side by side; and with these in huge pages. INDEX is timed as it is. On one thread, in batches of 1,024 and one by
  * one, rounds in turn, in CPU time, which other processes disturb less; the least of all rounds is printed. */
-#define _GNU_SOURCE
 #include "store/store.h"
 #include "wideout.h"
 
