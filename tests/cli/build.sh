@@ -75,7 +75,7 @@ same 'tree: every option' '{"beam":4,"lambda":0.2,"leaves":48,"nodes":32,"probes
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 "$WIDEOUT" data synthetic -q -m 60 -d 40 -n 300 -o u >/dev/null
 build --layer u/layer.safetensors --log u/train.log.safetensors --router tree -o o >/dev/null
-same 'coordinates: 32 where there are more' '[32,[40,32]]' "$("$WIDEOUT" info --json o |
+same 'coordinates: 32 where there are more' '[32,[10,128]]' "$("$WIDEOUT" info --json o |
     jq -c '[.index.options.route_d, (.tensors[] | select(.name == "tree.basis") | .shape)]')"
 "$WIDEOUT" predict --index tree.1 s/test.log.safetensors >tree.answers
 check 'tree: it answers' bash -c "paste tree.answers full.answers | awk -F '\t' '\$1 == \$11 {n++} END {exit NR != 150 || n < 100}'"
