@@ -226,8 +226,7 @@ static float quantise_avx512(const float *x, size_t d, int8_t *out)
 /* ---- project ----------------------------------------------------------------------------------------------- */
 
 /* `points` of them on 16 * vectors planes. Coordinates go in turn to `chains` accumulators, so that vectors * chains >=
- * 6 of them hide the latency of the multiply-add. Three points share the loads of the planes: 1.3 times the speed of
- * one after the other. */
+ * 6 of them hide the latency of the multiply-add. Three points share the loads of the planes. */
 WOI_INLINE void project_block(size_t points, size_t vectors, size_t chains, const float *x, const float *planes,
                               const float *offsets, size_t d, size_t n_planes, float *z, uint16_t *bits)
 {
@@ -430,27 +429,6 @@ WOI_INLINE size_t pick_pieces(float *scores, const int32_t *ids, size_t n, size_
     return k;
 }
 
-/* Any number. */
-WOI_INLINE size_t pick_long(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
-{
-    for (size_t found = 0; found < k; found++) {
-        const float top = max_f32_avx512(scores, n);
-        size_t at = n;
-        for (size_t i = 0; i < n; i += 16) {
-            const __m512 x = _mm512_maskz_loadu_ps(lanes(n - i), scores + i);
-            const uint64_t hits = _mm512_mask_cmp_ps_mask(lanes(n - i), x, _mm512_set1_ps(top), _CMP_EQ_OQ);
-            if (!hits) continue;
-            const size_t here = i + woi_lowest_id(hits, ids ? ids + i : NULL);
-            if (at == n || (ids && ids[here] < ids[at])) at = here;
-        }
-        if (at == n) return found;
-        best[found] = top;
-        best_ids[found] = ids ? ids[at] : (int32_t)at;
-        scores[at] = NAN;
-    }
-    return k;
-}
-
 static size_t pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
     size_t found = 0;
@@ -464,9 +442,7 @@ static size_t pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k,
     case 6: found = pick_block(6, scores, ids, n, k, best, best_ids); break;
     case 7: found = pick_block(7, scores, ids, n, k, best, best_ids); break;
     case 8: found = pick_block(8, scores, ids, n, k, best, best_ids); break;
-    default:
-        found = n <= 64 * WOI_PIECES ? pick_pieces(scores, ids, n, k, best, best_ids)
-                                     : pick_long(scores, ids, n, k, best, best_ids);
+    default: found = pick_pieces(scores, ids, n, k, best, best_ids);
     }
     woi_pick_end(found, k, best, best_ids);
     return found;

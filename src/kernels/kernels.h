@@ -12,26 +12,32 @@
  *              bf16 rows are the upper halves of floats; i8 rows have a scale each:
  *              out[i] = (float)(sum of q[j] * row[j]) * (scales[row] * q_scale), the sum exact in int32 (d <= 131,071).
  *   quantise   returns scale = max |x| / 127, out[j] = x[j] / scale rounded to nearest, ties to even. Zeros, and scale
- * 0, where max |x| is below 1e-30; zeros, and scale NaN, where an x is not finite. project    n points x (n, d) on
- * hyperplanes: z[i, p] = offsets[p] + sum over j of x[i, j] * planes[j * n_planes + p]. They are stored d-major, so
- * that one coordinate meets all of them at once. n_planes is a multiple of 16. z (n, n_planes); bit p % 16 of bits[i, p
- * / 16] is z[i, p] > 0, of the z that was written. A point's z does not depend on the others, to the last bit.
- * project_i8 the same in int8, for one point: z[p] = offsets[p] + sum * (x_scale * scales[p]), the product added in one
- * rounding, sum = x . plane p, exact in int32. Planes are stored with 128 added, in fours of coordinates: 4 j + i of
- * plane p is planes[(j * n_planes + p) * 4 + i] - 128. x (4 fours); n_planes as above. topk_scan  offers scores[i] with
- * id first_id + i to `top`. NaN is never taken. pick       the k best of few scores, best first, of equal ones the
- * lower id first: best and best_ids (k); ids (n), or NULL where a score's id is its place. NaN is never taken. Returns
- * how many there are; what is beyond them gets -INFINITY and id -1. Scores are used up. k passes over all of them:
- * where n is large, topk_scan and its heap are faster. max_f32    the largest x[i]; -INFINITY for n = 0; NaNs are
- * passed over. exp_sum    the sum of exp(x[i] - shift); out[i] = exp(x[i] - shift) too unless out is NULL; out may be
- * x. With shift = max_f32: log-softmax is x - shift - log(sum). adam       one fused Adam step on n parameters, see
- * woi_adam_step. */
+ *              0, where max |x| is below 1e-30; zeros, and scale NaN, where an x is not finite.
+ *   project    n points x (n, d) on hyperplanes:
+ *              z[i, p] = offsets[p] + sum over j of x[i, j] * planes[j * n_planes + p].
+ *              They are stored d-major, so that one coordinate meets all of them at once. n_planes is a multiple of 16.
+ *              z (n, n_planes); bit p % 16 of bits[i, p / 16] is z[i, p] > 0, of the z that was written. A point's z
+ *              does not depend on the others, to the last bit.
+ *   project_i8 the same in int8, for one point: z[p] = offsets[p] + sum * (x_scale * scales[p]), the product added in
+ *              one rounding, sum = x . plane p, exact in int32. Planes are stored with 128 added, in fours of
+ *              coordinates: 4 j + i of plane p is planes[(j * n_planes + p) * 4 + i] - 128. x (4 fours).
+ *   topk_scan  offers scores[i] with id first_id + i to `top`. NaN is never taken.
+ *   pick       the k best of few scores, best first, of equal ones the lower id first: best and best_ids (k); ids (n),
+ *              or NULL where a score's id is its place. NaN is never taken. Returns how many there are; what is beyond
+ *              them gets -INFINITY and id -1. Scores are used up. n is at most WOI_MAX_PICK; where it is large,
+ *              topk_scan and its heap are faster.
+ *   max_f32    the largest x[i]; -INFINITY for n = 0; NaNs are passed over.
+ *   exp_sum    the sum of exp(x[i] - shift); out[i] = exp(x[i] - shift) too unless out is NULL; out may be x.
+ *              With shift = max_f32: log-softmax is x - shift - log(sum).
+ *   adam       one fused Adam step on n parameters, see woi_adam_step. */
 #ifndef WOI_KERNELS_KERNELS_H
 #define WOI_KERNELS_KERNELS_H
 
 #include "wideout.h"
 
 #include <stdint.h>
+
+enum { WOI_MAX_PICK = 16384 }; /* scores: all leaves that a query of a tree can look at */
 
 /* The k best (score, id) pairs seen so far: a binary heap with the worst on top, where of equal scores the higher id is
  * the worse. The caller owns the arrays (k each), sets k >= 1 and n = 0, scans, then calls woi_topk_finish. */

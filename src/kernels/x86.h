@@ -12,6 +12,8 @@
 #ifndef WOI_KERNELS_X86_H
 #define WOI_KERNELS_X86_H
 
+#include "kernels/kernels.h"
+
 #include <immintrin.h>
 #include <math.h>
 #include <stdbool.h>
@@ -34,8 +36,8 @@ enum {
     WOI_AHEAD = 32,   /* rows that a gather prefetches ahead: 24 to 64 give 21.5 GB/s, 16 give 20, 8 give 12 */
     WOI_WHOLE = 1024, /* bytes of the longest row prefetched whole: 19 GB/s so, 16 if only its first 512 bytes are */
     WOI_PART = 512,   /* bytes of a longer one: rows of 4 KiB give 25 GB/s so, 15 if prefetched whole */
-    WOI_PIECES = 256, /* of 64 scores, that a pick keeps notes of: all leaves that a query can look at */
-    WOI_NEXT_PAGES = 8192 /* bytes ahead of a dot's row, see woi_row */
+    WOI_PIECES = WOI_MAX_PICK / 64, /* of 64 scores, that a pick keeps notes of */
+    WOI_NEXT_PAGES = 8192           /* bytes ahead of a dot's row, see woi_row */
 };
 
 /* The rows of one call: consecutive for a dot, named by ids for a gather. */

@@ -523,7 +523,6 @@ static void test_pick(const woi_kernels *k)
         for (int with_ids = 0; with_ids < 2; with_ids++) {
             try_pick(k, draw, 1543, 64, with_ids);
             try_pick(k, draw, 16384, 8, with_ids);
-            try_pick(k, draw, 16385, 3, with_ids);
         }
 }
 
