@@ -92,7 +92,8 @@ static void run_project(const woi_kernels *k, const job *j)
 
 static void run_project_i8(const woi_kernels *k, const job *j)
 {
-    k->project_i8(data.q8, 0.01f, (const uint8_t *)data.table, data.q, data.q, j->d / 4, j->n, data.out);
+    const float scale = 0.01f;
+    k->project_i8(data.q8, &scale, 1, (const uint8_t *)data.table, data.q, data.q, j->d / 4, j->n, j->n, data.out);
 }
 
 static void run_topk_scan(const woi_kernels *k, const job *j)

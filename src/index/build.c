@@ -255,7 +255,9 @@ int wo_index_trace(const wo_index *index, wo_trace *trace)
 void wo_index_free(wo_index *index)
 {
     if (!index) return;
-    if (!index->st) { /* otherwise they lie in the mapped file */
+    if (index->st) { /* all else lies in the mapped file */
+        woi_free(index->tree.n_leaves);
+    } else {
         woi_hash_free(&index->hash);
         woi_tree_free(&index->tree);
         woi_cells_free(&index->cells);

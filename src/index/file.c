@@ -385,7 +385,7 @@ static wo_status read_tree(wo_index *index, wo_error *err)
         if (status) return status;
         memcpy(parts[i].to, &data, sizeof data); /* never written: an index is immutable */
     }
-    return WO_OK;
+    return woi_tree_count_leaves(tree, err);
 }
 
 static wo_status read_router(wo_index *index, wo_error *err)

@@ -22,7 +22,7 @@
 
 enum {
     BLOCK = 32,         /* queries that are routed together, while the router is in the cache; then scored */
-    WIDE_BLOCK = 256,   /* the same for a tree of which queries look at many nodes, and share them */
+    WIDE_BLOCK = 512,   /* the same for a tree of which queries look at many nodes, and share them */
     MIN_SHARE = 64,     /* queries that a thread must have to be worth waking */
     MOST_PICKED = 4096, /* candidates times answers: above, a heap is faster than `pick` */
     RESCORED = 6,       /* of an int8 screen the best 2 k + RESCORED are scored again in bf16 */

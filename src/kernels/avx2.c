@@ -282,19 +282,28 @@ WOI_INLINE __m256i add_fours(__m256i acc, __m256i planes, int32_t even, int32_t 
     return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_srli_epi16(planes, 8), _mm256_set1_epi32(odd)));
 }
 
-static void project_i8_avx2(const int8_t *x, float x_scale, const uint8_t *planes, const float *scales,
-                            const float *offsets, size_t fours, size_t n_planes, float *z)
+WOI_INLINE void project_i8_point(const int8_t *x, float x_scale, const uint8_t *planes, const float *scales,
+                                 const float *offsets, size_t fours, size_t n_planes, size_t stride, float *z)
 {
     const __m256i excess = _mm256_set1_epi32(woi_excess(x, fours));
     for (size_t p = 0; p < n_planes; p += 8) {
         __m256i acc = _mm256_setzero_si256();
         for (size_t j = 0; j < fours; j++)
-            acc = add_fours(acc, _mm256_loadu_si256((const void *)(planes + (j * n_planes + p) * 4)),
+            acc = add_fours(acc, _mm256_loadu_si256((const void *)(planes + (j * stride + p) * 4)),
                             woi_pair(x[4 * j], x[4 * j + 2]), woi_pair(x[4 * j + 1], x[4 * j + 3]));
         const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(scales + p), _mm256_set1_ps(x_scale));
         _mm256_storeu_ps(z + p, _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(acc, excess)), scale,
                                                 _mm256_loadu_ps(offsets + p)));
     }
+}
+
+static void project_i8_avx2(const int8_t *x, const float *x_scales, size_t n, const uint8_t *planes,
+                            const float *scales, const float *offsets, size_t fours, size_t n_planes, size_t stride,
+                            float *z)
+{
+    for (size_t i = 0; i < n; i++)
+        project_i8_point(x + i * 4 * fours, x_scales[i], planes, scales, offsets, fours, n_planes, stride,
+                         z + i * n_planes);
 }
 
 /* ---- top-k, maximum ---------------------------------------------------------------------------------------- */

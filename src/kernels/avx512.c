@@ -296,19 +296,28 @@ WOI_INLINE __m512i add_fours(__m512i acc, __m512i planes, int32_t even, int32_t 
     return _mm512_add_epi32(acc, _mm512_madd_epi16(_mm512_srli_epi16(planes, 8), _mm512_set1_epi32(odd)));
 }
 
-static void project_i8_avx512(const int8_t *x, float x_scale, const uint8_t *planes, const float *scales,
-                              const float *offsets, size_t fours, size_t n_planes, float *z)
+WOI_INLINE void project_i8_point(const int8_t *x, float x_scale, const uint8_t *planes, const float *scales,
+                                 const float *offsets, size_t fours, size_t n_planes, size_t stride, float *z)
 {
     const __m512i excess = _mm512_set1_epi32(woi_excess(x, fours));
     for (size_t p = 0; p < n_planes; p += 16) {
         __m512i acc = _mm512_setzero_si512();
         for (size_t j = 0; j < fours; j++)
-            acc = add_fours(acc, _mm512_loadu_si512((const void *)(planes + (j * n_planes + p) * 4)),
+            acc = add_fours(acc, _mm512_loadu_si512((const void *)(planes + (j * stride + p) * 4)),
                             woi_pair(x[4 * j], x[4 * j + 2]), woi_pair(x[4 * j + 1], x[4 * j + 3]));
         const __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + p), _mm512_set1_ps(x_scale));
         _mm512_storeu_ps(z + p, _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(acc, excess)), scale,
                                                 _mm512_loadu_ps(offsets + p)));
     }
+}
+
+static void project_i8_avx512(const int8_t *x, const float *x_scales, size_t n, const uint8_t *planes,
+                              const float *scales, const float *offsets, size_t fours, size_t n_planes, size_t stride,
+                              float *z)
+{
+    for (size_t i = 0; i < n; i++)
+        project_i8_point(x + i * 4 * fours, x_scales[i], planes, scales, offsets, fours, n_planes, stride,
+                         z + i * n_planes);
 }
 
 /* ---- top-k, maximum ---------------------------------------------------------------------------------------- */
@@ -396,7 +405,7 @@ WOI_INLINE __m512 best_of_piece(const float *scores, size_t n)
     return most;
 }
 
-/* More than that: pieces of 64, of which each has its best noted, so that an answer costs one piece and the notes. */
+/* Any number: pieces of 64, of which each has its best noted, so that an answer costs one piece and the notes. */
 WOI_INLINE size_t pick_pieces(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
     __m512 notes[WOI_PIECES];
@@ -429,6 +438,88 @@ WOI_INLINE size_t pick_pieces(float *scores, const int32_t *ids, size_t n, size_
     return k;
 }
 
+enum { FEW = 32 };
+
+/* Puts the scores that may be among the k best, and their ids, into the FEW first places of `kept`; returns how many
+ * there are, or more than FEW. The bar is the k-th best of what 16 lanes have as their best: there are k scores as
+ * good. */
+WOI_INLINE size_t keep_good(const float *scores, const int32_t *ids, size_t n, size_t k, float *kept, int32_t *kept_ids)
+{
+    __m512 most = _mm512_set1_ps(-INFINITY);
+    for (size_t i = 0; i < n; i += 16)
+        most = _mm512_mask_max_ps(most, lanes(n - i), _mm512_maskz_loadu_ps(lanes(n - i), scores + i), most);
+    float each[16];
+    _mm512_storeu_ps(each, most);
+    __m512i better = _mm512_setzero_si512();
+    WOI_EACH(j, 16)
+        better = _mm512_mask_sub_epi32(better, _mm512_cmp_ps_mask(most, _mm512_set1_ps(each[j]), _CMP_LT_OQ), better,
+                                       _mm512_set1_epi32(-1));
+    const __mmask16 among = _mm512_cmplt_epi32_mask(better, _mm512_set1_epi32((int)k));
+    const __m512 bar = _mm512_set1_ps(_mm512_mask_reduce_min_ps(among, most));
+    const __m512i numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    size_t n_kept = 0;
+    for (size_t i = 0; i < n && n_kept <= FEW; i += 16) {
+        const __mmask16 mask = lanes(n - i);
+        const __m512 x = _mm512_maskz_loadu_ps(mask, scores + i);
+        const __m512i id =
+            ids ? _mm512_maskz_loadu_epi32(mask, ids + i) : _mm512_add_epi32(numbers, _mm512_set1_epi32((int)i));
+        const __mmask16 good = _mm512_mask_cmp_ps_mask(mask, x, bar, _CMP_GE_OQ); /* no NaN */
+        _mm512_storeu_ps(kept + n_kept, _mm512_maskz_compress_ps(good, x));
+        _mm512_storeu_si512((void *)(kept_ids + n_kept), _mm512_maskz_compress_epi32(good, id));
+        n_kept += (size_t)__builtin_popcount(good);
+    }
+    return n_kept;
+}
+
+/* Sorts up to 16 * vectors scores by counting, for each, those that come before it; the k best go out. */
+WOI_INLINE void place_good(size_t vectors, const float *kept, const int32_t *kept_ids, size_t n, size_t k, float *best,
+                           int32_t *best_ids)
+{
+    __m512 x[2];
+    __m512i id[2], before[2];
+    WOI_EACH(v, vectors) {
+        x[v] = _mm512_loadu_ps(kept + 16 * v);
+        id[v] = _mm512_loadu_si512((const void *)(kept_ids + 16 * v));
+        before[v] = _mm512_setzero_si512();
+    }
+    for (size_t j = 0; j < n; j++) {
+        const __m512 other = _mm512_set1_ps(kept[j]);
+        const __m512i other_id = _mm512_set1_epi32(kept_ids[j]);
+        WOI_EACH(v, vectors) {
+            const __mmask16 equal = _mm512_cmp_ps_mask(x[v], other, _CMP_EQ_OQ);
+            const __mmask16 later =
+                _mm512_cmp_ps_mask(x[v], other, _CMP_LT_OQ) | _mm512_mask_cmpgt_epi32_mask(equal, id[v], other_id);
+            before[v] = _mm512_mask_sub_epi32(before[v], later, before[v], _mm512_set1_epi32(-1));
+        }
+    }
+    uint32_t place[FEW];
+    float sorted[FEW];
+    int32_t sorted_ids[FEW];
+    WOI_EACH(v, vectors) _mm512_storeu_si512((void *)(place + 16 * v), before[v]);
+    for (size_t i = 0; i < n; i++) {
+        sorted[place[i]] = kept[i];
+        sorted_ids[place[i]] = kept_ids[i];
+    }
+    for (size_t i = 0; i < n && i < k; i++) {
+        best[i] = sorted[i];
+        best_ids[i] = sorted_ids[i];
+    }
+}
+
+/* More than 128: rounds over pieces, or, of several answers, those found among the few that may be. */
+WOI_INLINE size_t pick_of_many(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
+{
+    float kept[FEW + 32];
+    int32_t kept_ids[FEW + 32];
+    const size_t n_kept = k >= 3 && k <= 16 ? keep_good(scores, ids, n, k, kept, kept_ids) : FEW + 1;
+    if (n_kept > FEW) return pick_pieces(scores, ids, n, k, best, best_ids);
+    if (n_kept <= 16)
+        place_good(1, kept, kept_ids, n_kept, k, best, best_ids);
+    else
+        place_good(2, kept, kept_ids, n_kept, k, best, best_ids);
+    return n_kept < k ? n_kept : k;
+}
+
 static size_t pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
     size_t found = 0;
@@ -442,7 +533,7 @@ static size_t pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k,
     case 6: found = pick_block(6, scores, ids, n, k, best, best_ids); break;
     case 7: found = pick_block(7, scores, ids, n, k, best, best_ids); break;
     case 8: found = pick_block(8, scores, ids, n, k, best, best_ids); break;
-    default: found = pick_pieces(scores, ids, n, k, best, best_ids);
+    default: found = pick_of_many(scores, ids, n, k, best, best_ids);
     }
     woi_pick_end(found, k, best, best_ids);
     return found;

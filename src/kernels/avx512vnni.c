@@ -74,55 +74,67 @@ static void gather_i8_avx512vnni(const int8_t *q, float q_scale, const int8_t *r
     rows_i8(8, q, q_scale, (woi_rows){rows, ids, n, d, stride, 0}, scales, d, out);
 }
 
-/* 16 * vectors planes, which have the 128 already. Fours go in turn to `chains` accumulators, so that vectors * chains
- * >= 4 of them hide the latency. */
-WOI_INLINE void project_i8_block(size_t vectors, size_t chains, const int8_t *x, float x_scale, __m512i excess,
-                                 const uint8_t *planes, const float *scales, const float *offsets, size_t fours,
-                                 size_t n_planes, float *z)
+/* What the 128 that the planes have already adds to a sum: 128 times the sum of x. */
+WOI_INLINE __m512i excess_of(const int8_t *x, size_t fours)
 {
-    __m512i acc[8];
-    WOI_EACH(a, vectors * chains) acc[a] = _mm512_setzero_si512();
-    size_t j = 0;
-    for (; j + chains <= fours; j += chains)
-        WOI_EACH(c, chains) {
-            int32_t four;
-            memcpy(&four, x + 4 * (j + c), sizeof four);
-            const __m512i point = _mm512_set1_epi32(four);
-            const uint8_t *row = planes + (j + c) * n_planes * 4;
-            WOI_EACH(v, vectors) {
-                __m512i *to = &acc[c * vectors + v];
-                *to = _mm512_dpbusd_epi32(*to, _mm512_loadu_si512((const void *)(row + 64 * v)), point);
-            }
-        }
-    for (; j < fours; j++) {
-        int32_t four;
-        memcpy(&four, x + 4 * j, sizeof four);
-        WOI_EACH(v, vectors)
-            acc[v] = _mm512_dpbusd_epi32(acc[v], _mm512_loadu_si512((const void *)(planes + j * n_planes * 4 + 64 * v)),
-                                         _mm512_set1_epi32(four));
-    }
-    WOI_EACH(v, vectors) {
-        WOI_EACH(c, chains - 1) acc[v] = _mm512_add_epi32(acc[v], acc[(c + 1) * vectors + v]);
-        const __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + 16 * v), _mm512_set1_ps(x_scale));
-        _mm512_storeu_ps(z + 16 * v, _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(acc[v], excess)), scale,
-                                                     _mm512_loadu_ps(offsets + 16 * v)));
-    }
-}
-
-static void project_i8_avx512vnni(const int8_t *x, float x_scale, const uint8_t *planes, const float *scales,
-                                  const float *offsets, size_t fours, size_t n_planes, float *z)
-{
-    __m512i sum = _mm512_setzero_si512(); /* of x, times 128 */
+    __m512i sum = _mm512_setzero_si512();
     for (size_t j = 0; j < 4 * fours; j += 64) {
         const size_t rest = 4 * fours - j;
         const __mmask64 mask = rest < 64 ? (1ull << rest) - 1 : ~0ull;
         sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8((char)128), _mm512_maskz_loadu_epi8(mask, x + j));
     }
-    const __m512i excess = _mm512_set1_epi32(_mm512_reduce_add_epi32(sum));
-#define BLOCK(vectors, chains)                                                                                      \
-    for (; p + 16 * (vectors) <= n_planes; p += 16 * (vectors))                                                     \
-    project_i8_block(vectors, chains, x, x_scale, excess, planes + 4 * p, scales + p, offsets + p, fours, n_planes, \
-                     z + p)
+    return _mm512_set1_epi32(_mm512_reduce_add_epi32(sum));
+}
+
+/* One four of `points` points on 16 * vectors planes. */
+WOI_INLINE void add_four(size_t points, size_t vectors, const int8_t *x, size_t fours, const uint8_t *planes,
+                         __m512i acc[2][8], size_t first)
+{
+    __m512i point[2];
+    WOI_EACH(i, points) {
+        int32_t four;
+        memcpy(&four, x + i * 4 * fours, sizeof four);
+        point[i] = _mm512_set1_epi32(four);
+    }
+    WOI_EACH(v, vectors) {
+        const __m512i plane = _mm512_loadu_si512((const void *)(planes + 64 * v));
+        WOI_EACH(i, points) acc[i][first + v] = _mm512_dpbusd_epi32(acc[i][first + v], plane, point[i]);
+    }
+}
+
+/* `points` of them on 16 * vectors planes. Fours go in turn to `chains` accumulators, so that points * vectors * chains
+ * >= 4 of them hide the latency. Two points share the loads of the planes. */
+WOI_INLINE void project_i8_block(size_t points, size_t vectors, size_t chains, const int8_t *x, const float *x_scales,
+                                 const __m512i *excess, const uint8_t *planes, const float *scales,
+                                 const float *offsets, size_t fours, size_t n_planes, size_t stride, float *z)
+{
+    __m512i acc[2][8];
+    WOI_EACH(i, points)
+        WOI_EACH(a, vectors * chains) acc[i][a] = _mm512_setzero_si512();
+    size_t j = 0;
+    for (; j + chains <= fours; j += chains)
+        WOI_EACH(c, chains)
+            add_four(points, vectors, x + (j + c) * 4, fours, planes + (j + c) * stride * 4, acc, c * vectors);
+    for (; j < fours; j++) add_four(points, vectors, x + j * 4, fours, planes + j * stride * 4, acc, 0);
+    WOI_EACH(i, points)
+        WOI_EACH(v, vectors) {
+            WOI_EACH(c, chains - 1) acc[i][v] = _mm512_add_epi32(acc[i][v], acc[i][(c + 1) * vectors + v]);
+            const __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(scales + 16 * v), _mm512_set1_ps(x_scales[i]));
+            const __m512 sum = _mm512_cvtepi32_ps(_mm512_sub_epi32(acc[i][v], excess[i]));
+            _mm512_storeu_ps(z + i * n_planes + 16 * v, _mm512_fmadd_ps(sum, scale, _mm512_loadu_ps(offsets + 16 * v)));
+        }
+}
+
+WOI_INLINE void project_i8_points(size_t points, const int8_t *x, const float *x_scales, const uint8_t *planes,
+                                  const float *scales, const float *offsets, size_t fours, size_t n_planes,
+                                  size_t stride, float *z)
+{
+    __m512i excess[2];
+    WOI_EACH(i, points) excess[i] = excess_of(x + i * 4 * fours, fours);
+#define BLOCK(vectors, chains)                                                                                     \
+    for (; p + 16 * (vectors) <= n_planes; p += 16 * (vectors))                                                    \
+    project_i8_block(points, vectors, chains, x, x_scales, excess, planes + 4 * p, scales + p, offsets + p, fours, \
+                     n_planes, stride, z + p)
     size_t p = 0;
     BLOCK(8, 1);
     BLOCK(6, 1);
@@ -131,6 +143,19 @@ static void project_i8_avx512vnni(const int8_t *x, float x_scale, const uint8_t 
     BLOCK(2, 4);
     BLOCK(1, 8);
 #undef BLOCK
+}
+
+static void project_i8_avx512vnni(const int8_t *x, const float *x_scales, size_t n, const uint8_t *planes,
+                                  const float *scales, const float *offsets, size_t fours, size_t n_planes,
+                                  size_t stride, float *z)
+{
+    size_t i = 0;
+    for (; i + 2 <= n; i += 2)
+        project_i8_points(2, x + i * 4 * fours, x_scales + i, planes, scales, offsets, fours, n_planes, stride,
+                          z + i * n_planes);
+    for (; i < n; i++)
+        project_i8_points(1, x + i * 4 * fours, x_scales + i, planes, scales, offsets, fours, n_planes, stride,
+                          z + i * n_planes);
 }
 
 void woi_kernels_use_avx512vnni(woi_kernels *table)

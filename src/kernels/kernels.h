@@ -18,9 +18,10 @@
  *              They are stored d-major, so that one coordinate meets all of them at once. n_planes is a multiple of 16.
  *              z (n, n_planes); bit p % 16 of bits[i, p / 16] is z[i, p] > 0, of the z that was written. A point's z
  *              does not depend on the others, to the last bit.
- *   project_i8 the same in int8, for one point: z[p] = offsets[p] + sum * (x_scale * scales[p]), the product added in
- *              one rounding, sum = x . plane p, exact in int32. Planes are stored with 128 added, in fours of
- *              coordinates: 4 j + i of plane p is planes[(j * n_planes + p) * 4 + i] - 128. x (4 fours).
+ *   project_i8 the same in int8: z[i, p] = offsets[p] + sum * (x_scales[i] * scales[p]), the product added in one
+ *              rounding, sum = x[i] . plane p, exact in int32. Planes are stored with 128 added, in fours of
+ *              coordinates: 4 j + c of plane p is planes[(j * stride + p) * 4 + c] - 128. x (n, 4 fours), z (n,
+ *              n_planes).
  *   topk_scan  offers scores[i] with id first_id + i to `top`. NaN is never taken.
  *   pick       the k best of few scores, best first, of equal ones the lower id first: best and best_ids (k); ids (n),
  *              or NULL where a score's id is its place. NaN is never taken. Returns how many there are; what is beyond

@@ -97,14 +97,15 @@ static void project_ref(const float *x, size_t n, const float *planes, const flo
     }
 }
 
-static void project_i8_ref(const int8_t *x, float x_scale, const uint8_t *planes, const float *scales,
-                           const float *offsets, size_t fours, size_t n_planes, float *z)
+static void project_i8_ref(const int8_t *x, const float *x_scales, size_t n, const uint8_t *planes, const float *scales,
+                           const float *offsets, size_t fours, size_t n_planes, size_t stride, float *z)
 {
-    for (size_t p = 0; p < n_planes; p++) {
-        int32_t sum = 0;
-        for (size_t j = 0; j < 4 * fours; j++) sum += x[j] * ((int)planes[(j / 4 * n_planes + p) * 4 + j % 4] - 128);
-        z[p] = fmaf((float)sum, x_scale * scales[p], offsets[p]);
-    }
+    for (size_t i = 0; i < n; i++, x += 4 * fours, z += n_planes)
+        for (size_t p = 0; p < n_planes; p++) {
+            int32_t sum = 0;
+            for (size_t j = 0; j < 4 * fours; j++) sum += x[j] * ((int)planes[(j / 4 * stride + p) * 4 + j % 4] - 128);
+            z[p] = fmaf((float)sum, x_scales[i] * scales[p], offsets[p]);
+        }
 }
 
 static size_t pick_ref(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)

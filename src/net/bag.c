@@ -50,6 +50,7 @@ struct woi_bag_trainer {
     double dropout;
     uint64_t seed;
     int threads;
+    float *zeros;    /* (d): the gradient of a row that the batch has not, where every row is updated; otherwise NULL */
     float *x;        /* transformed values of the batch */
     float *mask;     /* (n, d): 0, or 1 / keep where relu and dropout let through */
     float *gradient; /* (n_slots, d) */
@@ -63,8 +64,8 @@ struct woi_bag_trainer {
     size_t slots_room, rows_room, entries_room, starts_room;
 };
 
-wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_input *input, double dropout, uint64_t seed,
-                                 int threads, woi_bag_trainer **result, wo_error *err)
+wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_input *input, double dropout, bool every_row,
+                                 uint64_t seed, int threads, woi_bag_trainer **result, wo_error *err)
 {
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
@@ -77,7 +78,7 @@ wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_input *input,
     t->seed = seed;
     t->threads = threads;
     t->slot_of = woi_alloc_zero(bag->n_features, sizeof *t->slot_of, err);
-    if (!t->slot_of) {
+    if (!t->slot_of || (every_row && !(t->zeros = woi_alloc_zero(bag->d, sizeof *t->zeros, err)))) {
         woi_bag_trainer_free(t);
         return WO_ERR_MEMORY;
     }
@@ -88,7 +89,7 @@ wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_input *input,
 void woi_bag_trainer_free(woi_bag_trainer *t)
 {
     if (!t) return;
-    void *const owned[] = {t->x, t->mask, t->gradient, t->slot_of, t->slots, t->rows, t->entries, t->starts};
+    void *const owned[] = {t->zeros, t->x, t->mask, t->gradient, t->slot_of, t->slots, t->rows, t->entries, t->starts};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
     woi_free(t);
 }
@@ -174,14 +175,26 @@ wo_status woi_bag_train_backward(woi_bag_trainer *t, const woi_bag_rows *rows, f
     return WO_OK;
 }
 
+static void apply_row(const woi_bag_trainer *t, size_t feature, const float *gradient, const woi_adam_step *adam)
+{
+    const size_t at = feature * t->bag.d;
+    t->kernels->adam(t->bag.e + at, t->bag.e_m + at, t->bag.e_v + at, gradient, t->bag.d, adam);
+}
+
 void woi_bag_train_apply(woi_bag_trainer *t, float scale, const woi_adam_step *adam)
 {
     const size_t d = t->bag.d;
 #pragma omp parallel for num_threads(t->threads) schedule(dynamic, 64)
     for (size_t slot = 0; slot < t->n_slots; slot++) {
-        const size_t at = (size_t)t->slots[slot] * d;
         float *g = t->gradient + slot * d;
         for (size_t j = 0; scale != 1 && j < d; j++) g[j] *= scale;
-        t->kernels->adam(t->bag.e + at, t->bag.e_m + at, t->bag.e_v + at, g, d, adam);
+        apply_row(t, (size_t)t->slots[slot], g, adam);
+    }
+    if (!t->zeros) return;
+#pragma omp parallel for num_threads(t->threads) schedule(dynamic, 1024)
+    for (size_t feature = 0; feature < t->bag.n_features; feature++) {
+        const size_t slot = (size_t)t->slot_of[feature];
+        const bool in_batch = slot < t->n_slots && (size_t)t->slots[slot] == feature;
+        if (!in_batch) apply_row(t, feature, t->zeros, adam);
     }
 }

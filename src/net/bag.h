@@ -4,7 +4,8 @@
  *
  * x_f is log(1 + value) or the value itself, divided by the row's length where l2 is asked for; relu is optional too.
  * Only the rows that a batch touches are updated (lazy Adam): their number is what a step costs, not the number of
- * features. */
+ * features. With every_row all are, as PyTorch's Adam does: a row moves on in the steps after a batch that had it, so
+ * that rare features learn more of each occurrence. */
 #ifndef WOI_NET_BAG_H
 #define WOI_NET_BAG_H
 
@@ -34,8 +35,8 @@ void woi_bag_forward(const woi_bag *bag, const woi_bag_input *input, const woi_b
 
 /* Scratch of the training steps. */
 typedef struct woi_bag_trainer woi_bag_trainer;
-wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_input *input, double dropout, uint64_t seed,
-                                 int threads, woi_bag_trainer **trainer, wo_error *err);
+wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_input *input, double dropout, bool every_row,
+                                 uint64_t seed, int threads, woi_bag_trainer **trainer, wo_error *err);
 void woi_bag_trainer_free(woi_bag_trainer *trainer);
 
 /* A step: q (n, d) with dropout, the same for the same `step`; then, from dq (which it changes), the gradient of the

@@ -204,9 +204,10 @@ static wo_status make_scratch(lm *x, wo_error *err)
     const woi_bag_input linear = {0};
     status = woi_softmax_create(x->net->m, (size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES, o->threads,
                                 &x->softmax, err);
+    /* Updating every row of the embedding costs little beside an exact softmax; beside a sampled one it would not. */
     if (!status)
-        status =
-            woi_bag_trainer_create(&bag, &linear, o->dropout, o->seed + WOI_STREAM_DROPOUT, o->threads, &x->embed, err);
+        status = woi_bag_trainer_create(&bag, &linear, o->dropout, !o->sampled, o->seed + WOI_STREAM_DROPOUT,
+                                        o->threads, &x->embed, err);
     woi_free(frequency);
     return status;
 }

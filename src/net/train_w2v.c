@@ -216,8 +216,8 @@ static wo_status make_scratch(w2v *x, wo_error *err)
     wo_status status = woi_softmax_create(m, (size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES, o->threads,
                                           &x->softmax, err);
     if (!status)
-        status =
-            woi_bag_trainer_create(&bag, &input, o->dropout, o->seed + WOI_STREAM_DROPOUT, o->threads, &x->bag, err);
+        status = woi_bag_trainer_create(&bag, &input, o->dropout, false, o->seed + WOI_STREAM_DROPOUT, o->threads,
+                                        &x->bag, err);
     woi_free(frequency);
     return status;
 }

@@ -18,25 +18,45 @@ void woi_tree_free(woi_tree *tree)
     woi_free(tree->leaves);
     woi_free(tree->leaf_scales);
     woi_free(tree->leaf_offsets);
+    woi_free(tree->n_leaves);
     *tree = (woi_tree){0};
 }
 
+wo_status woi_tree_count_leaves(woi_tree *tree, wo_error *err)
+{
+    if (!(tree->n_leaves = woi_alloc(tree->A, sizeof *tree->n_leaves, err))) return WO_ERR_MEMORY;
+    for (size_t a = 0; a < tree->A; a++) {
+        uint32_t n = tree->B;
+        while (n > 0 && tree->leaf_offsets[a * tree->B + n - 1] == -INFINITY) n--;
+        tree->n_leaves[a] = (n + 15) / 16 * 16;
+    }
+    return WO_OK;
+}
+
+enum { SIDE = 16 }; /* queries that go side by side through a projection */
+
 /* What routing n queries needs, each array on 64 bytes:
  *
- *   x (r), scaled (d), zeros (r)      one query's direction; a small query made larger; the offsets of the basis
- *   q8 (d), x8 (n, r)                 the query and the directions in int8, in whole fours
- *   scales (n)                        of x8
- *   z (A, or beam and B)              the scores of one level
+ *   scaled (d), zeros (r)             a small query made larger; the offsets of the basis
+ *   q8, over (SIDE)                   queries in int8, in whole fours, and one by their lengths
+ *   x (SIDE, r)                       their directions
+ *   x8 (n, r), scales (n)             all directions in int8, in whole fours
+ *   z (SIDE, or beam; A or B)         the scores of one level
  *   nodes, node_scores (n, beam)      the nodes that each query looks at, best first; n_nodes (n)
  *   starts (A + 1), lookers           the queries that look at each node
+ *   near8, near_scales (SIDE)         x8 and scales of some of them
  *   scores, leaves (n, probes)        the best leaves so far: heaps of n_leaves (n) */
 typedef struct parts {
-    float *x, *scaled, *zeros;
-    int8_t *q8, *x8;
+    float *scaled, *zeros;
+    int8_t *q8;
+    float *over, *x;
+    int8_t *x8;
     float *scales, *z;
     int32_t *nodes;
     float *node_scores;
     uint32_t *n_nodes, *starts, *lookers;
+    int8_t *near8;
+    float *near_scales;
     float *scores;
     int32_t *leaves;
     size_t *n_leaves;
@@ -49,20 +69,31 @@ static void *next_part(char **at, size_t bytes)
     return here;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 static parts part(const woi_tree *tree, size_t n, uint32_t probes, void *scratch, size_t *total)
 {
-    const size_t r = tree->r, leaves = (size_t)tree->beam * tree->B, f = sizeof(float), u = sizeof(uint32_t);
+    const size_t r = tree->r, fours = woi_tree_fours(tree), side = n < SIDE ? n : SIDE;
+    const size_t z = larger(side * larger(tree->A, tree->B), (size_t)tree->beam * tree->B);
+    const size_t f = sizeof(float), u = sizeof(uint32_t);
     char *at = scratch;
-    parts p = {.x = next_part(&at, r * f), .scaled = next_part(&at, tree->d * f), .zeros = next_part(&at, r * f)};
-    p.q8 = next_part(&at, tree->d + 3);
-    p.x8 = next_part(&at, n * 4 * woi_tree_fours(tree));
+    parts p = {.scaled = next_part(&at, tree->d * f), .zeros = next_part(&at, r * f)};
+    p.q8 = next_part(&at, side * (tree->d + 3));
+    p.over = next_part(&at, side * f);
+    p.x = next_part(&at, side * r * f);
+    p.x8 = next_part(&at, n * 4 * fours);
     p.scales = next_part(&at, n * f);
-    p.z = next_part(&at, (tree->A > leaves ? tree->A : leaves) * f);
+    p.z = next_part(&at, z * f);
     p.nodes = next_part(&at, n * tree->beam * u);
     p.node_scores = next_part(&at, n * tree->beam * f);
     p.n_nodes = next_part(&at, n * u);
     p.starts = next_part(&at, (tree->A + 1) * u);
     p.lookers = next_part(&at, n * tree->beam * u);
+    p.near8 = next_part(&at, side * 4 * fours);
+    p.near_scales = next_part(&at, side * f);
     p.scores = next_part(&at, n * probes * f);
     p.leaves = next_part(&at, n * probes * u);
     p.n_leaves = next_part(&at, n * sizeof *p.n_leaves);
@@ -84,54 +115,73 @@ static float encode(const woi_kernels *kernels, const float *x, size_t n, int8_t
     return kernels->quantise(x, n, codes);
 }
 
-static bool turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, parts p)
+/* One query in int8; returns one by its length as that, NaN where it is not finite. */
+static float encode_query(const woi_tree *tree, const woi_kernels *kernels, const float *q, float *scaled, int8_t *q8)
 {
-    const size_t d = tree->d, r = tree->r;
-    const float one = 1, scale = encode(kernels, q, d, p.q8);
+    const size_t d = tree->d;
+    const float one = 1, scale = encode(kernels, q, d, q8);
     float square;
-    if (isnan(scale)) return false;
+    if (isnan(scale)) return scale;
     if (scale == 0) { /* all zeros, or too small for a good float */
         double most = 0;
         for (size_t j = 0; j < d; j++) most = fmax(most, fabs((double)q[j]));
-        for (size_t j = 0; j < d; j++) p.scaled[j] = most > 0 ? (float)(q[j] / most) : 0;
-        encode(kernels, p.scaled, d, p.q8);
+        for (size_t j = 0; j < d; j++) scaled[j] = most > 0 ? (float)(q[j] / most) : 0;
+        encode(kernels, scaled, d, q8);
     }
-    kernels->dot_i8(p.q8, 1, p.q8, &one, 1, d, d, &square); /* its own length, as it has become */
-    const float over = square > 0 ? 1 / sqrtf(square) : 0;
+    kernels->dot_i8(q8, 1, q8, &one, 1, d, d, &square);
+    return square > 0 ? 1 / sqrtf(square) : 0;
+}
+
+/* p.x and p.over of up to SIDE queries. */
+static void turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, parts p)
+{
+    const size_t d = tree->d, r = tree->r, fours = (d + 3) / 4;
+    for (size_t i = 0; i < n; i++) p.over[i] = encode_query(tree, kernels, q + i * d, p.scaled, p.q8 + i * 4 * fours);
     if (tree->basis) {
         memset(p.zeros, 0, r * sizeof *p.zeros);
-        kernels->project_i8(p.q8, over, tree->basis, tree->basis_scales, p.zeros, (d + 3) / 4, r, p.x);
+        kernels->project_i8(p.q8, p.over, n, tree->basis, tree->basis_scales, p.zeros, fours, r, r, p.x);
     } else {
-        for (size_t j = 0; j < d; j++) p.x[j] = (float)p.q8[j] * over;
+        for (size_t i = 0; i < n; i++)
+            for (size_t j = 0; j < d; j++) p.x[i * d + j] = (float)p.q8[i * 4 * fours + j] * p.over[i];
     }
-    return true;
 }
 
 bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, void *scratch, float *x)
 {
     const parts p = part(tree, 1, 1, scratch, NULL);
-    if (!turn(tree, kernels, q, p)) return false;
+    turn(tree, kernels, q, 1, p);
+    if (isnan(p.over[0])) return false;
     memcpy(x, p.x, tree->r * sizeof *x);
     return true;
 }
 
-/* The nodes that query i looks at. */
-static void choose_nodes(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t i, parts p)
+/* The nodes that n queries look at, from query `first` on, up to SIDE. */
+static void choose_nodes(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t first, size_t n,
+                         parts p)
 {
-    const size_t fours = woi_tree_fours(tree), beam = tree->beam;
-    int8_t *x8 = p.x8 + i * 4 * fours;
-    p.n_nodes[i] = 0;
-    if (!turn(tree, kernels, q, p)) return;
-    p.scales[i] = encode(kernels, p.x, tree->r, x8);
-    kernels->project_i8(x8, p.scales[i], tree->nodes, tree->node_scales, tree->node_offsets, fours, tree->A, p.z);
-    p.n_nodes[i] = (uint32_t)kernels->pick(p.z, NULL, tree->A, beam, p.node_scores + i * beam, p.nodes + i * beam);
+    const size_t fours = woi_tree_fours(tree), beam = tree->beam, A = tree->A;
+    int8_t *x8 = p.x8 + first * 4 * fours;
+    float *scales = p.scales + first;
+    turn(tree, kernels, q + first * tree->d, n, p);
+    for (size_t i = 0; i < n; i++) scales[i] = encode(kernels, p.x + i * tree->r, tree->r, x8 + i * 4 * fours);
+    kernels->project_i8(x8, scales, n, tree->nodes, tree->node_scales, tree->node_offsets, fours, A, A, p.z);
+    for (size_t i = 0; i < n; i++) {
+        const size_t at = (first + i) * beam;
+        p.n_nodes[first + i] = 0;
+        if (!isnan(p.over[i]))
+            p.n_nodes[first + i] =
+                (uint32_t)kernels->pick(p.z + i * A, NULL, A, beam, p.node_scores + at, p.nodes + at);
+    }
 }
 
-static void score_leaves(const woi_tree *tree, const woi_kernels *kernels, size_t node, size_t i, parts p, float *z)
+/* The leaves below a node, for n queries in int8: z (n, as many as there are). Returns their number. */
+static size_t score_leaves(const woi_tree *tree, const woi_kernels *kernels, size_t node, const int8_t *x8,
+                           const float *scales, size_t n, float *z)
 {
-    const size_t fours = woi_tree_fours(tree), first = node * tree->B;
-    kernels->project_i8(p.x8 + i * 4 * fours, p.scales[i], tree->leaves + first * 4 * fours, tree->leaf_scales + first,
-                        tree->leaf_offsets + first, fours, tree->B, z);
+    const size_t fours = woi_tree_fours(tree), first = node * tree->B, n_leaves = tree->n_leaves[node];
+    kernels->project_i8(x8, scales, n, tree->leaves + first * 4 * fours, tree->leaf_scales + first,
+                        tree->leaf_offsets + first, fours, n_leaves, tree->B, z);
+    return n_leaves;
 }
 
 /* The nodes in ascending order, so that of equal leaves the lower cell comes first. */
@@ -149,45 +199,84 @@ static void sort_nodes(int32_t *nodes, size_t n)
 static uint32_t find_leaves(const woi_tree *tree, const woi_kernels *kernels, size_t i, uint32_t probes, parts p,
                             uint32_t *cells)
 {
-    const uint32_t B = tree->B;
     const size_t n_nodes = p.n_nodes[i];
     int32_t *nodes = p.nodes + i * tree->beam, *leaves = p.leaves + i * probes;
     float *scores = p.scores + i * probes;
     sort_nodes(nodes, n_nodes);
-    for (size_t b = 0; b < n_nodes; b++) score_leaves(tree, kernels, (size_t)nodes[b], i, p, p.z + b * B);
-    const size_t found = kernels->pick(p.z, NULL, n_nodes * B, probes, scores, leaves);
+    size_t n_leaves = 0;
+    for (size_t b = 0; b < n_nodes; b++)
+        n_leaves += score_leaves(tree, kernels, (size_t)nodes[b], p.x8 + i * 4 * woi_tree_fours(tree), p.scales + i, 1,
+                                 p.z + n_leaves);
+    const size_t found = kernels->pick(p.z, NULL, n_leaves, probes, scores, leaves);
     uint32_t n = 0;
-    for (; n < found && scores[n] > -INFINITY; n++) /* the others are not used */
-        cells[n] = (uint32_t)nodes[(size_t)leaves[n] / B] * B + (uint32_t)leaves[n] % B;
+    for (; n < found && scores[n] > -INFINITY; n++) { /* the others are not used */
+        uint32_t leaf = (uint32_t)leaves[n];
+        const int32_t *node = nodes;
+        for (; leaf >= tree->n_leaves[*node]; node++) leaf -= tree->n_leaves[*node];
+        cells[n] = (uint32_t)*node * tree->B + leaf;
+    }
     return n;
 }
 
-/* The queries of each node: a counting sort. */
-static void group(const woi_tree *tree, size_t n, parts p)
+/* The queries of each node, of those that look there as their `from`-th to before their `to`-th: a counting sort. */
+static void group(const woi_tree *tree, size_t n, size_t from, size_t to, parts p)
 {
     const size_t A = tree->A, beam = tree->beam;
     memset(p.starts, 0, (A + 1) * sizeof *p.starts);
     for (size_t i = 0; i < n; i++)
-        for (size_t b = 0; b < p.n_nodes[i]; b++) p.starts[p.nodes[i * beam + b]]++;
+        for (size_t b = from; b < to && b < p.n_nodes[i]; b++) p.starts[p.nodes[i * beam + b]]++;
     for (size_t a = 1; a <= A; a++) p.starts[a] += p.starts[a - 1];
     for (size_t i = n; i-- > 0;)
-        for (size_t b = 0; b < p.n_nodes[i]; b++) p.lookers[--p.starts[p.nodes[i * beam + b]]] = (uint32_t)i;
+        for (size_t b = from; b < to && b < p.n_nodes[i]; b++)
+            p.lookers[--p.starts[p.nodes[i * beam + b]]] = (uint32_t)i;
 }
 
-/* The same for n queries, node by node: what is found is offered to the queries that look there. */
+/* Offers query i the leaves of a node, of which z has the scores. */
+static void offer(const woi_tree *tree, const woi_kernels *kernels, size_t node, size_t n_leaves, float *z, size_t i,
+                  uint32_t probes, parts p)
+{
+    const int32_t first = (int32_t)(node * tree->B);
+    woi_topk top = {probes, p.n_leaves[i], p.scores + i * probes, p.leaves + i * probes};
+    if (top.n) {
+        kernels->topk_scan(z, n_leaves, first, &top);
+    } else { /* the worst first: a heap */
+        float best[WOI_MAX_LEAVES];
+        int32_t ids[WOI_MAX_LEAVES];
+        top.n = kernels->pick(z, NULL, n_leaves, probes, best, ids);
+        for (size_t j = 0; j < top.n; j++) {
+            top.scores[j] = best[top.n - 1 - j];
+            top.ids[j] = first + ids[top.n - 1 - j];
+        }
+    }
+    p.n_leaves[i] = top.n;
+}
+
+/* The leaves of every node for the queries that look there, some at a time. */
+static void look(const woi_tree *tree, const woi_kernels *kernels, uint32_t probes, parts p)
+{
+    const size_t bytes = 4 * woi_tree_fours(tree);
+    for (size_t a = 0; a < tree->A; a++)
+        for (size_t at = p.starts[a], n; at < p.starts[a + 1]; at += n) {
+            n = p.starts[a + 1] - at < SIDE ? p.starts[a + 1] - at : SIDE;
+            for (size_t i = 0; i < n; i++) {
+                memcpy(p.near8 + i * bytes, p.x8 + p.lookers[at + i] * bytes, bytes);
+                p.near_scales[i] = p.scales[p.lookers[at + i]];
+            }
+            const size_t n_leaves = score_leaves(tree, kernels, a, p.near8, p.near_scales, n, p.z);
+            for (size_t i = 0; i < n; i++)
+                offer(tree, kernels, a, n_leaves, p.z + i * n_leaves, p.lookers[at + i], probes, p);
+        }
+}
+
+/* The same for n queries, node by node. First everybody's best node: after it, few leaves of others are taken. */
 static void find_together(const woi_tree *tree, const woi_kernels *kernels, size_t n, uint32_t probes, parts p,
                           uint32_t *cells, uint32_t *n_cells)
 {
-    group(tree, n, p);
     memset(p.n_leaves, 0, n * sizeof *p.n_leaves);
-    for (size_t a = 0; a < tree->A; a++)
-        for (size_t at = p.starts[a]; at < p.starts[a + 1]; at++) {
-            const size_t i = p.lookers[at];
-            woi_topk top = {probes, p.n_leaves[i], p.scores + i * probes, p.leaves + i * probes};
-            score_leaves(tree, kernels, a, i, p, p.z);
-            kernels->topk_scan(p.z, tree->B, (int32_t)(a * tree->B), &top);
-            p.n_leaves[i] = top.n;
-        }
+    group(tree, n, 0, 1, p);
+    look(tree, kernels, probes, p);
+    group(tree, n, 1, tree->beam, p);
+    look(tree, kernels, probes, p);
     for (size_t i = 0; i < n; i++) {
         woi_topk top = {probes, p.n_leaves[i], p.scores + i * probes, p.leaves + i * probes};
         woi_topk_finish(&top);
@@ -200,7 +289,7 @@ void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const floa
                     void *scratch, uint32_t *cells, uint32_t *n_cells)
 {
     const parts p = part(tree, n, probes, scratch, NULL);
-    for (size_t i = 0; i < n; i++) choose_nodes(tree, kernels, q + i * tree->d, i, p);
+    for (size_t i = 0; i < n; i += SIDE) choose_nodes(tree, kernels, q, i, n - i < SIDE ? n - i : SIDE, p);
     if (n > 1 && tree->beam >= WOI_WIDE_BEAM)
         find_together(tree, kernels, n, probes, p, cells, n_cells);
     else
@@ -268,7 +357,7 @@ wo_status woi_tree_neighbours(const woi_tree *tree, uint32_t n_near, int threads
                 continue;
             }
             for (size_t j = 0; j < 4 * fours; j++) x[j] = (int8_t)woi_tree_coordinate(leaves, B, b, j);
-            kernels->project_i8(x, scales[b], leaves, scales, offsets, fours, B, z);
+            kernels->project_i8(x, &scales[b], 1, leaves, scales, offsets, fours, B, B, z);
             for (uint32_t other = 0; other < B; other++)
                 if (other != b && z[other] > -INFINITY)
                     n = insert(z[other], (uint32_t)(a * B + other), scores, own, n, n_near);

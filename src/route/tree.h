@@ -15,7 +15,8 @@
  *
  *   basis        r axes in the form that the `project_i8` kernel takes, with scales
  *   nodes        A centres in that form, with scales and offsets -|c|^2 / 2
- *   leaves       A blocks of B centres in that form
+ *   leaves       A blocks of B places for centres in that form
+ *   n_leaves     of each node: those in use are among so many first, a multiple of 16
  *   cells        leaf b of node a is cell a B + b
  *
  * A node or a leaf that is not used has offset -INFINITY and is never found.
@@ -44,6 +45,7 @@ typedef struct woi_tree {
     float *basis_scales;
     float *node_scales, *node_offsets;
     float *leaf_scales, *leaf_offsets;
+    uint32_t *n_leaves;
 } woi_tree;
 
 typedef struct woi_tree_options {
@@ -58,6 +60,9 @@ typedef struct woi_tree_options {
 wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_options *options,
                          const wo_progress *progress, woi_tree *tree, wo_error *err);
 void woi_tree_free(woi_tree *tree); /* and zeroed again */
+
+/* Makes n_leaves, from the offsets. */
+wo_status woi_tree_count_leaves(woi_tree *tree, wo_error *err);
 
 static inline size_t woi_tree_n_cells(const woi_tree *tree)
 {

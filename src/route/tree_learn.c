@@ -337,6 +337,7 @@ static wo_status learn_levels(const sample *s, const woi_tree_options *o, double
         status = woi_progress(progress, "learning the tree", 1, 2, err);
     }
     if (!status) learn_leaves(kernels, s, o, starts, members, leaf_size, benches, of, tree);
+    if (!status) status = woi_tree_count_leaves(tree, err);
     for (size_t t = 0; benches && t < threads; t++) bench_free(&benches[t]);
     woi_free(benches);
     woi_free(of);

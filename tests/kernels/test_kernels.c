@@ -370,37 +370,38 @@ static void test_project(const woi_kernels *k)
 
 /* ---- project_i8 -------------------------------------------------------------------------------------------- */
 
-static void try_project_i8(const woi_kernels *k, const woi_kernels *ref, size_t fours, size_t n_planes, size_t place)
+static void try_project_i8(const woi_kernels *k, size_t n, size_t fours, size_t n_planes, size_t place)
 {
-    int8_t *x = put(0, 4 * fours, place, 1);
-    uint8_t *planes = put(1, 4 * fours * n_planes, place, 1);
-    float *scales = put(2, n_planes * sizeof *scales, place, 4),
-          *offsets = put(3, n_planes * sizeof *offsets, place, 4);
-    float *z = put(4, n_planes * sizeof *z, place, 4), want[400];
-    for (size_t j = 0; j < 4 * fours; j++) x[j] = place % 3 == 2 ? -127 : (int8_t)((int)(random_u32() % 255) - 127);
-    for (size_t j = 0; j < 4 * fours * n_planes; j++) planes[j] = place % 3 == 2 ? 255 : (uint8_t)random_u32();
+    const size_t stride = n_planes + place % 2 * 16;
+    int8_t *x = put(0, n * 4 * fours, place, 1);
+    uint8_t *planes = put(1, 4 * fours * stride, place, 1);
+    float *scales = put(2, n_planes * sizeof *scales, place, 4), *x_scales = put(5, n * sizeof *x_scales, place, 4),
+          *offsets = put(3, n_planes * sizeof *offsets, place, 4), *z = put(4, n * n_planes * sizeof *z, place, 4);
+    for (size_t j = 0; j < n * 4 * fours; j++) x[j] = place % 3 == 2 ? -127 : (int8_t)((int)(random_u32() % 255) - 127);
+    for (size_t j = 0; j < 4 * fours * stride; j++) planes[j] = place % 3 == 2 ? 255 : (uint8_t)random_u32();
     fill_floats(scales, n_planes);
     fill_floats(offsets, n_planes);
+    fill_floats(x_scales, n);
     if (n_planes) offsets[3] = -INFINITY;
-    k->project_i8(x, 0.01F, planes, scales, offsets, fours, n_planes, z);
-    ref->project_i8(x, 0.01F, planes, scales, offsets, fours, n_planes, want);
-    for (size_t p = 0; p < n_planes; p++) {
-        long sum = 0;
-        for (size_t j = 0; j < 4 * fours; j++)
-            sum += (long)x[j] * ((long)planes[(j / 4 * n_planes + p) * 4 + j % 4] - 128);
-        const float exact = fmaf((float)sum, 0.01F * scales[p], offsets[p]);
-        CHECK(z[p] == exact && want[p] == exact, "fours %zu planes %zu: z[%zu] is %.9g, reference %.9g, not %.9g",
-              fours, n_planes, p, (double)z[p], (double)want[p], (double)exact);
-    }
+    k->project_i8(x, x_scales, n, planes, scales, offsets, fours, n_planes, stride, z);
+    for (size_t i = 0; i < n; i++)
+        for (size_t p = 0; p < n_planes; p++) {
+            long sum = 0;
+            for (size_t j = 0; j < 4 * fours; j++)
+                sum += (long)x[i * 4 * fours + j] * ((long)planes[(j / 4 * stride + p) * 4 + j % 4] - 128);
+            const float exact = fmaf((float)sum, x_scales[i] * scales[p], offsets[p]), got = z[i * n_planes + p];
+            CHECK(got == exact, "%zu points fours %zu planes %zu: z[%zu, %zu] is %.9g, not %.9g", n, fours, n_planes, i,
+                  p, (double)got, (double)exact);
+        }
 }
 
 static void test_project_i8(const woi_kernels *k)
 {
-    woi_kernels ref;
-    woi_kernels_at(WOI_LEVEL_REF, 0, &ref);
     for (size_t fours = 0; fours <= 40; fours++)
-        for (size_t place = 0; place < 6; place++) try_project_i8(k, &ref, fours, 16 * ((fours + place) % 10), place);
-    for (size_t n_planes = 0; n_planes <= 400; n_planes += 16) try_project_i8(k, &ref, 5, n_planes, n_planes / 16 % 5);
+        for (size_t place = 0; place < 6; place++)
+            try_project_i8(k, place % 4, fours, 16 * ((fours + place) % 10), place);
+    for (size_t n_planes = 0; n_planes <= 400; n_planes += 16)
+        for (size_t n = 1; n <= 5; n++) try_project_i8(k, n, 5, n_planes, n_planes / 16 % 5);
 }
 
 /* ---- topk_scan --------------------------------------------------------------------------------------------- */

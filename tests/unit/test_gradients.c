@@ -244,7 +244,7 @@ static void bag_gradients(void **state)
         }
         c.rows = (woi_bag_rows){ROWS, c.indptr, c.features, c.values};
         c.direction = random_floats(ROWS * D, 5, 1);
-        assert_int_equal(woi_bag_trainer_create(&c.bag, &input, 0.3, 8, 2, &c.trainer, &err), WO_OK);
+        assert_int_equal(woi_bag_trainer_create(&c.bag, &input, 0.3, false, 8, 2, &c.trainer, &err), WO_OK);
         bag_loss(&c);
         int dropped = 0;
         for (int i = D; i < ROWS * D; i++) dropped += c.q[i] == 0;
@@ -260,7 +260,7 @@ static void bag_gradients(void **state)
 
         /* Without dropout, training and the trained network compute the same. */
         woi_bag_trainer_free(c.trainer);
-        assert_int_equal(woi_bag_trainer_create(&c.bag, &input, 0, 8, 2, &c.trainer, &err), WO_OK);
+        assert_int_equal(woi_bag_trainer_create(&c.bag, &input, 0, false, 8, 2, &c.trainer, &err), WO_OK);
         bag_loss(&c);
         woi_bag_forward(&c.bag, &input, &c.rows, 1, dq);
         for (int i = 0; i < ROWS * D; i++) assert_float_equal(dq[i], c.q[i], 1e-6);
@@ -269,6 +269,44 @@ static void bag_gradients(void **state)
         free(c.bag.e_m);
         free(c.bag.e_v);
         free(c.direction);
+    }
+}
+
+/* Three steps, each with one other feature: every row against Adam over the whole gradient; lazily, only the batch's
+ * rows move. */
+static void rows_of_other_batches(void **state)
+{
+    (void)state;
+    enum { WORDS = 5 };
+    const woi_adam_step adam = {.beta1 = 0.9f, .beta2 = 0.999f, .rate = 0.1f, .root_scale = 1, .epsilon = 1e-8f};
+    for (int every_row = 0; every_row < 2; every_row++) {
+        wo_error err;
+        const woi_bag_input linear = {0};
+        const woi_bag bag = {WORDS, D, random_floats(WORDS * D, 4, 1), zeros(WORDS * D), zeros(WORDS * D)};
+        float *w = random_floats(WORDS * D, 4, 1), *m = zeros(WORDS * D), *v = zeros(WORDS * D);
+        woi_bag_trainer *trainer;
+        assert_int_equal(woi_bag_trainer_create(&bag, &linear, 0, every_row, 8, 2, &trainer, &err), WO_OK);
+        for (int step = 0; step < 3; step++) {
+            const int64_t indptr[] = {0, 1};
+            const int32_t word = step + 1;
+            const float one = 1;
+            const woi_bag_rows rows = {1, indptr, &word, &one};
+            float q[D], *dq = random_floats(D, 40 + (uint64_t)step, 1), whole[WORDS * D] = {0};
+            memcpy(whole + word * D, dq, sizeof q);
+            assert_int_equal(woi_bag_train_forward(trainer, &rows, (uint64_t)step, q, &err), WO_OK);
+            assert_int_equal(woi_bag_train_backward(trainer, &rows, dq, NULL, &err), WO_OK);
+            woi_bag_train_apply(trainer, 1, &adam);
+            for (int i = every_row ? 0 : word * D; i < (every_row ? WORDS * D : (word + 1) * D); i++) {
+                m[i] = adam.beta1 * m[i] + (1 - adam.beta1) * whole[i];
+                v[i] = adam.beta2 * v[i] + (1 - adam.beta2) * whole[i] * whole[i];
+                w[i] -= adam.rate * m[i] / (sqrtf(v[i]) + adam.epsilon);
+            }
+            for (int i = 0; i < WORDS * D; i++) assert_float_equal(bag.e[i], w[i], 1e-4);
+            free(dq);
+        }
+        woi_bag_trainer_free(trainer);
+        float *const owned[] = {bag.e, bag.e_m, bag.e_v, w, m, v};
+        for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) free(owned[i]);
     }
 }
 
@@ -389,6 +427,7 @@ int main(void)
         cmocka_unit_test(steps_agree),
         cmocka_unit_test(sampling_is_corrected),
         cmocka_unit_test(bag_gradients),
+        cmocka_unit_test(rows_of_other_batches),
         cmocka_unit_test(lstm_gradients),
         cmocka_unit_test(lstm_follows_its_equations),
     };

@@ -44,7 +44,8 @@ static uint8_t *random_centres(size_t n, size_t r, size_t room, uint64_t stream,
     return at;
 }
 
-/* Random centres; a fifth of the nodes and a third of the leaves are not used. r < d: with a basis, not a straight one.
+/* Random centres; a fifth of the nodes and a third of the leaves are not used, nor the last half of some nodes'. r < d:
+ * with a basis, not a straight one.
  */
 static woi_tree make_tree(size_t d, size_t r, uint32_t A, uint32_t B, uint32_t beam)
 {
@@ -59,8 +60,11 @@ static woi_tree make_tree(size_t d, size_t r, uint32_t A, uint32_t B, uint32_t b
     for (size_t c = 0; c < (size_t)A * B; c++) {
         const bool node_unused = c / B % 5 == 3;
         if (node_unused) tree.node_offsets[c / B] = -INFINITY;
-        if (node_unused || woi_rng_below(23, 4, c, 3) == 0) tree.leaf_offsets[c] = -INFINITY;
+        const bool second_half = c / B % 4 == 1 && c % B >= B / 2;
+        if (node_unused || second_half || woi_rng_below(23, 4, c, 3) == 0) tree.leaf_offsets[c] = -INFINITY;
     }
+    wo_error err;
+    assert_int_equal(woi_tree_count_leaves(&tree, &err), WO_OK);
     return tree;
 }
 
