@@ -53,13 +53,12 @@ for name in "$@"; do
         tuned "$name" wikitext-2-torch "${WIDEOUT_DATA:-../shared/data}/wikitext-2/torch/lstm.safetensors.index.json" \
             --target 0.995
         ;;
-    diginetica) tuned "$name" "$name" "$cache/$name/net.safetensors" --target 0.995 --max-time 10m ;;
+    diginetica) tuned "$name" "$name" "$cache/$name/net.safetensors" --target 0.995 --batch 1024 --max-time 10m ;;
     diginetica-20)
-        tuned "$name" diginetica "$cache/diginetica/net.safetensors" --k 20 --target-agree 0.98 --max-time 10m
+        tuned "$name" diginetica "$cache/diginetica/net.safetensors" --k 20 --target-agree 0.98 --batch 1024 --max-time 10m
         ;;
-    debian | enwiki100m | enwiki100m-drop200 | eurlex57k)
-        tuned "$name" "$name" "$cache/$name/net.safetensors" --target 0.995
-        ;;
+    enwiki100m | enwiki100m-drop200) tuned "$name" "$name" "$cache/$name/net.safetensors" --target 0.995 --batch 1024 ;;
+    debian | eurlex57k) tuned "$name" "$name" "$cache/$name/net.safetensors" --target 0.995 ;;
     *)
         echo "tuned.sh: '$name' is none of debian, wikitext-2, diginetica, diginetica-20, enwiki100m-drop200, enwiki100m, eurlex57k" >&2
         exit 2

@@ -42,22 +42,27 @@ void woi_tune_bench_free(woi_tune *t)
     woi_routed_free(&t->routed);
 }
 
-/* What woi_evidence_route looks at. */
+/* What woi_evidence_route looks at, but for the beam. */
 static bool same_router(const wo_build_options *a, const wo_build_options *b)
 {
     if (a->method != b->method || a->router != b->router) return false;
     if (woi_uses_hash(a) && a->learner == WO_LEARNER_BOOST && a->lambda != b->lambda) return false; /* learns for it */
     return woi_uses_tree(a)
-               ? a->nodes == b->nodes && a->leaves == b->leaves && a->beam == b->beam && a->route_d == b->route_d
+               ? a->nodes == b->nodes && a->leaves == b->leaves && a->route_d == b->route_d
                : a->K == b->K && a->L == b->L;
 }
 
 wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs, const wo_build_options *o,
                          wo_error *err)
 {
-    if (t->bench && t->bench_log == log && same_router(&t->bench->options, o)) return WO_OK;
+    wo_status status;
+    if (t->bench && t->bench_log == log && same_router(&t->bench->options, o)) {
+        if (!woi_uses_tree(o) || t->bench->options.beam == o->beam) return WO_OK;
+        if ((status = woi_evidence_set_beam(log, o->beam, t->bench, &t->routed, err))) woi_tune_bench_free(t);
+        return status;
+    }
     woi_tune_bench_free(t);
-    wo_status status = woi_build_check(o, err);
+    status = woi_build_check(o, err);
     if (!status) status = woi_tune_begin(t->layer, o, &t->bench, err);
     if (!status) status = woi_evidence_route(log, needs, t->bench, &t->routed, err);
     if (status) woi_tune_bench_free(t);
@@ -263,8 +268,8 @@ static wo_status try_fallbacks(woi_tune *t, wo_error *err)
     return status;
 }
 
-/* All routers at their starts, where none of them does at the wide ones; the precision of the best, which the rest then
- * has, and on from each that is not far behind; the tree first, which is learned fastest. */
+/* All routers at their starts, where none of them does at the wide ones, and wider still; the precision of the best,
+ * which the rest then has, and on from each that is not far behind; the tree first, which is learned fastest. */
 static wo_status search_routers(woi_tune *t, const woi_kind *kinds, size_t n, wo_error *err)
 {
     woi_place places[2];
@@ -275,6 +280,8 @@ static wo_status search_routers(woi_tune *t, const woi_kind *kinds, size_t n, wo
         for (size_t i = 0; !status && i < n; i++) {
             places[i] = woi_space_start(kinds[i], wide);
             status = try_place(t, &places[i], FAR, &rows[i], err);
+            while (!status && wide && rows[i] == WOI_NO_ROW && woi_space_widen(&t->o, &places[i]))
+                status = try_place(t, &places[i], FAR, &rows[i], err);
             reached |= rows[i] != WOI_NO_ROW;
         }
     if (!status) status = try_weights(t, err);

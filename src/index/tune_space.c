@@ -13,11 +13,11 @@ typedef struct axis {
 
 enum { ALL = 0x7fffffff };
 
-/* WO_FIX_TREE: training queries a leaf. */
+/* WO_FIX_TREE: training queries a leaf. Probes and beam come first: a tree need not be learned again for them. */
 static const axis tree_axes[] = {{WO_FIX_PROBES, 5, 1, 2, {1, 2, 4, 8, 16}},
+                                 {WO_FIX_BEAM, 5, 1, 3, {1, 2, 4, 8, 16}},
                                  {WO_FIX_TREE, 3, 1, 0, {20, 40, 80}},
-                                 {WO_FIX_ROUTE_D, 4, 1, 2, {16, 32, 64, ALL}},
-                                 {WO_FIX_BEAM, 5, 1, 3, {1, 2, 4, 8, 16}}};
+                                 {WO_FIX_ROUTE_D, 4, 1, 2, {16, 32, 64, ALL}}};
 static const axis hash_axes[] = {
     {WO_FIX_PROBES, 2, 0, 1, {1, 2}}, {WO_FIX_L, 3, 1, 2, {2, 4, 8}}, {WO_FIX_K, 3, 1, 2, {8, 10, 12}}};
 static const axis table_axes[] = {
@@ -50,6 +50,14 @@ bool woi_space_step(const wo_tune_options *o, woi_place *place, int axis_number,
     if (o->fixed & a->fix || to < 0 || to >= a->n) return false;
     place->at[axis_number] = to;
     return true;
+}
+
+bool woi_space_widen(const wo_tune_options *o, woi_place *place)
+{
+    bool moved = false;
+    for (int i = 0; i < kinds[place->kind].n; i++)
+        if (kinds[place->kind].axes[i].fix & (WO_FIX_PROBES | WO_FIX_BEAM)) moved |= woi_space_step(o, place, i, 1);
+    return moved;
 }
 
 wo_build_options woi_space_of_method(const woi_tune *t, wo_method method)
