@@ -47,9 +47,8 @@ static bool same_router(const wo_build_options *a, const wo_build_options *b)
 {
     if (a->method != b->method || a->router != b->router) return false;
     if (woi_uses_hash(a) && a->learner == WO_LEARNER_BOOST && a->lambda != b->lambda) return false; /* learns for it */
-    return woi_uses_tree(a)
-               ? a->nodes == b->nodes && a->leaves == b->leaves && a->route_d == b->route_d
-               : a->K == b->K && a->L == b->L;
+    return woi_uses_tree(a) ? a->nodes == b->nodes && a->leaves == b->leaves && a->route_d == b->route_d
+                            : a->K == b->K && a->L == b->L;
 }
 
 wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs, const wo_build_options *o,
@@ -268,22 +267,30 @@ static wo_status try_fallbacks(woi_tune *t, wo_error *err)
     return status;
 }
 
-/* All routers at their starts, where none of them does at the wide ones, and wider still; the precision of the best,
- * which the rest then has, and on from each that is not far behind; the tree first, which is learned fastest. */
+/* A router at its start; where nothing has reached the goal so far, at its wide one, and wider still until it does. */
+static wo_status enter(woi_tune *t, woi_kind kind, bool reached, woi_place *place, size_t *row, wo_error *err)
+{
+    *place = woi_space_start(kind, false);
+    wo_status status = try_place(t, place, FAR, row, err);
+    if (status || *row != WOI_NO_ROW || reached) return status;
+    *place = woi_space_start(kind, true);
+    do status = try_place(t, place, FAR, row, err);
+    while (!status && *row == WOI_NO_ROW && woi_space_widen(&t->o, place));
+    return status;
+}
+
+/* All routers; the precision of the best, which the rest then has, and on from each that is not far behind. The tree is
+ * the first: it is learned fastest, and goes further. */
 static wo_status search_routers(woi_tune *t, const woi_kind *kinds, size_t n, wo_error *err)
 {
     woi_place places[2];
     size_t rows[2];
     wo_status status = WO_OK;
     bool reached = false;
-    for (int wide = 0; wide < 2 && !reached; wide++)
-        for (size_t i = 0; !status && i < n; i++) {
-            places[i] = woi_space_start(kinds[i], wide);
-            status = try_place(t, &places[i], FAR, &rows[i], err);
-            while (!status && wide && rows[i] == WOI_NO_ROW && woi_space_widen(&t->o, &places[i]))
-                status = try_place(t, &places[i], FAR, &rows[i], err);
-            reached |= rows[i] != WOI_NO_ROW;
-        }
+    for (size_t i = 0; !status && i < n; i++) {
+        status = enter(t, kinds[i], reached, &places[i], &rows[i], err);
+        reached |= rows[i] != WOI_NO_ROW;
+    }
     if (!status) status = try_weights(t, err);
     for (size_t i = 0; !status && i < n; i++) {
         if (rows[i] == WOI_NO_ROW ? reached : is_far(t, rows[i])) continue;
