@@ -207,6 +207,57 @@ static void everything_is_tuned_by_default(void **state)
     free_pair(&p);
 }
 
+/* From the wide start more cells and more nodes, until there are no more; not where they are fixed. */
+static void widening_ends(void **state)
+{
+    (void)state;
+    wo_tune_options o;
+    wo_tune_defaults(&o);
+    for (int fixed = 0; fixed < 2; fixed++) {
+        woi_tune t = {.o = o, .train = {.n = 1000, .d = D}};
+        t.o.fixed = fixed ? WO_FIX_PROBES | WO_FIX_BEAM : 0;
+        t.best = WOI_NO_ROW;
+        woi_place place = woi_space_start(WOI_TREE, true);
+        wo_build_options before = woi_space_options(&t, &place);
+        int steps = 0;
+        for (; woi_space_widen(&t.o, &place); steps++) {
+            const wo_build_options after = woi_space_options(&t, &place);
+            assert_true(after.probes >= before.probes && after.beam >= before.beam);
+            assert_true(after.probes > before.probes || after.beam > before.beam);
+            assert_true(after.nodes == before.nodes && after.route_d == before.route_d);
+            before = after;
+        }
+        assert_true(fixed ? steps == 0 : steps > 0);
+        assert_true(fixed || (before.probes == 16 && before.beam == 16));
+    }
+}
+
+/* A tree that is kept for another beam is the one that is learned for it. */
+static void another_beam_is_as_if_learned(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_error err;
+    wo_index *indexes[2];
+    woi_routed routed[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        wo_build_options o = quick().build;
+        o.beam = i ? 1 : 7;
+        assert_int_equal(woi_tune_begin(p.s.layer, &o, &indexes[i], &err), WO_OK);
+        assert_int_equal(woi_evidence_route(p.log, NULL, indexes[i], &routed[i], &err), WO_OK);
+    }
+    assert_int_not_equal(memcmp(routed[0].of, routed[1].of, N * sizeof(uint32_t)), 0);
+    assert_int_equal(woi_evidence_set_beam(p.log, 1, indexes[0], &routed[0], &err), WO_OK);
+    assert_int_equal(indexes[0]->options.beam, 1);
+    assert_memory_equal(routed[0].of, routed[1].of, N * sizeof(uint32_t));
+    assert_memory_equal(indexes[0]->tree.leaves, indexes[1]->tree.leaves, 16 * 16 * D);
+    for (int i = 0; i < 2; i++) {
+        woi_routed_free(&routed[i]);
+        wo_index_free(indexes[i]);
+    }
+    free_pair(&p);
+}
+
 static void what_is_fixed_is_kept(void **state)
 {
     (void)state;
@@ -465,6 +516,8 @@ int main(void)
         cmocka_unit_test(few_queries_show_little),
         cmocka_unit_test(the_dial_stops_at_the_goal),
         cmocka_unit_test(everything_is_tuned_by_default),
+        cmocka_unit_test(widening_ends),
+        cmocka_unit_test(another_beam_is_as_if_learned),
         cmocka_unit_test(what_is_fixed_is_kept),
         cmocka_unit_test(goals_without_labels),
         cmocka_unit_test(a_part_of_the_log_is_held_out),
