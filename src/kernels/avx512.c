@@ -497,6 +497,7 @@ WOI_INLINE void place_good(size_t vectors, const float *kept, const int32_t *kep
     int32_t sorted_ids[FEW];
     WOI_EACH(v, vectors) _mm512_storeu_si512((void *)(place + 16 * v), before[v]);
     for (size_t i = 0; i < n; i++) {
+        /* cppcheck-suppress uninitvar ; the stores above are vectors' */
         sorted[place[i]] = kept[i];
         sorted_ids[place[i]] = kept_ids[i];
     }
