@@ -1,9 +1,10 @@
 #!/bin/bash
 # What the tuner makes of real layers: tuned.sh [debian] [wikitext-2] [diginetica] [diginetica-20] [enwiki100m-drop200]
-# [enwiki100m] [eurlex57k]; all by default.
+# [enwiki100m] [eurlex57k] [synthetic-10k] [synthetic-100k] [synthetic-1m]; all but the synthetic ones by default.
 #
-# Builds with --target 0.995 on the validation log alone (diginetica-20: 98% of FULL's own 20 best) and judges on the test
-# log, with times. Needs 'make nets'; WikiText-2 is PyTorch's network. Prints every command and a few lines of figures for
+# Builds with --target 0.995 on the validation log alone (diginetica-20: 98% of FULL's own 20 best; synthetic layers: 0.95, to
+# see what more classes cost) and judges on the test log, with times. Needs 'make nets', and for the synthetic layers
+# 'wideout-bench run NAME', which makes them; WikiText-2 is PyTorch's network. Prints every command and a few lines of figures for
 # it; they go to bench/results/tuned.json too, in place of those of the same data. Let nothing else run meanwhile.
 set -eu
 cd "$(dirname "$0")/.."
@@ -58,9 +59,18 @@ for name in "$@"; do
         tuned "$name" diginetica "$cache/diginetica/net.safetensors" --k 20 --target-agree 0.98 --batch 1024 --max-time 10m
         ;;
     enwiki100m | enwiki100m-drop200) tuned "$name" "$name" "$cache/$name/net.safetensors" --target 0.995 --batch 1024 ;;
+    synthetic-10k | synthetic-100k | synthetic-1m)
+        case $name in
+        *-10k) m=10000 ;;
+        *-100k) m=100000 ;;
+        *) m=1000000 ;;
+        esac
+        made=synthetic-$m-64-100000-1.5
+        tuned "$name" "$made" "$cache/$made/net.safetensors" --target 0.95 --target5 0.9 --batch 1024 --max-time 5m
+        ;;
     debian | eurlex57k) tuned "$name" "$name" "$cache/$name/net.safetensors" --target 0.995 ;;
     *)
-        echo "tuned.sh: '$name' is none of debian, wikitext-2, diginetica, diginetica-20, enwiki100m-drop200, enwiki100m, eurlex57k" >&2
+        echo "tuned.sh: '$name' is none of synthetic-10k, synthetic-100k, synthetic-1m, debian, wikitext-2, diginetica, diginetica-20, enwiki100m-drop200, enwiki100m, eurlex57k" >&2
         exit 2
         ;;
     esac
