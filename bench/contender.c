@@ -39,6 +39,7 @@ static wo_status build_tuned(bench_contender *c, int threads, const wo_progress 
     o.build.threads = threads;
     o.build.progress = *progress;
     o.target = given->target;
+    if (o.target5 > o.target) o.target5 = o.target; /* as 'wideout build' does */
     o.batch = given->tune_batch;
     o.max_time_s = given->seconds;
     o.k = BENCH_K;

@@ -47,6 +47,7 @@ int cli_tune_read(const cli_command *self, const cli_tune *g, wo_tune_options *o
     if (g->max_time && isnan(o->max_time_s = read_time(g->max_time)))
         return cli_usage(self, "--max-time takes a time like 90s, 5m or 1h, not '%s'", g->max_time);
     if (!isnan(g->target)) o->target = g->target;
+    if (o->target5 > o->target) o->target5 = o->target; /* less of one, no more of five */
     if (!isnan(g->target5)) o->target5 = g->target5;
     if (by_answers) o->target_agree = g->target_agree;
     if (by_time) o->target_us = g->target_us;

@@ -23,7 +23,7 @@ typedef struct cli_tune {
          false},                                                                                                        \
         {"target5", 0,                                                                                                  \
          CLI_REAL,  CLI_TUNE_FIELD(args_type, member, target5),                                                         \
-         "0-1",     "tune: and of its P@5 (default: 0.99)",                                                             \
+         "0-1",     "tune: and of its P@5 (default: 0.99, --target if less)",                                           \
          false},                                                                                                        \
         {"target-agree", 0,                                                                                             \
          CLI_REAL,       CLI_TUNE_FIELD(args_type, member, target_agree),                                               \

@@ -112,8 +112,7 @@ woi_place woi_space_start(woi_kind kind, bool wide);
 /* A step along an axis; false where it ends, or is fixed. */
 bool woi_space_step(const wo_tune_options *o, woi_place *place, int axis, int step);
 
-/* From a wide start: more cells opened and more looked at, in turn, where that is left to choose; false where there are
- * no more. */
+/* More cells opened, and more looked at, where that is left to choose; false where there are no more. */
 bool woi_space_widen(const wo_tune_options *o, woi_place *place);
 int woi_space_axes(woi_kind kind);
 /* The options at a place, all but the dial (lambda, popular). */

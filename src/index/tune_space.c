@@ -54,15 +54,10 @@ bool woi_space_step(const wo_tune_options *o, woi_place *place, int axis_number,
 
 bool woi_space_widen(const wo_tune_options *o, woi_place *place)
 {
-    const woi_place start = woi_space_start(place->kind, true);
-    int least = -1; /* the axis that has moved least and can move */
-    for (int i = 0; i < kinds[place->kind].n; i++) {
-        woi_place next = *place;
-        if (kinds[place->kind].axes[i].fix & (WO_FIX_PROBES | WO_FIX_BEAM) && woi_space_step(o, &next, i, 1) &&
-            (least < 0 || place->at[i] - start.at[i] < place->at[least] - start.at[least]))
-            least = i;
-    }
-    return least >= 0 && woi_space_step(o, place, least, 1);
+    bool moved = false;
+    for (int i = 0; i < kinds[place->kind].n; i++)
+        if (kinds[place->kind].axes[i].fix & (WO_FIX_PROBES | WO_FIX_BEAM)) moved |= woi_space_step(o, place, i, 1);
+    return moved;
 }
 
 wo_build_options woi_space_of_method(const woi_tune *t, wo_method method)

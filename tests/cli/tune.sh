@@ -62,6 +62,8 @@ same 'all the time there is' '["full",1000000]' "$(jq -c '[.method, .tuning.targ
 tune "${valid[@]}" --target-us 1000 --router tree --lambda 0.5 --batch 16 -o slow --json >slow.json
 same 'what is fixed' '["tree",0.5,16]' "$(jq -c '[.options.router, .options.lambda, .tuning.batch]' slow.json)"
 same 'is all that was tried' '[0.5]' "$("$WIDEOUT" info --curve slow | tail -n +2 | cut -d, -f21 | sort -u | jq -cs .)"
+tune "${valid[@]}" --method popular --target 0.5 -o less --json >less.json
+same 'less of P@1 asks for no more of P@5' '[0.5,0.5]' "$(jq -c '[.tuning.target, .tuning.target5]' less.json)"
 tune "${valid[@]}" --fallback 16 --iterations 10 --target 0.5 --target5 0.3 -o wide --json >wide.json
 check 'a fallback that is fixed is kept to evidence' jq -e '.method != "evidence" or .options.fallback == 16' wide.json
 tune "${valid[@]}" -K 4 -L 3 --iterations 10 --target 0.5 --target5 0.3 -o fixed --json >fixed.json
