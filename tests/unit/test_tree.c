@@ -264,9 +264,10 @@ static void batches_are_single_queries(void **state)
     (void)state;
     enum { N = 301, PROBES = 40 };
     wo_error err;
-    for (size_t s = 0; s < N_SHAPES; s += 3) {
-        const size_t d = shapes[s][0];
-        woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 1);
+    for (size_t s = 0; s < 2 * N_SHAPES; s += 3) { /* one node a query; several, which go node by node */
+        const size_t *shape = shapes[s % N_SHAPES], d = shape[0];
+        const uint32_t beam = s < N_SHAPES ? 1 : WOI_WIDE_BEAM + 3;
+        woi_tree tree = make_tree(d, shape[1], (uint32_t)shape[2], (uint32_t)shape[3], beam);
         float *q = normals(N * d, 8);
         void *scratch = aligned_alloc(64, woi_tree_scratch(&tree, 1, WOI_MAX_LEAVES));
         uint32_t *cells = malloc(N * PROBES * sizeof *cells), own[PROBES];
