@@ -14,12 +14,15 @@ typedef struct arguments {
     cli_xc xc;
     const char *output;
     double valid;
+    bool last;
 } arguments;
 
 static const cli_option options[] = {
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "DIR", "the folder to write to, made where it is missing",
      false},
     {"valid", 0, CLI_REAL, offsetof(arguments, valid), "0-1", "share of the rows that go to valid.txt (default: 0.05)",
+     false},
+    {"last", 0, CLI_FLAG, offsetof(arguments, last), NULL, "the last rows go to valid.txt: for files in order of time",
      false},
     CLI_XC_OPTIONS(arguments, xc),
     {0},
@@ -33,19 +36,27 @@ typedef struct splitting {
     woi_xc_options options;
     uint64_t seed;
     double valid;
+    bool last;
     wo_progress progress;
     woi_xc_shape shape;
     uint64_t n[2]; /* rows of each part */
     cli_outputs outputs;
 } splitting;
 
-/* The rows that each part will have: it depends on their number alone. */
+/* By number alone, whatever is in the row. */
+static int part_of(const splitting *s, uint64_t row)
+{
+    if (!s->last) return woi_split_row(s->seed, row, s->valid);
+    return row >= s->shape.n - (uint64_t)llround(s->valid * (double)s->shape.n) ? VALID : TRAIN;
+}
+
+/* The rows that each part will have. */
 static wo_status count_rows(splitting *s)
 {
     if (s->shape.matrix)
         return cli_outputs_fail(&s->outputs, s->path,
                                 "is one half of the two-file form: join it with 'wideout data xc' first");
-    for (uint64_t i = 0; i < s->shape.n; i++) s->n[woi_split_row(s->seed, i, s->valid)]++;
+    for (uint64_t i = 0; i < s->shape.n; i++) s->n[part_of(s, i)]++;
     for (int part = TRAIN; part <= VALID; part++)
         if (s->n[part] == 0)
             return cli_outputs_fail(&s->outputs, s->path, "with --valid %g none of its %" PRIu64 " rows goes to %s",
@@ -68,7 +79,7 @@ static wo_status write_rows(splitting *s, woi_xc *reader)
             if (s->progress.fn(s->progress.ctx, "splitting", done, total))
                 return cli_outputs_fail(o, s->path, "stopped at row %" PRIu64 ", nothing was written", i + 1);
         }
-        int part = woi_split_row(s->seed, i, s->valid);
+        int part = part_of(s, i);
         o->at = o->path[part];
         if ((status = woi_xc_write_row(o->file[part], &row, &o->err))) return status;
     }
@@ -112,6 +123,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                    .options = cli_xc_options(&args->xc),
                    .seed = args->common.seed,
                    .valid = isnan(args->valid) ? 0.05 : args->valid,
+                   .last = args->last,
                    .progress = cli_progress(&args->common)};
     wo_status status = split(&s, args->output);
     cli_progress_end();
@@ -139,12 +151,15 @@ const cli_command cli_cmd_data_split = {
     "Splits a file of the extreme-classification format, plain or gzip, into DIR/train.txt and\n"
     "DIR/valid.txt, for sets that come without a validation file.\n"
     "\n"
-    "  wideout data split train.txt.gz -o diginetica\n"
     "  wideout data split train.txt --valid 0.1 --seed 7 -o parts\n"
+    "  wideout data split train.txt.gz --last -o diginetica\n"
     "\n"
     "Each row goes by a hash of its number and --seed: the same seed gives the same files, and the share\n"
-    "holds nearly, not to the row. Rows stay in their order; both files keep the counts of features and\n"
-    "labels. Neither file is replaced unless both are complete.",
+    "holds nearly, not to the row. With --last the end of the file is split off instead: use it where rows\n"
+    "are in order of time or neighbours belong together (clicks of a session, parts of a document), or the\n"
+    "validation rows resemble the training rows more than the queries to come will. Rows stay in their\n"
+    "order; both files keep the counts of features and labels. Neither file is replaced unless both are\n"
+    "complete.",
     options,
     sizeof(arguments),
     run,

@@ -165,6 +165,12 @@ tail -n +2 rows | sed 's/$/ /' | gzip -n >bare.gz
 "$WIDEOUT" data split -q --lenient bare.gz -o p2 >/dev/null
 same 'split: without a header, the same' "$(contents p)" "$(contents p2)"
 same 'split --json' '[916,84]' "$("$WIDEOUT" data split rows --valid 0.1 --seed 3 -o p3 --json | jq -c '[.train, .valid]')"
+same 'split --last' 'wrote p4: 900 rows to train.txt, 100 to valid.txt' "$("$WIDEOUT" data split rows --last --valid 0.1 -o p4)"
+same 'split --last: the first rows, then the last' "$(tail -n +2 rows | cksum)" "$(tail -qn +2 p4/train.txt p4/valid.txt | cksum)"
+"$WIDEOUT" data split -q --lenient bare.gz --last --valid 0.1 --seed 7 -o p5 >/dev/null
+same 'split --last: without a header, with another seed, the same' "$(contents p4)" "$(contents p5)"
+fails 'split --last: nothing to train on' 1 'wideout: rows: with --valid 1 none of its 1000 rows goes to train.txt' \
+    "$WIDEOUT" data split rows --last --valid 1 -o p
 before=$(contents p)
 printf '30 9 7\n0 1:1\n1 2:1\n' >short
 fails 'split: a header that lies' 1 'wideout: short: ends after 2 rows, the header says 30' "$WIDEOUT" data split short --valid 0.5 -o p
