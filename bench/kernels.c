@@ -107,10 +107,11 @@ static void run_topk_scan(const woi_kernels *k, const job *j)
 
 static void run_pick(const woi_kernels *k, const job *j)
 {
-    float scores[64], best[TOP_K];
-    int32_t ids[TOP_K];
+    enum { MOST = 272, MANY = 20, FEW = 5 };
+    float scores[MOST], best[MANY];
+    int32_t ids[MANY];
     memcpy(scores, data.q, j->n * sizeof *scores);
-    sink = (double)k->pick(scores, NULL, j->n, 5, best, ids);
+    sink = (double)k->pick(scores, NULL, j->n, j->n == MOST ? MANY : FEW, best, ids);
 }
 
 static void run_max_f32(const woi_kernels *k, const job *j)
@@ -146,7 +147,7 @@ static const job jobs_project[] = {{"128 x 48 planes, L1", 48, D, OF_FMA_PEAK},
 static const job jobs_project_i8[] = {{"32 x 48 planes, L1", 48, 32, OPERATIONS},
                                       {"64 x 192 planes, L1", 192, 64, OPERATIONS}};
 static const job jobs_topk_scan[] = {{"256 MiB, k 10", N_F32, 1, OF_READ}};
-static const job jobs_pick[] = {{"5 of 64, L1", 64, 1, BYTES}};
+static const job jobs_pick[] = {{"5 of 64, L1", 64, 1, BYTES}, {"20 of 272, L1", 272, 1, BYTES}};
 static const job jobs_max_f32[] = {{"256 MiB", N_F32, 1, OF_READ}};
 static const job jobs_exp_sum[] = {{"256 MiB, sum alone", N_F32, 1, OF_READ}, {"2048 kept, L1", 2048, 1, BYTES}};
 static const job jobs_adam[] = {{"4 x 64 MiB", N_F32 / 4, 1, OF_READ}};

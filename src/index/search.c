@@ -13,7 +13,6 @@
 #include "index/index.h"
 
 #include "base/error.h"
-#include "kernels/topk.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,13 +20,12 @@
 #include <string.h>
 
 enum {
-    BLOCK = 32,         /* queries that are routed together, while the router is in the cache; then scored */
-    WIDE_BLOCK = 512,   /* the same for a tree of which queries look at many nodes, and share them */
-    MIN_SHARE = 64,     /* queries that a thread must have to be worth waking */
-    MOST_PICKED = 4096, /* candidates times answers: above, a heap is faster than `pick` */
-    RESCORED = 6,       /* of an int8 screen the best 2 k + RESCORED are scored again in bf16 */
-    SCREENED = 256,     /* at most so many */
-    FOR_FULL = -2,      /* the first id of a query that is left to FULL */
+    BLOCK = 32,       /* queries that are routed together, while the router is in the cache; then scored */
+    WIDE_BLOCK = 512, /* the same for a tree of which queries look at many nodes, and share them */
+    MIN_SHARE = 64,   /* queries that a thread must have to be worth waking */
+    RESCORED = 6,     /* of an int8 screen the best 2 k + RESCORED are scored again in bf16 */
+    SCREENED = 256,   /* at most so many */
+    FOR_FULL = -2,    /* the first id of a query that is left to FULL */
 };
 
 typedef struct worker {
@@ -317,18 +315,6 @@ static void score(const wo_searcher *s, const float *q, const int32_t *ids, size
     add_bias(s, ids, n, logits);
 }
 
-/* The k best; returns how many there are. Logits are used up. */
-static size_t select_best(const wo_searcher *s, float *logits, const int32_t *from, size_t n, size_t k, int32_t *ids,
-                          float *scores)
-{
-    if (n * k <= MOST_PICKED) return s->kernels->pick(logits, from, n, k, scores, ids);
-    woi_topk top = {k, 0, scores, ids};
-    for (size_t i = 0; i < n; i++)
-        if (top.n < k || !(logits[i] < scores[0])) woi_topk_push(&top, logits[i], from[i]);
-    woi_topk_finish(&top);
-    return top.n;
-}
-
 /* Of many candidates those that int8 rows find best, in w->ids; returns how many. */
 static size_t screen(const wo_searcher *s, worker *w, const float *q, size_t k, const int32_t **candidates, size_t n)
 {
@@ -341,7 +327,7 @@ static size_t screen(const wo_searcher *s, worker *w, const float *q, size_t k, 
     add_bias(s, *candidates, n, w->logits);
     float kept_scores[SCREENED];
     int32_t kept[SCREENED];
-    n = select_best(s, w->logits, *candidates, n, keep, kept, kept_scores);
+    n = s->kernels->pick(w->logits, *candidates, n, keep, kept_scores, kept);
     memcpy(w->ids, kept, n * sizeof *kept);
     *candidates = w->ids;
     return n;
@@ -386,7 +372,7 @@ static void answer(const wo_searcher *s, worker *w, const float *q, const uint32
     const size_t n = screen(s, w, q, k, &candidates, about.candidates);
     score(s, q, candidates, n, w->logits);
     const double whole = s->scores == WO_SCORES_SOFTMAX ? log_sum(s->kernels, w->logits, n) : 0;
-    const size_t found = select_best(s, w->logits, candidates, n, k, ids, scores);
+    const size_t found = s->kernels->pick(w->logits, candidates, n, k, scores, ids);
     if (s->scores == WO_SCORES_SOFTMAX)
         for (size_t i = 0; i < k; i++) scores[i] = i < found ? (float)exp((double)scores[i] - whole) : 0;
     if (stats) *stats = about;
@@ -450,8 +436,10 @@ static void answer_block(const wo_searcher *s, worker *w, const float *queries, 
         for (size_t c = 0; c < w->n_cells[i]; c++) __builtin_prefetch(&cells->offsets[w->cells[i * s->most_cells + c]]);
     for (size_t i = 0; i < n; i++) {
         if (i + 1 < n) /* the lists of the next query come while this one is scored */
-            for (size_t c = 0; c < w->n_cells[i + 1]; c++)
-                __builtin_prefetch(cells->ids + cells->offsets[w->cells[(i + 1) * s->most_cells + c]]);
+            for (size_t c = 0; c < w->n_cells[i + 1]; c++) {
+                const uint32_t *list = &cells->offsets[w->cells[(i + 1) * s->most_cells + c]];
+                for (uint32_t at = list[0]; at < list[1]; at += 16) __builtin_prefetch(cells->ids + at);
+            }
         answer(s, w, queries + i * d, w->cells + i * s->most_cells, w->n_cells[i], k, ids + i * k, scores + i * k,
                stats ? stats + i : NULL);
     }

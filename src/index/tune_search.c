@@ -13,6 +13,7 @@ static const double LEAST_LAMBDA = 0.002, MOST_LAMBDA = 1;
 static const double SEARCHING = 0.85; /* of the time; the rest is for learning the winner's router again, and timing */
 static const double FAR = 2;          /* times the best's time: neighbours of such a start are not tried */
 static const double NOTICED = 0.98;   /* of the best's time: what is less of a gain is noise */
+static const double GROWN = 1.05;     /* times the neurons: less is nothing new */
 
 /* In time, what was tried is kept; the first setting is always finished. */
 static bool out_of_time(woi_tune *t)
@@ -144,6 +145,7 @@ static wo_status evaluate(woi_tune *t, const trial *tr, size_t *row, wo_error *e
 static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
 {
     double low = 0, high = 1; /* 0 is slow and good */
+    double most_failed = 0;   /* neurons */
     wo_status status = WO_OK;
     for (int step = 0; !status && step < (tr->turns ? STEPS : 1) && !out_of_time(t); step++) {
         size_t row;
@@ -160,6 +162,10 @@ static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
         if (!good && !woi_by_time(t) && t->best != WOI_NO_ROW &&
             figures[WOI_CURVE_US] > tr->patience * woi_row(t, t->best)[WOI_CURVE_US])
             break;
+        if (*found == WOI_NO_ROW && !woi_by_time(t)) { /* the cells may have no more to give, however low lambda is */
+            if (figures[WOI_CURVE_NEURONS] < GROWN * most_failed) break;
+            most_failed = fmax(most_failed, figures[WOI_CURVE_NEURONS]);
+        }
     }
     return status;
 }

@@ -8,14 +8,14 @@
 typedef struct axis {
     unsigned fix;       /* names the option, and fixes it */
     int n, start, wide; /* values, and those that the starts have */
-    uint32_t values[5];
+    uint32_t values[8];
 } axis;
 
 enum { ALL = 0x7fffffff };
 
 /* WO_FIX_TREE: training queries a leaf. Probes and beam come first: a tree need not be learned again for them. */
-static const axis tree_axes[] = {{WO_FIX_PROBES, 5, 1, 2, {1, 2, 4, 8, 16}},
-                                 {WO_FIX_BEAM, 5, 1, 3, {1, 2, 4, 8, 16}},
+static const axis tree_axes[] = {{WO_FIX_PROBES, 8, 1, 3, {1, 2, 3, 4, 6, 8, 12, 16}},
+                                 {WO_FIX_BEAM, 7, 1, 4, {1, 2, 4, 6, 8, 12, 16}},
                                  {WO_FIX_TREE, 3, 1, 0, {20, 40, 80}},
                                  {WO_FIX_ROUTE_D, 4, 1, 2, {16, 32, 64, ALL}}};
 static const axis hash_axes[] = {

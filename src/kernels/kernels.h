@@ -23,10 +23,9 @@
  *              coordinates: 4 j + c of plane p is planes[(j * stride + p) * 4 + c] - 128. x (n, 4 fours), z (n,
  *              n_planes).
  *   topk_scan  offers scores[i] with id first_id + i to `top`. NaN is never taken.
- *   pick       the k best of few scores, best first, of equal ones the lower id first: best and best_ids (k); ids (n),
+ *   pick       the k best of n scores, best first, of equal ones the lower id first: best and best_ids (k); ids (n),
  *              or NULL where a score's id is its place. NaN is never taken. Returns how many there are; what is beyond
- *              them gets -INFINITY and id -1. Scores are used up. n is at most WOI_MAX_PICK; where it is large,
- *              topk_scan and its heap are faster.
+ *              them gets -INFINITY and id -1. Scores are used up.
  *   max_f32    the largest x[i]; -INFINITY for n = 0; NaNs are passed over.
  *   exp_sum    the sum of exp(x[i] - shift); out[i] = exp(x[i] - shift) too unless out is NULL; out may be x.
  *              With shift = max_f32: log-softmax is x - shift - log(sum).
@@ -37,8 +36,6 @@
 #include "wideout.h"
 
 #include <stdint.h>
-
-enum { WOI_MAX_PICK = 16384 }; /* scores: all leaves that a query of a tree can look at */
 
 /* The k best (score, id) pairs seen so far: a binary heap with the worst on top, where of equal scores the higher id is
  * the worse. The caller owns the arrays (k each), sets k >= 1 and n = 0, scans, then calls woi_topk_finish. */

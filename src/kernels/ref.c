@@ -110,6 +110,8 @@ static void project_i8_ref(const int8_t *x, const float *x_scales, size_t n, con
 
 static size_t pick_ref(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
+    enum { MOST = 256 }; /* scores: rounds over more take longer than a heap */
+    if (n > MOST) return woi_topk_pick(scores, ids, n, k, best, best_ids);
     size_t found = 0;
     for (size_t i = 0; i < k; i++) {
         size_t at = n;

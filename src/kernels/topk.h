@@ -52,6 +52,17 @@ static inline void woi_topk_push(woi_topk *top, float score, int32_t id)
     woi_topk_put(top, at, score, id);
 }
 
+/* The `pick` of many answers of many scores: all go through the heap. */
+static inline size_t woi_topk_pick(const float *scores, const int32_t *ids, size_t n, size_t k, float *best,
+                                   int32_t *best_ids)
+{
+    woi_topk top = {k, 0, best, best_ids};
+    for (size_t i = 0; i < n; i++)
+        if (top.n < k || !(scores[i] < best[0])) woi_topk_push(&top, scores[i], ids ? ids[i] : (int32_t)i);
+    woi_topk_finish(&top);
+    return top.n;
+}
+
 /* The filter in front of a full heap: whatever has an id of at least `next_id` and fails score >= bar would be refused
  * by woi_topk_push. A score equal to the worst can only enter with a lower id, so once the ids have passed the worst
  * one's, the bar moves up by one step: without that a long run of equal scores is pushed one by one. */

@@ -36,8 +36,7 @@ enum {
     WOI_AHEAD = 32,   /* rows that a gather prefetches ahead: 24 to 64 give 21.5 GB/s, 16 give 20, 8 give 12 */
     WOI_WHOLE = 1024, /* bytes of the longest row prefetched whole: 19 GB/s so, 16 if only its first 512 bytes are */
     WOI_PART = 512,   /* bytes of a longer one: rows of 4 KiB give 25 GB/s so, 15 if prefetched whole */
-    WOI_PIECES = WOI_MAX_PICK / 64, /* of 64 scores, that a pick keeps notes of */
-    WOI_NEXT_PAGES = 8192           /* bytes ahead of a dot's row, see woi_row */
+    WOI_NEXT_PAGES = 8192 /* bytes ahead of a dot's row, see woi_row */
 };
 
 /* The rows of one call: consecutive for a dot, named by ids for a gather. */
@@ -106,6 +105,9 @@ WOI_INLINE size_t woi_lowest_id(uint64_t hits, const int32_t *ids)
             if (ids[__builtin_ctzll(hits)] < ids[at]) at = (size_t)__builtin_ctzll(hits);
     return at;
 }
+
+/* avx512pick.c */
+size_t woi_pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids);
 
 WOI_INLINE void woi_pick_end(size_t found, size_t k, float *best, int32_t *best_ids)
 {

@@ -513,7 +513,7 @@ static void try_pick(const woi_kernels *k, int draw, size_t n, size_t top_k, boo
 
 static void test_pick(const woi_kernels *k)
 {
-    const size_t top_ks[] = {1, 2, 5, 20, 100};
+    const size_t top_ks[] = {1, 2, 3, 5, 8, 9, 16, 20, 33, 48, 100};
     for (int draw = 0; draw < N_DRAWS; draw++)
         for (size_t c = 0; c < sizeof top_ks / sizeof *top_ks; c++)
             for (size_t n = 0; n <= 300; n += n < 70 ? 1 : 23) {
