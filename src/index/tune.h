@@ -22,7 +22,7 @@ typedef struct woi_pairs {
     double h, f, hh, hf, ff;
 } woi_pairs;
 
-/* What is left of the mean of h - t f when 2.33 of its standard errors are taken away: at least 0 when the index has
+/* What is left of the mean of h - t f when 2.58 of its standard errors are taken away: at least 0 when the index has
  * the share t of FULL's for sure. */
 double woi_pairs_margin(const woi_pairs *pairs, double t);
 /* The largest such t, 0 to 1. */
