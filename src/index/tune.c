@@ -265,6 +265,7 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
         *index = NULL;
     }
     woi_tune_bench_free(t);
+    wo_index_free(t->yardstick);
     woi_judge_free(&t->judge);
     woi_sparse_free(&t->needs);
     woi_tune_logs_free(t);

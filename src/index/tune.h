@@ -81,6 +81,11 @@ typedef struct woi_tune {
     const wo_log *bench_log;
     woi_routed routed;
 
+    /* Others on a shared machine make an index slower by a third, for seconds, and FULL by less. So settings are timed
+     * in turn with one that stays the same, and what counts is the ratio. NULL: none yet. */
+    wo_index *yardstick;
+    double yardstick_us; /* a query */
+
     double *rows; /* (n_rows, WOI_CURVE_COLUMNS) */
     size_t n_rows, rows_room;
     size_t best; /* row, or WOI_NO_ROW */
@@ -137,6 +142,8 @@ void woi_tune_bench_free(woi_tune *t);
 /* Microseconds a query of an index at batch sizes (rising), beside FULL's where asked. */
 wo_status woi_tune_time(const woi_tune *t, const wo_index *index, bool full, const uint32_t *batches, size_t n,
                         uint32_t rounds, wo_eval_timing *timings, wo_error *err);
+/* Takes the index over, on failure too, and times it. */
+wo_status woi_tune_set_yardstick(woi_tune *t, wo_index *index, wo_error *err);
 /* Judges and times an index: fills a row. The same for FULL, as the first row of the curve. */
 wo_status woi_tune_measure(woi_tune *t, const wo_index *index, double *row, wo_error *err);
 wo_status woi_tune_measure_full(woi_tune *t, wo_error *err);

@@ -3,9 +3,9 @@
  * Both answer the same queries, so they are compared in pairs: with h the hits of the index at a query and f those of
  * FULL, the index has the share t of FULL's quality when the mean of x = h - t f is at least 0. Most queries are
  * answered alike, so x varies far less than h does, and a few thousand queries tell shares of 0.995 from 0.99. It has
- * it when mean(x) - 2.58 sd(x) / sqrt(n) >= 0: with 99.5% confidence for one index, and so with 95% for the fastest of ten
- * that are judged on the same queries, whose luck is part of why it was taken (WikiText-2's at 95% each fell short of
- * both targets on test data, Diginetica's at 99% of one). Many more are tried, but most are all but the same.
+ * it when mean(x) - 2.58 sd(x) / sqrt(n) >= 0: with 99.5% confidence for one index, and so with 95% for the fastest of
+ * ten that are judged on the same queries, whose luck is part of why it was taken (WikiText-2's at 95% each fell short
+ * of both targets on test data, Diginetica's at 99% of one). Many more are tried, but most are all but the same.
  *
  * That fails where the two hardly ever differ: without a single difference among 300 queries sd is next to nothing,
  * while the true rate of differences may well be 1% (the rule of three: 3/n). So one more query is counted, at which

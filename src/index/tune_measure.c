@@ -6,12 +6,11 @@
 #include "base/progress.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* A setting is timed several times, a while apart, and the least counts: on a shared machine others come and go within
- * seconds and make an index slower by a third (and FULL by less: dividing by its time does not help). */
-enum { ROUNDS = 5, TIMES = 4, APART_MS = 40 };
+enum { ROUNDS = 5, TURNS = 4, FIRST_TURNS = 8, APART_MS = 40 }; /* of timing: some 8,000 single queries */
 
 wo_status woi_tune_time(const woi_tune *t, const wo_index *index, bool full, const uint32_t *batches, size_t n,
                         uint32_t rounds, wo_eval_timing *timings, wo_error *err)
@@ -54,25 +53,61 @@ static void note(const woi_tune *t, const woi_judged *judged, double *row)
                                                        woi_pairs_margin(&judged->of[WOI_AT_5], t->o.target5) >= 0;
 }
 
-static wo_status least_time(const woi_tune *t, const wo_index *index, double *us, wo_error *err)
+/* ---- Time -------------------------------------------------------------------------------------------------- */
+
+static wo_status time_once(const woi_tune *t, const wo_index *index, double *us, wo_error *err)
+{
+    wo_eval_timing timing;
+    const wo_status status = woi_tune_time(t, index, false, &t->o.batch, 1, ROUNDS, &timing, err);
+    *us = timing.us;
+    return status;
+}
+
+wo_status woi_tune_set_yardstick(woi_tune *t, wo_index *index, wo_error *err)
 {
     wo_status status = WO_OK;
-    *us = INFINITY;
-    for (int i = 0; !status && i < TIMES; i++) {
-        wo_eval_timing timing;
+    t->yardstick = index;
+    t->yardstick_us = INFINITY;
+    for (int i = 0; !status && i < FIRST_TURNS; i++) {
+        double us;
         if (i) nanosleep(&(struct timespec){.tv_nsec = APART_MS * 1000000L}, NULL);
-        status = woi_tune_time(t, index, false, &t->o.batch, 1, ROUNDS, &timing, err);
-        if (!status) *us = fmin(*us, timing.us);
+        status = time_once(t, index, &us, err);
+        if (!status) t->yardstick_us = fmin(t->yardstick_us, us);
     }
     return status;
 }
+
+static int rising(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Beside the yardstick, where there is one. */
+static wo_status time_beside(const woi_tune *t, const wo_index *index, double *us, wo_error *err)
+{
+    double ratios[TURNS];
+    wo_status status = WO_OK;
+    for (int i = 0; !status && i < TURNS; i++) {
+        double own, other = 1;
+        status = time_once(t, index, &own, err);
+        if (!status && t->yardstick) status = time_once(t, t->yardstick, &other, err);
+        if (!status) ratios[i] = own / other;
+    }
+    if (status) return status;
+    qsort(ratios, TURNS, sizeof *ratios, rising);
+    *us = (ratios[TURNS / 2 - 1] + ratios[TURNS / 2]) / 2 * (t->yardstick ? t->yardstick_us : 1);
+    return WO_OK;
+}
+
+/* ---- Rows of the curve ------------------------------------------------------------------------------------- */
 
 wo_status woi_tune_measure(woi_tune *t, const wo_index *index, double *row, wo_error *err)
 {
     woi_judged judged;
     wo_status status = woi_progress(&t->progress, "tuning", 0, 0, err);
     if (!status) status = woi_judge_index(&t->judge, index, &judged, err);
-    if (!status) status = least_time(t, index, &row[WOI_CURVE_US], err);
+    if (!status) status = time_beside(t, index, &row[WOI_CURVE_US], err);
     if (status) return status;
     note(t, &judged, row);
     woi_curve_set(&index->options, row);

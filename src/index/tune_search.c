@@ -285,13 +285,26 @@ static wo_status enter(woi_tune *t, woi_kind kind, bool reached, woi_place *plac
     return status;
 }
 
+/* The first router at its start, as it is. It is learned again when it is tried. */
+static wo_status make_yardstick(woi_tune *t, woi_kind kind, wo_error *err)
+{
+    const woi_place place = woi_space_start(kind, false);
+    const wo_build_options o = woi_space_options(t, &place);
+    const wo_status status = build_evidence(t, &o, err);
+    if (status) return status;
+    wo_index *index = t->bench;
+    t->bench = NULL;
+    woi_tune_bench_free(t);
+    return woi_tune_set_yardstick(t, index, err);
+}
+
 /* All routers; the precision of the best, which the rest then has, and on from each that is not far behind. The tree is
  * the first: it is learned fastest, and goes further. */
 static wo_status search_routers(woi_tune *t, const woi_kind *kinds, size_t n, wo_error *err)
 {
     woi_place places[2];
     size_t rows[2];
-    wo_status status = WO_OK;
+    wo_status status = kinds[0] == WOI_TABLES ? WO_OK : make_yardstick(t, kinds[0], err);
     bool reached = false;
     for (size_t i = 0; !status && i < n; i++) {
         status = enter(t, kinds[i], reached, &places[i], &rows[i], err);
