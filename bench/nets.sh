@@ -96,10 +96,9 @@ for name in "$@"; do
         from=$(raw diginetica)
         [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
         options='--counts raw --batch 512 --epochs 4'
-        # Sessions in order of time, and the test file is the week after them: the last rows are nearest to it. Many of
-        # them, because one in fourteen tells about P@1.
-        begin diginetica "--last --valid 0.1 $options" "$from"/*.txt.gz
-        [ -s "$at/data/valid.txt" ] || "$wideout" data split "$from/train.txt.gz" --last --valid 0.1 -o "$at/data"
+        # Sessions in order of time, and the test file is the week after them: the last rows are nearest to it.
+        begin diginetica "--last $options" "$from"/*.txt.gz
+        [ -s "$at/data/valid.txt" ] || "$wideout" data split "$from/train.txt.gz" --last --valid 0.05 -o "$at/data"
         gzip -dc "$from/test.txt.gz" >"$at/data/test.txt"
         # shellcheck disable=SC2086
         xc $options
