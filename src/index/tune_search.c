@@ -285,8 +285,8 @@ static wo_status enter(woi_tune *t, woi_kind kind, bool reached, woi_place *plac
     return status;
 }
 
-/* The first router at its start, with rows of its own, so that no setting finds its rows in the caches because of it. The
- * router is learned again when it is tried. */
+/* The first router at its start, with rows of its own, so that no setting finds its rows in the caches because of it.
+ * The router is learned again when it is tried. */
 static wo_status make_yardstick(woi_tune *t, woi_kind kind, wo_error *err)
 {
     const woi_place place = woi_space_start(kind, false);
