@@ -95,13 +95,20 @@ typedef struct trial {
     const woi_sparse *popular; /* how often classes are needed; NULL */
     bool turns;                /* there is a dial, and it is not fixed */
     double slow, fast;         /* its ends */
+    double first;              /* the value to begin with; 0: the middle */
     double patience;           /* a value that fails at so many times the best's time ends the trial */
 } trial;
+
+/* 0 is slow and good, 1 fast. */
+static double place_of(const trial *tr, double value)
+{
+    return log(value / tr->slow) / log(tr->fast / tr->slow);
+}
 
 static void turn(trial *tr, double x)
 {
     if (!tr->turns) return;
-    const double value = exp(log(tr->slow) + x * (log(tr->fast) - log(tr->slow)));
+    const double value = tr->slow * pow(tr->fast / tr->slow, x);
     if (tr->o.method == WO_METHOD_POPULAR)
         tr->o.n_popular = (uint32_t)(value + 0.5);
     else
@@ -144,12 +151,12 @@ static wo_status evaluate(woi_tune *t, const trial *tr, size_t *row, wo_error *e
 
 static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
 {
-    double low = 0, high = 1; /* 0 is slow and good */
-    double most_failed = 0;   /* neurons */
+    double low = 0, high = 1;
+    double most_failed = 0; /* neurons */
     wo_status status = WO_OK;
     for (int step = 0; !status && step < (tr->turns ? STEPS : 1) && !out_of_time(t); step++) {
         size_t row;
-        const double x = (low + high) / 2;
+        const double x = step == 0 && tr->first > 0 ? place_of(tr, tr->first) : (low + high) / 2;
         turn(tr, x);
         if ((status = evaluate(t, tr, &row, err))) break;
         const double *figures = woi_row(t, row);
@@ -182,6 +189,15 @@ static wo_status remember(woi_tune *t, const double *settings, size_t row, wo_er
     return WO_OK;
 }
 
+/* Neighbours need about the same. On few queries quality does not quite fall along the dial: where the best has it, a
+ * neighbour likely has it too, and bisection from the middle may miss that. 0: there is none. */
+static double lambda_of_best(const woi_tune *t)
+{
+    if (t->best == WOI_NO_ROW) return 0;
+    const double *row = woi_row(t, t->best);
+    return row[WOI_CURVE_METHOD] == WO_METHOD_EVIDENCE ? row[WOI_CURVE_LAMBDA] : 0;
+}
+
 /* The row that the options led to, WOI_NO_ROW for none that reaches the goal. */
 static wo_status try_options(woi_tune *t, const wo_build_options *o, double patience, size_t *row, wo_error *err)
 {
@@ -198,6 +214,7 @@ static wo_status try_options(woi_tune *t, const wo_build_options *o, double pati
                 .turns = o->method == WO_METHOD_EVIDENCE && !(t->o.fixed & WO_FIX_LAMBDA),
                 .slow = LEAST_LAMBDA,
                 .fast = MOST_LAMBDA,
+                .first = lambda_of_best(t),
                 .patience = patience};
     const wo_status status = turn_dial(t, &tr, row, err);
     return status ? status : remember(t, settings, *row, err);
