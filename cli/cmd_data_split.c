@@ -155,11 +155,11 @@ const cli_command cli_cmd_data_split = {
     "  wideout data split train.txt.gz --last -o diginetica\n"
     "\n"
     "Each row goes by a hash of its number and --seed: the same seed gives the same files, and the share\n"
-    "holds nearly, not to the row. With --last the end of the file is split off instead: use it where rows\n"
-    "are in order of time or neighbours belong together (clicks of a session, parts of a document), or the\n"
-    "validation rows resemble the training rows more than the queries to come will. Rows stay in their\n"
-    "order; both files keep the counts of features and labels. Neither file is replaced unless both are\n"
-    "complete.",
+    "holds nearly, not to the row. With --last the end of the file is split off instead. Use it where\n"
+    "rows are in order of time, or neighbours belong together (clicks of a session, parts of a\n"
+    "document): validation rows would otherwise be more like the training rows than queries to come.\n"
+    "Rows stay in their order; both files keep the counts of features and labels. Neither file is\n"
+    "replaced unless both are complete.",
     options,
     sizeof(arguments),
     run,
