@@ -25,6 +25,7 @@ enum {
     MIN_SHARE = 64,   /* queries that a thread must have to be worth waking */
     RESCORED = 6,     /* of an int8 screen the best 2 k + RESCORED are scored again in bf16 */
     SCREENED = 256,   /* at most so many */
+    LISTED = 256,     /* ids of a list that are asked for ahead; the processor follows a longer one by itself */
     FOR_FULL = -2,    /* the first id of a query that is left to FULL */
 };
 
@@ -438,7 +439,8 @@ static void answer_block(const wo_searcher *s, worker *w, const float *queries, 
         if (i + 1 < n) /* the lists of the next query come while this one is scored */
             for (size_t c = 0; c < w->n_cells[i + 1]; c++) {
                 const uint32_t *list = &cells->offsets[w->cells[(i + 1) * s->most_cells + c]];
-                for (uint32_t at = list[0]; at < list[1]; at += 16) __builtin_prefetch(cells->ids + at);
+                const uint32_t end = list[1] - list[0] < LISTED ? list[1] : list[0] + LISTED;
+                for (uint32_t at = list[0]; at < end; at += 16) __builtin_prefetch(cells->ids + at);
             }
         answer(s, w, queries + i * d, w->cells + i * s->most_cells, w->n_cells[i], k, ids + i * k, scores + i * k,
                stats ? stats + i : NULL);

@@ -6,7 +6,6 @@
 #include "base/progress.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -77,26 +76,21 @@ wo_status woi_tune_set_yardstick(woi_tune *t, wo_index *index, wo_error *err)
     return status;
 }
 
-static int rising(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Beside the yardstick, where there is one. */
+/* Beside the yardstick, where there is one: the mean of the ratios, the lowest and the highest left out. */
 static wo_status time_beside(const woi_tune *t, const wo_index *index, double *us, wo_error *err)
 {
-    double ratios[TURNS];
-    wo_status status = WO_OK;
-    for (int i = 0; !status && i < TURNS; i++) {
+    double sum = 0, lowest = INFINITY, highest = 0;
+    for (int i = 0; i < TURNS; i++) {
         double own, other = 1;
-        status = time_once(t, index, &own, err);
+        wo_status status = time_once(t, index, &own, err);
         if (!status && t->yardstick) status = time_once(t, t->yardstick, &other, err);
-        if (!status) ratios[i] = own / other;
+        if (status) return status;
+        const double ratio = own / other;
+        sum += ratio;
+        lowest = fmin(lowest, ratio);
+        highest = fmax(highest, ratio);
     }
-    if (status) return status;
-    qsort(ratios, TURNS, sizeof *ratios, rising);
-    *us = (ratios[TURNS / 2 - 1] + ratios[TURNS / 2]) / 2 * (t->yardstick ? t->yardstick_us : 1);
+    *us = (sum - lowest - highest) / (TURNS - 2) * (t->yardstick ? t->yardstick_us : 1);
     return WO_OK;
 }
 

@@ -5,12 +5,6 @@
 
 #define pick_avx512 woi_pick_avx512 /* avx512pick.c */
 
-/* The first n of 16 lanes. */
-WOI_INLINE __mmask16 lanes(size_t n)
-{
-    return (__mmask16)(n < 16 ? (1u << n) - 1 : 0xffff);
-}
-
 WOI_INLINE __m256 fold_ps(__m512 v)
 {
     return _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
@@ -32,9 +26,9 @@ typedef struct query {
 
 WOI_INLINE query load_query(bool bf16, const float *q, size_t n)
 {
-    const __m512 low = _mm512_maskz_loadu_ps(lanes(n), q);
+    const __m512 low = _mm512_maskz_loadu_ps(woi_lanes(n), q);
     if (!bf16) return (query){low, low};
-    const __m512 high = n > 16 ? _mm512_maskz_loadu_ps(lanes(n - 16), q + 16) : _mm512_setzero_ps();
+    const __m512 high = n > 16 ? _mm512_maskz_loadu_ps(woi_lanes(n - 16), q + 16) : _mm512_setzero_ps();
     const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     return (query){_mm512_permutex2var_ps(low, even, high),
                    _mm512_permutex2var_ps(low, _mm512_add_epi32(even, _mm512_set1_epi32(1)), high)};
@@ -49,7 +43,7 @@ WOI_INLINE __m512i load_line(const char *row, size_t line)
 WOI_INLINE __m512i load_line_end(bool bf16, const char *row, size_t line, size_t n)
 {
     return bf16 ? _mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), row + 64 * line)
-                : _mm512_maskz_loadu_epi32(lanes(n), row + 64 * line);
+                : _mm512_maskz_loadu_epi32(woi_lanes(n), row + 64 * line);
 }
 
 WOI_INLINE __m512 add_products(bool bf16, __m512 acc, query x, __m512i line)
@@ -95,7 +89,7 @@ WOI_INLINE void rows_float(size_t side, size_t head, bool bf16, const float *q, 
             if (side == 1) acc[0] = _mm512_add_ps(_mm512_add_ps(acc[0], acc[1]), _mm512_add_ps(acc[2], acc[3]));
             WOI_EACH(s, side) sums[b + s] = fold_ps(acc[s]);
         }
-        _mm256_mask_storeu_ps(out + i, (__mmask8)lanes(here), woi_sums_ps(sums));
+        _mm256_mask_storeu_ps(out + i, (__mmask8)woi_lanes(here), woi_sums_ps(sums));
     }
 }
 
@@ -187,7 +181,7 @@ WOI_INLINE void rows_i8(size_t side, const int8_t *q, float q_scale, woi_rows r,
                 acc[0] = _mm512_add_epi32(_mm512_add_epi32(acc[0], acc[1]), _mm512_add_epi32(acc[2], acc[3]));
             WOI_EACH(s, side) sums[b + s] = fold_epi32(acc[s]);
         }
-        _mm256_mask_storeu_ps(out + i, (__mmask8)lanes(here), woi_scaled_sums(sums, scale, q_scale));
+        _mm256_mask_storeu_ps(out + i, (__mmask8)woi_lanes(here), woi_scaled_sums(sums, scale, q_scale));
     }
 }
 
@@ -210,7 +204,7 @@ static float quantise_avx512(const float *x, size_t d, int8_t *out)
     /* Without their signs, floats have the order of their bits as integers, with what is not finite at the top. */
     __m512i most = _mm512_setzero_si512();
     for (size_t j = 0; j < d; j += 16) {
-        const __m512i bits = _mm512_castps_si512(_mm512_maskz_loadu_ps(lanes(d - j), x + j));
+        const __m512i bits = _mm512_castps_si512(_mm512_maskz_loadu_ps(woi_lanes(d - j), x + j));
         most = _mm512_max_epu32(most, _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff)));
     }
     const uint32_t bits = _mm512_reduce_max_epu32(most);
@@ -218,9 +212,9 @@ static float quantise_avx512(const float *x, size_t d, int8_t *out)
     const bool finite = bits < 0x7f800000, zero = !finite || top < 1e-30F;
     const __m512 over = _mm512_set1_ps(zero ? 0 : 127 / top);
     for (size_t j = 0; j < d; j += 16) {
-        const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes(d - j), x + j), over);
+        const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(woi_lanes(d - j), x + j), over);
         const __m512i codes = zero ? _mm512_setzero_si512() : _mm512_cvtps_epi32(scaled);
-        _mm_mask_storeu_epi8(out + j, lanes(d - j), _mm512_cvtsepi32_epi8(codes));
+        _mm_mask_storeu_epi8(out + j, woi_lanes(d - j), _mm512_cvtsepi32_epi8(codes));
     }
     return !finite ? NAN : zero ? 0 : top / 127;
 }
@@ -338,8 +332,8 @@ static void topk_scan_avx512(const float *scores, size_t n, int32_t first_id, wo
             WOI_EACH(k, 4)
                 hits |= (uint64_t)_mm512_cmp_ps_mask(_mm512_loadu_ps(scores + i + 16 * k), bar, _CMP_GE_OQ) << 16 * k;
         else
-            hits =
-                _mm512_mask_cmp_ps_mask(lanes(step), _mm512_maskz_loadu_ps(lanes(step), scores + i), bar, _CMP_GE_OQ);
+            hits = _mm512_mask_cmp_ps_mask(woi_lanes(step), _mm512_maskz_loadu_ps(woi_lanes(step), scores + i), bar,
+                                           _CMP_GE_OQ);
         if (hits) {
             for (; hits; hits &= hits - 1) {
                 const size_t at = i + (size_t)__builtin_ctzll(hits);
@@ -360,7 +354,7 @@ static float max_f32_avx512(const float *x, size_t n)
     for (; i + 64 <= n; i += 64)
         WOI_EACH(k, 4) most[k] = _mm512_max_ps(_mm512_loadu_ps(x + i + 16 * k), most[k]);
     for (; i < n; i += 16) {
-        const __mmask16 mask = lanes(n - i);
+        const __mmask16 mask = woi_lanes(n - i);
         most[0] = _mm512_mask_max_ps(most[0], mask, _mm512_maskz_loadu_ps(mask, x + i), most[0]);
     }
     return _mm512_reduce_max_ps(_mm512_max_ps(_mm512_max_ps(most[0], most[1]), _mm512_max_ps(most[2], most[3])));
@@ -399,7 +393,7 @@ static double exp_sum_avx512(const float *x, size_t n, float shift, float *out)
                 acc[k] = _mm512_add_ps(acc[k], e);
             }
         for (; i < stop; i += 16) {
-            const __mmask16 mask = lanes(stop - i);
+            const __mmask16 mask = woi_lanes(stop - i);
             const __m512 e = exp_ps(_mm512_sub_ps(_mm512_maskz_loadu_ps(mask, x + i), by));
             if (out) _mm512_mask_storeu_ps(out + i, mask, e);
             acc[0] = _mm512_mask_add_ps(acc[0], mask, acc[0], e);
@@ -420,7 +414,7 @@ static void adam_avx512(float *w, float *m, float *v, const float *g, size_t n, 
     const __m512 rate = _mm512_set1_ps(step->rate), root_scale = _mm512_set1_ps(step->root_scale);
     const __m512 epsilon = _mm512_set1_ps(step->epsilon);
     for (size_t i = 0; i < n; i += 16) {
-        const __mmask16 mask = lanes(n - i);
+        const __mmask16 mask = woi_lanes(n - i);
         const __m512 gi = _mm512_maskz_loadu_ps(mask, g + i);
         const __m512 mi = _mm512_fmadd_ps(beta1, _mm512_maskz_loadu_ps(mask, m + i), _mm512_mul_ps(rest1, gi));
         const __m512 vi =

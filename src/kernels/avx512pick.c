@@ -14,11 +14,6 @@ enum {
     MOST_NOTED = 16384, /* scores: of pieces of 64 the best are noted */
 };
 
-WOI_INLINE __mmask16 lanes(size_t n)
-{
-    return (__mmask16)(n < 16 ? (1u << n) - 1 : 0xffff);
-}
-
 /* Up to 16 * vectors scores, in registers. What is taken becomes NaN, which no comparison finds. */
 WOI_INLINE size_t pick_block(size_t vectors, const float *scores, const int32_t *ids, size_t n, size_t k, float *best,
                              int32_t *best_ids)
@@ -27,7 +22,7 @@ WOI_INLINE size_t pick_block(size_t vectors, const float *scores, const int32_t 
     __m512 x[8];
     WOI_EACH(v, vectors)
         x[v] = v + 1 < vectors ? _mm512_loadu_ps(scores + 16 * v)
-                               : _mm512_mask_loadu_ps(nan, lanes(n - 16 * v), scores + 16 * v);
+                               : _mm512_mask_loadu_ps(nan, woi_lanes(n - 16 * v), scores + 16 * v);
     for (size_t found = 0; found < k; found++) {
         __m512 most = _mm512_set1_ps(-INFINITY);
         WOI_EACH(v, vectors) most = _mm512_max_ps(x[v], most); /* NaNs are passed over, as in max_f32 */
@@ -56,7 +51,7 @@ WOI_INLINE __m512 best_of_piece(const float *scores, size_t n)
 {
     __m512 most = _mm512_set1_ps(-INFINITY);
     for (size_t i = 0; i < n && i < 64; i += 16)
-        most = _mm512_mask_max_ps(most, lanes(n - i), _mm512_maskz_loadu_ps(lanes(n - i), scores + i), most);
+        most = _mm512_mask_max_ps(most, woi_lanes(n - i), _mm512_maskz_loadu_ps(woi_lanes(n - i), scores + i), most);
     return most;
 }
 
@@ -76,7 +71,7 @@ WOI_INLINE size_t pick_pieces(float *scores, const int32_t *ids, size_t n, size_
             if (!_mm512_cmp_ps_mask(notes[p], wanted, _CMP_EQ_OQ)) continue;
             uint64_t hits = 0; /* none where nothing but NaN is left */
             for (size_t i = 0; i < 64 && 64 * p + i < n; i += 16) {
-                const __mmask16 mask = lanes(n - 64 * p - i);
+                const __mmask16 mask = woi_lanes(n - 64 * p - i);
                 const __m512 x = _mm512_maskz_loadu_ps(mask, scores + 64 * p + i);
                 hits |= (uint64_t)_mm512_mask_cmp_ps_mask(mask, x, wanted, _CMP_EQ_OQ) << i;
             }
@@ -106,7 +101,7 @@ WOI_INLINE __m512 find_bar(size_t vectors, const float *scores, size_t n, size_t
     for (size_t i = 0; i < n; i += 16 * vectors)
         WOI_EACH(v, vectors)
             if (i + 16 * v < n) { /* NaNs are passed over, as in max_f32 */
-                const __mmask16 mask = lanes(n - i - 16 * v);
+                const __mmask16 mask = woi_lanes(n - i - 16 * v);
                 const __m512 x = _mm512_maskz_loadu_ps(mask, scores + i + 16 * v);
                 most[v] = _mm512_mask_max_ps(most[v], mask, x, most[v]);
             }
@@ -132,7 +127,7 @@ WOI_INLINE size_t keep_good(const float *scores, const int32_t *ids, size_t n, _
     const __m512i numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     size_t n_kept = 0;
     for (size_t i = 0; i < n && n_kept <= FEW; i += 16) {
-        const __mmask16 mask = lanes(n - i);
+        const __mmask16 mask = woi_lanes(n - i);
         const __m512 x = _mm512_maskz_loadu_ps(mask, scores + i);
         const __m512i id =
             ids ? _mm512_maskz_loadu_epi32(mask, ids + i) : _mm512_add_epi32(numbers, _mm512_set1_epi32((int)i));
@@ -151,7 +146,7 @@ WOI_INLINE void place_good(size_t vectors, const float *kept, const int32_t *kep
     __m512 x[8];
     __m512i id[8], before[8];
     WOI_EACH(v, vectors) {
-        const __mmask16 mask = n > 16 * v ? lanes(n - 16 * v) : 0;
+        const __mmask16 mask = n > 16 * v ? woi_lanes(n - 16 * v) : 0;
         x[v] = _mm512_maskz_loadu_ps(mask, kept + 16 * v);
         id[v] = _mm512_maskz_loadu_epi32(mask, kept_ids + 16 * v);
         before[v] = _mm512_setzero_si512();
@@ -168,7 +163,7 @@ WOI_INLINE void place_good(size_t vectors, const float *kept, const int32_t *kep
     }
     WOI_EACH(v, vectors) { /* no two have the same place */
         const __mmask16 out =
-            _mm512_mask_cmplt_epi32_mask(n > 16 * v ? lanes(n - 16 * v) : 0, before[v], _mm512_set1_epi32((int)k));
+            _mm512_mask_cmplt_epi32_mask(n > 16 * v ? woi_lanes(n - 16 * v) : 0, before[v], _mm512_set1_epi32((int)k));
         _mm512_mask_i32scatter_ps(best, out, before[v], x[v], 4);
         _mm512_mask_i32scatter_epi32(best_ids, out, before[v], id[v], 4);
     }

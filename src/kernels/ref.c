@@ -110,22 +110,7 @@ static void project_i8_ref(const int8_t *x, const float *x_scales, size_t n, con
 
 static size_t pick_ref(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
-    enum { MOST = 256 }; /* scores: rounds over more take longer than a heap */
-    if (n > MOST) return woi_topk_pick(scores, ids, n, k, best, best_ids);
-    size_t found = 0;
-    for (size_t i = 0; i < k; i++) {
-        size_t at = n;
-        for (size_t j = 0; j < n; j++)
-            if (!isnan(scores[j]) &&
-                (at == n || scores[j] > scores[at] || (ids && scores[j] == scores[at] && ids[j] < ids[at])))
-                at = j;
-        best[i] = at < n ? scores[at] : -INFINITY;
-        best_ids[i] = at == n ? -1 : ids ? ids[at] : (int32_t)at;
-        if (at == n) continue;
-        scores[at] = NAN;
-        found++;
-    }
-    return found;
+    return woi_topk_pick(scores, ids, n, k, best, best_ids);
 }
 
 static void topk_scan_ref(const float *scores, size_t n, int32_t first_id, woi_topk *top)

@@ -52,7 +52,7 @@ static inline void woi_topk_push(woi_topk *top, float score, int32_t id)
     woi_topk_put(top, at, score, id);
 }
 
-/* The `pick` of many answers of many scores: all go through the heap. */
+/* `pick` by the heap. */
 static inline size_t woi_topk_pick(const float *scores, const int32_t *ids, size_t n, size_t k, float *best,
                                    int32_t *best_ids)
 {

@@ -106,6 +106,12 @@ WOI_INLINE size_t woi_lowest_id(uint64_t hits, const int32_t *ids)
     return at;
 }
 
+/* A mask of AVX-512: the first n of 16 lanes. */
+WOI_INLINE uint16_t woi_lanes(size_t n)
+{
+    return (uint16_t)(n < 16 ? (1u << n) - 1 : 0xffff);
+}
+
 /* avx512pick.c */
 size_t woi_pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids);
 
