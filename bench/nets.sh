@@ -115,13 +115,14 @@ for name in "$@"; do
         # Another's network: nothing is trained, its logs alone are made; the layer is read where it is.
         from=$(raw wikitext-2)
         [ -e "$from/torch/lstm.safetensors.index.json" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
-        next=1
-        [ "$name" = wikitext-2-torch ] || next=35
-        begin "$name" "--next $next" "$from"/*.tokens.gz "$from"/torch/*
+        options='--next 1 --max-queries 700000' # as many as the tuner builds from
+        [ "$name" = wikitext-2-torch ] || options='--next 35 --max-queries 700000'
+        begin "$name" "$options" "$from"/*.tokens.gz "$from"/torch/*
         [ -s "$at/data/test.tokens.safetensors" ] || "$wideout" data text "$from"/wiki.{train,valid,test}.tokens.gz -o "$at/data"
         for part in train valid test; do
+            # shellcheck disable=SC2086 # several words
             [ -s "$at/$part.log" ] || "$wideout" embed "$from/torch/lstm.safetensors.index.json" --arch lm --vocab "$from/torch/vocab.txt" \
-                --data "$at/data/$part.tokens.safetensors" --next $next --max-queries 200000 -o "$at/$part.log"
+                --data "$at/data/$part.tokens.safetensors" $options -o "$at/$part.log"
         done
         ;;
     enwiki100m | enwiki100m-drop200)
