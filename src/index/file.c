@@ -357,7 +357,7 @@ static wo_status read_tree(wo_index *index, wo_error *err)
 {
     const wo_build_options *o = &index->options;
     const size_t d = index->rows.d, r = o->route_d;
-    if (!o->nodes || !o->leaves || !r || r > d || (r < d && r % 16))
+    if (!o->nodes || !o->leaves || !r || r > d || (r < d && r % 16) || d > WOI_MAX_I8)
         return woi_fail(err, WO_ERR_FORMAT, 8, "a tree of %" PRIu32 " x %" PRIu32 " centres in %zu of %zu coordinates",
                         o->nodes, o->leaves, r, d);
     woi_tree *tree = &index->tree;
@@ -407,6 +407,28 @@ static wo_status read_router(wo_index *index, wo_error *err)
     return WO_OK;
 }
 
+/* A search has room for every class once, and takes a lone cell as it is. */
+static wo_status check_distinct(const woi_cells *cells, size_t m, wo_error *err)
+{
+    uint8_t *seen = woi_alloc_zero(m / 8 + 1, 1, err);
+    if (!seen) return WO_ERR_MEMORY;
+    wo_status status = WO_OK;
+    for (size_t c = 0; !status && c < cells->n; c++) {
+        uint32_t i = cells->offsets[c];
+        for (; i < cells->offsets[c + 1]; i++) {
+            const int32_t id = cells->ids[i];
+            if (seen[id / 8] >> id % 8 & 1) break;
+            seen[id / 8] |= (uint8_t)(1 << id % 8);
+        }
+        if (i < cells->offsets[c + 1])
+            status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "cells.ids has class %" PRId32 " twice in cell %zu",
+                              cells->ids[i], c);
+        while (i-- > cells->offsets[c]) seen[cells->ids[i] / 8] = 0;
+    }
+    woi_free(seen);
+    return status;
+}
+
 static wo_status read_cells(wo_index *index, wo_error *err)
 {
     if (index->options.method == WO_METHOD_FULL) return WO_OK;
@@ -438,7 +460,7 @@ static wo_status read_cells(wo_index *index, wo_error *err)
         if (cells->ids[i] < 0 || (size_t)cells->ids[i] >= index->rows.m)
             return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "cells.ids has class %" PRId32 " of %zu", cells->ids[i],
                             index->rows.m);
-    return WO_OK;
+    return check_distinct(cells, index->rows.m, err);
 }
 
 /* Rows in fewer bits, which must be finite as the others are. */
@@ -454,6 +476,8 @@ static wo_status read_small(wo_index *index, wo_error *err)
         if ((small->bf16[i] & 0x7f80) == 0x7f80)
             return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "weight has NaN or an infinity in row %zu", i / d);
     if (index->options.weights == WO_WEIGHTS_BF16) return WO_OK;
+    if (d > WOI_MAX_I8)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "has int8 rows of %zu numbers: at most %d", d, WOI_MAX_I8);
     if ((status = take(index->st, "weight.int8", WOI_I8, m, d, &data, err))) return status;
     small->i8 = (int8_t *)data;
     if ((status = take(index->st, "weight.scales", WOI_F32, m, 0, &data, err))) return status;

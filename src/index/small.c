@@ -1,6 +1,8 @@
 /* Rows in fewer bits. int8 finds the best candidates, bf16 orders them: int8 alone would misplace close ones. */
 #include "index/index.h"
 
+#include "base/error.h"
+
 #include <math.h>
 #include <omp.h>
 
@@ -20,6 +22,9 @@ wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads,
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     const bool screened = weights == WO_WEIGHTS_INT8;
+    if (screened && d > WOI_MAX_I8)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "rows of %zu numbers are too long for int8: at most %d", d,
+                        WOI_MAX_I8);
     small->bf16 = woi_alloc(m, d * sizeof *small->bf16, err);
     if (screened) small->i8 = woi_alloc(m, d, err);
     if (screened) small->scales = woi_alloc(m, sizeof *small->scales, err);

@@ -60,6 +60,7 @@ WOI_INLINE size_t pick_pieces(float *scores, const int32_t *ids, size_t n, size_
 {
     __m512 notes[MOST_NOTED / 64];
     const size_t n_pieces = (n + 63) / 64;
+    if (!n) return 0;
     for (size_t p = 0; p < n_pieces; p++) notes[p] = best_of_piece(scores + 64 * p, n - 64 * p);
     for (size_t found = 0; found < k; found++) {
         __m512 most = notes[0];

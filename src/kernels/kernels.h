@@ -10,7 +10,7 @@
  *   dot_*      out[i] = q . rows[i]: one query with a block of consecutive rows.
  *   gather_*   out[i] = q . rows[ids[i]]: rows named by id, the next ones prefetched.
  *              bf16 rows are the upper halves of floats; i8 rows have a scale each:
- *              out[i] = (float)(sum of q[j] * row[j]) * (scales[row] * q_scale), the sum exact in int32 (d <= 131,071).
+ *              out[i] = (float)(sum of q[j] * row[j]) * (scales[row] * q_scale), the sum exact in int32.
  *   quantise   returns scale = max |x| / 127, out[j] = x[j] / scale rounded to nearest, ties to even. Zeros, and scale
  *              0, where max |x| is below 1e-30; zeros, and scale NaN, where an x is not finite.
  *   project    n points x (n, d) on hyperplanes:
@@ -36,6 +36,8 @@
 #include "wideout.h"
 
 #include <stdint.h>
+
+enum { WOI_MAX_I8 = 131071 }; /* of i8 vectors: sums of so many products fit in int32 */
 
 /* The k best (score, id) pairs seen so far: a binary heap with the worst on top, where of equal scores the higher id is
  * the worse. The caller owns the arrays (k each), sets k >= 1 and n = 0, scans, then calls woi_topk_finish. */

@@ -350,6 +350,7 @@ static void hostile_files_are_refused(void **state)
     save(index, scratch("whole"));
     wo_index_free(open_index(rewrite(scratch("whole"), &(edit){.name = "nothing"}), NULL)); /* rewriting is sound */
     int32_t *beyond = room(n_ids, sizeof *beyond), *negative = room(n_ids, sizeof *negative);
+    int32_t *twice = room(n_ids, sizeof *twice); /* a search has room for every class once */
     beyond[n_ids - 1] = 6;
     negative[0] = -1;
     const uint32_t falling[] = {0, 3, 2, n_ids, n_ids}, late[] = {1, 1, 2, 3, n_ids}, far[] = {0, 1, 2, 3, n_ids + 1},
@@ -361,6 +362,8 @@ static void hostile_files_are_refused(void **state)
     } cases[] = {
         {{.name = "cells.ids", .dtype = WOI_I32, .n_dims = 1, .shape = {n_ids}, .data = beyond},
          "cells.ids has class 6 of 6"},
+        {{.name = "cells.ids", .dtype = WOI_I32, .n_dims = 1, .shape = {n_ids}, .data = twice},
+         "cells.ids has class 0 twice in cell "},
         {{.name = "cells.ids", .dtype = WOI_I32, .n_dims = 1, .shape = {n_ids}, .data = negative},
          "cells.ids has class -1 of 6"},
         {{.name = "cells.ids", .dtype = WOI_I32, .n_dims = 1, .shape = {n_ids - 1}}, "cells.offsets ends at"},
@@ -434,6 +437,7 @@ static void hostile_files_are_refused(void **state)
         refuse(rewrite(scratch("whole"), &cases[i].e), NULL, WO_ERR_FORMAT, cases[i].part);
     free(beyond);
     free(negative);
+    free(twice);
     wo_index_free(index);
     free_scene(&s);
 }
