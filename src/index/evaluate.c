@@ -200,7 +200,7 @@ static void free_workers(worker *workers, int n)
     woi_free(workers);
 }
 
-static wo_status make_workers(const woi_eval *eval, size_t k, worker **workers, wo_error *err)
+static wo_status make_workers(const woi_eval *eval, const wo_index *index, size_t k, worker **workers, wo_error *err)
 {
     const size_t most = woi_eval_most_labels(eval->log);
     wo_searcher_options so;
@@ -211,7 +211,7 @@ static wo_status make_workers(const woi_eval *eval, size_t k, worker **workers, 
     worker *made = *workers = woi_alloc_zero((size_t)eval->threads, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
     for (int i = 0; i < eval->threads; i++) {
-        wo_status status = wo_searcher_create(eval->index, &so, &made[i].searcher, err);
+        wo_status status = wo_searcher_create(index, &so, &made[i].searcher, err);
         if (status) return status;
         if (!(made[i].labels = woi_alloc(most, sizeof(int32_t), err)) ||
             !(made[i].ranked = woi_alloc(most, sizeof(woi_ranked), err)) ||
@@ -257,7 +257,10 @@ static wo_status judge(const woi_eval *eval, wo_error *err)
     chunk c = {.k = PRECISION_K};
     for (size_t i = 0; i < eval->options->n_ks; i++)
         if (eval->options->ks[i] > c.k) c.k = eval->options->ks[i];
-    wo_status status = make_workers(eval, c.k, &workers, err);
+    /* Queries go through in pieces; who answers them is what the planner says of the batch that was asked for. */
+    wo_index planned = *eval->index;
+    planned.full_from = planned.full_from && planned.full_from <= eval->options->batch;
+    wo_status status = make_workers(eval, &planned, c.k, &workers, err);
     if (status) goto done;
     if (!(c.q = woi_alloc(CHUNK * d, sizeof *c.q, err)) || !(c.ids = woi_alloc(CHUNK * c.k, sizeof *c.ids, err)) ||
         !(c.full_ids = woi_alloc(CHUNK * c.k, sizeof *c.full_ids, err)) ||

@@ -188,9 +188,9 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     s->threads = o.threads < 1 ? omp_get_max_threads() : o.threads;
     s->probes = s->wider_probes = probes;
     if (index->options.fallback) { /* as far as there are cells to open */
-        const uint32_t most = index->tree.A ? WOI_MAX_LEAVES : WOI_MAX_PROBES;
+        uint32_t most = index->tree.A ? WOI_MAX_LEAVES : WOI_MAX_PROBES;
+        if (index->hash.K && most > 1U << index->hash.K) most = 1U << index->hash.K;
         s->wider_probes = probes * WO_WIDER < most ? probes * WO_WIDER : most;
-        while (index->hash.K && s->wider_probes > 1U << index->hash.K) s->wider_probes /= 2;
     }
     s->exact_fallback = o.exact_fallback;
     s->scores = o.scores;
@@ -324,6 +324,7 @@ static size_t screen(const wo_searcher *s, worker *w, const float *q, size_t k, 
     if (!index->small.i8 || n <= 2 * keep || keep > SCREENED || s->scores == WO_SCORES_SOFTMAX)
         return n; /* softmax is over all of them */
     const float scale = s->kernels->quantise(q, d, w->q8);
+    if (scale == 0) return n; /* too small for int8, which would tell no rows apart */
     s->kernels->gather_i8(w->q8, scale, index->small.i8, index->small.scales, *candidates, n, d, d, w->logits);
     add_bias(s, *candidates, n, w->logits);
     float kept_scores[SCREENED];
@@ -364,9 +365,11 @@ static void answer(const wo_searcher *s, worker *w, const float *q, const uint32
             ids[0] = FOR_FULL;
             return;
         }
-        route(s, w, q, 1, s->wider_probes, w->wider, &about.cells);
-        opened = w->wider;
-        about.wider = 1;
+        if (s->wider_probes > s->probes) {
+            route(s, w, q, 1, s->wider_probes, w->wider, &about.cells);
+            opened = w->wider;
+            about.wider = 1;
+        }
     }
     const int32_t *candidates;
     about.candidates = (uint32_t)unite(s, w, opened, about.cells, &candidates);

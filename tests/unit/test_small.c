@@ -233,6 +233,84 @@ static void the_threshold_is_a_number_of_queries(void **state)
     wo_log_free(log);
 }
 
+/* Four times the probes, or all cells of a table; with all of them open already there is nothing to widen. */
+static void wider_ends_with_the_cells(void **state)
+{
+    (void)state;
+    scene s = make_scene(40, 6, 50, true, 12);
+    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    o.K = 3;
+    o.L = 1;
+    o.fallback = 1000;
+    wo_index *index = build(&s, &o);
+    for (uint32_t probes = 1; probes <= 8; probes++) {
+        wo_searcher_options so;
+        wo_searcher_defaults(&so);
+        so.probes = probes;
+        wo_searcher *searcher = create(index, &so);
+        int32_t ids[50];
+        float scores[50];
+        wo_query_stats stats[50];
+        search_all(&s, searcher, 1, ids, scores, stats);
+        for (size_t i = 0; i < s.n; i++) {
+            assert_int_equal(stats[i].wider, probes < 8);
+            assert_int_equal(stats[i].cells, 4 * probes < 8 ? 4 * probes : 8);
+        }
+        wo_searcher_free(searcher);
+    }
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+/* int8 has no scale for them. */
+static void tiny_queries_are_not_screened(void **state)
+{
+    (void)state;
+    scene s = make_scene(90, 6, 60, false, 13);
+    for (size_t i = 0; i < s.n * s.d; i++) s.q[i] *= 0x1p-110f;
+    wo_build_options o = small_options(WO_METHOD_POPULAR);
+    o.n_popular = 90;
+    o.weights = WO_WEIGHTS_INT8;
+    wo_index *index = build(&s, &o);
+    wo_searcher *searcher = create(index, NULL);
+    int32_t ids[60];
+    float scores[60];
+    search_all(&s, searcher, 1, ids, scores, NULL);
+    for (size_t i = 0; i < s.n; i++) {
+        int32_t expected;
+        double logit;
+        brute_force(&s, s.q + i * s.d, &(rules){NULL, NULL, false}, 1, &expected, &logit);
+        assert_true((double)scores[i] == logit);
+    }
+    wo_searcher_free(searcher);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+/* The quality of the batches that are asked for: FULL's, or that of the cells. */
+static void evaluation_asks_whom_the_planner_says(void **state)
+{
+    (void)state;
+    scene s = make_scene(40, 6, 150, true, 8);
+    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    wo_index *index = build(&s, &o);
+    index->full_from = 8;
+    static const uint32_t batches[] = {1, 7, 8, 1024};
+    for (size_t i = 0; i < 4; i++) {
+        wo_eval_options eo;
+        wo_eval_result r;
+        wo_error err;
+        wo_eval_defaults(&eo);
+        eo.skip_timing = 1;
+        eo.batch = batches[i];
+        assert_int_equal(wo_evaluate(index, NULL, s.log, &eo, &r, &err), WO_OK);
+        assert_true(r.exact_share == (batches[i] >= 8));
+        assert_true((r.sample_size == 40) == (batches[i] >= 8));
+    }
+    wo_index_free(index);
+    free_scene(&s);
+}
+
 static void batches_that_full_is_faster_at_are_its(void **state)
 {
     (void)state;
@@ -267,6 +345,9 @@ int main(void)
         cmocka_unit_test(without_f32_rows_there_is_no_full),
         cmocka_unit_test(little_evidence_opens_more),
         cmocka_unit_test(the_threshold_is_a_number_of_queries),
+        cmocka_unit_test(wider_ends_with_the_cells),
+        cmocka_unit_test(tiny_queries_are_not_screened),
+        cmocka_unit_test(evaluation_asks_whom_the_planner_says),
         cmocka_unit_test(batches_that_full_is_faster_at_are_its),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
