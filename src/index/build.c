@@ -114,6 +114,9 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
         (status = woi_check_range("optimiser", o->optimiser, WO_OPTIMISER_ADAM, WO_OPTIMISER_SGD, err)) ||
         (status = woi_check_range("threads", o->threads, 0, WOI_MAX_THREADS, err)))
         return status;
+    if (o->method == WO_METHOD_FULL && (o->weights == WO_WEIGHTS_BF16 || o->weights == WO_WEIGHTS_INT8))
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "method full answers with f32 rows, not with %s",
+                        o->weights == WO_WEIGHTS_BF16 ? "bf16" : "int8");
     if (o->method == WO_METHOD_POPULAR && (status = woi_check_range("n_popular", o->n_popular, 1, INT32_MAX, err)))
         return status;
     return woi_check_range("weights", o->weights, WO_WEIGHTS_F32, WO_WEIGHTS_NONE, err);

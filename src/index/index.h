@@ -43,7 +43,7 @@ enum {
     WOI_CURVE_P1,
     WOI_CURVE_P5,
     WOI_CURVE_AGREEMENT,
-    WOI_CURVE_SURE_P1, /* the share of FULL's P@1 that it has with 95% confidence */
+    WOI_CURVE_SURE_P1, /* the share of FULL's P@1 that it has with 99.5% confidence: see tune_judge.c */
     WOI_CURVE_SURE_P5,
     WOI_CURVE_SURE_AGREEMENT,
     WOI_CURVE_NEURONS,

@@ -87,18 +87,20 @@ static wo_status check_logs(const woi_tune *t, const wo_log *tune_log, wo_error 
     if (t->o.target_us > 0 || t->o.target_agree > 0) return WO_OK;
     if (!judged->indptr || judged->indptr[judged->n] == 0)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "no query to judge on has a label: ask for agreement with FULL instead, or for a time");
+                        "%s has no labels to judge by: ask for agreement with FULL instead (--target-agree), or for a "
+                        "time (--target-us)",
+                        tune_log ? "the tune log" : "the log");
     return WO_OK;
 }
 
-/* Nothing reached the goal, and FULL was not allowed. */
-static wo_status fail_goal(const woi_tune *t, wo_error *err)
+/* None of these rows reached the goal, and FULL is not allowed. */
+static wo_status fail_goal(const woi_tune *t, size_t first, size_t n, wo_error *err)
 {
     const wo_tune_options *o = &t->o;
     const char *method = woi_method_name(o->build.method);
     double fastest = INFINITY, low = -1, shares[3] = {0};
-    for (size_t i = 0; i < t->n_rows; i++) {
-        const double *row = t->rows + i * WOI_CURVE_COLUMNS;
+    for (size_t i = first; i < first + n; i++) {
+        const double *row = woi_row(t, i);
         if (row[WOI_CURVE_US] < fastest) fastest = row[WOI_CURVE_US];
         const double missing = o->target_agree > 0
                                    ? row[WOI_CURVE_SURE_AGREEMENT] - o->target_agree
@@ -109,8 +111,9 @@ static wo_status fail_goal(const woi_tune *t, wo_error *err)
     }
     if (o->target_us > 0)
         return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,
-                        "nothing answers within %g us a query: the fastest of %zu settings took %.3g us", o->target_us,
-                        t->n_rows, fastest);
+                        "nothing answers within %g us a query: the fastest of %zu settings took %.3g us; allow more, "
+                        "a larger batch, or more time to look",
+                        o->target_us, n, fastest);
     if (o->target_agree > 0)
         return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,
                         "%s reached %.4f of FULL's answers for sure, not %g: log more queries, ask for less, or leave "
@@ -137,8 +140,14 @@ wo_status woi_tune_begin(const wo_layer *layer, const wo_build_options *o, wo_in
 
 /* ---- The winner -------------------------------------------------------------------------------------------- */
 
-/* From the whole log. Where that is another log than the one that was tuned on, and the tune log is no part of it, the
- * result is judged again, and lambda lowered while it falls short. */
+/* Whether the winner is built from another log than it was tuned on, and can be judged again: the queries to judge on
+ * are no part of it. */
+static bool is_judged_again(const woi_tune *t)
+{
+    return !t->train_is_log && !t->held_out;
+}
+
+/* Lambda is lowered while the index falls short, raised while it is too slow. */
 static wo_status build_evidence(woi_tune *t, wo_build_options *o, double *row, wo_index **index, wo_error *err)
 {
     enum { TRIES = 8 };
@@ -149,13 +158,13 @@ static wo_status build_evidence(woi_tune *t, wo_build_options *o, double *row, w
         status = woi_needs_of(&t->layer->dense, log, o->source, o->source_k, t->threads, &t->o.build.progress,
                               &t->needs, err);
     }
-    if (!status) status = woi_tune_route(t, log, &t->needs, o, err);
     for (int i = 0; !status && i < TRIES; i++) {
-        if ((status = woi_tune_fill(t, &t->needs, o, err))) break;
-        if (t->train_is_log || t->held_out) break;
+        if ((status = woi_tune_route(t, log, &t->needs, o, err)) || (status = woi_tune_fill(t, &t->needs, o, err)))
+            break;
+        if (!is_judged_again(t)) break;
         status = woi_tune_measure(t, t->bench, row, err);
-        if (status || row[WOI_CURVE_MET] == 1 || t->o.target_us > 0 || t->o.fixed & WO_FIX_LAMBDA) break;
-        o->lambda *= 0.85;
+        if (status || row[WOI_CURVE_MET] == 1 || t->o.fixed & WO_FIX_LAMBDA) break;
+        o->lambda = woi_round_lambda(woi_by_time(t) ? fmin(1, o->lambda / 0.85) : o->lambda * 0.85);
     }
     if (status) return status;
     *index = t->bench;
@@ -171,19 +180,37 @@ static wo_status build_full(const woi_tune *t, wo_index **index, wo_error *err)
     return wo_index_build(t->layer, NULL, &o, index, err);
 }
 
+/* Instead of an index that is no use. */
+static wo_status replace_by_full(woi_tune *t, wo_index **index, wo_error *err)
+{
+    wo_index_free(*index);
+    *index = NULL;
+    t->best = 0; /* FULL's row is the first */
+    return build_full(t, index, err);
+}
+
+/* From the whole log. What then misses a goal of quality is not what was asked for. */
 static wo_status build_winner(woi_tune *t, wo_index **index, wo_error *err)
 {
-    double *row = t->rows + t->best * WOI_CURVE_COLUMNS;
+    double *row = woi_row(t, t->best);
     const wo_method method = (wo_method)row[WOI_CURVE_METHOD];
     wo_build_options o = woi_space_of_method(t, method);
     woi_curve_get(row, &o);
     if (method == WO_METHOD_FULL) return build_full(t, index, err);
-    if (method == WO_METHOD_EVIDENCE) return build_evidence(t, &o, row, index, err);
-    return wo_index_build(t->layer, t->log, &o, index, err);
+    wo_status status;
+    if (method == WO_METHOD_EVIDENCE) {
+        status = build_evidence(t, &o, row, index, err);
+    } else {
+        status = wo_index_build(t->layer, t->log, &o, index, err);
+        if (!status && is_judged_again(t)) status = woi_tune_measure(t, *index, row, err);
+    }
+    if (status || row[WOI_CURVE_MET] == 1 || woi_by_time(t)) return status;
+    return t->o.fixed & WO_FIX_METHOD ? fail_goal(t, t->best, 1, err) : replace_by_full(t, index, err);
 }
 
 /* The planner's figure: the smallest batch from which on FULL is faster, of those that are timed. Where the batch that
- * was asked for is among those, FULL is the answer. */
+ * was asked for is among those, FULL is the answer. It needs f32 rows: where fewer bits are asked for by name, it stays
+ * out. */
 static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
 {
     static const uint32_t batches[] = {1, 8, 64, 1024};
@@ -194,16 +221,16 @@ static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
     if (status) return status;
     uint32_t from = 0;
     for (size_t i = N; i-- > 0 && timings[i].full_us < timings[i].us;) from = batches[i];
-    (*index)->full_from = from;
-    if (from && (*index)->small.bf16) { /* its file must hold what FULL needs */
+    if (from && from <= t->o.batch && !(t->o.fixed & WO_FIX_METHOD) && !woi_by_time(t))
+        return replace_by_full(t, index, err);
+    if (from && (*index)->small.bf16) {
+        if (t->o.fixed & WO_FIX_WEIGHTS) return WO_OK;
         (*index)->options.weights = WO_WEIGHTS_F32;
         woi_small_free(&(*index)->small);
+        status = woi_tune_measure(t, *index, woi_row(t, t->best), err);
     }
-    if (!from || from > t->o.batch || t->o.fixed & WO_FIX_METHOD || t->o.target_us > 0) return WO_OK;
-    wo_index_free(*index);
-    *index = NULL;
-    t->best = 0; /* FULL's row is the first */
-    return build_full(t, index, err);
+    (*index)->full_from = from;
+    return status;
 }
 
 /* ---- The call ---------------------------------------------------------------------------------------------- */
@@ -225,7 +252,7 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
     if (!status)
         status = woi_judge_make(&t->layer->dense, &t->judged, t->o.k, t->threads, &t->progress, &t->judge, err);
     if (!status) status = woi_tune_search(t, err);
-    if (!status && t->best == WOI_NO_ROW) status = fail_goal(t, err);
+    if (!status && t->best == WOI_NO_ROW) status = fail_goal(t, 0, t->n_rows, err);
     if (!status) status = build_winner(t, index, err);
     if (!status) status = plan(t, index, err);
     if (!status) status = woi_small_measure(*index, t->log, t->threads, err);

@@ -76,8 +76,10 @@ typedef struct woi_tune {
     woi_judge judge;
     woi_sparse needs; /* of `train`; indptr NULL: not yet known */
 
-    /* The router that was learned last, with the cells of train's queries. */
+    /* The router that was learned last, with the cells of train's queries; as its options were asked for, and as they
+     * then were. */
     wo_index *bench;
+    wo_build_options bench_asked;
     const wo_log *bench_log;
     woi_routed routed;
 
@@ -127,6 +129,8 @@ wo_build_options woi_space_of_method(const woi_tune *t, wo_method method);
 
 /* ---- The search -------------------------------------------------------------------------------------------- */
 
+/* To four digits, so that what a report prints builds the same index. */
+double woi_round_lambda(double lambda);
 /* Tries everything that there is time for; t->best is the row that won. */
 wo_status woi_tune_search(woi_tune *t, wo_error *err);
 /* Learns, from `log`, the router of `o`, an evidence index's: t->bench and t->routed. Nothing to do where it is there.

@@ -56,7 +56,7 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs
                          wo_error *err)
 {
     wo_status status;
-    if (t->bench && t->bench_log == log && same_router(&t->bench->options, o)) {
+    if (t->bench && t->bench_log == log && (same_router(&t->bench->options, o) || same_router(&t->bench_asked, o))) {
         if (!woi_uses_tree(o) || t->bench->options.beam == o->beam) return WO_OK;
         if ((status = woi_evidence_set_beam(log, o->beam, t->bench, &t->routed, err))) woi_tune_bench_free(t);
         return status;
@@ -67,6 +67,7 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs
     if (!status) status = woi_evidence_route(log, needs, t->bench, &t->routed, err);
     if (status) woi_tune_bench_free(t);
     t->bench_log = log;
+    t->bench_asked = *o;
     return status;
 }
 
@@ -99,6 +100,13 @@ typedef struct trial {
     double patience;           /* a value that fails at so many times the best's time ends the trial */
 } trial;
 
+double woi_round_lambda(double lambda)
+{
+    if (!(lambda > 0)) return lambda;
+    const double scale = pow(10, 3 - floor(log10(lambda)));
+    return round(lambda * scale) / scale;
+}
+
 /* 0 is slow and good, 1 fast. */
 static double place_of(const trial *tr, double value)
 {
@@ -112,7 +120,7 @@ static void turn(trial *tr, double x)
     if (tr->o.method == WO_METHOD_POPULAR)
         tr->o.n_popular = (uint32_t)(value + 0.5);
     else
-        tr->o.lambda = value;
+        tr->o.lambda = woi_round_lambda(value);
 }
 
 static wo_status build_popular(const woi_tune *t, const trial *tr, wo_index **index, wo_error *err)
@@ -278,7 +286,8 @@ static wo_status try_weights(woi_tune *t, wo_error *err)
 {
     static const wo_weights weights[] = {WO_WEIGHTS_BF16, WO_WEIGHTS_INT8};
     wo_status status = WO_OK;
-    for (size_t i = 0; !status && i < 2; i++) status = try_changed(t, true, weights[i], err);
+    const size_t n = t->layer->dense.d <= WOI_MAX_I8 ? 2 : 1;
+    for (size_t i = 0; !status && i < n; i++) status = try_changed(t, true, weights[i], err);
     return status;
 }
 
@@ -387,7 +396,8 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err)
     size_t n = 0;
     if (fixed && (method == WO_METHOD_SLIDE || method == WO_METHOD_LSS)) kinds[n++] = WOI_TABLES;
     const bool one = t->o.fixed & WO_FIX_ROUTER;
-    if (evidence && (!one || t->o.build.router == WO_ROUTER_TREE)) kinds[n++] = WOI_TREE;
+    if (evidence && (one ? t->o.build.router == WO_ROUTER_TREE : t->layer->dense.d <= WOI_MAX_I8))
+        kinds[n++] = WOI_TREE;
     if (evidence && (!one || t->o.build.router == WO_ROUTER_HASH)) kinds[n++] = WOI_HASH;
     if (n) status = search_routers(t, kinds, n, err);
     if (!status && (!fixed || method == WO_METHOD_POPULAR)) status = search_popular(t, err);

@@ -3,8 +3,6 @@
  * on the data sets of docs/EXPERIMENTS.md. */
 #include "index/tune.h"
 
-#include <math.h>
-
 typedef struct axis {
     unsigned fix;       /* names the option, and fixes it */
     int n, start, wide; /* values, and those that the starts have */
@@ -72,23 +70,10 @@ wo_build_options woi_space_of_method(const woi_tune *t, wo_method method)
         o.weights = given->weights;
         o.seed = given->seed;
     }
+    if (method == WO_METHOD_FULL && o.weights != WO_WEIGHTS_NONE) o.weights = WO_WEIGHTS_F32; /* as it answers with */
     o.threads = t->threads;
     o.progress = t->progress;
     return o;
-}
-
-static uint32_t multiple_of_16(double x)
-{
-    const double up = ceil(x / 16) * 16;
-    return up < 16 ? 16 : up > WOI_MAX_FAN ? WOI_MAX_FAN : (uint32_t)up;
-}
-
-/* As woi_tree_learn chooses them at 40 queries a leaf: half again as many leaves, because nodes are of all sizes. */
-static void set_fan_outs(size_t n, uint32_t queries_a_leaf, wo_build_options *o)
-{
-    const double leaves = (double)n / queries_a_leaf;
-    o->nodes = multiple_of_16(floor(sqrt(leaves)));
-    o->leaves = multiple_of_16(leaves * 1.5 / o->nodes);
 }
 
 wo_build_options woi_space_options(const woi_tune *t, const woi_place *place)
@@ -119,7 +104,10 @@ wo_build_options woi_space_options(const woi_tune *t, const woi_place *place)
             default: break;
             }
     }
-    if (queries_a_leaf) set_fan_outs(t->train.n, queries_a_leaf, &o);
+    if (queries_a_leaf) {
+        o.nodes = o.leaves = 0;
+        woi_tree_fan_outs(t->train.n, queries_a_leaf, &o.nodes, &o.leaves);
+    }
     if (woi_uses_hash(&o) && o.probes > 1U << o.K) o.probes = 1U << o.K; /* a fixed K may be small */
     return o;
 }

@@ -346,14 +346,22 @@ static wo_status learn_levels(const sample *s, const woi_tree_options *o, double
     return status;
 }
 
+void woi_tree_fan_outs(size_t n, uint32_t queries_a_leaf, uint32_t *A, uint32_t *B)
+{
+    const size_t leaves = clamp(n / queries_a_leaf, MIN_FAN, (size_t)WOI_MAX_FAN * WOI_MAX_FAN);
+    if (!*A) *A = (uint32_t)clamp(round_up((size_t)sqrt((double)leaves)), MIN_FAN, WOI_MAX_FAN);
+    if (!*B) *B = (uint32_t)clamp(round_up(leaves * 3 / 2 / *A), MIN_FAN, WOI_MAX_FAN);
+}
+
 wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_options *options,
                          const wo_progress *progress, woi_tree *tree, wo_error *err)
 {
     woi_tree_options o = *options;
     if (o.threads < 1) o.threads = omp_get_max_threads();
-    const size_t leaves = clamp(n / QUERIES_A_LEAF, MIN_FAN, (size_t)WOI_MAX_FAN * WOI_MAX_FAN);
-    if (!o.A) o.A = (uint32_t)clamp(round_up((size_t)sqrt((double)leaves)), MIN_FAN, WOI_MAX_FAN);
-    if (!o.B) o.B = (uint32_t)clamp(round_up(leaves * 3 / 2 / o.A), MIN_FAN, WOI_MAX_FAN);
+    if (d > WOI_MAX_I8)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "queries of %zu numbers are too long for a tree: at most %d", d, WOI_MAX_I8);
+    woi_tree_fan_outs(n, QUERIES_A_LEAF, &o.A, &o.B);
     *tree = (woi_tree){.d = d, .r = o.r && o.r < d ? o.r : d, .A = o.A, .B = o.B, .beam = o.beam};
     sample s = {.n = n < SAMPLE ? n : SAMPLE, .d = d, .r = tree->r, .q = q};
     const woi_kernels *kernels = woi_kernels_get(err);

@@ -189,6 +189,7 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(EVIDENCE_BY_TREE, lambda, 2.5, "lambda is 2.5, expected 0 to 2");
     REFUSED(EVIDENCE_BY_TREE, source_k, 0, "source_k is 0, expected 1 to 1000");
     REFUSED(EVIDENCE_BY_TREE, router, (wo_router)2, "router is 2, expected 0 to 1");
+    REFUSED(WO_METHOD_FULL, weights, WO_WEIGHTS_INT8, "method full answers with f32 rows, not with int8");
     REFUSED(WO_METHOD_POPULAR, fallback, 3, "fallback is 3, but method popular counts no evidence");
     REFUSED(WO_METHOD_FULL, weights, (wo_weights)4, "weights is 4, expected 0 to 3");
     REFUSED(WO_METHOD_FULL, threads, -1, "threads is -1, expected 0 to 1024");

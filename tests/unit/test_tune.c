@@ -156,7 +156,10 @@ static void the_dial_stops_at_the_goal(void **state)
     assert_true(last_neurons >= 1 && cheaper > chosen && (cheaper == 2 || cheaper < 1.1 * chosen));
     assert_true(index->options.lambda == chosen);
     assert_goal_is_reached(&p, index, o.target);
-    /* The options that it names give the same index. */
+    /* The options that it names give the same index, lambda with as many digits as are printed. */
+    char digits[32];
+    snprintf(digits, sizeof digits, "%.4g", chosen);
+    assert_true(strtod(digits, NULL) == chosen);
     wo_build_options named = index->options;
     named.threads = 1;
     wo_index *again = NULL;
@@ -204,6 +207,81 @@ static void everything_is_tuned_by_default(void **state)
     assert_int_equal(index->options.method, WO_METHOD_FULL);
     assert_int_equal(index->full_from, 0);
     wo_index_free(index);
+    free_pair(&p);
+}
+
+/* FULL answers with f32 rows, whatever was asked for. */
+static void full_serves_alone(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_tune_options o = quick();
+    wo_error err;
+    int32_t id;
+    float score;
+    o.build.weights = WO_WEIGHTS_INT8;
+    o.fixed = WO_FIX_WEIGHTS;
+    o.target = 1; /* more than so few queries show of any other */
+    wo_index *index = tune(&p, p.tune, &o), *opened = NULL;
+    assert_int_equal(index->options.method, WO_METHOD_FULL);
+    assert_int_equal(wo_index_save(index, scratch("full"), &err), WO_OK);
+    if (wo_index_open(scratch("full"), NULL, &opened, &err)) fail_msg("%s", err.text);
+    wo_searcher *searcher = create(opened, NULL);
+    if (wo_search(searcher, p.s.q, 1, 1, &id, &score, &err)) fail_msg("%s", err.text);
+    wo_searcher_free(searcher);
+    wo_index_free(opened);
+    wo_index_free(index);
+    free_pair(&p);
+}
+
+/* More than the tuner builds from: the winner is built from all of it, and its row has the figures of that. */
+static void a_long_log_is_judged_again(void **state)
+{
+    (void)state;
+    enum { LONG = 700000 + N, AS = 3 };
+    static const wo_method methods[AS] = {WO_METHOD_EVIDENCE, WO_METHOD_POPULAR, WO_METHOD_EVIDENCE};
+    pair p = make_pair();
+    wo_error err;
+    float *q = room((size_t)LONG * D, sizeof *q);
+    int64_t *indptr = room(LONG + 1, sizeof *indptr);
+    int32_t *labels = room(LONG, sizeof *labels);
+    for (size_t i = 0; i < LONG; i++) {
+        memcpy(q + i * D, p.s.q + i % N * D, D * sizeof *q);
+        labels[i] = p.s.labels[i % N];
+        indptr[i + 1] = (int64_t)i + 1;
+    }
+    wo_log_free(p.log);
+    assert_int_equal(wo_log_wrap(q, LONG, D, indptr, labels, &p.log, &err), WO_OK);
+    for (size_t i = 0; i < AS; i++) {
+        wo_tune_options o = quick();
+        wo_curve curve;
+        o.build.method = methods[i];
+        if (methods[i] == WO_METHOD_POPULAR) {
+            o.fixed = WO_FIX_METHOD;
+            o.target = o.target5 = 0.5;
+        }
+        if (i == 2) { /* the fewest neurons that there may be do not reach it, neither before nor after */
+            o.fixed |= WO_FIX_LAMBDA;
+            o.build.lambda = 1;
+            o.target = 0.999;
+            refused(&p, p.tune, &o, WO_ERR_UNSUPPORTED, "evidence reached 0.");
+            continue;
+        }
+        wo_index *index = tune(&p, p.tune, &o);
+        wo_eval_options eo;
+        wo_eval_result r;
+        wo_eval_defaults(&eo);
+        eo.skip_timing = 1;
+        assert_int_equal(wo_index_curve(index, &curve), 1);
+        assert_int_equal(wo_evaluate(index, NULL, p.tune, &eo, &r, &err), WO_OK);
+        assert_float_equal(at(&curve, curve.chosen, WOI_CURVE_NEURONS), r.sample_size, 1e-9);
+        assert_float_equal(at(&curve, curve.chosen, WOI_CURVE_P1), r.p_at_1, 1e-9);
+        assert_int_equal(at(&curve, curve.chosen, WOI_CURVE_MET), 1);
+        wo_index_free(index);
+    }
+    free(q);
+    free(indptr);
+    free(labels);
     free_pair(&p);
 }
 
@@ -318,7 +396,7 @@ static void goals_without_labels(void **state)
     pair p = make_pair();
     wo_curve curve;
     wo_tune_options o = quick();
-    refused(&p, p.bare, &o, WO_ERR_ARGUMENT, "no query to judge on has a label: ask for agreement with FULL");
+    refused(&p, p.bare, &o, WO_ERR_ARGUMENT, "the tune log has no labels to judge by: ask for agreement");
     o.target_agree = 0.9;
     o.k = 7;
     wo_index *index = tune(&p, p.bare, &o);
@@ -516,6 +594,8 @@ int main(void)
         cmocka_unit_test(few_queries_show_little),
         cmocka_unit_test(the_dial_stops_at_the_goal),
         cmocka_unit_test(everything_is_tuned_by_default),
+        cmocka_unit_test(full_serves_alone),
+        cmocka_unit_test(a_long_log_is_judged_again),
         cmocka_unit_test(widening_ends),
         cmocka_unit_test(another_beam_is_as_if_learned),
         cmocka_unit_test(what_is_fixed_is_kept),
