@@ -169,13 +169,17 @@ static int check_ranges(const cli_command *self, const arguments *args, const wo
             return cli_usage(self, "%s takes at most %" PRIu64 ", not %" PRIu64, ranges[i].name, ranges[i].most,
                              ranges[i].given);
     const uint64_t K = args->K ? args->K : defaults->K, L = args->L ? args->L : defaults->L;
-    if (args->nodes % 16 || args->leaves % 16) return cli_usage(self, "--nodes and --leaves take multiples of 16");
+    if (args->nodes % 16 || args->leaves % 16)
+        return cli_usage(self, "%s takes a multiple of 16, not %" PRIu64, args->nodes % 16 ? "--nodes" : "--leaves",
+                         args->nodes % 16 ? args->nodes : args->leaves);
     if (args->router != 1 + WO_ROUTER_TREE && args->probes > UINT64_C(1) << K)
         return cli_usage(self, "--probes %" PRIu64 " is more than the %" PRIu64 " cells of a table", args->probes,
                          UINT64_C(1) << K);
     if (L << K > UINT64_C(1) << 28)
         return cli_usage(self, "%" PRIu64 " tables of %" PRIu64 " cells are too many: at most 2^28 in all", L,
                          UINT64_C(1) << K);
+    if (args->weights > 1 && args->weights != 1 + WO_WEIGHTS_NONE && args->method == 1 + WO_METHOD_FULL)
+        return cli_usage(self, "--method full answers with f32 rows: leave out --weights, or give none");
     if (args->rate == 0) return cli_usage(self, "--rate takes a number above 0");
     return CLI_OK;
 }
@@ -313,14 +317,16 @@ static int report(const arguments *args, const wo_index *index, double seconds)
     return cli_end();
 }
 
-/* What is wrong is nearly always the log; but that a goal cannot be reached is nobody's fault. */
+/* What is wrong is nearly always a log, and the text says which; that a goal cannot be reached is nobody's fault. */
 static int fail(const arguments *args, const wo_error *err)
 {
-    return cli_fail(err->status == WO_ERR_UNSUPPORTED ? NULL : args->log ? args->log : args->layer.path, err);
+    const bool tuned_on = args->tune.log && strstr(err->text, "the tune log");
+    const char *file = tuned_on ? args->tune.log : args->log ? args->log : args->layer.path;
+    return cli_fail(err->status == WO_ERR_UNSUPPORTED ? NULL : file, err);
 }
 
 /* `tune` NULL: exactly what the options say. */
-static int build(const arguments *args, const wo_build_options *o, const wo_tune_options *tune)
+static int build(const cli_command *self, const arguments *args, const wo_build_options *o, const wo_tune_options *tune)
 {
     wo_layer *layer = NULL;
     wo_log *log = NULL, *tune_log = NULL;
@@ -328,6 +334,9 @@ static int build(const arguments *args, const wo_build_options *o, const wo_tune
     wo_error err;
     const double start = cli_now();
     int code = cli_layer_open(&args->layer, &layer);
+    if (!code && args->route_d % 16 && args->route_d < wo_layer_d(layer))
+        code = cli_usage(self, "--route-d takes a multiple of 16, or all %zu coordinates, not %" PRIu64,
+                         wo_layer_d(layer), args->route_d);
     if (code) goto done;
     if (args->log && wo_log_open(args->log, &log, &err))
         code = cli_fail(args->log, &err);
@@ -382,7 +391,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     tune.build = o;
     tune.fixed = fixed(args);
     if (tune.target_agree > 0 && !args->source) tune.build.source = WO_SOURCE_TOP; /* labels have no part in it */
-    return build(args, &o, is_named(args) && !cli_tune_asked(&args->tune) ? NULL : &tune);
+    return build(self, args, &o, is_named(args) && !cli_tune_asked(&args->tune) ? NULL : &tune);
 }
 
 const cli_command cli_cmd_build = {

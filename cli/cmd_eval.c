@@ -1,5 +1,6 @@
 /* wideout eval: how good an index is and what it costs, beside the exact layer, in one run. */
 #include "cli.h"
+#include "index_text.h"
 #include "layer_options.h"
 
 #include <inttypes.h>
@@ -239,6 +240,7 @@ static int evaluate(const arguments *args, const wo_eval_options *o)
     wo_searcher_defaults(&so);
     so.threads = 1;
     so.probes = o->probes;
+    so.exact_fallback = o->exact_fallback;
     wo_eval_result result;
     wo_index_info info;
     wo_error err;
@@ -250,12 +252,13 @@ static int evaluate(const arguments *args, const wo_eval_options *o)
         goto done;
     }
     wo_searcher_free(searcher);
+    wo_index_describe(index, &info);
+    cli_index_warn(args->index, &info, args->exact_fallback);
     if (wo_log_open(args->log, &log, &err) || wo_evaluate(index, layer, log, o, &result, &err)) {
         code = cli_fail(args->log, &err);
         goto done;
     }
     cli_progress_end();
-    wo_index_describe(index, &info);
     code = args->common.json ? cli_print_json(result_json(args, o, &info, &result))
                              : print_result(args, o, &info, &result);
 done:

@@ -1,5 +1,6 @@
 /* wideout predict: the best classes of queries, or of raw examples that a network makes queries of. */
 #include "cli.h"
+#include "index_text.h"
 #include "layer_options.h"
 #include "predict_source.h"
 
@@ -205,6 +206,8 @@ static void add_json(session *s, size_t row, bool bad, const cli_query_batch *ba
     if (!bad && !s->args->exact) {
         json_object_set_new(query, "cells", json_integer((json_int_t)s->stats[row].cells));
         json_object_set_new(query, "candidates", json_integer((json_int_t)s->stats[row].candidates));
+        if (s->stats[row].wider) json_object_set_new(query, "wider", json_true());
+        if (s->stats[row].exact) json_object_set_new(query, "exact", json_true());
     }
     if (bad) json_object_set_new(query, "error", json_string("not finite"));
     json_object_set_new(query, "answers", bad ? json_array() : answers_json(s, row));
@@ -286,6 +289,7 @@ static int open_index(session *s)
     if (args->layer.path && cli_layer_open(&args->layer, &s->layer)) return CLI_FAILED;
     if (wo_index_open(args->index, s->layer, &s->index, &err)) return cli_fail(args->index, &err);
     wo_index_describe(s->index, &s->info);
+    cli_index_warn(args->index, &s->info, args->exact_fallback);
     if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)
                                  : woi_network_open(args->net, &s->net, &err)))
         return cli_fail(args->net, &err);

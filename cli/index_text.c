@@ -108,3 +108,12 @@ json_t *cli_index_json(const wo_index_info *info)
                      (json_int_t)info->n_empty, "largest_cell", (json_int_t)info->largest, "index_bytes",
                      (json_int_t)info->index_bytes, "full_from", (json_int_t)info->full_from, "names", info->has_names);
 }
+
+void cli_index_warn(const char *path, const wo_index_info *info, bool exact_fallback)
+{
+    if (!exact_fallback || info->options.fallback || info->method == WO_METHOD_FULL) return;
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, path);
+    fputs(" has no threshold, so that --exact-fallback changes nothing: 'wideout build --fallback N' sets one\n",
+          stderr);
+}

@@ -1,4 +1,4 @@
-/* What an index is, for people and for programs: shared by `build` and `info`. */
+/* What an index is, for people and for programs: shared by the commands. */
 #ifndef WOI_CLI_INDEX_TEXT_H
 #define WOI_CLI_INDEX_TEXT_H
 
@@ -11,5 +11,8 @@ void cli_index_print(const wo_index_info *info, const char *indent);
 
 /* The same in "method", "options", "m", "d", "cells", ...: NULL where memory ran out. */
 struct json_t *cli_index_json(const wo_index_info *info);
+
+/* Where --exact-fallback was given and the index has no threshold for it, a warning. */
+void cli_index_warn(const char *path, const wo_index_info *info, bool exact_fallback);
 
 #endif

@@ -23,10 +23,10 @@ static double read_time(const char *text)
     static const double seconds[] = {1, 60, 3600};
     char *end;
     const double value = strtod(text, &end);
-    if (end == text || !(value > 0) || !(value <= 1e6)) return NAN;
-    if (!*end) return value;
-    const char *unit = strchr(units, *end);
-    return unit && !end[1] ? value * seconds[unit - units] : NAN;
+    const char *unit = *end ? strchr(units, *end) : units;
+    if (end == text || !unit || (*end && end[1])) return NAN;
+    const double time = value * seconds[unit - units];
+    return time > 0 && time <= 1e9 ? time : NAN;
 }
 
 int cli_tune_read(const cli_command *self, const cli_tune *g, wo_tune_options *o)
@@ -45,7 +45,7 @@ int cli_tune_read(const cli_command *self, const cli_tune *g, wo_tune_options *o
     if (g->k > 1000) return cli_usage(self, "-k takes at most 1000, not %" PRIu64, g->k);
     if (g->batch > 65536) return cli_usage(self, "--batch takes at most 65536, not %" PRIu64, g->batch);
     if (g->max_time && isnan(o->max_time_s = read_time(g->max_time)))
-        return cli_usage(self, "--max-time takes a time like 90s, 5m or 1h, not '%s'", g->max_time);
+        return cli_usage(self, "--max-time takes a time like 90s, 5m or 1h, up to 1e9 seconds, not '%s'", g->max_time);
     if (!isnan(g->target)) o->target = g->target;
     if (o->target5 > o->target) o->target5 = o->target; /* less of one, no more of five */
     if (!isnan(g->target5)) o->target5 = g->target5;

@@ -79,8 +79,8 @@ same 'coordinates: 32 where there are more' '[32,[10,128]]' "$("$WIDEOUT" info -
     jq -c '[.index.options.route_d, (.tensors[] | select(.name == "tree.basis") | .shape)]')"
 "$WIDEOUT" predict --index tree.1 s/test.log.safetensors >tree.answers
 check 'tree: it answers' bash -c "paste tree.answers full.answers | awk -F '\t' '\$1 == \$11 {n++} END {exit NR != 150 || n < 100}'"
-fails 'coordinates that are no multiple of 16' 1 \
-    'wideout: u/train.log.safetensors: a tree in 20 coordinates: expected a multiple of 16, or all 40' \
+fails 'coordinates that are no multiple of 16' 2 \
+    "wideout build: --route-d takes a multiple of 16, or all 40 coordinates, not 20 (see 'wideout build --help')" \
     build --layer u/layer.safetensors --log u/train.log.safetensors --router tree --route-d 20 -o bad
 fails 'more probes than a search opens' 1 'wideout: tree.1: 65 probes are too many: at most 64' \
     "$WIDEOUT" predict --index tree.1 --probes 65 s/test.log.safetensors
@@ -97,8 +97,9 @@ usage 'other routers' "--router takes hash|tree, not 'graph'" --layer a --log b 
 usage 'nodes' '--nodes takes at most 1024, not 1040' --layer a --log b -o c --router tree --nodes 1040
 usage 'leaves' '--leaves takes at most 1024, not 2000' --layer a --log b -o c --router tree --leaves 2000
 usage 'beam' '--beam takes at most 16, not 17' --layer a --log b -o c --router tree --beam 17
-usage 'nodes by 16' '--nodes and --leaves take multiples of 16' --layer a --log b -o c --router tree --nodes 20
-usage 'leaves by 16' '--nodes and --leaves take multiples of 16' --layer a --log b -o c --router tree --leaves 8
+usage 'small rows of full' '--method full answers with f32 rows: leave out --weights, or give none' --layer a -o c --method full --weights int8
+usage 'nodes by 16' '--nodes takes a multiple of 16, not 20' --layer a --log b -o c --router tree --nodes 20
+usage 'leaves by 16' '--leaves takes a multiple of 16, not 8' --layer a --log b -o c --router tree --leaves 8
 
 # ---- Without rows ------------------------------------------------------------------------------------------------
 build -K 5 -L 2 --iterations 12 --weights none -o bare >/dev/null

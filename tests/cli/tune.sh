@@ -70,6 +70,8 @@ tune "${valid[@]}" -K 4 -L 3 --iterations 10 --target 0.5 --target5 0.3 -o fixed
 same 'tables' '["evidence","hash",4,3]' "$(jq -c '[.method, .options.router, .options.K, .options.L]' fixed.json)"
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors -K 4 -L 3 --iterations 10 -o exact --json >exact.json
 same 'without a goal nothing is tuned' '[4,3,0.1,null]' "$(jq -c '[.options.K, .options.L, .options.lambda, .tuning]' exact.json)"
+"$WIDEOUT" eval -q --no-timing --index exact --log s/test.log.safetensors --exact-fallback >/dev/null 2>err
+same 'a fallback without a threshold' "wideout: warning: exact has no threshold, so that --exact-fallback changes nothing: 'wideout build --fallback N' sets one" "$(cat err)"
 fails 'no curve' 1 'wideout: exact: has no curve: it was not tuned' "$WIDEOUT" info --curve exact
 fails 'no index' 1 'wideout: s/layer.safetensors: is not an index: nothing else has a curve' "$WIDEOUT" info --curve s/layer.safetensors
 settings=$(jq -r .tuning.chosen.settings fixed.json)
@@ -90,8 +92,8 @@ usage 'no time' '--target-us takes a number above 0' --target-us 0
 usage 'a target above 1' "--target takes a number from 0 to 1, not '1.1'" --target 1.1
 usage 'k' '-k takes at most 1000, not 1001' -k 1001
 usage 'batch' '--batch takes at most 65536, not 65537' --batch 65537
-for time in x 5x 0 -3 5mm 1e9; do
-    usage "the time $time" "--max-time takes a time like 90s, 5m or 1h, not '$time'" --max-time=$time
+for time in x 5x 0 -3 5mm 2e9 1e6h; do
+    usage "the time $time" "--max-time takes a time like 90s, 5m or 1h, up to 1e9 seconds, not '$time'" --max-time=$time
 done
 for option in '--tune-log x' '-k 3' '--batch 2' '--max-time 3s'; do
     # shellcheck disable=SC2086 # an option and its value
@@ -106,6 +108,10 @@ fails 'a goal without a log' 2 "wideout build: tuning needs --log FILE: queries 
 fails 'an index over its tune log' 2 \
     "wideout build: -o 's/test.log.safetensors' would replace what is read (see 'wideout build --help')" \
     "$WIDEOUT" build --layer s/layer.safetensors --log s/train.log.safetensors "${valid[@]}" -o s/test.log.safetensors
+"$WIDEOUT" data synthetic -q -m 30 -d 4 -n 50 -o other >/dev/null
+fails 'a tune log of another layer' 1 \
+    "wideout: other/test.log.safetensors: the tune log: the log's queries have 4 numbers, the layer's rows 8" \
+    tune --tune-log other/test.log.safetensors -o bad
 fails 'no such tune log' 1 'wideout: none: cannot open: No such file or directory' tune --tune-log none -o bad
 fails 'two tables' 2 "wideout info: --trace and --curve are two tables: give one (see 'wideout info --help')" \
     "$WIDEOUT" info --trace --curve plain
