@@ -14,6 +14,7 @@ static const double SEARCHING = 0.85; /* of the time; the rest is for learning t
 static const double FAR = 2;          /* times the best's time: neighbours of such a start are not tried */
 static const double NOTICED = 0.98;   /* of the best's time: what is less of a gain is noise */
 static const double GROWN = 1.05;     /* times the neurons: less is nothing new */
+static const double AS_FAST = 1.05;   /* times the best's time: bf16 rows are then taken for f32 ones */
 
 /* In time, what was tried is kept; the first setting is always finished. */
 static bool out_of_time(woi_tune *t)
@@ -274,12 +275,19 @@ static wo_status try_changed(woi_tune *t, bool precision, uint32_t value, wo_err
     wo_build_options o = woi_space_of_method(t, WO_METHOD_EVIDENCE);
     woi_curve_get(row, &o);
     if (precision && o.weights == WO_WEIGHTS_NONE) return WO_OK;
+    const bool halved = precision && o.weights == WO_WEIGHTS_F32 && value == WO_WEIGHTS_BF16;
     if (precision)
         o.weights = (wo_weights)value;
     else
         o.fallback = value;
     size_t there;
-    return try_options(t, &o, 1, &there, err);
+    const wo_status status = try_options(t, &o, halved ? AS_FAST : 1, &there, err);
+    /* Where times do not tell them apart, half the bytes are better: when others fill the machine's caches they are
+     * faster. */
+    if (!status && halved && there != WOI_NO_ROW && !woi_by_time(t) &&
+        woi_row(t, there)[WOI_CURVE_US] < AS_FAST * woi_row(t, t->best)[WOI_CURVE_US])
+        t->best = there;
+    return status;
 }
 
 static wo_status try_weights(woi_tune *t, wo_error *err)
