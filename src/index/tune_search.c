@@ -14,7 +14,6 @@ static const double SEARCHING = 0.85; /* of the time; the rest is for learning t
 static const double FAR = 2;          /* times the best's time: neighbours of such a start are not tried */
 static const double NOTICED = 0.98;   /* of the best's time: what is less of a gain is noise */
 static const double GROWN = 1.05;     /* times the neurons: less is nothing new */
-static const double AS_FAST = 1.05;   /* times the best's time: bf16 rows are then taken for f32 ones */
 
 /* In time, what was tried is kept; the first setting is always finished. */
 static bool out_of_time(woi_tune *t)
@@ -275,28 +274,17 @@ static wo_status try_changed(woi_tune *t, bool precision, uint32_t value, wo_err
     wo_build_options o = woi_space_of_method(t, WO_METHOD_EVIDENCE);
     woi_curve_get(row, &o);
     if (precision && o.weights == WO_WEIGHTS_NONE) return WO_OK;
-    const bool halved = precision && o.weights == WO_WEIGHTS_F32 && value == WO_WEIGHTS_BF16;
     if (precision)
         o.weights = (wo_weights)value;
     else
         o.fallback = value;
     size_t there;
-    const wo_status status = try_options(t, &o, halved ? AS_FAST : 1, &there, err);
-    /* Where times do not tell them apart, half the bytes are better: when others fill the machine's caches they are
-     * faster. */
-    if (!status && halved && there != WOI_NO_ROW && !woi_by_time(t) &&
-        woi_row(t, there)[WOI_CURVE_US] < AS_FAST * woi_row(t, t->best)[WOI_CURVE_US])
-        t->best = there;
-    return status;
+    return try_options(t, &o, 1, &there, err);
 }
 
-static wo_status try_weights(woi_tune *t, wo_error *err)
+static wo_status try_int8(woi_tune *t, wo_error *err)
 {
-    static const wo_weights weights[] = {WO_WEIGHTS_BF16, WO_WEIGHTS_INT8};
-    wo_status status = WO_OK;
-    const size_t n = t->layer->dense.d <= WOI_MAX_I8 ? 2 : 1;
-    for (size_t i = 0; !status && i < n; i++) status = try_changed(t, true, weights[i], err);
-    return status;
+    return t->layer->dense.d <= WOI_MAX_I8 ? try_changed(t, true, WO_WEIGHTS_INT8, err) : WO_OK;
 }
 
 static wo_status try_fallbacks(woi_tune *t, wo_error *err)
@@ -334,19 +322,21 @@ static wo_status make_yardstick(woi_tune *t, woi_kind kind, wo_error *err)
     return woi_tune_set_yardstick(t, index, err);
 }
 
-/* All routers; the precision of the best, which the rest then has, and on from each that is not far behind. The tree is
- * the first: it is learned fastest, and goes further. */
+/* All routers; int8 for the best, which the rest then has, and on from each that is not far behind. The tree is the
+ * first: it is learned fastest, and goes further. */
 static wo_status search_routers(woi_tune *t, const woi_kind *kinds, size_t n, wo_error *err)
 {
     woi_place places[2];
     size_t rows[2];
     wo_status status = kinds[0] == WOI_TABLES ? WO_OK : make_yardstick(t, kinds[0], err);
     bool reached = false;
-    for (size_t i = 0; !status && i < n; i++) {
-        status = enter(t, kinds[i], reached, &places[i], &rows[i], err);
-        reached |= rows[i] != WOI_NO_ROW;
-    }
-    if (!status) status = try_weights(t, err);
+    do {
+        for (size_t i = 0; !status && i < n; i++) {
+            status = enter(t, kinds[i], reached, &places[i], &rows[i], err);
+            reached |= rows[i] != WOI_NO_ROW;
+        }
+    } while (!status && !reached && !t->late && woi_space_refine(t));
+    if (!status) status = try_int8(t, err);
     for (size_t i = 0; !status && i < n; i++) {
         if (rows[i] == WOI_NO_ROW ? reached : is_far(t, rows[i])) continue;
         status = descend(t, places[i], rows[i], err);
@@ -409,7 +399,7 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err)
     if (evidence && (!one || t->o.build.router == WO_ROUTER_HASH)) kinds[n++] = WOI_HASH;
     if (n) status = search_routers(t, kinds, n, err);
     if (!status && (!fixed || method == WO_METHOD_POPULAR)) status = search_popular(t, err);
-    if (!status && evidence) status = try_weights(t, err);
+    if (!status && evidence) status = try_int8(t, err);
     if (!status && evidence) status = try_fallbacks(t, err);
     return status;
 }

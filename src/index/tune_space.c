@@ -58,6 +58,19 @@ bool woi_space_widen(const wo_tune_options *o, woi_place *place)
     return moved;
 }
 
+/* Whether the precision of rows is left to choose. bf16 is the choice, because half the bytes are read, and more so
+ * when others fill the machine's caches. */
+static bool has_precision(const woi_tune *t)
+{
+    return !(t->o.fixed & WO_FIX_WEIGHTS) && t->o.build.weights != WO_WEIGHTS_NONE;
+}
+
+bool woi_space_refine(woi_tune *t)
+{
+    if (t->refined || !has_precision(t)) return false;
+    return t->refined = true;
+}
+
 wo_build_options woi_space_of_method(const woi_tune *t, wo_method method)
 {
     const wo_build_options *given = &t->o.build;
@@ -87,8 +100,10 @@ wo_build_options woi_space_options(const woi_tune *t, const woi_place *place)
     if (place->kind == WOI_TREE) o.router = WO_ROUTER_TREE;
     if (place->kind == WOI_HASH) o.router = WO_ROUTER_HASH;
     const double *best = t->best < t->n_rows ? woi_row(t, t->best) : NULL;
-    if (best && method == WO_METHOD_EVIDENCE && best[WOI_CURVE_METHOD] == method && !(t->o.fixed & WO_FIX_WEIGHTS))
-        o.weights = (wo_weights)best[WOI_CURVE_WEIGHTS];
+    if (method == WO_METHOD_EVIDENCE && has_precision(t)) {
+        o.weights = t->refined ? WO_WEIGHTS_F32 : WO_WEIGHTS_BF16;
+        if (best && best[WOI_CURVE_METHOD] == method) o.weights = (wo_weights)best[WOI_CURVE_WEIGHTS];
+    }
     const uint32_t d = (uint32_t)t->train.d;
     uint32_t queries_a_leaf = 0;
     for (int i = 0; i < kinds[place->kind].n; i++) {
