@@ -58,8 +58,8 @@ bool woi_space_widen(const wo_tune_options *o, woi_place *place)
     return moved;
 }
 
-/* Whether the precision of rows is left to choose. bf16 is the choice, because half the bytes are read, and more so
- * when others fill the machine's caches. */
+/* Whether the precision of rows is left to choose. Then it is bf16: half the bytes are read, which counts most when
+ * others fill the machine's caches. */
 static bool has_precision(const woi_tune *t)
 {
     return !(t->o.fixed & WO_FIX_WEIGHTS) && t->o.build.weights != WO_WEIGHTS_NONE;
