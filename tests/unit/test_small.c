@@ -287,6 +287,31 @@ static void tiny_queries_are_not_screened(void **state)
     free_scene(&s);
 }
 
+/* Sums of more products do not fit in int32. */
+static void long_rows_are_not_for_int8(void **state)
+{
+    (void)state;
+    enum { LONG = WOI_MAX_I8 + 1 };
+    wo_error err;
+    wo_layer *layer;
+    wo_log *log;
+    wo_index *index;
+    float *w = room(LONG, sizeof *w);
+    w[0] = 1;
+    assert_int_equal(wo_layer_wrap(w, NULL, 1, LONG, &layer, &err), WO_OK);
+    assert_int_equal(wo_log_wrap(w, 1, LONG, NULL, NULL, &log, &err), WO_OK);
+    wo_build_options o = small_options(WO_METHOD_POPULAR);
+    o.weights = WO_WEIGHTS_INT8;
+    assert_int_equal(wo_index_build(layer, log, &o, &index, &err), WO_ERR_ARGUMENT);
+    assert_non_null(strstr(err.text, "131072 numbers are too long for int8: at most 131071"));
+    o = small_options(EVIDENCE_BY_TREE);
+    assert_int_equal(wo_index_build(layer, log, &o, &index, &err), WO_ERR_ARGUMENT);
+    assert_non_null(strstr(err.text, "131072 numbers are too long for a tree: at most 131071"));
+    wo_layer_free(layer);
+    wo_log_free(log);
+    free(w);
+}
+
 /* The quality of the batches that are asked for: FULL's, or that of the cells. */
 static void evaluation_asks_whom_the_planner_says(void **state)
 {
@@ -347,6 +372,7 @@ int main(void)
         cmocka_unit_test(the_threshold_is_a_number_of_queries),
         cmocka_unit_test(wider_ends_with_the_cells),
         cmocka_unit_test(tiny_queries_are_not_screened),
+        cmocka_unit_test(long_rows_are_not_for_int8),
         cmocka_unit_test(evaluation_asks_whom_the_planner_says),
         cmocka_unit_test(batches_that_full_is_faster_at_are_its),
     };
