@@ -16,14 +16,19 @@
 
 /* Sums over queries of what the index got, h, and what FULL got, f: hits at the first place, of the first five, or
  * FULL's own answers. */
+enum { WOI_STRETCHES = 32 }; /* of consecutive queries, equally long */
 typedef struct woi_pairs {
     size_t n;
     double unit; /* one answer: 1, 1/5, 1/k */
     double h, f, hh, hf, ff;
+    struct {
+        double h, f;
+    } stretches[WOI_STRETCHES];
 } woi_pairs;
 
-/* What is left of the mean of h - t f when 2.58 of its standard errors are taken away: at least 0 when the index has
- * the share t of FULL's for sure. */
+void woi_pairs_add(woi_pairs *pairs, size_t stretch, double h, double f); /* one query */
+/* What is left of the mean of h - t f when what chance may have added to it is taken away: at least 0 when the index
+ * has the share t of FULL's for sure. */
 double woi_pairs_margin(const woi_pairs *pairs, double t);
 /* The largest such t, 0 to 1. */
 double woi_pairs_share(const woi_pairs *pairs);

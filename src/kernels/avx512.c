@@ -221,66 +221,53 @@ static float quantise_avx512(const float *x, size_t d, int8_t *out)
 
 /* ---- project ----------------------------------------------------------------------------------------------- */
 
-/* `points` of them on 16 * vectors planes. Coordinates go in turn to `chains` accumulators, so that vectors * chains >=
- * 6 of them hide the latency of the multiply-add. Three points share the loads of the planes. */
-WOI_INLINE void project_block(size_t points, size_t vectors, size_t chains, const float *x, const float *planes,
-                              const float *offsets, size_t d, size_t n_planes, float *z, uint16_t *bits)
+/* One point on 16 * vectors planes. Coordinates go in turn to `chains` accumulators, so that vectors * chains >= 6 of
+ * them hide the latency of the multiply-add. */
+WOI_INLINE void project_block(size_t vectors, size_t chains, const float *x, const float *planes, const float *offsets,
+                              size_t d, size_t n_planes, float *z, uint16_t *bits)
 {
-    __m512 acc[3][8];
-    WOI_EACH(i, points)
-        WOI_EACH(a, vectors * chains) acc[i][a] = a < vectors ? _mm512_loadu_ps(offsets + 16 * a) : _mm512_setzero_ps();
+    __m512 acc[8];
+    WOI_EACH(a, vectors * chains) acc[a] = a < vectors ? _mm512_loadu_ps(offsets + 16 * a) : _mm512_setzero_ps();
     size_t j = 0;
     for (; j + chains <= d; j += chains)
         WOI_EACH(c, chains) {
             const float *row = planes + (j + c) * n_planes;
-            WOI_EACH(i, points) {
-                const __m512 coordinate = _mm512_set1_ps(x[i * d + j + c]);
-                WOI_EACH(v, vectors) {
-                    __m512 *to = &acc[i][c * vectors + v];
-                    *to = _mm512_fmadd_ps(coordinate, _mm512_loadu_ps(row + 16 * v), *to);
-                }
+            const __m512 coordinate = _mm512_set1_ps(x[j + c]);
+            WOI_EACH(v, vectors) {
+                __m512 *to = &acc[c * vectors + v];
+                *to = _mm512_fmadd_ps(coordinate, _mm512_loadu_ps(row + 16 * v), *to);
             }
         }
     for (; j < d; j++)
-        WOI_EACH(i, points)
-            WOI_EACH(v, vectors) {
-                const __m512 row = _mm512_loadu_ps(planes + j * n_planes + 16 * v);
-                acc[i][v] = _mm512_fmadd_ps(_mm512_set1_ps(x[i * d + j]), row, acc[i][v]);
-            }
-    WOI_EACH(i, points)
         WOI_EACH(v, vectors) {
-            WOI_EACH(c, chains - 1) acc[i][v] = _mm512_add_ps(acc[i][v], acc[i][(c + 1) * vectors + v]);
-            _mm512_storeu_ps(z + i * n_planes + 16 * v, acc[i][v]);
-            bits[i * (n_planes / 16) + v] = _mm512_cmp_ps_mask(acc[i][v], _mm512_setzero_ps(), _CMP_GT_OQ);
+            const __m512 row = _mm512_loadu_ps(planes + j * n_planes + 16 * v);
+            acc[v] = _mm512_fmadd_ps(_mm512_set1_ps(x[j]), row, acc[v]);
         }
-}
-
-WOI_INLINE void project_points(size_t points, const float *x, const float *planes, const float *offsets, size_t d,
-                               size_t n_planes, float *z, uint16_t *bits)
-{
-    size_t p = 0;
-    for (; p + 128 <= n_planes; p += 128)
-        project_block(points, 8, 1, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
-    if (p + 64 <= n_planes) {
-        project_block(points, 4, 2, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
-        p += 64;
-    }
-    switch (n_planes - p) {
-    case 48: project_block(points, 3, 2, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
-    case 32: project_block(points, 2, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
-    case 16: project_block(points, 1, 8, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
-    default: break;
+    WOI_EACH(v, vectors) {
+        WOI_EACH(c, chains - 1) acc[v] = _mm512_add_ps(acc[v], acc[(c + 1) * vectors + v]);
+        _mm512_storeu_ps(z + 16 * v, acc[v]);
+        bits[v] = _mm512_cmp_ps_mask(acc[v], _mm512_setzero_ps(), _CMP_GT_OQ);
     }
 }
 
 static void project_avx512(const float *x, size_t n, const float *planes, const float *offsets, size_t d,
                            size_t n_planes, float *z, uint16_t *bits)
 {
-    size_t i = 0;
-    for (; i + 3 <= n; i += 3)
-        project_points(3, x + i * d, planes, offsets, d, n_planes, z + i * n_planes, bits + i * (n_planes / 16));
-    for (; i < n; i++)
-        project_points(1, x + i * d, planes, offsets, d, n_planes, z + i * n_planes, bits + i * (n_planes / 16));
+    for (size_t i = 0; i < n; i++, x += d, z += n_planes, bits += n_planes / 16) {
+        size_t p = 0;
+        for (; p + 128 <= n_planes; p += 128)
+            project_block(8, 1, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
+        if (p + 64 <= n_planes) {
+            project_block(4, 2, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16);
+            p += 64;
+        }
+        switch (n_planes - p) {
+        case 48: project_block(3, 2, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
+        case 32: project_block(2, 4, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
+        case 16: project_block(1, 8, x, planes + p, offsets + p, d, n_planes, z + p, bits + p / 16); break;
+        default: break;
+        }
+    }
 }
 
 /* Four coordinates of 16 planes, as words: the even two and the odd two of each plane are pairs of 16-bit integers,

@@ -6,33 +6,62 @@
 
 /* ---- Confidence -------------------------------------------------------------------------------------------- */
 
+/* Adds n queries of a kind, spread over the log. */
+static void spread(woi_pairs *p, size_t n, double h, double f)
+{
+    for (size_t i = 0; i < n; i++) woi_pairs_add(p, i % WOI_STRETCHES, h, f);
+}
+
 static void margins_are_those_of_the_definition(void **state)
 {
     (void)state;
     /* 99 queries that both get right, and the one that is added: mean 0.09, sd 0.1 */
-    const woi_pairs same = {.n = 99, .unit = 1, .h = 99, .f = 99, .hh = 99, .hf = 99, .ff = 99};
+    woi_pairs same = {.unit = 1};
+    spread(&same, 99, 1, 1);
     assert_float_equal(woi_pairs_margin(&same, 0.9), 0.09 - 2.58 * 0.01, 1e-6);
     /* 1,000 queries, FULL right at 800, the index at 790 of them and at 4 others; t = 1: x = -1 at 10 and at the one
      * that is added, +1 at 4 */
-    const woi_pairs some = {.n = 1000, .unit = 1, .h = 794, .f = 800, .hh = 794, .hf = 790, .ff = 800};
+    woi_pairs some = {.unit = 1};
+    spread(&some, 790, 1, 1);
+    spread(&some, 10, 0, 1);
+    spread(&some, 4, 1, 0);
+    spread(&some, 196, 0, 0);
     const double mean = -7.0 / 1001, sd = sqrt((15 - 1001 * mean * mean) / 1000);
     assert_float_equal(woi_pairs_margin(&some, 1), mean - 2.58 * sd / sqrt(1001), 1e-6);
     const double share = woi_pairs_share(&some);
     assert_true(share > 0.97 && share < 0.99);
     assert_true(woi_pairs_margin(&some, share) >= 0 && woi_pairs_margin(&some, share + 1e-6) < 0);
     /* One answer of five is a fifth. */
-    const woi_pairs five = {.n = 99, .unit = 0.2, .h = 99, .f = 99, .hh = 99, .hf = 99, .ff = 99};
+    woi_pairs five = {.unit = 0.2};
+    spread(&five, 99, 1, 1);
     assert_true(woi_pairs_margin(&five, 0.9) > woi_pairs_margin(&same, 0.9));
+}
+
+/* 64 misses of 32,000, two in each stretch or all of them in one: an article that the index knows nothing about. */
+static void misses_side_by_side_count_for_more(void **state)
+{
+    (void)state;
+    woi_pairs apart = {.unit = 1}, together = {.unit = 1};
+    spread(&apart, 64, 0, 1);
+    spread(&together, 64, 1, 1);
+    for (int i = 0; i < 64; i++) woi_pairs_add(&together, 7, 0, 1);
+    spread(&apart, 31936, 1, 1);
+    spread(&together, 31872, 1, 1);
+    const double mean = -65.0 / 32001, sd = sqrt((65 - 32001 * mean * mean) / 32000);
+    assert_float_equal(woi_pairs_margin(&apart, 1), mean - 2.58 * sd / sqrt(32001), 1e-9);
+    const double sum = 62 * 62 + 31 * 2 * 2, error = sqrt(sum * 32 / 31) / 32000; /* -64 in one stretch; the mean is -2 */
+    assert_float_equal(woi_pairs_margin(&together, 1), mean - 2.744 * error, 1e-9);
 }
 
 /* The rule of three: without a difference among n queries, differences of 3 / n cannot be ruled out. */
 static void few_queries_show_little(void **state)
 {
     (void)state;
-    static const double ns[] = {100, 300, 1000, 10000};
+    static const size_t ns[] = {100, 300, 1000, 10000};
     for (size_t i = 0; i < 4; i++) {
-        const double n = ns[i];
-        const woi_pairs p = {.n = (size_t)n, .unit = 1, .h = n, .f = n, .hh = n, .hf = n, .ff = n};
+        woi_pairs p = {.unit = 1};
+        spread(&p, ns[i], 1, 1);
+        const double n = (double)ns[i];
         assert_true(woi_pairs_share(&p) < 1 - 2 / n && woi_pairs_share(&p) > 1 - 3.8 / n);
     }
     const woi_pairs none = {.unit = 1};
@@ -585,6 +614,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(margins_are_those_of_the_definition),
+        cmocka_unit_test(misses_side_by_side_count_for_more),
         cmocka_unit_test(few_queries_show_little),
         cmocka_unit_test(the_dial_stops_at_the_goal),
         cmocka_unit_test(everything_is_tuned_by_default),
