@@ -60,7 +60,10 @@ void cli_index_print(const wo_index_info *info, const char *indent)
     printf("; seed %" PRIu64 "\n", o->seed);
     printf("%s%s classes of %s dimensions, %s names; rows in the file: %s\n", indent, cli_number(info->m),
            cli_number(info->d), info->has_names ? "with" : "without", weights_names[o->weights & 3]);
-    if (info->full_from)
+    if (info->full_from && info->full_to)
+        printf("%sbatches of %s to %s queries are answered by FULL, which is faster there\n", indent,
+               cli_number(info->full_from), cli_number(info->full_to));
+    else if (info->full_from)
         printf("%sbatches of %s queries and more are answered by FULL, which is faster there\n", indent,
                cli_number(info->full_from));
     if (o->method == WO_METHOD_FULL) return;
@@ -102,11 +105,12 @@ static json_t *options_json(const wo_build_options *o)
 
 json_t *cli_index_json(const wo_index_info *info)
 {
-    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "method", info->method_name, "options",
-                     options_json(&info->options), "m", (json_int_t)info->m, "d", (json_int_t)info->d, "cells",
-                     (json_int_t)info->n_cells, "entries", (json_int_t)info->n_entries, "empty_cells",
+    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "method", info->method_name,
+                     "options", options_json(&info->options), "m", (json_int_t)info->m, "d", (json_int_t)info->d,
+                     "cells", (json_int_t)info->n_cells, "entries", (json_int_t)info->n_entries, "empty_cells",
                      (json_int_t)info->n_empty, "largest_cell", (json_int_t)info->largest, "index_bytes",
-                     (json_int_t)info->index_bytes, "full_from", (json_int_t)info->full_from, "names", info->has_names);
+                     (json_int_t)info->index_bytes, "full_from", (json_int_t)info->full_from, "full_to",
+                     (json_int_t)info->full_to, "names", info->has_names);
 }
 
 void cli_index_warn(const char *path, const wo_index_info *info, bool exact_fallback)

@@ -225,7 +225,8 @@ void wo_index_describe(const wo_index *index, wo_index_info *info)
         .n_empty = index->n_empty,
         .largest = index->largest,
         .has_names = index->labels.n > 0,
-        .full_from = index->full_from,
+        .full_from = index->full.from,
+        .full_to = index->full.to,
         .same_best = index->same_best,
         .same_five = index->same_five,
     };

@@ -259,7 +259,7 @@ static wo_status judge(const woi_eval *eval, wo_error *err)
         if (eval->options->ks[i] > c.k) c.k = eval->options->ks[i];
     /* Queries go through in pieces; who answers them is what the planner says of the batch that was asked for. */
     wo_index planned = *eval->index;
-    planned.full_from = planned.full_from && planned.full_from <= eval->options->batch;
+    planned.full = (woi_batches){.from = woi_batches_have(planned.full, eval->options->batch)};
     wo_status status = make_workers(eval, &planned, c.k, &workers, err);
     if (status) goto done;
     if (!(c.q = woi_alloc(CHUNK * d, sizeof *c.q, err)) || !(c.ids = woi_alloc(CHUNK * c.k, sizeof *c.ids, err)) ||

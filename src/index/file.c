@@ -97,7 +97,8 @@ static const field tuned_fields[] = {
     TUNED("k", FIELD_U32, goal.k),
     TUNED("batch", FIELD_U32, goal.batch),
     TUNED("queries", FIELD_U64, goal.n),
-    TUNED("full_from", FIELD_U32, full_from),
+    TUNED("full_from", FIELD_U32, full.from),
+    TUNED("full_to", FIELD_U32, full.to),
 };
 enum { N_TUNED = sizeof tuned_fields / sizeof *tuned_fields };
 

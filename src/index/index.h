@@ -73,6 +73,16 @@ typedef struct woi_goal {
     uint64_t n;
 } woi_goal;
 
+/* Batches of `from` to `to` queries; from 0: none, to 0: without end. */
+typedef struct woi_batches {
+    uint32_t from, to;
+} woi_batches;
+
+static inline bool woi_batches_have(woi_batches batches, size_t n)
+{
+    return batches.from && n >= batches.from && (!batches.to || n <= batches.to);
+}
+
 /* Rows in fewer bits; both NULL: none. small.c */
 typedef struct woi_small {
     uint16_t *bf16; /* (m, d) */
@@ -95,7 +105,7 @@ struct wo_index {
     size_t n_curve; /* 0: not tuned */
     woi_goal goal;
     uint64_t n_empty, largest; /* cells without a neuron; neurons in the largest */
-    uint32_t full_from;        /* see wo_index_info */
+    woi_batches full;          /* that FULL answers; see wo_index_info */
     double same_best, same_five;
     woi_st *st; /* mapped: hash, cells and rows lie in it and are not freed; NULL: they are ours */
 };

@@ -477,8 +477,8 @@ wo_status wo_search_stats(wo_searcher *s, const float *queries, size_t n, size_t
     const wo_index *index = s->index;
     wo_status status = check_call(queries, n, k, ids, scores, err);
     if (status) return status;
-    const bool planned = index->full_from && n >= index->full_from && index->rows.w;
-    if (planned || index->options.method == WO_METHOD_FULL) return exact(s, queries, n, k, ids, scores, stats, err);
+    if ((woi_batches_have(index->full, n) && index->rows.w) || index->options.method == WO_METHOD_FULL)
+        return exact(s, queries, n, k, ids, scores, stats, err);
     answer_by_cells(s, queries, n, k, ids, scores, stats);
     for (size_t i = 0; s->exact_fallback && !status && i < n; i++) /* few; each is read once more by all threads */
         if (ids[i * k] == FOR_FULL)

@@ -208,28 +208,39 @@ static wo_status build_winner(woi_tune *t, wo_index **index, wo_error *err)
     return t->o.fixed & WO_FIX_METHOD ? fail_goal(t, t->best, 1, err) : replace_by_full(t, index, err);
 }
 
-/* The planner's figure: the smallest batch from which on FULL is faster, of those that are timed. Where the batch that
- * was asked for is among those, FULL is the answer. It needs f32 rows: where fewer bits are asked for by name, it stays
- * out. */
+woi_batches woi_plan(const wo_eval_timing *timings, size_t n)
+{
+    size_t longest = 0, end = 0;
+    for (size_t i = 0, run = 0; i < n; i++) {
+        run = timings[i].full_us < timings[i].us ? run + 1 : 0;
+        if (!run || run < longest) continue;
+        longest = run;
+        end = i + 1;
+    }
+    if (!longest) return (woi_batches){0};
+    return (woi_batches){timings[end - longest].batch, end < n ? timings[end].batch - 1 : 0};
+}
+
+/* Where the batch that was asked for is one of the planner's for FULL, FULL is the answer. It needs f32 rows: where
+ * fewer bits are asked for by name, it stays out. */
 static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
 {
-    static const uint32_t batches[] = {1, 8, 64, 1024};
+    static const uint32_t batches[] = {1, 8, 64, 128, 1024}; /* from 128 on tables have more than one thread */
     enum { N = sizeof batches / sizeof batches[0] };
     wo_eval_timing timings[N];
     if ((*index)->options.method == WO_METHOD_FULL) return WO_OK;
     wo_status status = woi_tune_time(t, *index, true, batches, N, 0, timings, err);
     if (status) return status;
-    uint32_t from = 0;
-    for (size_t i = N; i-- > 0 && timings[i].full_us < timings[i].us;) from = batches[i];
-    if (from && from <= t->o.batch && !(t->o.fixed & WO_FIX_METHOD) && !woi_by_time(t))
+    const woi_batches full = woi_plan(timings, N);
+    if (woi_batches_have(full, t->o.batch) && !(t->o.fixed & WO_FIX_METHOD) && !woi_by_time(t))
         return replace_by_full(t, index, err);
-    if (from && (*index)->small.bf16) {
+    if (full.from && (*index)->small.bf16) {
         if (t->o.fixed & WO_FIX_WEIGHTS) return WO_OK;
         (*index)->options.weights = WO_WEIGHTS_F32;
         woi_small_free(&(*index)->small);
         status = woi_tune_measure(t, *index, woi_row(t, t->best), err);
     }
-    (*index)->full_from = from;
+    (*index)->full = full;
     return status;
 }
 

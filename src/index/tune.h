@@ -160,6 +160,10 @@ wo_status woi_tune_set_yardstick(woi_tune *t, wo_index *index, wo_error *err);
 wo_status woi_tune_measure(woi_tune *t, const wo_index *index, double *row, wo_error *err);
 wo_status woi_tune_measure_full(woi_tune *t, wo_error *err);
 
+/* The planner: the longest run of timed batch sizes (rising) at which FULL is faster, the larger ones of two, up to the
+ * next one at which it is not. */
+woi_batches woi_plan(const wo_eval_timing *timings, size_t n);
+
 static inline double *woi_row(const woi_tune *t, size_t row)
 {
     return t->rows + row * WOI_CURVE_COLUMNS;

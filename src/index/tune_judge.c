@@ -159,9 +159,10 @@ wo_status woi_judge_index(const woi_judge *judge, const wo_index *index, woi_jud
             if (index) judged->neurons += judge->stats[i].candidates;
             compare(judge, ids, full, stretch, &judged->of[WOI_AGREE]);
             if (!n) continue;
-            woi_pairs_add(&judged->of[WOI_AT_1], stretch, (double)hits(judge->labels, n, ids, 1), (double)hits(judge->labels, n, full, 1));
+            woi_pairs_add(&judged->of[WOI_AT_1], stretch, (double)hits(judge->labels, n, ids, 1),
+                          (double)hits(judge->labels, n, full, 1));
             woi_pairs_add(&judged->of[WOI_AT_5], stretch, (double)hits(judge->labels, n, ids, AT) / AT,
-                (double)hits(judge->labels, n, full, AT) / AT);
+                          (double)hits(judge->labels, n, full, AT) / AT);
         }
     }
     judged->neurons /= (double)log->n;

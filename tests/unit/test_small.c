@@ -123,7 +123,7 @@ static void without_f32_rows_there_is_no_full(void **state)
     wo_searcher_free(searcher);
     so.exact_fallback = 1;
     assert_int_equal(wo_searcher_create(alone, &so, &searcher, &err), WO_ERR_UNSUPPORTED);
-    alone->full_from = 1; /* what cannot be is passed over */
+    alone->full.from = 1; /* what cannot be is passed over */
     so.exact_fallback = 0;
     searcher = create(alone, &so);
     wo_query_stats stats;
@@ -319,9 +319,9 @@ static void evaluation_asks_whom_the_planner_says(void **state)
     scene s = make_scene(40, 6, 150, true, 8);
     wo_build_options o = small_options(WO_METHOD_EVIDENCE);
     wo_index *index = build(&s, &o);
-    index->full_from = 8;
-    static const uint32_t batches[] = {1, 7, 8, 1024};
-    for (size_t i = 0; i < 4; i++) {
+    index->full = (woi_batches){8, 100};
+    static const uint32_t batches[] = {1, 7, 8, 100, 101, 1024};
+    for (size_t i = 0; i < 6; i++) {
         wo_eval_options eo;
         wo_eval_result r;
         wo_error err;
@@ -329,8 +329,9 @@ static void evaluation_asks_whom_the_planner_says(void **state)
         eo.skip_timing = 1;
         eo.batch = batches[i];
         assert_int_equal(wo_evaluate(index, NULL, s.log, &eo, &r, &err), WO_OK);
-        assert_true(r.exact_share == (batches[i] >= 8));
-        assert_true((r.sample_size == 40) == (batches[i] >= 8));
+        const bool full = batches[i] >= 8 && batches[i] <= 100;
+        assert_true(r.exact_share == full);
+        assert_true((r.sample_size == 40) == full);
     }
     wo_index_free(index);
     free_scene(&s);
@@ -342,10 +343,10 @@ static void batches_that_full_is_faster_at_are_its(void **state)
     scene s = make_scene(40, 6, 50, true, 8);
     wo_build_options o = small_options(WO_METHOD_EVIDENCE);
     wo_index *index = build(&s, &o);
-    index->full_from = 3;
+    index->full = (woi_batches){3, 4};
     wo_index_info info;
     wo_index_describe(index, &info);
-    assert_int_equal(info.full_from, 3);
+    assert_true(info.full_from == 3 && info.full_to == 4);
     wo_searcher *searcher = create(index, NULL);
     for (size_t n = 1; n <= 5; n++) {
         int32_t ids[10], full[10];
@@ -354,8 +355,8 @@ static void batches_that_full_is_faster_at_are_its(void **state)
         wo_error err;
         assert_int_equal(wo_search_stats(searcher, s.q, n, 2, ids, scores, stats, &err), WO_OK);
         assert_int_equal(wo_search_exact(searcher, s.q, n, 2, full, full_scores, &err), WO_OK);
-        for (size_t i = 0; i < n; i++) assert_int_equal(stats[i].exact, n >= 3);
-        if (n >= 3) assert_memory_equal(ids, full, 2 * n * sizeof *ids);
+        for (size_t i = 0; i < n; i++) assert_int_equal(stats[i].exact, n == 3 || n == 4);
+        if (n == 3 || n == 4) assert_memory_equal(ids, full, 2 * n * sizeof *ids);
     }
     wo_searcher_free(searcher);
     wo_index_free(index);

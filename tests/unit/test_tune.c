@@ -49,7 +49,8 @@ static void misses_side_by_side_count_for_more(void **state)
     spread(&together, 31872, 1, 1);
     const double mean = -65.0 / 32001, sd = sqrt((65 - 32001 * mean * mean) / 32000);
     assert_float_equal(woi_pairs_margin(&apart, 1), mean - 2.58 * sd / sqrt(32001), 1e-9);
-    const double sum = 62 * 62 + 31 * 2 * 2, error = sqrt(sum * 32 / 31) / 32000; /* -64 in one stretch; the mean is -2 */
+    const double sum = 62 * 62 + 31 * 2 * 2,
+                 error = sqrt(sum * 32 / 31) / 32000; /* -64 in one stretch; the mean is -2 */
     assert_float_equal(woi_pairs_margin(&together, 1), mean - 2.744 * error, 1e-9);
 }
 
@@ -234,7 +235,7 @@ static void everything_is_tuned_by_default(void **state)
     o.max_time_s = 0.001;
     index = tune(&p, p.tune, &o);
     assert_int_equal(index->options.method, WO_METHOD_FULL);
-    assert_int_equal(index->full_from, 0);
+    assert_int_equal(index->full.from, 0);
     wo_index_free(index);
     free_pair(&p);
 }
@@ -294,7 +295,7 @@ static void a_long_log_is_judged_again(void **state)
         wo_eval_result r;
         wo_eval_defaults(&eo);
         eo.skip_timing = 1;
-        index->full_from = 0; /* the row is of the cells, whoever answers large batches */
+        index->full.from = 0; /* the row is of the cells, whoever answers large batches */
         assert_int_equal(wo_index_curve(index, &curve), 1);
         assert_int_equal(wo_evaluate(index, NULL, p.tune, &eo, &r, &err), WO_OK);
         assert_float_equal(at(&curve, curve.chosen, WOI_CURVE_NEURONS), r.sample_size, 1e-9);
@@ -542,6 +543,71 @@ static void it_can_be_stopped(void **state)
     free_pair(&p);
 }
 
+/* ---- The planner ------------------------------------------------------------------------------------------- */
+
+static void the_planner_gives_full_the_batches_that_it_is_faster_at(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *faster; /* F: FULL, at batches of 1, 8, 64, 128, 1024 */
+        uint32_t from, to;
+    } cases[] = {{"ttttt", 0, 0},    {"FFFFF", 1, 0},    {"ttttF", 1024, 0}, {"tttFF", 128, 0},
+                 {"Ftttt", 1, 7},    {"ttFtt", 64, 127}, {"tFFtt", 8, 127},  {"tFFtF", 8, 127},
+                 {"tFttF", 1024, 0}, {"FtFFF", 64, 0},   {"ttt=t", 0, 0}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        wo_eval_timing timings[] = {{.batch = 1}, {.batch = 8}, {.batch = 64}, {.batch = 128}, {.batch = 1024}};
+        for (size_t i = 0; i < 5; i++) {
+            timings[i].us = 2;
+            timings[i].full_us = cases[c].faster[i] == 'F' ? 1 : cases[c].faster[i] == '=' ? 2 : 3;
+        }
+        const woi_batches full = woi_plan(timings, 5);
+        if (full.from != cases[c].from || full.to != cases[c].to)
+            fail_msg("%s: from %u to %u, not %u to %u", cases[c].faster, full.from, full.to, cases[c].from,
+                     cases[c].to);
+    }
+    assert_int_equal(woi_plan(NULL, 0).from, 0);
+}
+
+/* Two classes of one dimension: FULL has next to nothing to do, and no tree is as fast in a batch. */
+static void batches_of_a_tiny_layer_are_left_to_full(void **state)
+{
+    (void)state;
+    static const float w[] = {1, -1};
+    enum { TINY = 2000 };
+    static float q[TINY];
+    static int64_t indptr[TINY + 1];
+    static int32_t labels[TINY];
+    for (size_t i = 0; i < TINY; i++) {
+        q[i] = (float)i - TINY / 2 + 0.5F;
+        labels[i] = q[i] < 0;
+        indptr[i + 1] = (int64_t)i + 1;
+    }
+    wo_layer *layer;
+    wo_log *log;
+    wo_index *index;
+    wo_error err;
+    wo_index_info info;
+    assert_int_equal(wo_layer_wrap(w, NULL, 2, 1, &layer, &err), WO_OK);
+    assert_int_equal(wo_log_wrap(q, TINY, 1, indptr, labels, &log, &err), WO_OK);
+    wo_tune_options o = quick();
+    o.build.beam = o.build.probes = 8;
+    o.fixed |= WO_FIX_PROBES;
+    if (wo_index_tune(layer, log, log, &o, &index, &err)) fail_msg("%s", err.text);
+    wo_index_describe(index, &info);
+    assert_true(info.method == WO_METHOD_EVIDENCE && info.full_from >= 1 && info.full_from <= 1024 && !info.full_to);
+    wo_searcher *searcher;
+    assert_int_equal(wo_searcher_create(index, NULL, &searcher, &err), WO_OK);
+    static wo_query_stats stats[1024];
+    static int32_t ids[1024];
+    static float scores[1024];
+    assert_int_equal(wo_search_stats(searcher, q, 1024, 1, ids, scores, stats, &err), WO_OK);
+    for (size_t i = 0; i < 1024; i++) assert_true(stats[i].exact && ids[i] == labels[i]);
+    wo_searcher_free(searcher);
+    wo_index_free(index);
+    wo_layer_free(layer);
+    wo_log_free(log);
+}
+
 /* ---- Files, memory ----------------------------------------------------------------------------------------- */
 
 static void a_file_keeps_the_curve(void **state)
@@ -551,14 +617,14 @@ static void a_file_keeps_the_curve(void **state)
     wo_error err;
     const wo_tune_options o = quick();
     wo_index *index = tune(&p, p.tune, &o), *opened = NULL;
-    index->full_from = 64;
+    index->full = (woi_batches){64, 127};
     assert_int_equal(wo_index_save(index, scratch("tuned"), &err), WO_OK);
     if (wo_index_open(scratch("tuned"), NULL, &opened, &err)) fail_msg("%s", err.text);
     wo_curve a, b;
     wo_index_info info;
     assert_true(wo_index_curve(index, &a) && wo_index_curve(opened, &b));
     wo_index_describe(opened, &info);
-    assert_int_equal(info.full_from, 64);
+    assert_true(info.full_from == 64 && info.full_to == 127);
     assert_true(a.rows == b.rows && a.chosen == b.chosen && a.target == b.target && a.target5 == b.target5 &&
                 a.target_agree == b.target_agree && a.target_us == b.target_us && a.k == b.k && a.batch == b.batch &&
                 a.n == b.n);
@@ -627,6 +693,8 @@ int main(void)
         cmocka_unit_test(a_part_of_the_log_is_held_out),
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(it_can_be_stopped),
+        cmocka_unit_test(the_planner_gives_full_the_batches_that_it_is_faster_at),
+        cmocka_unit_test(batches_of_a_tiny_layer_are_left_to_full),
         cmocka_unit_test(a_file_keeps_the_curve),
         cmocka_unit_test(every_allocation_may_fail),
     };
