@@ -51,7 +51,8 @@ static wo_status build_tuned(bench_contender *c, int threads, const wo_progress 
     wo_curve curve;
     wo_index_describe(c->index, &info);
     c->index_bytes = info.index_bytes;
-    if (info.full_from > o.batch) c->most_at_once = info.full_from - 1;
+    const bool by_full = info.full_from && o.batch >= info.full_from && (!info.full_to || o.batch <= info.full_to);
+    if (info.full_from > 1 && !by_full) c->most_at_once = info.full_from - 1;
     if (wo_index_curve(c->index, &curve)) wo_curve_text(&curve, curve.chosen, c->chosen, sizeof c->chosen);
     return WO_OK;
 }

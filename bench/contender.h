@@ -17,8 +17,8 @@ typedef struct bench_contender {
     bench_torch *torch;
     double build_s;
     char chosen[160];     /* what the tuner took, in words; empty for others */
-    size_t most_at_once;  /* queries to judge at once: larger batches are answered by FULL, but it was tuned for small
-                           * ones; 0: any number */
+    size_t most_at_once;  /* queries to judge at once: some larger batches are answered by FULL, but not those that it
+                           * was tuned for; 0: any number */
     uint64_t index_bytes; /* ours: without the layer's rows, PyTorch: 0, peers: all that is held */
 } bench_contender;
 

@@ -261,6 +261,7 @@ wo_status bench_sweep_expand(const char *text, bench_configs *configs, wo_error 
         config.options.target = o.target;
         config.options.seconds = o.max_time_s;
         config.options.tune_batch = o.batch;
+        config.options.build.seed = o.build.seed;
     }
     return expand(text + length, &config, configs, err);
 }

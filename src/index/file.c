@@ -170,7 +170,7 @@ static bool parse_field(const field *f, const char *text, void *at)
         if (!parse_count(text, 1, &count)) return false;
         *(uint8_t *)at = (uint8_t)count;
         return true;
-    case FIELD_REAL: *(double *)at = strtod(text, &end); return end != text && !*end;
+    case FIELD_REAL: *(double *)at = strtod(text, &end); return end != text && !*end && isfinite(*(double *)at);
     case FIELD_WORD:
         for (unsigned i = 0; f->words[i]; i++)
             if (*text && strcmp(text, f->words[i]) == 0) {
@@ -216,6 +216,9 @@ static wo_status read_options(const woi_st *st, wo_index *index, wo_error *err)
     status = read_fields(st, fields, N_FIELDS, options, err);
     if (!status && woi_st_find(st, "curve")) status = read_fields(st, tuned_fields, N_TUNED, index, err);
     leave_c_locale(c, before);
+    if (!status && index->full.to && index->full.to < index->full.from)
+        status = woi_fail(err, WO_ERR_FORMAT, 8, "'tune.full_to' is %u, below 'tune.full_from', %u", index->full.to,
+                          index->full.from);
     if (status || !woi_build_check(options, err)) return status;
     if (err) err->status = WO_ERR_FORMAT; /* the file's fault, not the caller's */
     return WO_ERR_FORMAT;
@@ -500,12 +503,10 @@ static wo_status read_rows(wo_index *index, const wo_layer *layer, wo_error *err
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "has no rows inside (it was built with weights none): "
                         "give the layer too (--layer)");
-    if (weights != WO_WEIGHTS_F32 && layer) {
-        if (layer->dense.m != index->rows.m || layer->dense.d != index->rows.d)
-            return woi_fail(err, WO_ERR_FORMAT, 8, "says that its layer is %zu x %zu, but that is %zu x %zu",
-                            index->rows.m, index->rows.d, layer->dense.m, layer->dense.d);
-        index->rows = layer->dense;
-    }
+    if (layer && (layer->dense.m != index->rows.m || layer->dense.d != index->rows.d))
+        return woi_fail(err, WO_ERR_FORMAT, 8, "says that its layer is %zu x %zu, but that is %zu x %zu", index->rows.m,
+                        index->rows.d, layer->dense.m, layer->dense.d);
+    if (weights != WO_WEIGHTS_F32 && layer) index->rows = layer->dense;
     if (weights == WO_WEIGHTS_NONE) return WO_OK;
     wo_status status = weights == WO_WEIGHTS_F32
                            ? take(index->st, "weight", WOI_F32, index->rows.m, index->rows.d, &data, err)

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <omp.h>
+#include <string.h>
 #include <time.h>
 
 void wo_tune_defaults(wo_tune_options *options)
@@ -189,7 +190,7 @@ static wo_status replace_by_full(woi_tune *t, wo_index **index, wo_error *err)
     return build_full(t, index, err);
 }
 
-/* From the whole log. What then misses a goal of quality is not what was asked for. */
+/* From the whole log. What then misses the goal is not what was asked for. */
 static wo_status build_winner(woi_tune *t, wo_index **index, wo_error *err)
 {
     double *row = woi_row(t, t->best);
@@ -204,44 +205,74 @@ static wo_status build_winner(woi_tune *t, wo_index **index, wo_error *err)
         status = wo_index_build(t->layer, t->log, &o, index, err);
         if (!status && is_judged_again(t)) status = woi_tune_measure(t, *index, row, err);
     }
-    if (status || row[WOI_CURVE_MET] == 1 || woi_by_time(t)) return status;
-    return t->o.fixed & WO_FIX_METHOD ? fail_goal(t, t->best, 1, err) : replace_by_full(t, index, err);
+    if (status || row[WOI_CURVE_MET] == 1) return status;
+    return t->o.fixed & WO_FIX_METHOD || woi_by_time(t) ? fail_goal(t, t->best, 1, err)
+                                                        : replace_by_full(t, index, err);
 }
 
-woi_batches woi_plan(const wo_eval_timing *timings, size_t n)
+woi_batches woi_plan(const wo_eval_timing *timings, size_t n, uint32_t asked)
 {
-    size_t longest = 0, end = 0;
-    for (size_t i = 0, run = 0; i < n; i++) {
-        run = timings[i].full_us < timings[i].us ? run + 1 : 0;
-        if (!run || run < longest) continue;
-        longest = run;
-        end = i + 1;
+    woi_batches best = {0};
+    size_t longest = 0;
+    for (size_t first = 0, end; first < n; first = end + 1) {
+        for (end = first; end < n && timings[end].full_us < timings[end].us;) end++;
+        if (end == first) continue;
+        const woi_batches run = {timings[first].batch, end < n ? timings[end].batch - 1 : 0};
+        if (woi_batches_have(run, asked)) return run;
+        if (end - first < longest) continue;
+        longest = end - first;
+        best = run;
     }
-    if (!longest) return (woi_batches){0};
-    return (woi_batches){timings[end - longest].batch, end < n ? timings[end].batch - 1 : 0};
+    return best;
 }
 
-/* Where the batch that was asked for is one of the planner's for FULL, FULL is the answer. It needs f32 rows: where
- * fewer bits are asked for by name, it stays out. */
+/* FULL needs f32 rows, and tables then use them too. Where that misses the goal, or fewer bits are asked for by name,
+ * they answer alone. */
+static wo_status let_full_answer(woi_tune *t, woi_batches batches, wo_index *index, wo_error *err)
+{
+    double *row = woi_row(t, t->best), again[WOI_CURVE_COLUMNS];
+    if (index->small.bf16) {
+        if (t->o.fixed & WO_FIX_WEIGHTS) return WO_OK;
+        woi_small small = index->small;
+        const wo_weights weights = index->options.weights;
+        index->small = (woi_small){0};
+        index->options.weights = WO_WEIGHTS_F32;
+        memcpy(again, row, sizeof again);
+        const wo_status status = woi_tune_measure(t, index, again, err);
+        if (status || again[WOI_CURVE_MET] != 1) {
+            index->small = small;
+            index->options.weights = weights;
+            return status;
+        }
+        woi_small_free(&small);
+        row[WOI_CURVE_US] = again[WOI_CURVE_US];
+        row[WOI_CURVE_WEIGHTS] = again[WOI_CURVE_WEIGHTS];
+        /* Quality on queries that were held out from tuning, but not from this index, says nothing. */
+        if (!t->held_out) memcpy(row, again, sizeof again);
+    }
+    index->full = batches;
+    return WO_OK;
+}
+
+/* Where FULL is faster at every size, it is the answer. */
 static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
 {
-    static const uint32_t batches[] = {1, 8, 64, 128, 1024}; /* from 128 on tables have more than one thread */
-    enum { N = sizeof batches / sizeof batches[0] };
-    wo_eval_timing timings[N];
+    uint32_t batches[] = {1, 8, 64, 128, 1024, 0}; /* from 128 on tables have more than one thread */
+    size_t n = 5, at = 0;
+    wo_eval_timing timings[6];
     if ((*index)->options.method == WO_METHOD_FULL) return WO_OK;
-    wo_status status = woi_tune_time(t, *index, true, batches, N, 0, timings, err);
-    if (status) return status;
-    const woi_batches full = woi_plan(timings, N);
-    if (woi_batches_have(full, t->o.batch) && !(t->o.fixed & WO_FIX_METHOD) && !woi_by_time(t))
-        return replace_by_full(t, index, err);
-    if (full.from && (*index)->small.bf16) {
-        if (t->o.fixed & WO_FIX_WEIGHTS) return WO_OK;
-        (*index)->options.weights = WO_WEIGHTS_F32;
-        woi_small_free(&(*index)->small);
-        status = woi_tune_measure(t, *index, woi_row(t, t->best), err);
+    while (at < n && batches[at] < t->o.batch) at++;
+    if (at == n || batches[at] != t->o.batch) {
+        memmove(batches + at + 1, batches + at, (n - at) * sizeof *batches);
+        batches[at] = t->o.batch;
+        n++;
     }
-    (*index)->full = full;
-    return status;
+    const wo_status status = woi_tune_time(t, *index, true, batches, n, 0, timings, err);
+    if (status) return status;
+    const woi_batches full = woi_plan(timings, n, t->o.batch);
+    if (full.from == 1 && !full.to && !(t->o.fixed & WO_FIX_METHOD) && !woi_by_time(t))
+        return replace_by_full(t, index, err);
+    return full.from ? let_full_answer(t, full, *index, err) : WO_OK;
 }
 
 /* ---- The call ---------------------------------------------------------------------------------------------- */

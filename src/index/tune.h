@@ -45,8 +45,8 @@ typedef struct woi_judge {
     const wo_log *log;
     size_t k, room; /* answers that must agree; answers that are asked for */
     int threads;
-    int32_t *full; /* (n, room) */
-    int32_t *ids, *labels, *sorted[2];
+    int32_t *full;                           /* (n, room) */
+    int32_t *ids, *few, *labels, *sorted[2]; /* few: k answers, where that is another search than ids */
     float *scores;
     wo_query_stats *stats;
 } woi_judge;
@@ -160,9 +160,9 @@ wo_status woi_tune_set_yardstick(woi_tune *t, wo_index *index, wo_error *err);
 wo_status woi_tune_measure(woi_tune *t, const wo_index *index, double *row, wo_error *err);
 wo_status woi_tune_measure_full(woi_tune *t, wo_error *err);
 
-/* The planner: the longest run of timed batch sizes (rising) at which FULL is faster, the larger ones of two, up to the
- * next one at which it is not. */
-woi_batches woi_plan(const wo_eval_timing *timings, size_t n);
+/* The planner: the run of timed batch sizes (rising) at which FULL is faster, up to the next one at which it is not. Of
+ * several the one that has `asked`, or the longest, or the larger sizes. */
+woi_batches woi_plan(const wo_eval_timing *timings, size_t n, uint32_t asked);
 
 static inline double *woi_row(const woi_tune *t, size_t row)
 {

@@ -9,8 +9,8 @@
  *
  * Neighbours in a log may be alike: words of one article, clicks of one visit. Then n queries say less than n
  * independent ones would (WikiText-2: standard errors 1.3 to 1.9 times as large, and an index that fell short on test
- * data for it; Diginetica, Debian: no difference). So the error is also taken from the sums of x over 32 stretches of
- * the log, with Student's 2.744 in place of 2.58, and the larger one counts.
+ * data for it; Diginetica, Debian: no difference). So the error is also taken from 32 stretches of the log,
+ * with Student's 2.744 in place of 2.58, and the larger one counts.
  *
  * That fails where the two hardly ever differ: without a single difference among 300 queries sd is next to nothing,
  * while the true rate of differences may well be 1% (the rule of three: 3/n). So one more query is counted, at which
@@ -29,13 +29,14 @@
 enum { CHUNK = 1024, AT = 5 };
 static const double Z = 2.58, T = 2.744; /* 99.5%, one side: normal, and Student's with WOI_STRETCHES - 1 */
 
-/* The standard error of mean(x). */
-static double error_by_stretches(const woi_pairs *p, double t)
+/* The standard error of mean(x), from what the stretches have beside the share of all of them. (Beside the mean of x,
+ * stretches with few labels would count as bad ones.) */
+static double error_by_stretches(const woi_pairs *p)
 {
-    const double mean = (p->h - t * p->f) / WOI_STRETCHES;
+    const double share = p->f > 0 ? p->h / p->f : 0;
     double squares = 0;
     for (int i = 0; i < WOI_STRETCHES; i++) {
-        const double x = p->stretches[i].h - t * p->stretches[i].f - mean;
+        const double x = p->stretches[i].h - share * p->stretches[i].f;
         squares += x * x;
     }
     return sqrt(squares * WOI_STRETCHES / (WOI_STRETCHES - 1)) / (double)p->n;
@@ -47,7 +48,7 @@ double woi_pairs_margin(const woi_pairs *p, double t)
     const double n = (double)p->n + 1, u = p->unit, mean = (p->h - t * (p->f + u)) / n;
     const double squares = p->hh - 2 * t * p->hf + t * t * (p->ff + u * u);
     const double variance = fmax(0, (squares - n * mean * mean) / (n - 1));
-    return mean - fmax(Z * sqrt(variance / n), T * error_by_stretches(p, t));
+    return mean - fmax(Z * sqrt(variance / n), T * error_by_stretches(p));
 }
 
 double woi_pairs_share(const woi_pairs *p)
@@ -84,6 +85,7 @@ wo_status woi_judge_make(const woi_dense *rows, const wo_log *log, size_t k, int
     wo_status status = WO_OK;
     if (!(judge->full = woi_alloc(n * room, sizeof *judge->full, err)) ||
         !(judge->ids = woi_alloc(CHUNK * room, sizeof *judge->ids, err)) ||
+        !(judge->few = woi_alloc(CHUNK * k, sizeof *judge->few, err)) ||
         !(judge->scores = woi_alloc(CHUNK * room, sizeof *judge->scores, err)) ||
         !(judge->stats = woi_alloc(CHUNK, sizeof *judge->stats, err)) ||
         !(judge->labels = woi_alloc(woi_eval_most_labels(log), sizeof *judge->labels, err)) ||
@@ -105,6 +107,7 @@ void woi_judge_free(woi_judge *judge)
 {
     woi_free(judge->full);
     woi_free(judge->ids);
+    woi_free(judge->few);
     woi_free(judge->scores);
     woi_free(judge->stats);
     woi_free(judge->labels);
@@ -146,20 +149,27 @@ wo_status woi_judge_index(const woi_judge *judge, const wo_index *index, woi_jud
     wo_searcher_defaults(&so);
     so.threads = judge->threads;
     *judged = (woi_judged){.of = {{.unit = 1}, {.unit = 1.0 / AT}, {.unit = 1.0 / (double)judge->k}}};
+    /* int8 screens for as many answers as are asked for: where those are fewer than five, P@5 needs a search of its
+     * own. */
+    const bool screens = index && index->small.i8 && judge->k < room;
     wo_status status = index ? wo_searcher_create(index, &so, &searcher, err) : WO_OK;
     for (size_t first = 0; !status && first < log->n; first += CHUNK) {
         const size_t count = log->n - first < CHUNK ? log->n - first : CHUNK;
         if (index)
             status = wo_search_stats(searcher, log->queries + first * log->d, count, room, judge->ids, judge->scores,
                                      judge->stats, err);
+        if (screens && !status)
+            status = wo_search_stats(searcher, log->queries + first * log->d, count, judge->k, judge->few,
+                                     judge->scores, judge->stats, err);
         for (size_t i = 0; !status && i < count; i++) {
-            const int32_t *full = judge->full + (first + i) * room, *ids = index ? judge->ids + i * room : full;
+            const int32_t *full = judge->full + (first + i) * room, *ids = index ? judge->ids + i * room : full,
+                          *few = screens ? judge->few + i * judge->k : ids;
             const size_t n = log->indptr ? woi_eval_labels(log, first + i, judge->labels) : 0;
             const size_t stretch = (first + i) * WOI_STRETCHES / log->n;
             if (index) judged->neurons += judge->stats[i].candidates;
-            compare(judge, ids, full, stretch, &judged->of[WOI_AGREE]);
+            compare(judge, few, full, stretch, &judged->of[WOI_AGREE]);
             if (!n) continue;
-            woi_pairs_add(&judged->of[WOI_AT_1], stretch, (double)hits(judge->labels, n, ids, 1),
+            woi_pairs_add(&judged->of[WOI_AT_1], stretch, (double)hits(judge->labels, n, few, 1),
                           (double)hits(judge->labels, n, full, 1));
             woi_pairs_add(&judged->of[WOI_AT_5], stretch, (double)hits(judge->labels, n, ids, AT) / AT,
                           (double)hits(judge->labels, n, full, AT) / AT);

@@ -36,6 +36,11 @@ wo_status woi_tune_time(const woi_tune *t, const wo_index *index, bool full, con
     return status;
 }
 
+static bool reached(const woi_pairs *p, double share)
+{
+    return share == 0 || woi_pairs_margin(p, share) >= 0;
+}
+
 static void note(const woi_tune *t, const woi_judged *judged, double *row)
 {
     static const int means[] = {WOI_CURVE_P1, WOI_CURVE_P5, WOI_CURVE_AGREEMENT};
@@ -47,9 +52,9 @@ static void note(const woi_tune *t, const woi_judged *judged, double *row)
     }
     row[WOI_CURVE_NEURONS] = judged->neurons;
     row[WOI_CURVE_MET] = woi_by_time(t)          ? row[WOI_CURVE_US] <= t->o.target_us
-                         : t->o.target_agree > 0 ? woi_pairs_margin(&judged->of[WOI_AGREE], t->o.target_agree) >= 0
-                                                 : woi_pairs_margin(&judged->of[WOI_AT_1], t->o.target) >= 0 &&
-                                                       woi_pairs_margin(&judged->of[WOI_AT_5], t->o.target5) >= 0;
+                         : t->o.target_agree > 0 ? reached(&judged->of[WOI_AGREE], t->o.target_agree)
+                                                 : reached(&judged->of[WOI_AT_1], t->o.target) &&
+                                                       reached(&judged->of[WOI_AT_5], t->o.target5);
 }
 
 /* ---- Time -------------------------------------------------------------------------------------------------- */

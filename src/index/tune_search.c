@@ -354,7 +354,12 @@ static wo_status search_popular(woi_tune *t, wo_error *err)
     trial tr = {.o = woi_space_options(t, &(woi_place){.kind = WOI_POPULAR}), .turns = !fixed, .patience = 1};
     tr.slow = t->best == WOI_NO_ROW ? m : fmin(m / 2, MORE * woi_row(t, t->best)[WOI_CURVE_NEURONS]);
     tr.fast = LEAST;
-    if (!fixed && (tr.slow <= tr.fast || out_of_time(t))) return WO_OK;
+    if (tr.turns && tr.slow <= tr.fast && t->o.fixed & WO_FIX_METHOD) { /* so few classes: all of them */
+        tr.turns = false;
+        tr.o.n_popular = (uint32_t)tr.slow;
+    } else if (!fixed && (tr.slow <= tr.fast || out_of_time(t))) {
+        return WO_OK;
+    }
     double settings[WOI_CURVE_COLUMNS] = {0};
     woi_sparse labels = {0};
     size_t row = WOI_NO_ROW, slowest = WOI_NO_ROW;

@@ -412,7 +412,7 @@ static void hostile_files_are_refused(void **state)
         {{.name = "index.probes", .text = "0"}, "probes is 0"},
         {{.name = "index.probes", .text = "5"}, "5 probes are more than the 4 cells"},
         {{.name = "index.probes", .text = "1000000"}, "probes is 1000000"},
-        {{.name = "index.lambda", .text = "nan"}, "lambda is"},
+        {{.name = "index.lambda", .text = "nan"}, "'index.lambda' is \"nan\""},
         {{.name = "index.lambda", .text = "0,1"}, "'index.lambda' is \"0,1\""},
         {{.name = "index.lambda", .text = ""}, "'index.lambda' is \"\""},
         {{.name = "index.t_are_values", .text = "2"}, "'index.t_are_values' is \"2\""},
@@ -547,12 +547,17 @@ static void a_layer_of_another_shape_is_refused(void **state)
     (void)state;
     scene s = make_scene(6, 2, 30, true, 9);
     wo_build_options o = small_options(WO_METHOD_POPULAR);
-    o.weights = WO_WEIGHTS_NONE;
-    wo_index *index = build(&s, &o);
-    save(index, scratch("whole"));
-    refuse(rewrite(scratch("whole"), &(edit){.name = "layer.m", .text = "1000"}), s.layer, WO_ERR_FORMAT, "1000");
-    refuse(rewrite(scratch("whole"), &(edit){.name = "layer.d", .text = "1"}), s.layer, WO_ERR_FORMAT, "");
-    wo_index_free(index);
+    static const wo_weights all[] = {WO_WEIGHTS_NONE, WO_WEIGHTS_F32, WO_WEIGHTS_BF16, WO_WEIGHTS_INT8};
+    for (size_t i = 0; i < 4; i++) { /* with rows of its own it could hold together, and its layer is another */
+        o.weights = all[i];
+        wo_index *index = build(&s, &o);
+        save(index, scratch("whole"));
+        refuse(rewrite(scratch("whole"), &(edit){.name = "layer.m", .text = "1000"}), s.layer, WO_ERR_FORMAT,
+               "1000 x 2, but that is 6 x 2");
+        refuse(rewrite(scratch("whole"), &(edit){.name = "layer.d", .text = "1"}), s.layer, WO_ERR_FORMAT,
+               "6 x 1, but that is 6 x 2");
+        wo_index_free(index);
+    }
     free_scene(&s);
 }
 

@@ -43,15 +43,24 @@ static void misses_side_by_side_count_for_more(void **state)
     (void)state;
     woi_pairs apart = {.unit = 1}, together = {.unit = 1};
     spread(&apart, 64, 0, 1);
-    spread(&together, 64, 1, 1);
     for (int i = 0; i < 64; i++) woi_pairs_add(&together, 7, 0, 1);
+    for (int i = 0; i < 936; i++) woi_pairs_add(&together, 7, 1, 1);
+    for (int i = 0; i < 31000; i++) woi_pairs_add(&together, (size_t)i / 1000 + (i >= 7000), 1, 1);
     spread(&apart, 31936, 1, 1);
-    spread(&together, 31872, 1, 1);
     const double mean = -65.0 / 32001, sd = sqrt((65 - 32001 * mean * mean) / 32000);
     assert_float_equal(woi_pairs_margin(&apart, 1), mean - 2.58 * sd / sqrt(32001), 1e-9);
-    const double sum = 62 * 62 + 31 * 2 * 2,
-                 error = sqrt(sum * 32 / 31) / 32000; /* -64 in one stretch; the mean is -2 */
+    const double sum = 62 * 62 + 31 * 2 * 2, error = sqrt(sum * 32 / 31) / 32000; /* two misses each were expected */
     assert_float_equal(woi_pairs_margin(&together, 1), mean - 2.744 * error, 1e-9);
+}
+
+/* Labels in two stretches of the log alone, and an index that is as good as FULL. */
+static void stretches_without_labels_are_no_misses(void **state)
+{
+    (void)state;
+    woi_pairs everywhere = {.unit = 1}, here = {.unit = 1};
+    spread(&everywhere, 3200, 1, 1);
+    for (int i = 0; i < 3200; i++) woi_pairs_add(&here, i % 5 == 0, 1, 1);
+    assert_true(woi_pairs_share(&here) == woi_pairs_share(&everywhere) && woi_pairs_share(&here) > 0.998);
 }
 
 /* The rule of three: without a difference among n queries, differences of 3 / n cannot be ruled out. */
@@ -67,6 +76,46 @@ static void few_queries_show_little(void **state)
     }
     const woi_pairs none = {.unit = 1};
     assert_true(isnan(woi_pairs_share(&none)) && woi_pairs_margin(&none, 0.5) < 0);
+}
+
+/* Rows that int8 cannot tell apart, so that it keeps the lowest ids: 8 of them for one answer, 16 for five. The best,
+ * 12, is among those for five. */
+static void an_index_is_judged_as_it_will_answer(void **state)
+{
+    (void)state;
+    enum { ROWS = 60, BEST = 12 };
+    float w[2 * ROWS];
+    const float q[] = {0, 1};
+    const int64_t indptr[] = {0, 1};
+    const int32_t label = BEST;
+    for (int i = 0; i < ROWS; i++) {
+        w[2 * i] = 1000;
+        w[2 * i + 1] = i == BEST ? 3 : 0.001F * (float)i;
+    }
+    wo_layer *layer;
+    wo_log *log;
+    wo_index *index;
+    wo_error err;
+    assert_int_equal(wo_layer_wrap(w, NULL, ROWS, 2, &layer, &err), WO_OK);
+    assert_int_equal(wo_log_wrap(q, 1, 2, indptr, &label, &log, &err), WO_OK);
+    wo_build_options o;
+    wo_build_defaults(WO_METHOD_POPULAR, &o);
+    o.n_popular = ROWS;
+    o.weights = WO_WEIGHTS_INT8;
+    if (wo_index_build(layer, log, &o, &index, &err)) fail_msg("%s", err.text);
+    for (size_t k = 1; k <= 5; k += 4) {
+        woi_judge judge;
+        woi_judged judged;
+        assert_int_equal(woi_judge_make(&layer->dense, log, k, 1, NULL, &judge, &err), WO_OK);
+        assert_int_equal(woi_judge_index(&judge, index, &judged, &err), WO_OK);
+        assert_true(judged.of[WOI_AT_1].h == (k == 5) && judged.of[WOI_AT_1].f == 1);
+        assert_true(judged.of[WOI_AT_5].h == 1.0 / 5);
+        assert_true(k == 5 || judged.of[WOI_AGREE].h == 0);
+        woi_judge_free(&judge);
+    }
+    wo_index_free(index);
+    wo_log_free(log);
+    wo_layer_free(layer);
 }
 
 /* ---- Tuning ------------------------------------------------------------------------------------------------ */
@@ -550,22 +599,23 @@ static void the_planner_gives_full_the_batches_that_it_is_faster_at(void **state
     (void)state;
     static const struct {
         const char *faster; /* F: FULL, at batches of 1, 8, 64, 128, 1024 */
-        uint32_t from, to;
-    } cases[] = {{"ttttt", 0, 0},    {"FFFFF", 1, 0},    {"ttttF", 1024, 0}, {"tttFF", 128, 0},
-                 {"Ftttt", 1, 7},    {"ttFtt", 64, 127}, {"tFFtt", 8, 127},  {"tFFtF", 8, 127},
-                 {"tFttF", 1024, 0}, {"FtFFF", 64, 0},   {"ttt=t", 0, 0}};
+        uint32_t asked, from, to;
+    } cases[] = {{"ttttt", 1, 0, 0},    {"FFFFF", 1, 1, 0},    {"ttttF", 1, 1024, 0}, {"tttFF", 1, 128, 0},
+                 {"Ftttt", 1, 1, 7},    {"ttFtt", 1, 64, 127}, {"tFFtt", 1, 8, 127},  {"tFFtF", 1, 8, 127},
+                 {"tFttF", 1, 1024, 0}, {"FtFFF", 8, 64, 0},   {"ttt=t", 128, 0, 0},  {"tFFtF", 1024, 1024, 0},
+                 {"FtFFF", 1, 1, 7}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         wo_eval_timing timings[] = {{.batch = 1}, {.batch = 8}, {.batch = 64}, {.batch = 128}, {.batch = 1024}};
         for (size_t i = 0; i < 5; i++) {
             timings[i].us = 2;
             timings[i].full_us = cases[c].faster[i] == 'F' ? 1 : cases[c].faster[i] == '=' ? 2 : 3;
         }
-        const woi_batches full = woi_plan(timings, 5);
+        const woi_batches full = woi_plan(timings, 5, cases[c].asked);
         if (full.from != cases[c].from || full.to != cases[c].to)
             fail_msg("%s: from %u to %u, not %u to %u", cases[c].faster, full.from, full.to, cases[c].from,
                      cases[c].to);
     }
-    assert_int_equal(woi_plan(NULL, 0).from, 0);
+    assert_int_equal(woi_plan(NULL, 0, 1).from, 0);
 }
 
 /* Two classes of one dimension: FULL has next to nothing to do, and no tree is as fast in a batch. */
@@ -594,15 +644,30 @@ static void batches_of_a_tiny_layer_are_left_to_full(void **state)
     o.fixed |= WO_FIX_PROBES;
     if (wo_index_tune(layer, log, log, &o, &index, &err)) fail_msg("%s", err.text);
     wo_index_describe(index, &info);
-    assert_true(info.method == WO_METHOD_EVIDENCE && info.full_from >= 1 && info.full_from <= 1024 && !info.full_to);
+    assert_true(info.method == WO_METHOD_EVIDENCE && info.full_from >= 1 && info.full_from <= 1024);
+    assert_int_equal(info.options.weights, WO_WEIGHTS_F32); /* which FULL needs, and the tuner would not have taken */
     wo_searcher *searcher;
     assert_int_equal(wo_searcher_create(index, NULL, &searcher, &err), WO_OK);
     static wo_query_stats stats[1024];
     static int32_t ids[1024];
     static float scores[1024];
-    assert_int_equal(wo_search_stats(searcher, q, 1024, 1, ids, scores, stats, &err), WO_OK);
-    for (size_t i = 0; i < 1024; i++) assert_true(stats[i].exact && ids[i] == labels[i]);
+    assert_int_equal(wo_search_stats(searcher, q, info.full_from, 1, ids, scores, stats, &err), WO_OK);
+    for (size_t i = 0; i < info.full_from; i++) assert_true(stats[i].exact && ids[i] == labels[i]);
     wo_searcher_free(searcher);
+    wo_index_free(index);
+    /* Where fewer bits are asked for by name, they answer alone. */
+    o.fixed |= WO_FIX_WEIGHTS;
+    o.build.weights = WO_WEIGHTS_BF16;
+    if (wo_index_tune(layer, log, log, &o, &index, &err)) fail_msg("%s", err.text);
+    wo_index_describe(index, &info);
+    assert_true(info.options.weights == WO_WEIGHTS_BF16 && info.full_from == 0);
+    wo_index_free(index);
+    /* So few classes are all popular. */
+    o = quick();
+    o.build.method = WO_METHOD_POPULAR;
+    o.fixed = WO_FIX_METHOD;
+    if (wo_index_tune(layer, log, log, &o, &index, &err)) fail_msg("%s", err.text);
+    assert_true(index->options.method == WO_METHOD_POPULAR && index->options.n_popular == 2);
     wo_index_free(index);
     wo_layer_free(layer);
     wo_log_free(log);
@@ -637,6 +702,16 @@ static void a_file_keeps_the_curve(void **state)
     free(files[0]);
     free(files[1]);
     wo_index_free(opened);
+    /* As a stranger might have written it. */
+    index->full = (woi_batches){64, 5};
+    assert_int_equal(wo_index_save(index, scratch("odd"), &err), WO_OK);
+    assert_int_equal(wo_index_open(scratch("odd"), NULL, &opened, &err), WO_ERR_FORMAT);
+    assert_non_null(strstr(err.text, "'tune.full_to' is 5, below 'tune.full_from', 64"));
+    index->full = (woi_batches){0};
+    index->goal.target_us = INFINITY;
+    assert_int_equal(wo_index_save(index, scratch("odd"), &err), WO_OK);
+    assert_int_equal(wo_index_open(scratch("odd"), NULL, &opened, &err), WO_ERR_FORMAT);
+    assert_non_null(strstr(err.text, "'tune.target_us' is \"inf\""));
     wo_index_free(index);
     const wo_build_options plain = small_options(WO_METHOD_EVIDENCE);
     index = build(&p.s, &plain);
@@ -681,7 +756,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(margins_are_those_of_the_definition),
         cmocka_unit_test(misses_side_by_side_count_for_more),
+        cmocka_unit_test(stretches_without_labels_are_no_misses),
         cmocka_unit_test(few_queries_show_little),
+        cmocka_unit_test(an_index_is_judged_as_it_will_answer),
         cmocka_unit_test(the_dial_stops_at_the_goal),
         cmocka_unit_test(everything_is_tuned_by_default),
         cmocka_unit_test(full_serves_alone),
