@@ -422,7 +422,7 @@ const cli_command cli_cmd_build = {
     "should be of queries like those to come; best of data that the network was not trained on. The\n"
     "index holds the layer's rows, so that it serves alone; with --weights none the layer must be given\n"
     "again. The same seed gives the same file, whatever the number of threads; tuning goes by times that\n"
-    "it measures, so that two runs may differ: its report names the options that give the same cells again.\n"
+    "it measures, so that two runs may differ: its report names the options that give the same cells.\n"
     "\n"
     "Defaults go by the method; the report and 'wideout info' show them.",
     options,

@@ -250,8 +250,8 @@ typedef struct wo_index_info {
     uint64_t n_entries;        /* neurons in them */
     uint64_t n_empty, largest; /* cells without a neuron, unused leaves among them; neurons in the largest */
     uint64_t index_bytes;      /* router and cells, without the layer's rows */
-    /* Batches of full_from to full_to queries are answered by FULL, which a tuner found to be faster there; full_from 0:
-     * none are; full_to 0: all larger ones. */
+    /* Batches of full_from to full_to queries are answered by FULL, which a tuner found to be faster there; full_from
+     * 0: none are; full_to 0: all larger ones. */
     uint32_t full_from, full_to;
     int has_names;
     /* Of an index that was just built with rows in bf16 or int8: what they changed, beside f32 rows, on up to 2,000 of

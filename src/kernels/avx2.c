@@ -349,8 +349,8 @@ static float max_f32_avx2(const float *x, size_t n)
 
 static size_t pick_avx2(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
-    /* A round an answer: faster than a heap where answers are few, alone and beside the scores (Zen 4: 1.5 times at 4 of
-     * 128, as fast at 8 of 96, 0.8 times at 20 of 272). */
+    /* A round an answer: faster than a heap where answers are few, alone and beside the scores (Zen 4: 1.5 times at 4
+     * of 128, as fast at 8 of 96, 0.8 times at 20 of 272). */
     enum { MOST = 8, SCORES_EACH = 12 };
     if (k > MOST || k * SCORES_EACH > n) return woi_topk_pick(scores, ids, n, k, best, best_ids);
     size_t found = 0;
