@@ -298,7 +298,7 @@ typedef struct wo_tune_options {
     unsigned fixed;         /* WO_FIX_...; 0: everything is tuned */
 
     /* The goal, one of three: */
-    double target, target5; /* at least these shares of FULL's P@1 (above 0 to 1) and P@5 (0: any). 0.995 and 0.99 */
+    double target, target5; /* shares of FULL's P@1 (above 0 to 1) and P@5 (0: any). Default: 0.995 and 0.99 */
     double target_agree;    /* above 0: instead, this share of FULL's own k best. Needs no labels. */
     double target_us;       /* above 0: instead, at most so many microseconds a query, and the best quality there:
                              * P@1, or agreement where target_agree is set or there are no labels */
