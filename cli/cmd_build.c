@@ -38,7 +38,7 @@ static const cli_option options[] = {
      false},
     {"leaves", 0, CLI_SIZE, offsetof(arguments, leaves), "N", "tree: centres below each node (default: from the data)",
      false},
-    {"beam", 0, CLI_SIZE, offsetof(arguments, beam), "N", "tree: nodes whose leaves are looked at, 1 to 16", false},
+    {"beam", 0, CLI_SIZE, offsetof(arguments, beam), "N", "tree: at most so many nodes are looked into, 1 to 16", false},
     {"route-d", 0, CLI_SIZE, offsetof(arguments, route_d), "N", "tree: coordinates that it works in (default: 32)",
      false},
     {"lambda", 0, CLI_REAL, offsetof(arguments, lambda), "0-2",

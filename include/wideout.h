@@ -196,7 +196,7 @@ typedef struct wo_build_options {
     /* the tree; what was chosen is in wo_index_info */
     uint32_t nodes, leaves; /* centres on the first level, and at most so many below each: multiples of 16 up to 1024;
                              * 0: chosen from the number of queries */
-    uint32_t beam;          /* nodes whose leaves are looked at, 1 to 16 */
+    uint32_t beam;          /* nodes that are looked into, at most: 1 to 16 */
     uint32_t route_d;       /* coordinates that it works in, a multiple of 16; d or more: all; 0: 32 */
 
     /* learning: evidence and lss */

@@ -92,6 +92,11 @@ static inline int naive_tree(const woi_tree *tree, const float *q, uint32_t prob
     for (size_t a = 0; a < A; a++)
         scores[a] = naive_score(codes, scale, r, tree->nodes, tree->node_scales, tree->node_offsets, A, a);
     int n = told ? pick_best(scores, A, tree->beam, false, nodes) : -1;
+    for (int i = n - 1; i > 0; i--) {
+        const double over = scores[nodes[i]] - scores[nodes[0]] + (double)tree->margin;
+        if (fabs(over) < TREE_CLOSE) n = -1;
+        if (n > 0 && over < 0) n = i;
+    }
     if (n >= 0) {
         for (size_t c = 0; c < A * B; c++) scores[c] = -INFINITY;
         for (int i = 0; i < n; i++) {

@@ -34,14 +34,19 @@ static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *rout
     routed->of = woi_alloc(log->n, sizeof *routed->of, err);
     routed->near = woi_alloc(woi_tree_n_cells(&index->tree), NEAR * sizeof *routed->near, err);
     if (!routed->of || !routed->near) return WO_ERR_MEMORY;
-    status = woi_evidence_set_beam(log, o->beam, index, routed, err);
+    status = woi_evidence_set_reach(log, o->beam, o->probes, index, routed, err);
     return status ? status : woi_tree_neighbours(&index->tree, NEAR, o->threads, routed->near, err);
 }
 
-wo_status woi_evidence_set_beam(const wo_log *log, uint32_t beam, wo_index *index, woi_routed *routed, wo_error *err)
+wo_status woi_evidence_set_reach(const wo_log *log, uint32_t beam, uint32_t probes, wo_index *index, woi_routed *routed,
+                                 wo_error *err)
 {
-    index->options.beam = index->tree.beam = beam;
-    return woi_tree_queries(&index->tree, log->queries, log->n, 1, index->options.threads, routed->of, err);
+    woi_tree *tree = &index->tree;
+    const int threads = index->options.threads;
+    index->options.beam = tree->beam = beam;
+    index->options.probes = probes;
+    const wo_status status = woi_tree_queries(tree, log->queries, log->n, 1, threads, routed->of, err);
+    return status ? status : woi_tree_learn_margin(tree, log->queries, log->n, probes, threads, err);
 }
 
 static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,

@@ -20,8 +20,9 @@ void woi_routed_free(woi_routed *routed); /* and zeroed again */
 wo_status woi_evidence_route(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
                              wo_error *err);
 
-/* Of a tree that was learned so: the same with another beam, which decides only where queries go. */
-wo_status woi_evidence_set_beam(const wo_log *log, uint32_t beam, wo_index *index, woi_routed *routed, wo_error *err);
+/* Of a tree that was learned so: the same with another beam and other probes, which decide only where queries go. */
+wo_status woi_evidence_set_reach(const wo_log *log, uint32_t beam, uint32_t probes, wo_index *index, woi_routed *routed,
+                                 wo_error *err);
 
 /* Fills index->cells, in place of what they held. */
 wo_status woi_evidence_fill(const woi_sparse *needs, const woi_routed *routed, wo_index *index, wo_error *err);

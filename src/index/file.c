@@ -5,7 +5,7 @@
  *   tree.nodes (r / 4, 4 A),
  *   tree.node_scales, tree.node_offsets,
  *   tree.leaves (A r / 4, 4 B), tree.leaf_scales,
- *   tree.leaf_offsets (A, B)
+ *   tree.leaf_offsets (A, B), tree.margin (1)
  *   cells.offsets (cells + 1), cells.ids                           all but full
  *   cells.queries (cells)                                          evidence
  *   weight (m, d), bias (m)                                        unless built with weights none
@@ -243,7 +243,7 @@ static wo_status declare(woi_st_writer *writer, const wo_index *index, wo_error 
     const size_t fours = woi_tree_fours(tree);
     const uint64_t basis[] = {(tree->d + 3) / 4, 4 * tree->r}, axes[] = {tree->r},
                    nodes[] = {fours, 4 * (uint64_t)tree->A}, leaves[] = {tree->A * fours, 4 * (uint64_t)tree->B},
-                   each[] = {tree->A, tree->B};
+                   each[] = {tree->A, tree->B}, one[] = {1};
     if (tree->A && ((tree->basis && ((status = woi_st_declare(writer, "tree.basis", WOI_U8, 2, basis, err)) ||
                                      (status = woi_st_declare(writer, "tree.basis_scales", WOI_F32, 1, axes, err)))) ||
                     (status = woi_st_declare(writer, "tree.nodes", WOI_U8, 2, nodes, err)) ||
@@ -251,7 +251,8 @@ static wo_status declare(woi_st_writer *writer, const wo_index *index, wo_error 
                     (status = woi_st_declare(writer, "tree.node_offsets", WOI_F32, 1, each, err)) ||
                     (status = woi_st_declare(writer, "tree.leaves", WOI_U8, 2, leaves, err)) ||
                     (status = woi_st_declare(writer, "tree.leaf_scales", WOI_F32, 2, each, err)) ||
-                    (status = woi_st_declare(writer, "tree.leaf_offsets", WOI_F32, 2, each, err))))
+                    (status = woi_st_declare(writer, "tree.leaf_offsets", WOI_F32, 2, each, err)) ||
+                    (status = woi_st_declare(writer, "tree.margin", WOI_F32, 1, one, err))))
         return status;
     if (cells->n && ((status = woi_st_declare(writer, "cells.offsets", WOI_U32, 1, offsets, err)) ||
                      (status = woi_st_declare(writer, "cells.ids", WOI_I32, 1, ids, err))))
@@ -292,7 +293,8 @@ static wo_status append(woi_st_writer *writer, const wo_index *index, wo_error *
             (status = woi_st_append(writer, tree->node_offsets, tree->A * f, err)) ||
             (status = woi_st_append(writer, tree->leaves, n_leaves * bytes, err)) ||
             (status = woi_st_append(writer, tree->leaf_scales, n_leaves * f, err)) ||
-            (status = woi_st_append(writer, tree->leaf_offsets, n_leaves * f, err)))
+            (status = woi_st_append(writer, tree->leaf_offsets, n_leaves * f, err)) ||
+            (status = woi_st_append(writer, &tree->margin, f, err)))
             return status;
     }
     if (cells->n && ((status = woi_st_append(writer, cells->offsets, (cells->n + 1) * sizeof *cells->offsets, err)) ||
@@ -367,6 +369,7 @@ static wo_status read_tree(wo_index *index, wo_error *err)
     woi_tree *tree = &index->tree;
     *tree = (woi_tree){.d = d, .r = r, .A = o->nodes, .B = o->leaves, .beam = o->beam};
     const uint64_t A = tree->A, B = tree->B, fours = woi_tree_fours(tree);
+    const float *margin = NULL;
     const struct {
         const char *name;
         woi_dtype dtype;
@@ -381,6 +384,7 @@ static wo_status read_tree(wo_index *index, wo_error *err)
         {"tree.leaves", WOI_U8, A * fours, 4 * B, &tree->leaves},
         {"tree.leaf_scales", WOI_F32, A, B, &tree->leaf_scales},
         {"tree.leaf_offsets", WOI_F32, A, B, &tree->leaf_offsets},
+        {"tree.margin", WOI_F32, 1, 0, &margin},
     };
     for (size_t i = r < d ? 0 : 2; i < sizeof parts / sizeof *parts; i++) {
         const void *data;
@@ -389,6 +393,9 @@ static wo_status read_tree(wo_index *index, wo_error *err)
         if (status) return status;
         memcpy(parts[i].to, &data, sizeof data); /* never written: an index is immutable */
     }
+    if (!isfinite(*margin) || *margin < 0)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "tree.margin is %g, expected at least 0", (double)*margin);
+    tree->margin = *margin;
     return woi_tree_count_leaves(tree, err);
 }
 

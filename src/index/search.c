@@ -233,7 +233,8 @@ static void route(const wo_searcher *s, worker *w, const float *q, size_t n, uin
 {
     const wo_index *index = s->index;
     if (index->tree.A) {
-        woi_tree_route(&index->tree, s->kernels, q, n, probes, w->route_scratch, cells, n_cells);
+        const float margin = probes > index->options.probes ? INFINITY : index->tree.margin; /* learned for so many */
+        woi_tree_route(&index->tree, s->kernels, q, n, probes, margin, w->route_scratch, cells, n_cells);
     } else if (index->hash.K) {
         woi_hash_route(&index->hash, s->kernels, q, n, probes, w->route_scratch, cells, n_cells);
     } else {

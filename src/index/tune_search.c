@@ -43,7 +43,7 @@ void woi_tune_bench_free(woi_tune *t)
     woi_routed_free(&t->routed);
 }
 
-/* What woi_evidence_route looks at, but for the beam. */
+/* What woi_evidence_route looks at, but for the reach. */
 static bool same_router(const wo_build_options *a, const wo_build_options *b)
 {
     if (a->method != b->method || a->router != b->router) return false;
@@ -57,8 +57,10 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs
 {
     wo_status status;
     if (t->bench && t->bench_log == log && (same_router(&t->bench->options, o) || same_router(&t->bench_asked, o))) {
-        if (!woi_uses_tree(o) || t->bench->options.beam == o->beam) return WO_OK;
-        if ((status = woi_evidence_set_beam(log, o->beam, t->bench, &t->routed, err))) woi_tune_bench_free(t);
+        const wo_build_options *now = &t->bench->options;
+        if (!woi_uses_tree(o) || (now->beam == o->beam && now->probes == o->probes)) return WO_OK;
+        status = woi_evidence_set_reach(log, o->beam, o->probes, t->bench, &t->routed, err);
+        if (status) woi_tune_bench_free(t);
         return status;
     }
     woi_tune_bench_free(t);

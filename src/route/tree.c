@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <omp.h>
+#include <stdlib.h>
 #include <string.h>
 
 void woi_tree_free(woi_tree *tree)
@@ -157,7 +158,7 @@ bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float
 
 /* The nodes that n queries look at, from query `first` on, up to SIDE. */
 static void choose_nodes(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t first, size_t n,
-                         parts p)
+                         float margin, parts p)
 {
     const size_t fours = woi_tree_fours(tree), beam = tree->beam, A = tree->A;
     int8_t *x8 = p.x8 + first * 4 * fours;
@@ -167,10 +168,12 @@ static void choose_nodes(const woi_tree *tree, const woi_kernels *kernels, const
     kernels->project_i8(x8, scales, n, tree->nodes, tree->node_scales, tree->node_offsets, fours, A, A, p.z);
     for (size_t i = 0; i < n; i++) {
         const size_t at = (first + i) * beam;
-        p.n_nodes[first + i] = 0;
-        if (!isnan(p.over[i]))
-            p.n_nodes[first + i] =
-                (uint32_t)kernels->pick(p.z + i * A, NULL, A, beam, p.node_scores + at, p.nodes + at);
+        uint32_t *n_nodes = &p.n_nodes[first + i];
+        *n_nodes = 0;
+        if (isnan(p.over[i])) continue;
+        *n_nodes = (uint32_t)kernels->pick(p.z + i * A, NULL, A, beam, p.node_scores + at, p.nodes + at);
+        const float least = p.node_scores[at] - margin;
+        while (*n_nodes > 1 && p.node_scores[at + *n_nodes - 1] < least) --*n_nodes;
     }
 }
 
@@ -286,10 +289,10 @@ static void find_together(const woi_tree *tree, const woi_kernels *kernels, size
 }
 
 void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
-                    void *scratch, uint32_t *cells, uint32_t *n_cells)
+                    float margin, void *scratch, uint32_t *cells, uint32_t *n_cells)
 {
     const parts p = part(tree, n, probes, scratch, NULL);
-    for (size_t i = 0; i < n; i += SIDE) choose_nodes(tree, kernels, q, i, n - i < SIDE ? n - i : SIDE, p);
+    for (size_t i = 0; i < n; i += SIDE) choose_nodes(tree, kernels, q, i, n - i < SIDE ? n - i : SIDE, margin, p);
     if (n > 1 && tree->beam >= WOI_WIDE_BEAM)
         find_together(tree, kernels, n, probes, p, cells, n_cells);
     else
@@ -310,13 +313,67 @@ wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint3
     for (size_t first = 0; first < n; first += TOGETHER) {
         uint32_t found[TOGETHER];
         const size_t count = n - first < TOGETHER ? n - first : TOGETHER;
-        woi_tree_route(tree, kernels, q + first * tree->d, count, probes, scratch + (size_t)omp_get_thread_num() * each,
-                       cells + first * probes, found);
+        woi_tree_route(tree, kernels, q + first * tree->d, count, probes, INFINITY,
+                       scratch + (size_t)omp_get_thread_num() * each, cells + first * probes, found);
         for (size_t i = 0; i < count; i++)
             for (; found[i] < probes; found[i]++) cells[(first + i) * probes + found[i]] = UINT32_MAX;
     }
     woi_free(scratch);
     return WO_OK;
+}
+
+/* How far the node of each leaf that a query opens is behind the query's best: gaps (probes); returns their number. */
+static size_t find_gaps(const woi_tree *tree, const woi_kernels *kernels, const float *q, uint32_t probes,
+                        void *scratch, float *gaps)
+{
+    const parts p = part(tree, 1, probes, scratch, NULL);
+    int32_t nodes[WOI_MAX_BEAM];
+    uint32_t cells[WOI_MAX_LEAVES];
+    choose_nodes(tree, kernels, q, 0, 1, INFINITY, p);
+    memcpy(nodes, p.nodes, p.n_nodes[0] * sizeof *nodes); /* best first, as the scores are; they are sorted now */
+    const uint32_t n = find_leaves(tree, kernels, 0, probes, p, cells);
+    for (uint32_t i = 0; i < n; i++) {
+        size_t node = 0;
+        while ((uint32_t)nodes[node] != cells[i] / tree->B) node++;
+        gaps[i] = p.node_scores[0] - p.node_scores[node];
+    }
+    return n;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+wo_status woi_tree_learn_margin(woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads, wo_error *err)
+{
+    enum { ENOUGH = 8192 };    /* queries */
+    const double kept = 0.995; /* of the leaves that they open without a margin */
+    const woi_kernels *kernels = woi_kernels_get(err);
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    if (threads < 1) threads = omp_get_max_threads();
+    const size_t used = n < ENOUGH ? n : ENOUGH, each = woi_tree_scratch(tree, 1, probes);
+    float *gaps = woi_alloc(used, probes * sizeof *gaps, err);
+    char *scratch = woi_alloc((size_t)threads, each, err);
+    tree->margin = INFINITY;
+    wo_status status = gaps && scratch ? WO_OK : WO_ERR_MEMORY;
+    if (!status) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (size_t i = 0; i < used; i++) {
+            float *own = gaps + i * probes;
+            const size_t found = find_gaps(tree, kernels, q + n * i / used * tree->d, probes,
+                                           scratch + (size_t)omp_get_thread_num() * each, own);
+            for (size_t j = found; j < probes; j++) own[j] = INFINITY; /* not there: behind all others */
+        }
+        size_t all = 0;
+        for (size_t i = 0; i < used * probes; i++) all += gaps[i] < INFINITY;
+        qsort(gaps, used * probes, sizeof *gaps, by_size);
+        if (all) tree->margin = gaps[(size_t)((double)(all - 1) * kept)];
+    }
+    woi_free(gaps);
+    woi_free(scratch);
+    return status;
 }
 
 /* Puts (score, id) into the best `room` so far, `n` of them, best first, where it belongs; equal scores: the earlier

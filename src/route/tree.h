@@ -1,5 +1,6 @@
 /* The tree router: spherical k-means over queries in two levels. A query opens the `probes` nearest of the leaves below
- * the `beam` nearest nodes.
+ * the `beam` nearest nodes, of those whose scores are no more than a margin behind the best node's. The margin is
+ * learned: most queries lie well inside a node, and need no other; a few lie between many.
  *
  *   x = basis^T q / |q|                   `r` coordinates, the principal ones of such directions; r = d: x = q / |q|.
  *                                         q is rounded to int8 first, its length then taken
@@ -46,6 +47,7 @@ typedef struct woi_tree {
     float *node_scales, *node_offsets;
     float *leaf_scales, *leaf_offsets;
     uint32_t *n_leaves;
+    float margin; /* INFINITY: none was learned */
 } woi_tree;
 
 typedef struct woi_tree_options {
@@ -91,11 +93,14 @@ size_t woi_tree_scratch(const woi_tree *tree, size_t n, uint32_t probes);
 bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, void *scratch, float *x);
 
 /* The `probes` nearest leaves below the nearest nodes, nearest first: cells (n, probes). n_cells[i] says how many there
- * are, 0 when the query is not finite. */
+ * are, 0 when the query is not finite. `margin` may be the tree's, or INFINITY: all of the beam. */
 void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
-                    void *scratch, uint32_t *cells, uint32_t *n_cells);
+                    float margin, void *scratch, uint32_t *cells, uint32_t *n_cells);
 
-/* The `probes` cells of n queries: cells (n, probes), UINT32_MAX where there are fewer. */
+/* Sets the margin for queries that open so many leaves, from n such queries, the beam as it is. */
+wo_status woi_tree_learn_margin(woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads, wo_error *err);
+
+/* The `probes` cells of n queries, whatever the margin: cells (n, probes), UINT32_MAX where there are fewer. */
 wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads,
                            uint32_t *cells, wo_error *err);
 

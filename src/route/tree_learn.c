@@ -362,7 +362,7 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "queries of %zu numbers are too long for a tree: at most %d", d, WOI_MAX_I8);
     woi_tree_fan_outs(n, QUERIES_A_LEAF, &o.A, &o.B);
-    *tree = (woi_tree){.d = d, .r = o.r && o.r < d ? o.r : d, .A = o.A, .B = o.B, .beam = o.beam};
+    *tree = (woi_tree){.d = d, .r = o.r && o.r < d ? o.r : d, .A = o.A, .B = o.B, .beam = o.beam, .margin = INFINITY};
     sample s = {.n = n < SAMPLE ? n : SAMPLE, .d = d, .r = tree->r, .q = q};
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;

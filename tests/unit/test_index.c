@@ -183,10 +183,7 @@ static void masks_and_biases_are_obeyed(void **state)
         wo_build_options o = small_options(method);
         o.K = 2;
         o.probes = 4; /* all cells: no query is close to a plane that matters */
-        if (method == EVIDENCE_BY_TREE) {
-            o.beam = 16;
-            o.probes = 64; /* and no leaf is without a query: at most 60 */
-        }
+        if (method == EVIDENCE_BY_TREE) o.beam = 16;
         o.lambda = 1;
         wo_index *index = build(&s, &o);
         const bool softmax = turn / 5 % 2;
@@ -201,6 +198,7 @@ static void masks_and_biases_are_obeyed(void **state)
         wo_searcher_defaults(&so);
         so.threads = 1 + (int)(turn % 2);
         so.scores = softmax ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS;
+        if (method == EVIDENCE_BY_TREE) so.probes = 64; /* all leaves: none is without a query, of which there are 60 */
         if (with_never) so.forbidden = forbidden, so.n_forbidden = 12;
         if (with_always) so.mandatory = mandatory, so.n_mandatory = 9;
         if (with_bias) so.logit_bias = bias;

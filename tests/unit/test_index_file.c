@@ -452,6 +452,7 @@ static void hostile_trees_are_refused(void **state)
     o.leaves = 32;
     wo_index *index = build(&s, &o);
     save(index, scratch("whole"));
+    static const float minus = -0.5F, nan = NAN, endless = INFINITY;
     const struct {
         edit e;
         const char *part;
@@ -478,6 +479,11 @@ static void hostile_trees_are_refused(void **state)
         {{.name = "tree.leaf_offsets", .dtype = WOI_F32, .n_dims = 1, .shape = {512}}, "expected shape (16, 32)"},
         {{.name = "tree.leaf_offsets", .dtype = WOI_F32, .n_dims = 2, .shape = {32, 16}}, "expected shape (16, 32)"},
         {{.name = "tree.leaf_offsets", .drop = true}, "no tensor 'tree.leaf_offsets'"},
+        {{.name = "tree.margin", .drop = true}, "no tensor 'tree.margin'"},
+        {{.name = "tree.margin", .dtype = WOI_F32, .n_dims = 1, .shape = {2}}, "expected shape (1)"},
+        {{.name = "tree.margin", .dtype = WOI_F32, .n_dims = 1, .shape = {1}, .data = &minus}, "tree.margin is -0.5"},
+        {{.name = "tree.margin", .dtype = WOI_F32, .n_dims = 1, .shape = {1}, .data = &nan}, "tree.margin is nan"},
+        {{.name = "tree.margin", .dtype = WOI_F32, .n_dims = 1, .shape = {1}, .data = &endless}, "tree.margin is inf"},
         {{.name = "cells.offsets", .dtype = WOI_U32, .n_dims = 1, .shape = {512}}, "expected shape (513)"},
         {{.name = "index.router", .text = "hash"}, "no tensor 'router.planes'"},
         {{.name = "index.router", .text = "forest"}, "'index.router' is \"forest\""},

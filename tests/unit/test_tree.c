@@ -49,7 +49,7 @@ static uint8_t *random_centres(size_t n, size_t r, size_t room, uint64_t stream,
  */
 static woi_tree make_tree(size_t d, size_t r, uint32_t A, uint32_t B, uint32_t beam)
 {
-    woi_tree tree = {.d = d, .r = r, .A = A, .B = B, .beam = beam};
+    woi_tree tree = {.d = d, .r = r, .A = A, .B = B, .beam = beam, .margin = INFINITY};
     if (r < d) {
         float *unused;
         tree.basis = random_centres(1, d, r, 1, &tree.basis_scales, &unused);
@@ -73,7 +73,7 @@ static size_t tree_query(const woi_tree *tree, const woi_kernels *kernels, const
                          void *scratch, uint32_t *cells)
 {
     uint32_t n;
-    woi_tree_route(tree, kernels, q, 1, probes, scratch, cells, &n);
+    woi_tree_route(tree, kernels, q, 1, probes, tree->margin, scratch, cells, &n);
     return n;
 }
 
@@ -96,8 +96,8 @@ static bool assert_query(const woi_tree *tree, const float *q, uint32_t probes)
         }
         if (n < 0) continue;
         if (found != (size_t)n || memcmp(cells, expected, found * sizeof *cells) != 0)
-            fail_msg("d %zu r %zu, %u x %u, beam %u, %u probes, level %d: %zu cells, expected %d, or others", tree->d,
-                     tree->r, tree->A, tree->B, tree->beam, probes, level, found, n);
+            fail_msg("d %zu r %zu, %u x %u, beam %u, margin %g, %u probes, level %d: %zu cells, expected %d, or others",
+                     tree->d, tree->r, tree->A, tree->B, tree->beam, (double)tree->margin, probes, level, found, n);
     }
     free(scratch);
     return n >= 0;
@@ -118,14 +118,16 @@ static void cells_are_those_of_a_search_in_double(void **state)
     (void)state;
     enum { N = 12 };
     static const uint32_t beams[] = {1, 2, 5, WOI_MAX_BEAM};
+    static const float margins[] = {INFINITY, 0.4F, 0.1F, 0};
     size_t told = 0, all = 0;
     for (size_t s = 0; s < N_SHAPES; s++)
         for (size_t i = 0; i < 4; i++) {
             const size_t d = shapes[s][0];
             woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], beams[i]);
             float *q = normals(N * d, 5);
-            for (size_t at = 0; at < N * N_PROBES; at++) {
-                told += assert_query(&tree, q + at / N_PROBES * d, many_probes[at % N_PROBES]);
+            for (size_t at = 0; at < N * N_PROBES * 4; at++) {
+                tree.margin = margins[at % 4];
+                told += assert_query(&tree, q + at / 4 / N_PROBES * d, many_probes[at / 4 % N_PROBES]);
                 all++;
             }
             free(q);
@@ -286,17 +288,65 @@ static void batches_are_single_queries(void **state)
         enum { TOGETHER = 32 };
         void *wide = aligned_alloc(64, woi_tree_scratch(&tree, TOGETHER, PROBES));
         uint32_t *together = malloc(TOGETHER * PROBES * sizeof *together), counts[TOGETHER];
-        for (size_t n = 1; n <= TOGETHER; n++) {
-            woi_tree_route(&tree, get_kernels(), q, n, PROBES, wide, together, counts);
-            for (size_t i = 0; i < n; i++)
-                for (size_t p = 0; p < PROBES; p++)
-                    assert_int_equal(cells[i * PROBES + p], p < counts[i] ? together[i * PROBES + p] : UINT32_MAX);
+        size_t opened[2] = {0, 0};
+        for (size_t n = 1; n <= 2 * TOGETHER; n++) {
+            const size_t some = (n + 1) / 2;
+            tree.margin = n % 2 ? INFINITY : 0.2F;
+            woi_tree_route(&tree, get_kernels(), q, some, PROBES, tree.margin, wide, together, counts);
+            for (size_t i = 0; i < some; i++) {
+                assert_int_equal(tree_query(&tree, get_kernels(), q + i * d, PROBES, scratch, own), counts[i]);
+                assert_memory_equal(together + i * PROBES, own, counts[i] * sizeof *own);
+                opened[n % 2] += counts[i];
+            }
         }
+        assert_true(beam == 1 ? opened[0] == opened[1] : opened[0] < opened[1]);
         free(wide);
         free(together);
         free(q);
         free(scratch);
         free(cells);
+        woi_tree_free(&tree);
+    }
+}
+
+/* Of the leaves that the queries open without a margin, 99.5% lie below nodes within it, and no smaller margin does. */
+static void the_margin_keeps_what_queries_open(void **state)
+{
+    (void)state;
+    enum { N = 400, PROBES = 6 };
+    wo_error err;
+    for (size_t s = 1; s < N_SHAPES; s++) {
+        const size_t d = shapes[s][0];
+        woi_tree tree = make_tree(d, shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 6);
+        float *q = normals(N * d, 9);
+        void *scratch = aligned_alloc(64, woi_tree_scratch(&tree, 1, PROBES));
+        q[5 * d] = NAN; /* opens nothing */
+        assert_int_equal(woi_tree_learn_margin(&tree, q, N, PROBES, 1, &err), WO_OK);
+        const float margin = tree.margin;
+        assert_true(margin > 0 && margin < INFINITY);
+        for (int threads = 0; threads <= 3; threads++) {
+            tree.margin = -1;
+            assert_int_equal(woi_tree_learn_margin(&tree, q, N, PROBES, threads, &err), WO_OK);
+            assert_true(tree.margin == margin);
+        }
+        double kept[2] = {0, 0}, all = 0;
+        for (size_t i = 0; i < N; i++) {
+            uint32_t every[PROBES], within[PROBES];
+            tree.margin = INFINITY;
+            const size_t n = tree_query(&tree, get_kernels(), q + i * d, PROBES, scratch, every);
+            all += (double)n;
+            for (int smaller = 0; smaller < 2; smaller++) {
+                tree.margin = smaller ? margin - 2e-6F : margin + 1e-6F; /* scores are rounded */
+                const size_t found = tree_query(&tree, get_kernels(), q + i * d, PROBES, scratch, within);
+                for (size_t a = 0; a < n; a++)
+                    for (size_t b = 0; b < found; b++) kept[smaller] += every[a] == within[b];
+            }
+        }
+        assert_true(kept[0] >= 0.995 * (all - 1) && kept[1] < 0.995 * all);
+        assert_int_equal(woi_tree_learn_margin(&tree, q, 0, PROBES, 1, &err), WO_OK);
+        assert_true(tree.margin == INFINITY); /* from nothing: none */
+        free(q);
+        free(scratch);
         woi_tree_free(&tree);
     }
 }
@@ -726,6 +776,8 @@ static void no_memory_is_an_error(void **state)
             assert_int_equal(woi_tree_queries(&tree, q, 100, 1, 2, cells, NULL), n ? WO_OK : WO_ERR_MEMORY);
             allocations_left = n;
             assert_int_equal(woi_tree_neighbours(&tree, 4, 2, near, NULL), n ? WO_OK : WO_ERR_MEMORY);
+            allocations_left = n;
+            assert_int_equal(woi_tree_learn_margin(&tree, q, 100, 3, 2, NULL), WO_ERR_MEMORY);
         }
         allocations_left = -1;
         woi_tree_free(&tree);
@@ -745,6 +797,7 @@ int main(void)
         cmocka_unit_test(lengths_do_not_matter),
         cmocka_unit_test(zero_is_a_query_and_what_is_not_finite_is_none),
         cmocka_unit_test(batches_are_single_queries),
+        cmocka_unit_test(the_margin_keeps_what_queries_open),
         cmocka_unit_test(neighbours_are_the_nearest_leaves),
         cmocka_unit_test(clusters_are_told_apart),
         cmocka_unit_test(nodes_hold_whole_clusters),

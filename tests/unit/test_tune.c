@@ -383,8 +383,8 @@ static void widening_ends(void **state)
     }
 }
 
-/* A tree that is kept for another beam is the one that is learned for it. */
-static void another_beam_is_as_if_learned(void **state)
+/* A tree that is kept for another beam and other probes is the one that is learned for them. */
+static void another_reach_is_as_if_learned(void **state)
 {
     (void)state;
     pair p = make_pair();
@@ -393,13 +393,16 @@ static void another_beam_is_as_if_learned(void **state)
     woi_routed routed[2];
     for (uint32_t i = 0; i < 2; i++) {
         wo_build_options o = quick().build;
-        o.beam = i ? 1 : 7;
+        o.beam = i ? 2 : 7;
+        o.probes = i ? 3 : 1;
         assert_int_equal(woi_tune_begin(p.s.layer, &o, &indexes[i], &err), WO_OK);
         assert_int_equal(woi_evidence_route(p.log, NULL, indexes[i], &routed[i], &err), WO_OK);
     }
     assert_int_not_equal(memcmp(routed[0].of, routed[1].of, N * sizeof(uint32_t)), 0);
-    assert_int_equal(woi_evidence_set_beam(p.log, 1, indexes[0], &routed[0], &err), WO_OK);
-    assert_int_equal(indexes[0]->options.beam, 1);
+    assert_true(indexes[0]->tree.margin != indexes[1]->tree.margin);
+    assert_int_equal(woi_evidence_set_reach(p.log, 2, 3, indexes[0], &routed[0], &err), WO_OK);
+    assert_true(indexes[0]->options.beam == 2 && indexes[0]->options.probes == 3);
+    assert_true(indexes[0]->tree.margin == indexes[1]->tree.margin);
     assert_memory_equal(routed[0].of, routed[1].of, N * sizeof(uint32_t));
     assert_memory_equal(indexes[0]->tree.leaves, indexes[1]->tree.leaves, 16 * 16 * D);
     for (int i = 0; i < 2; i++) {
@@ -764,7 +767,7 @@ int main(void)
         cmocka_unit_test(full_serves_alone),
         cmocka_unit_test(a_long_log_is_judged_again),
         cmocka_unit_test(widening_ends),
-        cmocka_unit_test(another_beam_is_as_if_learned),
+        cmocka_unit_test(another_reach_is_as_if_learned),
         cmocka_unit_test(what_is_fixed_is_kept),
         cmocka_unit_test(goals_without_labels),
         cmocka_unit_test(a_part_of_the_log_is_held_out),
