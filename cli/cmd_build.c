@@ -38,7 +38,8 @@ static const cli_option options[] = {
      false},
     {"leaves", 0, CLI_SIZE, offsetof(arguments, leaves), "N", "tree: centres below each node (default: from the data)",
      false},
-    {"beam", 0, CLI_SIZE, offsetof(arguments, beam), "N", "tree: at most so many nodes are looked into, 1 to 16", false},
+    {"beam", 0, CLI_SIZE, offsetof(arguments, beam), "N", "tree: at most so many nodes are looked into, 1 to 16",
+     false},
     {"route-d", 0, CLI_SIZE, offsetof(arguments, route_d), "N", "tree: coordinates that it works in (default: 32)",
      false},
     {"lambda", 0, CLI_REAL, offsetof(arguments, lambda), "0-2",
@@ -309,7 +310,8 @@ static int report(const arguments *args, const wo_index *index, double seconds)
     printf("  built in %.1f s, peak memory %.0f MiB\n", seconds, cli_peak_mib());
     printf("next: wideout eval --index ");
     cli_print_text(stdout, args->output);
-    if (info.options.weights != WO_WEIGHTS_F32) { /* without f32 rows there is no FULL to compare with */
+    const wo_weights weights = info.options.weights; /* without f32 rows there is no FULL to compare with */
+    if (weights == WO_WEIGHTS_BF16 || weights == WO_WEIGHTS_NONE) {
         printf(" --layer ");
         cli_print_text(stdout, args->layer.path);
     }

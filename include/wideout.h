@@ -212,8 +212,8 @@ typedef struct wo_build_options {
     uint8_t t_are_values;  /* ... as logits; otherwise as ranks among the query's m, 1 the highest, 0 no threshold */
     uint32_t trace_points; /* how often the trace is taken while learning */
 
-    /* Rows inside the index. bf16: candidates are scored with halves; int8: screened in int8, the best few scored again
-     * in bf16. wo_index_save writes all rows in that precision (int8: and in bf16), or none: the layer is then needed
+    /* Rows inside the index. bf16: candidates are scored with halves; int8: screened in int8, the best few scored
+     * exactly. wo_index_save writes all rows in that precision (int8: and in f32), or none: the layer is then needed
      * to open it. Without the layer FULL needs f32. */
     wo_weights weights;
     uint64_t seed;

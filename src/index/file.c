@@ -9,7 +9,7 @@
  *   cells.offsets (cells + 1), cells.ids                           all but full
  *   cells.queries (cells)                                          evidence
  *   weight (m, d), bias (m)                                        unless built with weights none
- *   weight.int8 (m, d), weight.scales (m)                          built with weights int8, beside weight in BF16
+ *   weight.int8 (m, d), weight.scales (m)                          built with weights int8, beside weight in F32
  *   names.labels.*, trace                                          where there are some
  *   curve (rows, columns)                                          tuned
  *
@@ -474,22 +474,28 @@ static wo_status read_cells(wo_index *index, wo_error *err)
     return check_distinct(cells, index->rows.m, err);
 }
 
-/* Rows in fewer bits, which must be finite as the others are. */
-static wo_status read_small(wo_index *index, wo_error *err)
+static wo_status read_bf16(wo_index *index, wo_error *err)
+{
+    const size_t m = index->rows.m, d = index->rows.d;
+    const void *data;
+    const wo_status status = take(index->st, "weight", WOI_BF16, m, d, &data, err);
+    if (status) return status;
+    index->small.bf16 = (uint16_t *)data;
+    for (size_t i = 0; i < m * d; i++)
+        if ((index->small.bf16[i] & 0x7f80) == 0x7f80)
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "weight has NaN or an infinity in row %zu", i / d);
+    return WO_OK;
+}
+
+static wo_status read_int8(wo_index *index, wo_error *err)
 {
     const size_t m = index->rows.m, d = index->rows.d;
     woi_small *small = &index->small;
     const void *data;
-    wo_status status = take(index->st, "weight", WOI_BF16, m, d, &data, err);
-    if (status) return status;
-    small->bf16 = (uint16_t *)data;
-    for (size_t i = 0; i < m * d; i++)
-        if ((small->bf16[i] & 0x7f80) == 0x7f80)
-            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "weight has NaN or an infinity in row %zu", i / d);
-    if (index->options.weights == WO_WEIGHTS_BF16) return WO_OK;
     if (d > WOI_MAX_I8)
         return woi_fail(err, WO_ERR_FORMAT, 8, "has int8 rows of %zu numbers: at most %d", d, WOI_MAX_I8);
-    if ((status = take(index->st, "weight.int8", WOI_I8, m, d, &data, err))) return status;
+    wo_status status = take(index->st, "weight.int8", WOI_I8, m, d, &data, err);
+    if (status) return status;
     small->i8 = (int8_t *)data;
     if ((status = take(index->st, "weight.scales", WOI_F32, m, 0, &data, err))) return status;
     small->scales = (float *)data;
@@ -513,13 +519,14 @@ static wo_status read_rows(wo_index *index, const wo_layer *layer, wo_error *err
     if (layer && (layer->dense.m != index->rows.m || layer->dense.d != index->rows.d))
         return woi_fail(err, WO_ERR_FORMAT, 8, "says that its layer is %zu x %zu, but that is %zu x %zu", index->rows.m,
                         index->rows.d, layer->dense.m, layer->dense.d);
-    if (weights != WO_WEIGHTS_F32 && layer) index->rows = layer->dense;
+    const bool f32 = weights == WO_WEIGHTS_F32 || weights == WO_WEIGHTS_INT8;
+    if (!f32 && layer) index->rows = layer->dense;
     if (weights == WO_WEIGHTS_NONE) return WO_OK;
-    wo_status status = weights == WO_WEIGHTS_F32
-                           ? take(index->st, "weight", WOI_F32, index->rows.m, index->rows.d, &data, err)
-                           : read_small(index, err);
+    wo_status status =
+        f32 ? take(index->st, "weight", WOI_F32, index->rows.m, index->rows.d, &data, err) : read_bf16(index, err);
     if (status) return status;
-    if (weights == WO_WEIGHTS_F32) index->rows.w = data;
+    if (f32) index->rows.w = data;
+    if (weights == WO_WEIGHTS_INT8 && (status = read_int8(index, err))) return status;
     if (!woi_st_find(index->st, "bias")) return WO_OK;
     if ((status = take(index->st, "bias", WOI_F32, index->rows.m, 0, &data, err))) return status;
     index->rows.b = data;

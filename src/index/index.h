@@ -83,10 +83,10 @@ static inline bool woi_batches_have(woi_batches batches, size_t n)
     return batches.from && n >= batches.from && (!batches.to || n <= batches.to);
 }
 
-/* Rows in fewer bits; both NULL: none. small.c */
+/* Rows in fewer bits; all NULL: none. small.c */
 typedef struct woi_small {
-    uint16_t *bf16; /* (m, d) */
-    int8_t *i8;     /* (m, d): w is about i8 * scales */
+    uint16_t *bf16; /* (m, d), in place of f32 */
+    int8_t *i8;     /* (m, d), beside f32: w is about i8 * scales */
     float *scales;  /* (m) */
 } woi_small;
 

@@ -1,4 +1,5 @@
-/* Rows in fewer bits. int8 finds the best candidates, bf16 orders them: int8 alone would misplace close ones. */
+/* Rows in fewer bits: bf16 in place of f32, or int8 beside it. int8 finds the best candidates, f32 orders them: int8
+ * alone would misplace close ones. */
 #include "index/index.h"
 
 #include "base/error.h"
@@ -25,17 +26,23 @@ wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads,
     if (screened && d > WOI_MAX_I8)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "rows of %zu numbers are too long for int8: at most %d", d,
                         WOI_MAX_I8);
-    small->bf16 = woi_alloc(m, d * sizeof *small->bf16, err);
-    if (screened) small->i8 = woi_alloc(m, d, err);
-    if (screened) small->scales = woi_alloc(m, sizeof *small->scales, err);
-    if (!small->bf16 || (screened && (!small->i8 || !small->scales))) {
+    if (screened) {
+        small->i8 = woi_alloc(m, d, err);
+        small->scales = woi_alloc(m, sizeof *small->scales, err);
+    } else {
+        small->bf16 = woi_alloc(m, d * sizeof *small->bf16, err);
+    }
+    if (screened ? !small->i8 || !small->scales : !small->bf16) {
         woi_small_free(small);
         return WO_ERR_MEMORY;
     }
 #pragma omp parallel for num_threads(threads < 1 ? omp_get_max_threads() : threads) schedule(static)
     for (size_t i = 0; i < m; i++) {
-        for (size_t j = 0; j < d; j++) small->bf16[i * d + j] = woi_f32_to_bf16(rows->w[i * d + j]);
-        if (screened) small->scales[i] = kernels->quantise(rows->w + i * d, d, small->i8 + i * d);
+        const float *row = rows->w + i * d;
+        if (screened)
+            small->scales[i] = kernels->quantise(row, d, small->i8 + i * d);
+        else
+            for (size_t j = 0; j < d; j++) small->bf16[i * d + j] = woi_f32_to_bf16(row[j]);
     }
     return WO_OK;
 }
@@ -44,7 +51,7 @@ wo_status woi_small_measure(wo_index *index, const wo_log *log, int threads, wo_
 {
     enum { MOST = 2000, K = 5 };
     index->same_best = index->same_five = NAN;
-    if (!index->small.bf16 || !index->rows.w || !log || !log->n) return WO_OK;
+    if ((!index->small.bf16 && !index->small.i8) || !index->rows.w || !log || !log->n) return WO_OK;
     wo_index plain = *index; /* the same with f32 rows */
     plain.small = (woi_small){0};
     const wo_index *both[] = {index, &plain};

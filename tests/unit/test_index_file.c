@@ -417,7 +417,8 @@ static void hostile_files_are_refused(void **state)
         {{.name = "index.lambda", .text = ""}, "'index.lambda' is \"\""},
         {{.name = "index.t_are_values", .text = "2"}, "'index.t_are_values' is \"2\""},
         {{.name = "index.weights", .text = "int4"}, "'index.weights' is \"int4\""},
-        {{.name = "index.weights", .text = "int8"}, "'weight' is of type F32, expected BF16"},
+        {{.name = "index.weights", .text = "bf16"}, "'weight' is of type F32, expected BF16"},
+        {{.name = "index.weights", .text = "int8"}, "no tensor 'weight.int8'"},
         {{.name = "index.fallback", .drop = true}, "no 'index.fallback'"},
         {{.name = "index.weights", .text = ""}, "'index.weights' is \"\""},
         {{.name = "index.seed", .text = "18446744073709551616"}, "'index.seed' is"},
@@ -544,6 +545,45 @@ static void hostile_trees_are_refused(void **state)
         wo_index_free(opened);
     }
     wo_index_free(index);
+    free_scene(&s);
+}
+
+static void hostile_small_rows_are_refused(void **state)
+{
+    (void)state;
+    scene s = make_scene(6, 2, 30, true, 9);
+    static const float nan[6] = {1, 1, 1, 1, 1, NAN};
+    static const uint16_t endless[12] = {[11] = 0x7f80};
+    const struct {
+        wo_weights weights;
+        edit e;
+        const char *part;
+    } cases[] = {
+        {WO_WEIGHTS_BF16, {.name = "weight", .drop = true}, "no tensor 'weight'"},
+        {WO_WEIGHTS_BF16, {.name = "weight", .dtype = WOI_BF16, .n_dims = 2, .shape = {2, 6}}, "expected shape (6, 2)"},
+        {WO_WEIGHTS_BF16,
+         {.name = "weight", .dtype = WOI_BF16, .n_dims = 2, .shape = {6, 2}, .data = endless},
+         "weight has NaN or an infinity in row 5"},
+        {WO_WEIGHTS_INT8, {.name = "weight", .dtype = WOI_BF16, .n_dims = 2, .shape = {6, 2}}, "expected F32"},
+        {WO_WEIGHTS_INT8, {.name = "weight", .drop = true}, "no tensor 'weight'"},
+        {WO_WEIGHTS_INT8, {.name = "weight.int8", .dtype = WOI_U8, .n_dims = 2, .shape = {6, 2}}, "expected I8"},
+        {WO_WEIGHTS_INT8,
+         {.name = "weight.int8", .dtype = WOI_I8, .n_dims = 1, .shape = {12}},
+         "expected shape (6, 2)"},
+        {WO_WEIGHTS_INT8, {.name = "weight.scales", .drop = true}, "no tensor 'weight.scales'"},
+        {WO_WEIGHTS_INT8, {.name = "weight.scales", .dtype = WOI_F32, .n_dims = 1, .shape = {5}}, "expected shape (6)"},
+        {WO_WEIGHTS_INT8,
+         {.name = "weight.scales", .dtype = WOI_F32, .n_dims = 1, .shape = {6}, .data = nan},
+         "weight.scales has NaN or an infinity"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wo_build_options o = small_options(WO_METHOD_POPULAR);
+        o.weights = cases[i].weights;
+        wo_index *index = build(&s, &o);
+        save(index, scratch("whole"));
+        refuse(rewrite(scratch("whole"), &cases[i].e), NULL, WO_ERR_FORMAT, cases[i].part);
+        wo_index_free(index);
+    }
     free_scene(&s);
 }
 
@@ -745,6 +785,7 @@ int main(void)
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(hostile_files_are_refused),
         cmocka_unit_test(hostile_trees_are_refused),
+        cmocka_unit_test(hostile_small_rows_are_refused),
         cmocka_unit_test(a_layer_of_another_shape_is_refused),
         cmocka_unit_test(planes_and_rows_of_any_value_are_searched),
         cmocka_unit_test(other_files_are_no_index),
