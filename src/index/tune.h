@@ -99,7 +99,7 @@ typedef struct woi_tune {
     woi_tried *tried;
     size_t n_tried, tried_room;
     bool late;
-    bool refined; /* rows of evidence are in f32, because in bf16 they did not do */
+    int refined; /* rows of evidence are in bf16; 1: int8 and f32, 2: f32, because they did not do */
 } woi_tune;
 
 double woi_tune_now(void);
@@ -127,7 +127,7 @@ bool woi_space_step(const wo_tune_options *o, woi_place *place, int axis, int st
 
 /* More cells opened, and more looked at, where that is left to choose; false where there are no more. */
 bool woi_space_widen(const wo_tune_options *o, woi_place *place);
-/* Rows of evidence in f32 from now on, where that is left to choose; false where they are already. */
+/* Better rows for evidence from now on, where that is left to choose; false where there are none. */
 bool woi_space_refine(woi_tune *t);
 int woi_space_axes(woi_kind kind);
 /* The options at a place, all but the dial (lambda, popular). */

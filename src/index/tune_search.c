@@ -284,9 +284,10 @@ static wo_status try_changed(woi_tune *t, bool precision, uint32_t value, wo_err
     return try_options(t, &o, 1, &there, err);
 }
 
-static wo_status try_int8(woi_tune *t, wo_error *err)
+static wo_status try_small_rows(woi_tune *t, wo_error *err)
 {
-    return t->layer->dense.d <= WOI_MAX_I8 ? try_changed(t, true, WO_WEIGHTS_INT8, err) : WO_OK;
+    const wo_status status = try_changed(t, true, WO_WEIGHTS_BF16, err);
+    return !status && t->layer->dense.d <= WOI_MAX_I8 ? try_changed(t, true, WO_WEIGHTS_INT8, err) : status;
 }
 
 static wo_status try_fallbacks(woi_tune *t, wo_error *err)
@@ -297,13 +298,15 @@ static wo_status try_fallbacks(woi_tune *t, wo_error *err)
     return status;
 }
 
-/* A router at its start; where nothing has reached the goal so far, at its wide one, and wider still until it does. */
+/* A router at its start; where nothing has reached the goal so far, at its wide one with better rows, and wider still
+ * until it does. */
 static wo_status enter(woi_tune *t, woi_kind kind, bool reached, woi_place *place, size_t *row, wo_error *err)
 {
     *place = woi_space_start(kind, false);
     wo_status status = try_place(t, place, FAR, row, err);
     if (status || *row != WOI_NO_ROW || reached) return status;
     *place = woi_space_start(kind, true);
+    if (!t->refined) woi_space_refine(t);
     do status = try_place(t, place, FAR, row, err);
     while (!status && *row == WOI_NO_ROW && woi_space_widen(&t->o, place));
     return status;
@@ -324,8 +327,8 @@ static wo_status make_yardstick(woi_tune *t, woi_kind kind, wo_error *err)
     return woi_tune_set_yardstick(t, index, err);
 }
 
-/* All routers; int8 for the best, which the rest then has, and on from each that is not far behind. The tree is the
- * first: it is learned fastest, and goes further. */
+/* All routers; the best of them with other rows, which the rest then has, and on from each that is not far behind. The
+ * tree is the first: it is learned fastest, and goes further. */
 static wo_status search_routers(woi_tune *t, const woi_kind *kinds, size_t n, wo_error *err)
 {
     woi_place places[2];
@@ -338,7 +341,7 @@ static wo_status search_routers(woi_tune *t, const woi_kind *kinds, size_t n, wo
             reached |= rows[i] != WOI_NO_ROW;
         }
     } while (!status && !reached && !t->late && woi_space_refine(t));
-    if (!status) status = try_int8(t, err);
+    if (!status) status = try_small_rows(t, err);
     for (size_t i = 0; !status && i < n; i++) {
         if (rows[i] == WOI_NO_ROW ? reached : is_far(t, rows[i])) continue;
         status = descend(t, places[i], rows[i], err);
@@ -406,7 +409,7 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err)
     if (evidence && (!one || t->o.build.router == WO_ROUTER_HASH)) kinds[n++] = WOI_HASH;
     if (n) status = search_routers(t, kinds, n, err);
     if (!status && (!fixed || method == WO_METHOD_POPULAR)) status = search_popular(t, err);
-    if (!status && evidence) status = try_int8(t, err);
+    if (!status && evidence) status = try_small_rows(t, err);
     if (!status && evidence) status = try_fallbacks(t, err);
     return status;
 }

@@ -58,17 +58,22 @@ bool woi_space_widen(const wo_tune_options *o, woi_place *place)
     return moved;
 }
 
-/* Whether the precision of rows is left to choose. Then it is bf16: half the bytes are read, which counts most when
- * others fill the machine's caches. */
+/* Whether the precision of rows is left to choose. Then it is bf16 first: half the bytes are read, which counts most
+ * when others fill the machine's caches. Where that does not do, many neurons are needed: int8 finds the best of them,
+ * f32 scores these exactly. */
 static bool has_precision(const woi_tune *t)
 {
     return !(t->o.fixed & WO_FIX_WEIGHTS) && t->o.build.weights != WO_WEIGHTS_NONE;
 }
 
+static const wo_weights precisions[] = {WO_WEIGHTS_BF16, WO_WEIGHTS_INT8, WO_WEIGHTS_F32};
+
 bool woi_space_refine(woi_tune *t)
 {
-    if (t->refined || !has_precision(t)) return false;
-    return t->refined = true;
+    if (!has_precision(t) || precisions[t->refined] == WO_WEIGHTS_F32) return false;
+    t->refined++;
+    if (precisions[t->refined] == WO_WEIGHTS_INT8 && t->layer->dense.d > WOI_MAX_I8) t->refined++;
+    return true;
 }
 
 wo_build_options woi_space_of_method(const woi_tune *t, wo_method method)
@@ -101,7 +106,7 @@ wo_build_options woi_space_options(const woi_tune *t, const woi_place *place)
     if (place->kind == WOI_HASH) o.router = WO_ROUTER_HASH;
     const double *best = t->best < t->n_rows ? woi_row(t, t->best) : NULL;
     if (method == WO_METHOD_EVIDENCE && has_precision(t)) {
-        o.weights = t->refined ? WO_WEIGHTS_F32 : WO_WEIGHTS_BF16;
+        o.weights = precisions[t->refined];
         if (best && best[WOI_CURVE_METHOD] == method) o.weights = (wo_weights)best[WOI_CURVE_WEIGHTS];
     }
     const uint32_t d = (uint32_t)t->train.d;
