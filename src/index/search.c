@@ -23,7 +23,7 @@ enum {
     BLOCK = 32,       /* queries that are routed together, while the router is in the cache; then scored */
     WIDE_BLOCK = 512, /* the same for a tree of which queries look at many nodes, and share them */
     MIN_SHARE = 64,   /* queries that a thread must have to be worth waking */
-    RESCORED = 3,     /* of an int8 screen the best 3/2 k + RESCORED are scored exactly */
+    RESCORED = 5,     /* of an int8 screen the best 9/8 k + RESCORED are scored exactly */
     SCREENED = 256,   /* at most so many */
     LISTED = 256,     /* ids of a list that are asked for ahead; the processor follows a longer one by itself */
     FOR_FULL = -2,    /* the first id of a query that is left to FULL */
@@ -321,7 +321,7 @@ static void score(const wo_searcher *s, const float *q, const int32_t *ids, size
 static size_t screen(const wo_searcher *s, worker *w, const float *q, size_t k, const int32_t **candidates, size_t n)
 {
     const wo_index *index = s->index;
-    const size_t d = index->rows.d, keep = k + k / 2 + RESCORED;
+    const size_t d = index->rows.d, keep = k + k / 8 + RESCORED;
     if (!index->small.i8 || n <= 2 * keep || keep > SCREENED || s->scores == WO_SCORES_SOFTMAX)
         return n; /* softmax is over all of them */
     const float scale = s->kernels->quantise(q, d, w->q8);

@@ -100,6 +100,7 @@ typedef struct trial {
     double slow, fast;         /* its ends */
     double first;              /* the value to begin with; 0: the middle */
     double patience;           /* a value that fails at so many times the best's time ends the trial */
+    double idle;               /* neurons that tell that nothing has changed: not worth a trial; 0: none do */
 } trial;
 
 double woi_round_lambda(double lambda)
@@ -171,6 +172,7 @@ static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
         if ((status = evaluate(t, tr, &row, err))) break;
         const double *figures = woi_row(t, row);
         const bool good = figures[WOI_CURVE_MET] == 1;
+        if (step == 0 && figures[WOI_CURVE_NEURONS] == tr->idle) break;
         if (good) *found = row;
         if (good != woi_by_time(t))
             low = x;
@@ -226,6 +228,8 @@ static wo_status try_options(woi_tune *t, const wo_build_options *o, double pati
                 .fast = MOST_LAMBDA,
                 .first = lambda_of_best(t),
                 .patience = patience};
+    if (o->fallback && tr.first > 0 && woi_row(t, t->best)[WOI_CURVE_FALLBACK] == 0)
+        tr.idle = woi_row(t, t->best)[WOI_CURVE_NEURONS]; /* no query that is judged opens more cells */
     const wo_status status = turn_dial(t, &tr, row, err);
     return status ? status : remember(t, settings, *row, err);
 }

@@ -75,7 +75,7 @@ static void few_queries_show_little(void **state)
     assert_true(isnan(woi_pairs_share(&none)) && woi_pairs_margin(&none, 0.5) < 0);
 }
 
-/* Rows that int8 cannot tell apart, so that it keeps the lowest ids: 4 of them for one answer, 10 for five. The best,
+/* Rows that int8 cannot tell apart, so that it keeps the lowest ids: 6 of them for one answer, 10 for five. The best,
  * 8, is among those for five. */
 static void an_index_is_judged_as_it_will_answer(void **state)
 {
