@@ -214,7 +214,7 @@ typedef struct wo_build_options {
 
     /* Rows inside the index. bf16: candidates are scored with halves; int8: screened in int8, the best few scored
      * exactly. wo_index_save writes all rows in that precision (int8: and in f32), or none: the layer is then needed
-     * to open it. Without the layer FULL needs f32. */
+     * to open it. Without the layer FULL needs f32 or int8. */
     wo_weights weights;
     uint64_t seed;
     int threads; /* 0: all cores. The result does not depend on it. */

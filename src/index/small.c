@@ -52,9 +52,10 @@ wo_status woi_small_measure(wo_index *index, const wo_log *log, int threads, wo_
     enum { MOST = 2000, K = 5 };
     index->same_best = index->same_five = NAN;
     if ((!index->small.bf16 && !index->small.i8) || !index->rows.w || !log || !log->n) return WO_OK;
-    wo_index plain = *index; /* the same with f32 rows */
+    wo_index own = *index, plain = *index; /* tables alone, and the same with f32 rows */
+    own.full = plain.full = (woi_batches){0};
     plain.small = (woi_small){0};
-    const wo_index *both[] = {index, &plain};
+    const wo_index *both[] = {&own, &plain};
     wo_searcher *searchers[2] = {NULL, NULL};
     wo_searcher_options so;
     wo_searcher_defaults(&so);

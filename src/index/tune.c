@@ -226,8 +226,8 @@ woi_batches woi_plan(const wo_eval_timing *timings, size_t n, uint32_t asked)
     return best;
 }
 
-/* FULL needs f32 rows, and tables then use them too. Where that misses the goal, or fewer bits are asked for by name,
- * they answer alone. */
+/* FULL needs f32 rows: int8 has them beside it, in place of bf16 tables get them. Where that misses the goal, or bf16
+ * is asked for by name, they answer alone. */
 static wo_status let_full_answer(woi_tune *t, woi_batches batches, wo_index *index, wo_error *err)
 {
     double *row = woi_row(t, t->best), again[WOI_CURVE_COLUMNS];

@@ -172,7 +172,7 @@ static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
         if ((status = evaluate(t, tr, &row, err))) break;
         const double *figures = woi_row(t, row);
         const bool good = figures[WOI_CURVE_MET] == 1;
-        if (step == 0 && figures[WOI_CURVE_NEURONS] == tr->idle) break;
+        if (step == 0 && tr->idle > 0 && figures[WOI_CURVE_NEURONS] == tr->idle) break;
         if (good) *found = row;
         if (good != woi_by_time(t))
             low = x;
@@ -228,7 +228,7 @@ static wo_status try_options(woi_tune *t, const wo_build_options *o, double pati
                 .fast = MOST_LAMBDA,
                 .first = lambda_of_best(t),
                 .patience = patience};
-    if (o->fallback && tr.first > 0 && woi_row(t, t->best)[WOI_CURVE_FALLBACK] == 0)
+    if (o->fallback && tr.first > 0 && woi_row(t, t->best)[WOI_CURVE_FALLBACK] != o->fallback)
         tr.idle = woi_row(t, t->best)[WOI_CURVE_NEURONS]; /* no query that is judged opens more cells */
     const wo_status status = turn_dial(t, &tr, row, err);
     return status ? status : remember(t, settings, *row, err);

@@ -535,13 +535,15 @@ static void hostile_trees_are_refused(void **state)
         wo_index *opened = open_index(rewrite(scratch("whole"), &edits[turn % 8]), NULL);
         wo_searcher_options so;
         wo_searcher_defaults(&so);
-        so.probes = 1 + (uint32_t)turn;
-        wo_searcher *searcher = create(opened, &so);
-        int32_t ids[30 * 4];
-        float scores[30 * 4];
-        assert_int_equal(wo_search(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
-        for (size_t j = 0; j < 30 * 4; j++) assert_true(ids[j] >= -1 && ids[j] < 6);
-        wo_searcher_free(searcher);
+        for (int wide = 0; wide < 2; wide++) { /* within the margin, and beyond */
+            so.probes = wide ? 2 + (uint32_t)turn : 1;
+            wo_searcher *searcher = create(opened, &so);
+            int32_t ids[30 * 4];
+            float scores[30 * 4];
+            assert_int_equal(wo_search(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
+            for (size_t j = 0; j < 30 * 4; j++) assert_true(ids[j] >= -1 && ids[j] < 6);
+            wo_searcher_free(searcher);
+        }
         wo_index_free(opened);
     }
     wo_index_free(index);

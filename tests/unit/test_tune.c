@@ -269,6 +269,27 @@ static void widening_ends(void **state)
     }
 }
 
+/* Rows are in bf16, then in int8 where that can be, then in f32; not where they are fixed. */
+static void rows_get_better(void **state)
+{
+    (void)state;
+    wo_tune_options o;
+    wo_tune_defaults(&o);
+    const woi_place place = woi_space_start(WOI_TREE, false);
+    for (int turn = 0; turn < 3; turn++) {
+        wo_layer layer = {.dense = {.m = 2, .d = turn == 1 ? WOI_MAX_I8 + 1 : D}};
+        woi_tune t = {.layer = &layer, .o = o, .train = {.n = 1000, .d = layer.dense.d}, .best = WOI_NO_ROW};
+        t.o.fixed = turn == 2 ? WO_FIX_WEIGHTS : 0;
+        static const wo_weights expected[3][3] = {{WO_WEIGHTS_BF16, WO_WEIGHTS_INT8, WO_WEIGHTS_F32},
+                                                  {WO_WEIGHTS_BF16, WO_WEIGHTS_F32, WO_WEIGHTS_F32},
+                                                  {WO_WEIGHTS_F32, WO_WEIGHTS_F32, WO_WEIGHTS_F32}};
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(woi_space_options(&t, &place).weights, expected[turn][i]);
+            assert_int_equal(woi_space_refine(&t), turn == 0 ? i < 2 : turn == 1 ? i == 0 : 0);
+        }
+    }
+}
+
 /* A tree that is kept for another beam and other probes is the one that is learned for them. */
 static void another_reach_is_as_if_learned(void **state)
 {
@@ -288,6 +309,9 @@ static void another_reach_is_as_if_learned(void **state)
     assert_true(indexes[0]->tree.margin != indexes[1]->tree.margin);
     assert_int_equal(woi_evidence_set_reach(p.log, 2, 3, indexes[0], &routed[0], &err), WO_OK);
     assert_true(indexes[0]->options.beam == 2 && indexes[0]->options.probes == 3);
+    assert_true(indexes[0]->tree.margin == indexes[1]->tree.margin);
+    indexes[0]->tree.margin = -1; /* other probes alone */
+    assert_int_equal(woi_evidence_set_reach(p.log, 2, 3, indexes[0], &routed[0], &err), WO_OK);
     assert_true(indexes[0]->tree.margin == indexes[1]->tree.margin);
     assert_memory_equal(routed[0].of, routed[1].of, N * sizeof(uint32_t));
     assert_memory_equal(indexes[0]->tree.leaves, indexes[1]->tree.leaves, 16 * 16 * D);
@@ -551,6 +575,11 @@ static void batches_of_a_tiny_layer_are_left_to_full(void **state)
     wo_index_describe(index, &info);
     assert_true(info.options.weights == WO_WEIGHTS_BF16 && info.full_from == 0);
     wo_index_free(index);
+    o.build.weights = WO_WEIGHTS_INT8; /* which has f32 beside it */
+    if (wo_index_tune(layer, log, log, &o, &index, &err)) fail_msg("%s", err.text);
+    wo_index_describe(index, &info);
+    assert_true(info.options.weights == WO_WEIGHTS_INT8 && info.full_from >= 1);
+    wo_index_free(index);
     /* So few classes are all popular. */
     o = quick();
     o.build.method = WO_METHOD_POPULAR;
@@ -648,6 +677,7 @@ int main(void)
         cmocka_unit_test(full_serves_alone),
         cmocka_unit_test(a_long_log_is_judged_again),
         cmocka_unit_test(widening_ends),
+        cmocka_unit_test(rows_get_better),
         cmocka_unit_test(another_reach_is_as_if_learned),
         cmocka_unit_test(what_is_fixed_is_kept),
         cmocka_unit_test(goals_without_labels),
