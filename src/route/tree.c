@@ -327,14 +327,15 @@ static size_t find_gaps(const woi_tree *tree, const woi_kernels *kernels, const 
                         void *scratch, float *gaps)
 {
     const parts p = part(tree, 1, probes, scratch, NULL);
-    int32_t nodes[WOI_MAX_BEAM];
+    int32_t nodes[WOI_MAX_BEAM] = {0};
     uint32_t cells[WOI_MAX_LEAVES];
     choose_nodes(tree, kernels, q, 0, 1, INFINITY, p);
-    memcpy(nodes, p.nodes, p.n_nodes[0] * sizeof *nodes); /* best first, as the scores are; they are sorted now */
+    const size_t n_nodes = p.n_nodes[0];
+    memcpy(nodes, p.nodes, n_nodes * sizeof *nodes); /* best first, as the scores are; they are sorted now */
     const uint32_t n = find_leaves(tree, kernels, 0, probes, p, cells);
     for (uint32_t i = 0; i < n; i++) {
         size_t node = 0;
-        while ((uint32_t)nodes[node] != cells[i] / tree->B) node++;
+        while (node + 1 < n_nodes && (uint32_t)nodes[node] != cells[i] / tree->B) node++;
         gaps[i] = p.node_scores[0] - p.node_scores[node];
     }
     return n;
