@@ -322,6 +322,28 @@ static void another_reach_is_as_if_learned(void **state)
     free_pair(&p);
 }
 
+/* Four large cells in each table: no query has so little evidence that a fallback changes anything, and one look at
+ * each says so. */
+static void a_fallback_that_nobody_uses_is_not_taken(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_tune_options o = quick();
+    o.max_time_s = 60;
+    o.build.router = WO_ROUTER_HASH;
+    o.build.K = o.build.L = 2;
+    o.fixed = WO_FIX_K | WO_FIX_L | WO_FIX_WEIGHTS | WO_FIX_PROBES;
+    wo_index *index = tune(&p, p.tune, &o);
+    wo_curve curve;
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    size_t tried = 0;
+    for (size_t i = 0; i < curve.rows; i++) tried += at(&curve, i, WOI_CURVE_FALLBACK) > 0;
+    assert_int_equal(tried, 3);
+    assert_int_equal(index->options.fallback, 0);
+    wo_index_free(index);
+    free_pair(&p);
+}
+
 static void what_is_fixed_is_kept(void **state)
 {
     (void)state;
@@ -679,6 +701,7 @@ int main(void)
         cmocka_unit_test(widening_ends),
         cmocka_unit_test(rows_get_better),
         cmocka_unit_test(another_reach_is_as_if_learned),
+        cmocka_unit_test(a_fallback_that_nobody_uses_is_not_taken),
         cmocka_unit_test(what_is_fixed_is_kept),
         cmocka_unit_test(goals_without_labels),
         cmocka_unit_test(a_part_of_the_log_is_held_out),
