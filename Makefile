@@ -22,11 +22,13 @@ VERSION  := $(shell awk '/define WO_VERSION_(MAJOR|MINOR|PATCH)/{printf "%s%s", 
 SOVERSION := $(firstword $(subst ., ,$(VERSION)))
 
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings
-PKGS     := jansson zlib openblas
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-PKG_LIBS := $(or $(shell pkg-config --libs $(PKGS) 2>/dev/null),-ljansson -lz -lopenblas)
+# The library needs PKGS, the workshop (text/, net/) and the tool zlib besides.
+PKGS     := jansson openblas
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) zlib 2>/dev/null)
+PKG_LIBS := $(or $(shell pkg-config --libs $(PKGS) 2>/dev/null),-ljansson -lopenblas)
+ZLIB     := $(or $(shell pkg-config --libs zlib 2>/dev/null),-lz)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
-ALL_CFLAGS = -std=c17 -D_GNU_SOURCE -Iinclude -Isrc $(WARN) $(WERROR) $(SANFLAGS) -fvisibility=hidden -fPIC -pthread \
+ALL_CFLAGS = -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. $(WARN) $(WERROR) $(SANFLAGS) -fvisibility=hidden -fPIC -pthread \
              -fopenmp -ffp-contract=off $(PKG_CFLAGS) $(CPPFLAGS) $(CFLAGS)
 LIBS     = $(PKG_LIBS) -lm -pthread -fopenmp
 
@@ -41,6 +43,10 @@ ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
 LIB_SRC  := $(wildcard src/*/*.c)
 LIB_SRC  := $(if $(X86),$(LIB_SRC),$(filter-out src/kernels/avx%,$(LIB_SRC)))
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
+SHOP_SRC := $(wildcard text/*.c net/*.c)
+SHOP_OBJ := $(SHOP_SRC:%.c=$(BUILD)/obj/%.o)
+# What our own programs link, in this order: the workshop stands on the library.
+ARCHIVES := $(BUILD)/libworkshop.a $(BUILD)/libwideout.a
 CLI_SRC  := $(wildcard cli/*.c)
 CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/obj/%.o)
 
@@ -61,12 +67,15 @@ FORCE:
 $(BUILD)/libwideout.a: $(LIB_OBJ)
 	@rm -f $@
 	$(call say,AR) ar rcs $@ $^
+$(BUILD)/libworkshop.a: $(SHOP_OBJ)
+	@rm -f $@
+	$(call say,AR) ar rcs $@ $^
 $(BUILD)/libwideout.so: $(LIB_OBJ)
 	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -shared -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
-$(BUILD)/wideout: $(CLI_OBJ) $(BUILD)/libwideout.a
-	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/wideout: $(CLI_OBJ) $(ARCHIVES)
+	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(ZLIB) $(LIBS)
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
+-include $(LIB_OBJ:.o=.d) $(SHOP_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
 
 # ---- Set-up ----------------------------------------------------------------------------------------------------------
 
@@ -87,12 +96,12 @@ FUZZERS  := $(FUZZ_SRC:tests/%.c=$(BUILD)/tests/%)
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 
 # A test includes one .c and links the static library, so it sees the internal symbols too.
-$(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(BUILD)/libwideout.a $(BUILD)/.flags
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(call say,TEST) $(CC) $(ALL_CFLAGS) -o $@ $< tests/fuzz/replay.c $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
-$(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h) $(BUILD)/libwideout.a $(BUILD)/.flags
+	$(call say,TEST) $(CC) $(ALL_CFLAGS) -o $@ $< tests/fuzz/replay.c $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
+$(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) $(CMOCKA) $(LIBS)
+	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(ARCHIVES) $(LDFLAGS) $(CMOCKA) $(ZLIB) $(LIBS)
 # Examples are built as a user would: the public header and the library, nothing else.
 $(BUILD)/examples/%: examples/%.c $(BUILD)/libwideout.a $(BUILD)/.flags
 	@mkdir -p $(@D)
@@ -122,16 +131,16 @@ TARGET    ?= fuzz_xc
 FUZZ_TIME ?= 60
 fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text), FUZZ_TIME=seconds
 	$(call setup,build check)
-	@$(INNER) BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a
+	@$(INNER) BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a build/fuzz/libworkshop.a
 	@mkdir -p build/fuzz/corpus/$(TARGET)
-	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
-	    tests/fuzz/$(TARGET).c build/fuzz/libwideout.a $(LIBS)
+	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
+	    tests/fuzz/$(TARGET).c build/fuzz/libworkshop.a build/fuzz/libwideout.a $(ZLIB) $(LIBS)
 	@tests/cli/malformed.sh --make build/fuzz/seeds
 	build/fuzz/$(TARGET) -artifact_prefix=build/fuzz/ -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds tests/fuzz/seeds
 
 # ---- Lint ------------------------------------------------------------------------------------------------------------
 
-C_FILES := $(wildcard include/*.h src/*/*.[ch] cli/*.[ch] bench/*.[ch] bench/peers/*.[ch] bench/peers/*.cpp tests/*/*.[ch] tests/*.h examples/*.c)
+C_FILES := $(wildcard include/*.h src/*/*.[ch] text/*.[ch] net/*.[ch] cli/*.[ch] bench/*.[ch] bench/peers/*.[ch] bench/peers/*.cpp tests/*/*.[ch] tests/*.h examples/*.c)
 SH_FILES := $(wildcard scripts/*.sh bench/*.sh tests/*.sh tests/*/*.sh .ci/run)
 
 format:  ## format the C code in place
@@ -144,9 +153,9 @@ lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck
 	scripts/check-arrows.sh
 	shellcheck $(SH_FILES)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,portability,performance \
-	    --suppress=missingIncludeSystem --suppress=uninitvar:/usr/include/xxhash.h -D_GNU_SOURCE -Iinclude -Isrc -Icli src cli
-	printf '%s\n' $(filter-out src/kernels/avx%,$(LIB_SRC)) $(CLI_SRC) | xargs -P $$(nproc) -n 4 sh -c \
-	    'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- -std=c17 -D_GNU_SOURCE -Iinclude -Isrc $(PKG_CFLAGS) 2>/dev/null' tidy
+	    --suppress=missingIncludeSystem --suppress=uninitvar:/usr/include/xxhash.h -D_GNU_SOURCE -Iinclude -Isrc -I. -Icli src text net cli
+	printf '%s\n' $(filter-out src/kernels/avx%,$(LIB_SRC)) $(SHOP_SRC) $(CLI_SRC) | xargs -P $$(nproc) -n 4 sh -c \
+	    'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. $(PKG_CFLAGS) 2>/dev/null' tidy
 
 # ---- Demo and benchmarks ---------------------------------------------------------------------------------------------
 
@@ -155,9 +164,9 @@ demo:  ## all set-up, then from the package catalogue to an index 100 times fast
 	@$(INNER) all $(BUILD)/wideout-bench
 	@BUILD=$(BUILD) scripts/demo.sh
 
-$(BUILD)/bench/%: bench/%.c $(BUILD)/libwideout.a $(BUILD)/.flags
+$(BUILD)/bench/%: bench/%.c $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(call say,BENCH) $(CC) $(ALL_CFLAGS) -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
+	$(call say,BENCH) $(CC) $(ALL_CFLAGS) -o $@ $< $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
 
 # What a reduced run covers, and what everything is; workloads whose data are not here are left out with a sentence.
 BENCH_WORKLOADS := debian synthetic-100k eurlex57k diginetica wikitext-2
@@ -217,9 +226,9 @@ $(BUILD)/obj/bench/peers/%.o: bench/peers/%.cpp $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,CXX) $(CXX) -std=c++17 -Wall -Wextra -Wshadow $(WERROR) $(SANFLAGS) -fvisibility=hidden -fPIC -fopenmp \
 	    $(PKG_CFLAGS) $(PACKAGE_$*) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OBJ) $(BUILD)/libwideout.a
+$(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OBJ) $(ARCHIVES)
 	@mkdir -p $(@D)
-	$(call say,LD) $(PEER_LD) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(PEER_LIBS) $(LIBS)
+	$(call say,LD) $(PEER_LD) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(PEER_LIBS) $(ZLIB) $(LIBS)
 -include $(wildcard $(BUILD)/obj/bench/peers/*.d)
 
 # wideout-bench: the harness, the peers, the report, and the tool's own way with options and messages. Linked by CC, whose
@@ -228,8 +237,8 @@ BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layo
 BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
 BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options output progress)
 $(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'
-$(BUILD)/wideout-bench: $(BENCH_OBJ) $(BENCH_CLI) $(PEER_OBJ) $(BUILD)/libwideout.a
-	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(PEER_LIBS) $(LIBS) $(if $(PEERS),-lstdc++)
+$(BUILD)/wideout-bench: $(BENCH_OBJ) $(BENCH_CLI) $(PEER_OBJ) $(ARCHIVES)
+	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(PEER_LIBS) $(ZLIB) $(LIBS) $(if $(PEERS),-lstdc++)
 -include $(wildcard $(BENCH_OBJ:.o=.d))
 
 # The checks; ON="net.safetensors test.log" adds the table of recall and time along each dial, some ten minutes.

@@ -6,7 +6,7 @@
 #include "measure.h"
 
 #include "../cli/cli.h"
-#include "base/energy.h"
+#include "judge/energy.h"
 
 #include <math.h>
 #include <stdlib.h>

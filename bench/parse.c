@@ -1,6 +1,7 @@
 /* How fast the extreme-classification parser reads a file: streaming (rows looked at and forgotten) and into CSR, with
  * a plain read of the same file as the ceiling. One thread, median of the runs. Usage: parse FILE [runs]. */
 #include "store/store.h"
+#include "text/xc.h"
 
 #include <fcntl.h>
 #include <stdio.h>

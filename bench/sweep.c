@@ -88,7 +88,7 @@ static const struct spec {
     {"init", LSS, WORD, BUILD(init), 0, 0, "random|mean"},
     {"optimiser", LSS, WORD, BUILD(optimiser), 0, 0, "adam|sgd"},
     {"router", EVIDENCE, WORD, BUILD(router), 0, 0, "hash|tree"},
-    {"learner", EVIDENCE, WORD, BUILD(learner), 0, 0, "none|mix|boost"},
+    {"learner", EVIDENCE, WORD, BUILD(learner), 0, 0, "none|mix"},
     {"source", EVIDENCE, WORD, BUILD(source), 1, 0, "labels|top|both"},
     {"K", TABLES, WHOLE, BUILD(K), 1, 24, NULL},
     {"L", TABLES, WHOLE, BUILD(L), 1, 256, NULL},

@@ -47,7 +47,7 @@ static const cli_option options[] = {
     {"source", 0, CLI_CHOICE, offsetof(arguments, source), "labels|top|both",
      "evidence: what a query needs: its labels, FULL's best, both", false},
     {"source-k", 0, CLI_SIZE, offsetof(arguments, source_k), "N", "evidence: how many of FULL's best", false},
-    {"learner", 0, CLI_CHOICE, offsetof(arguments, learner), "none|mix|boost", "evidence: of the hyperplanes", false},
+    {"learner", 0, CLI_CHOICE, offsetof(arguments, learner), "none|mix", "evidence: of the hyperplanes", false},
     {"thin", 0, CLI_SIZE, offsetof(arguments, thin), "N", "evidence: cells of fewer queries borrow from neighbours",
      false},
     {"fallback", 0, CLI_SIZE, offsetof(arguments, fallback), "N",

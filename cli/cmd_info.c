@@ -4,6 +4,7 @@
 #include "index_text.h"
 #include "layer_options.h"
 #include "store/store.h"
+#include "text/xc.h"
 #include "xc_options.h"
 #include "xc_summary.h"
 

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 static const char *const source_names[] = {"?", "labels", "top", "both"};
-static const char *const learner_names[] = {"none", "mix", "boost", "?"};
+static const char *const learner_names[] = {"none", "mix", "?"};
 static const char *const loss_names[] = {"paper", "margin"};
 static const char *const init_names[] = {"random", "mean"};
 static const char *const optimiser_names[] = {"adam", "sgd"};

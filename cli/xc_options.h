@@ -4,6 +4,7 @@
 
 #include "cli.h"
 #include "store/store.h"
+#include "text/xc.h"
 
 typedef struct cli_xc {
     bool lenient;

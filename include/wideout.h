@@ -163,8 +163,8 @@ typedef enum wo_method {
 } wo_method;
 
 typedef enum wo_router { WO_ROUTER_HASH = 0, WO_ROUTER_TREE = 1 } wo_router;
-/* Of hyperplanes: left random; each table for itself; each table on what those before it miss. */
-typedef enum wo_learner { WO_LEARNER_NONE = 0, WO_LEARNER_MIX = 1, WO_LEARNER_BOOST = 2 } wo_learner;
+/* Of hyperplanes: left random, or learned. */
+typedef enum wo_learner { WO_LEARNER_NONE = 0, WO_LEARNER_MIX = 1 } wo_learner;
 typedef enum wo_loss { WO_LOSS_PAPER = 0, WO_LOSS_MARGIN = 1 } wo_loss;
 typedef enum wo_init { WO_INIT_RANDOM = 0, WO_INIT_MEAN = 1 } wo_init;
 typedef enum wo_optimiser { WO_OPTIMISER_ADAM = 0, WO_OPTIMISER_SGD = 1 } wo_optimiser;

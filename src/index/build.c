@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
-#include "index/evidence.h"
+#include "index/build_evidence.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -108,7 +108,7 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
     /* Whatever the method: a file names them all. */
     if ((status = woi_check_range("source", o->source, WO_SOURCE_LABELS, WO_SOURCE_BOTH, err)) ||
         (status = woi_check_range("router", o->router, WO_ROUTER_HASH, WO_ROUTER_TREE, err)) ||
-        (status = woi_check_range("learner", o->learner, WO_LEARNER_NONE, WO_LEARNER_BOOST, err)) ||
+        (status = woi_check_range("learner", o->learner, WO_LEARNER_NONE, WO_LEARNER_MIX, err)) ||
         (status = woi_check_range("loss", o->loss, WO_LOSS_PAPER, WO_LOSS_MARGIN, err)) ||
         (status = woi_check_range("init", o->init, WO_INIT_RANDOM, WO_INIT_MEAN, err)) ||
         (status = woi_check_range("optimiser", o->optimiser, WO_OPTIMISER_ADAM, WO_OPTIMISER_SGD, err)) ||
@@ -197,6 +197,41 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     }
     *index = made;
     return WO_OK;
+}
+
+wo_status woi_small_measure(wo_index *index, const wo_log *log, int threads, wo_error *err)
+{
+    enum { MOST = 2000, K = 5 };
+    index->same_best = index->same_five = NAN;
+    if ((!index->small.bf16 && !index->small.i8) || !index->rows.w || !log || !log->n) return WO_OK;
+    wo_index own = *index, plain = *index; /* tables alone, and the same with f32 rows */
+    own.full = plain.full = (woi_batches){0};
+    plain.small = (woi_small){0};
+    const wo_index *both[] = {&own, &plain};
+    wo_searcher *searchers[2] = {NULL, NULL};
+    wo_searcher_options so;
+    wo_searcher_defaults(&so);
+    so.threads = threads;
+    wo_status status = WO_OK;
+    for (int i = 0; !status && i < 2; i++) status = wo_searcher_create(both[i], &so, &searchers[i], err);
+    const size_t n = log->n < MOST ? log->n : MOST;
+    size_t best = 0, five = 0, all = 0;
+    for (size_t i = 0; !status && i < n; i++) {
+        int32_t ids[2][K];
+        float scores[K];
+        for (int side = 0; !status && side < 2; side++)
+            status = wo_search(searchers[side], log->queries + log->n * i / n * log->d, 1, K, ids[side], scores, err);
+        if (status) break;
+        best += ids[0][0] == ids[1][0];
+        for (int a = 0; a < K; a++) {
+            all += ids[1][a] >= 0;
+            for (int b = 0; b < K; b++) five += ids[1][a] >= 0 && ids[0][b] == ids[1][a];
+        }
+    }
+    if (!status) index->same_best = (double)best / (double)n;
+    if (!status && all) index->same_five = (double)five / (double)all;
+    for (int i = 0; i < 2; i++) wo_searcher_free(searchers[i]);
+    return status;
 }
 
 void woi_index_measure(wo_index *index)

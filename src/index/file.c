@@ -41,7 +41,7 @@ typedef struct field {
 
 static const char *const method_words[] = {"full", "popular", "slide", "lss", "evidence", NULL};
 static const char *const router_words[] = {"hash", "tree", NULL};
-static const char *const learner_words[] = {"none", "mix", "boost", NULL};
+static const char *const learner_words[] = {"none", "mix", NULL};
 static const char *const source_words[] = {"", "labels", "top", "both", NULL};
 static const char *const loss_words[] = {"paper", "margin", NULL};
 static const char *const init_words[] = {"random", "mean", NULL};

@@ -11,6 +11,7 @@
 
 #include "fill/cells.h"
 #include "layer/layer.h"
+#include "layer/small.h"
 #include "route/hash.h"
 #include "route/tree.h"
 
@@ -43,7 +44,7 @@ enum {
     WOI_CURVE_P1,
     WOI_CURVE_P5,
     WOI_CURVE_AGREEMENT,
-    WOI_CURVE_SURE_P1, /* the share of FULL's P@1 that it has with 99.5% confidence: see tune_judge.c */
+    WOI_CURVE_SURE_P1, /* the share of FULL's P@1 that it has with 99.5% confidence: see judge/compare.c */
     WOI_CURVE_SURE_P5,
     WOI_CURVE_SURE_AGREEMENT,
     WOI_CURVE_NEURONS,
@@ -82,13 +83,6 @@ static inline bool woi_batches_have(woi_batches batches, size_t n)
 {
     return batches.from && n >= batches.from && (!batches.to || n <= batches.to);
 }
-
-/* Rows in fewer bits; all NULL: none. small.c */
-typedef struct woi_small {
-    uint16_t *bf16; /* (m, d), in place of f32 */
-    int8_t *i8;     /* (m, d), beside f32: w is about i8 * scales */
-    float *scales;  /* (m) */
-} woi_small;
 
 struct wo_index {
     wo_build_options options;
@@ -134,10 +128,7 @@ wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err);
 /* Whether there are queries, all finite. */
 wo_status woi_queries_check(const wo_log *log, wo_error *err);
 
-/* small.c: the rows in the precision that the options ask for. */
-wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads, woi_small *small, wo_error *err);
-void woi_small_free(woi_small *small); /* and zeroed again */
-/* What they change: index->same_best and same_five; NAN where there are none, or no log. */
+/* build.c: what rows in fewer bits change: index->same_best and same_five; NAN where there are none, or no log. */
 wo_status woi_small_measure(wo_index *index, const wo_log *log, int threads, wo_error *err);
 
 /* build_lss.c: random planes; Algorithm 1, with its trace. */

@@ -477,9 +477,8 @@ static void fold(const woi_mix_sample *sample, const woi_mix_table *table, uint3
     }
 }
 
-/* Tables first .. end-1. */
-static wo_status learn_tables(const float *q, const woi_sparse *needs, const woi_mix_options *options, uint32_t first,
-                              uint32_t end, const wo_progress *progress, woi_hash *hash, wo_error *err)
+wo_status woi_mix_learn(const float *q, const woi_sparse *needs, const woi_mix_options *options,
+                        const wo_progress *progress, woi_hash *hash, wo_error *err)
 {
     woi_mix_options o = *options;
     if (o.threads < 1) o.threads = omp_get_max_threads();
@@ -487,7 +486,7 @@ static wo_status learn_tables(const float *q, const woi_sparse *needs, const woi
     wo_status status = woi_mix_sample_make(q, hash->d, needs, o.max_queries, o.seed, &sample, err);
     if (status) return status;
     if (sample.n == 0) o.steps = 0;
-    for (uint32_t l = first; !status && l < end; l++) {
+    for (uint32_t l = 0; !status && l < hash->L; l++) {
         woi_mix_table table;
         status = woi_mix_table_create(&sample, hash->K, o.seed, STREAM_PLANES + l, &table, err);
         if (status) break;
@@ -497,16 +496,4 @@ static wo_status learn_tables(const float *q, const woi_sparse *needs, const woi
     }
     woi_mix_sample_free(&sample);
     return status;
-}
-
-wo_status woi_mix_learn(const float *q, const woi_sparse *needs, const woi_mix_options *options,
-                        const wo_progress *progress, woi_hash *hash, wo_error *err)
-{
-    return learn_tables(q, needs, options, 0, hash->L, progress, hash, err);
-}
-
-wo_status woi_mix_learn_table(const float *q, const woi_sparse *needs, const woi_mix_options *options, uint32_t l,
-                              const wo_progress *progress, woi_hash *hash, wo_error *err)
-{
-    return learn_tables(q, needs, options, l, l + 1, progress, hash, err);
 }

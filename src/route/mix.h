@@ -30,10 +30,6 @@ typedef struct woi_mix_options {
 wo_status woi_mix_learn(const float *q, const woi_sparse *needs, const woi_mix_options *options,
                         const wo_progress *progress, woi_hash *hash, wo_error *err);
 
-/* Table l of them alone, and no other is touched: with the same needs, what woi_mix_learn makes of it. */
-wo_status woi_mix_learn_table(const float *q, const woi_sparse *needs, const woi_mix_options *options, uint32_t l,
-                              const wo_progress *progress, woi_hash *hash, wo_error *err);
-
 /* ---- The parts, for tests ---------------------------------------------------------------------------------- */
 
 /* The sample: centred and scaled queries, and their pairs with neurons renumbered 0 .. n_ids-1. */

@@ -4,8 +4,7 @@
  *   indptr   [0, 3, 8, 12]                 name i is bytes[indptr[i] .. indptr[i+1])
  *   slots    open addressing, linear probing, at most half full: 32 bits of the hash and the id
  *
- * In safetensors files the first two are the tensors `names.WHAT.bytes` (U8) and `names.WHAT.indptr` (I64); as text,
- * they are names by line, where the line number, from 0, is the id. */
+ * In safetensors files the first two are the tensors `names.WHAT.bytes` (U8) and `names.WHAT.indptr` (I64). */
 #ifndef WOI_STORE_NAMES_H
 #define WOI_STORE_NAMES_H
 
@@ -62,10 +61,5 @@ wo_status woi_names_write(woi_st_writer *writer, const woi_names *names, wo_erro
 
 /* Reads them into an empty table; every name must be UTF-8 without line ends. */
 wo_status woi_names_load(const woi_st *st, const char *what, woi_names *names, wo_error *err);
-
-/* ---- Text -------------------------------------------------------------------------------------------------- */
-
-wo_status woi_names_print(const woi_names *names, woi_outfile *out, wo_error *err);
-wo_status woi_names_read(const char *path, woi_names *names, wo_error *err); /* plain or gzip */
 
 #endif

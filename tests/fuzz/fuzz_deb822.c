@@ -3,7 +3,8 @@
 #include "fuzz.h"
 
 #include "base/utf8.h"
-#include "net/deb822.h"
+#include "text/deb822.h"
+#include "text/xc.h"
 
 #include <string.h>
 

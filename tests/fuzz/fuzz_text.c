@@ -2,7 +2,7 @@
  * from its token files. */
 #include "fuzz.h"
 
-#include "net/tokens.h"
+#include "text/tokens.h"
 
 #include <string.h>
 

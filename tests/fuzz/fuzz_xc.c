@@ -3,6 +3,7 @@
 #include "fuzz.h"
 
 #include "store/store.h"
+#include "text/xc.h"
 
 #include <math.h>
 

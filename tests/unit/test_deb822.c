@@ -1,7 +1,7 @@
 /* net/: Debian package stanzas: reading, features and labels, the data set made of them. */
 #include "testing.h"
 
-#include "net/deb822.h"
+#include "text/deb822.h"
 
 #include <zlib.h>
 

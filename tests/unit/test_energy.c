@@ -1,7 +1,7 @@
 /* base/energy: RAPL counters in a made-up powercap folder. */
 #include "testing.h"
 
-#include "base/energy.h"
+#include "judge/energy.h"
 
 #include <sys/stat.h>
 

@@ -169,7 +169,7 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(WO_METHOD_POPULAR, source_k, 0, "source_k is 0, expected 1 to 1000");
     REFUSED(WO_METHOD_EVIDENCE, source, (wo_source)0, "source is 0, expected 1 to 3");
     REFUSED(WO_METHOD_EVIDENCE, source, (wo_source)4, "source is 4, expected 1 to 3");
-    REFUSED(WO_METHOD_EVIDENCE, learner, (wo_learner)3, "learner is 3, expected 0 to 2");
+    REFUSED(WO_METHOD_EVIDENCE, learner, (wo_learner)3, "learner is 3, expected 0 to 1");
     REFUSED(WO_METHOD_EVIDENCE, rate, 0, "rate is 0, expected 1e-09 to 1000");
     REFUSED(WO_METHOD_EVIDENCE, rate, INFINITY, "rate is inf, expected 1e-09 to 1000");
     REFUSED(WO_METHOD_EVIDENCE, batch, 0, "batch is 0, expected 1 to 1048576");
@@ -197,7 +197,7 @@ static void options_out_of_range_are_refused(void **state)
     /* What a method does not use is still written into a file, by its name. */
     REFUSED(WO_METHOD_FULL, source, (wo_source)77, "source is 77, expected 1 to 3");
     REFUSED(WO_METHOD_LSS, router, (wo_router)77, "router is 77, expected 0 to 1");
-    REFUSED(WO_METHOD_SLIDE, learner, (wo_learner)77, "learner is 77, expected 0 to 2");
+    REFUSED(WO_METHOD_SLIDE, learner, (wo_learner)77, "learner is 77, expected 0 to 1");
     REFUSED(WO_METHOD_POPULAR, loss, (wo_loss)77, "loss is 77, expected 0 to 1");
     REFUSED(WO_METHOD_EVIDENCE, init, (wo_init)77, "init is 77, expected 0 to 1");
     REFUSED(WO_METHOD_SLIDE, optimiser, (wo_optimiser)77, "optimiser is 77, expected 0 to 1");

@@ -1,7 +1,7 @@
 /* index/: what the tuner says about an index's quality, by hand values. */
 #include "engine.h"
 
-#include "index/tune.h"
+#include "tune/tune.h"
 
 /* Adds n queries of a kind, spread over the log. */
 static void spread(woi_pairs *p, size_t n, double h, double f)

@@ -1,7 +1,7 @@
 /* store/: names and their ids; their tensors; their text. */
 #include "testing.h"
 
-#include "store/names.h"
+#include "text/names_text.h"
 
 static void add(woi_names *names, const char *text, int32_t expected)
 {

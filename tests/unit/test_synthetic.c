@@ -2,6 +2,7 @@
 #include "testing.h"
 
 #include "net/synthetic.h"
+#include "text/xc.h"
 
 #include <math.h>
 

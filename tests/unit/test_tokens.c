@@ -1,7 +1,7 @@
 /* net/: text to token files and back. */
 #include "testing.h"
 
-#include "net/tokens.h"
+#include "text/tokens.h"
 
 static woi_corpus read_text(const char *text, woi_eos eos, uint64_t min_count)
 {

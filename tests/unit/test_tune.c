@@ -2,7 +2,7 @@
  * whatever they are: nothing here depends on them but which setting wins. */
 #include "engine.h"
 
-#include "index/tune.h"
+#include "tune/tune.h"
 
 /* ---- Tuning ------------------------------------------------------------------------------------------------ */
 

@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 #include "store/store.h"
-#include "store/xc.h"
+#include "text/xc_value.h"
 
 #include <locale.h>
 #include <math.h>

@@ -1,0 +1,395 @@
+/* Streams of queries from data files. One chunk of examples at a time: chosen, hidden layers computed, labels listed.
+ * Also the log that takes nothing but a stream's queries; those with labels are evaluate.c's. */
+#include "net/queries.h"
+
+#include "base/error.h"
+#include "base/ids.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/rng.h"
+#include "layer/blas.h"
+#include "net/lstm.h"
+#include "text/tokens.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 1024, DEFAULT_POSITIONS = 100000, SAMPLE_STREAM = 77 };
+
+struct woi_queries {
+    const woi_network *net;
+    woi_queries_options options;
+    uint64_t n_examples, n_chosen; /* in the file; of them, to be handed out */
+    uint64_t at, taken;            /* examples passed; of them, handed out */
+    /* the batch */
+    size_t n, q_room, indptr_room, labels_room;
+    float *q;
+    int64_t *indptr;
+    int32_t *labels;
+    /* xc */
+    char *path;
+    woi_xc *xc;
+    int64_t *row_indptr;
+    int32_t *features;
+    float *values;
+    size_t row_room, features_room, values_room;
+    /* w2v and lm */
+    woi_tokens tokens;
+    int32_t *class_of; /* the network's id of each of the file's words */
+    int32_t *distinct; /* (n_examples) the network's ids that occur, rising; NULL: examples are positions */
+    woi_lstm lstm;
+    woi_lstm_slice *slice;
+    float *x, *hidden; /* (CHUNK, d) */
+};
+
+/* ---- The batch --------------------------------------------------------------------------------------------- */
+
+/* Selection sampling: example after example, each with the chance that leaves exactly n_chosen in the end. */
+static bool is_chosen(woi_queries *s)
+{
+    const uint64_t left = s->n_examples - s->at, wanted = s->n_chosen - s->taken;
+    const bool chosen = wanted == left || woi_rng_below(s->options.seed, SAMPLE_STREAM, s->at, left) < wanted;
+    s->at++;
+    s->taken += chosen;
+    return chosen;
+}
+
+/* Ends the row that began at indptr[n] and whose labels reach to `end`: sorted, each once. */
+static wo_status end_row(woi_queries *s, int64_t end, wo_error *err)
+{
+    const int64_t start = s->indptr[s->n];
+    wo_status status = woi_grow(&s->indptr, &s->indptr_room, s->n + 1, s->n + 2, sizeof *s->indptr, err);
+    if (status) return status;
+    if (end > start) woi_ids_sort(s->labels + start, (size_t)(end - start));
+    int64_t kept = start;
+    for (int64_t i = start; i < end; i++)
+        if (kept == start || s->labels[i] != s->labels[kept - 1]) s->labels[kept++] = s->labels[i];
+    s->indptr[++s->n] = kept;
+    return WO_OK;
+}
+
+static wo_status room_for_labels(woi_queries *s, size_t n, wo_error *err)
+{
+    const size_t used = (size_t)s->indptr[s->n];
+    return woi_grow(&s->labels, &s->labels_room, used, used + n, sizeof *s->labels, err);
+}
+
+/* ---- xc ---------------------------------------------------------------------------------------------------- */
+
+static wo_status check_xc_shape(const woi_queries *s, const woi_xc_shape *shape, wo_error *err)
+{
+    if (shape->matrix)
+        return woi_fail(err, WO_ERR_FORMAT, 0, "is one half of the two-file form: join it with 'wideout data xc'");
+    if (shape->n_features > s->net->n_inputs)
+        return woi_fail(err, WO_ERR_FORMAT, 0, "has %llu features, the network %zu",
+                        (unsigned long long)shape->n_features, s->net->n_inputs);
+    if (shape->n_labels > s->net->m)
+        return woi_fail(err, WO_ERR_FORMAT, 0, "has %llu labels, the network %zu", (unsigned long long)shape->n_labels,
+                        s->net->m);
+    return WO_OK;
+}
+
+/* Files without a header are read once to count them. */
+static wo_status open_xc(woi_queries *s, wo_error *err)
+{
+    wo_status status = woi_xc_open(s->path, &s->options.xc, &s->xc, err);
+    if (status) return status;
+    bool more = !woi_xc_get_shape(s->xc)->has_header, counted = more;
+    while (more) {
+        woi_xc_row row;
+        if ((status = woi_xc_next(s->xc, &row, &more, err))) return status;
+    }
+    if ((status = check_xc_shape(s, woi_xc_get_shape(s->xc), err))) return status;
+    s->n_examples = woi_xc_get_shape(s->xc)->n;
+    return counted ? woi_queries_rewind(s, err) : WO_OK;
+}
+
+static wo_status take_xc_row(woi_queries *s, const woi_xc_row *row, wo_error *err)
+{
+    const size_t used = (size_t)s->row_indptr[s->n];
+    wo_status status;
+    for (size_t i = 0; s->net->input.log1p && i < row->n_features; i++)
+        if (row->values[i] <= -1)
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                            "row %llu: feature %d has the value %g, which is no count, and the network takes log1p",
+                            (unsigned long long)s->at, row->features[i], (double)row->values[i]);
+    if ((status = woi_grow(&s->row_indptr, &s->row_room, s->n + 1, s->n + 2, sizeof(int64_t), err)) ||
+        (status = woi_grow(&s->features, &s->features_room, used, used + row->n_features, sizeof(int32_t), err)) ||
+        (status = woi_grow(&s->values, &s->values_room, used, used + row->n_features, sizeof(float), err)) ||
+        (status = room_for_labels(s, row->n_labels, err)))
+        return status;
+    if (row->n_features) {
+        memcpy(s->features + used, row->features, row->n_features * sizeof(int32_t));
+        memcpy(s->values + used, row->values, row->n_features * sizeof(float));
+    }
+    s->row_indptr[s->n + 1] = (int64_t)(used + row->n_features);
+    if (row->n_labels) memcpy(s->labels + s->indptr[s->n], row->labels, row->n_labels * sizeof(int32_t));
+    return end_row(s, s->indptr[s->n] + (int64_t)row->n_labels, err);
+}
+
+static wo_status next_xc(woi_queries *s, bool labels_only, wo_error *err)
+{
+    for (int i = 0; i < CHUNK && s->at < s->n_examples; i++) {
+        woi_xc_row row;
+        bool more;
+        wo_status status = woi_xc_next(s->xc, &row, &more, err);
+        if (!status && is_chosen(s)) status = take_xc_row(s, &row, err);
+        if (status) return status;
+    }
+    if (s->at == s->n_examples) { /* the reader itself says whether rows follow that should not */
+        woi_xc_row row;
+        bool more;
+        wo_status status = woi_xc_next(s->xc, &row, &more, err);
+        if (status) return status;
+    }
+    if (labels_only) return WO_OK;
+    const woi_bag bag = woi_network_bag(s->net);
+    const woi_bag_rows rows = {s->n, s->row_indptr, s->features, s->values};
+    woi_bag_forward(&bag, &s->net->input, &rows, s->options.threads, s->q);
+    return WO_OK;
+}
+
+/* ---- Tokens ------------------------------------------------------------------------------------------------ */
+
+/* The file's words as the network's; the two vocabularies are usually the same. */
+static wo_status map_words(woi_queries *s, wo_error *err)
+{
+    const woi_names *words = &s->tokens.words, *known = &s->net->labels;
+    if (!(s->class_of = woi_alloc((size_t)words->n, sizeof *s->class_of, err))) return WO_ERR_MEMORY;
+    const int32_t unknown = woi_names_find(known, "<unk>", 5);
+    for (int32_t i = 0; i < words->n; i++) {
+        const char *word = woi_names_get(words, i);
+        const size_t bytes = woi_names_bytes(words, i);
+        s->class_of[i] = woi_names_find(known, word, bytes);
+        if (s->class_of[i] < 0) s->class_of[i] = unknown;
+        if (s->class_of[i] < 0) {
+            char quoted[WOI_QUOTE_BYTES];
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                            "the word '%s' is not in the network's vocabulary, which has no <unk>",
+                            woi_quote(quoted, word, bytes));
+        }
+    }
+    return WO_OK;
+}
+
+/* Words that the network does not know are one word here, <unk>. */
+static wo_status list_distinct(woi_queries *s, wo_error *err)
+{
+    const size_t m = s->net->n_inputs;
+    wo_status status = WO_ERR_MEMORY;
+    unsigned char *occurs = woi_alloc_zero(m, 1, err);
+    if (!occurs) goto done;
+    size_t n = 0;
+    for (uint64_t i = 0; i < s->tokens.n; i++) {
+        unsigned char *word = occurs + s->class_of[s->tokens.ids[i]];
+        n += !*word;
+        *word = 1;
+    }
+    if (!(s->distinct = woi_alloc(n, sizeof *s->distinct, err))) goto done;
+    s->n_examples = 0;
+    for (size_t i = 0; i < m; i++)
+        if (occurs[i]) s->distinct[s->n_examples++] = (int32_t)i;
+    status = WO_OK;
+done:
+    woi_free(occurs);
+    return status;
+}
+
+static wo_status open_tokens(woi_queries *s, wo_error *err)
+{
+    wo_status status = woi_tokens_open(s->path, &s->tokens, err);
+    if (!status) status = map_words(s, err);
+    if (status) return status;
+    const bool lm = s->net->arch == WOI_ARCH_LM;
+    if (s->options.next == 0) s->options.next = 1;
+    const uint64_t ahead = lm ? s->options.next : 1;
+    if (s->tokens.n <= ahead)
+        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has %llu words, expected more than %llu",
+                        (unsigned long long)s->tokens.n, (unsigned long long)ahead);
+    s->n_examples = lm ? s->tokens.n - ahead : s->tokens.n;
+    if (s->options.distinct) return list_distinct(s, err);
+    if (!lm) {
+        if (s->options.max_queries == 0) s->options.max_queries = DEFAULT_POSITIONS;
+        return WO_OK;
+    }
+    s->lstm = woi_network_lstm(s->net);
+    const size_t d = s->net->d;
+    if ((status = woi_lstm_slice_create(d, CHUNK, 1, &s->slice, err))) return status;
+    if (!(s->x = woi_alloc(CHUNK * d, sizeof(float), err)) || !(s->hidden = woi_alloc(CHUNK * d, sizeof(float), err)))
+        return WO_ERR_MEMORY;
+    return WO_OK;
+}
+
+/* The words from `from` to `to` but for the one at `centre`. */
+static wo_status take_words(woi_queries *s, uint64_t from, uint64_t to, uint64_t centre, wo_error *err)
+{
+    wo_status status = room_for_labels(s, (size_t)(to - from), err);
+    if (status) return status;
+    int64_t end = s->indptr[s->n];
+    for (uint64_t i = from; i < to; i++) {
+        const int32_t word = s->class_of[s->tokens.ids[i]];
+        if (i != centre && s->net->is_label[word]) s->labels[end++] = word;
+    }
+    return end_row(s, end, err);
+}
+
+/* The words around a position. */
+static wo_status take_window(woi_queries *s, uint64_t centre, wo_error *err)
+{
+    const uint64_t reach = s->net->window;
+    const uint64_t from = centre > reach ? centre - reach : 0;
+    const uint64_t to = s->tokens.n - centre > reach ? centre + reach + 1 : s->tokens.n;
+    return take_words(s, from, to, centre, err);
+}
+
+static wo_status next_w2v(woi_queries *s, bool labels_only, wo_error *err)
+{
+    const size_t d = s->net->d;
+    const float *e = s->net->params[0].w;
+    for (int i = 0; i < CHUNK && s->at < s->n_examples; i++) {
+        const uint64_t at = s->at;
+        if (!is_chosen(s)) continue;
+        const float *row = e + (size_t)(s->distinct ? s->distinct[at] : s->class_of[s->tokens.ids[at]]) * d;
+        for (size_t j = 0; !labels_only && j < d; j++) s->q[s->n * d + j] = row[j] > 0 ? row[j] : 0;
+        wo_status status = s->distinct ? end_row(s, s->indptr[s->n], err) : take_window(s, at, err);
+        if (status) return status;
+    }
+    return WO_OK;
+}
+
+static wo_status next_lm(woi_queries *s, bool labels_only, wo_error *err)
+{
+    const size_t d = s->net->d;
+    const uint64_t first = s->at, left = s->n_examples - first, steps = left < CHUNK ? left : CHUNK;
+    if (!labels_only) {
+        for (uint64_t i = 0; i < steps; i++)
+            memcpy(s->x + i * d, s->net->params[0].w + (size_t)s->class_of[s->tokens.ids[first + i]] * d,
+                   d * sizeof(float));
+        const int before = woi_blas_single();
+        woi_lstm_forward(&s->lstm, s->slice, (size_t)steps, s->x, 0, 0, 0, s->hidden);
+        woi_blas_restore(before);
+    }
+    for (uint64_t i = 0; i < steps; i++) {
+        if (!is_chosen(s)) continue;
+        if (!labels_only) memcpy(s->q + s->n * d, s->hidden + i * d, d * sizeof(float));
+        const uint64_t at = first + i;
+        wo_status status = take_words(s, at + 1, at + 1 + s->options.next, at, err);
+        if (status) return status;
+    }
+    return WO_OK;
+}
+
+/* ---- Outside ----------------------------------------------------------------------------------------------- */
+
+wo_status woi_queries_open(const woi_network *net, const char *path, const woi_queries_options *options,
+                           woi_queries **result, wo_error *err)
+{
+    if (options->distinct && net->arch != WOI_ARCH_W2V)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "is a network of kind %s, expected w2v for --distinct, whose queries are single words",
+                        woi_arch_name(net->arch));
+    woi_queries *s = woi_alloc_zero(1, sizeof *s, err);
+    if (!s) return WO_ERR_MEMORY;
+    s->net = net;
+    s->options = *options;
+    if (s->options.threads < 1) s->options.threads = omp_get_max_threads();
+    wo_status status = WO_ERR_MEMORY;
+    if (!(s->path = woi_copy_text(path, strlen(path), err)) || !(s->q = woi_alloc(CHUNK * net->d, sizeof(float), err)))
+        goto done;
+    if ((status = woi_grow(&s->indptr, &s->indptr_room, 0, 1, sizeof(int64_t), err)) ||
+        (status = woi_grow(&s->row_indptr, &s->row_room, 0, 1, sizeof(int64_t), err)))
+        goto done;
+    s->indptr[0] = s->row_indptr[0] = 0;
+    status = net->arch == WOI_ARCH_XC ? open_xc(s, err) : open_tokens(s, err);
+    if (status) goto done;
+    const uint64_t most = s->options.max_queries;
+    s->n_chosen = most && most < s->n_examples ? most : s->n_examples;
+    *result = s;
+    s = NULL;
+done:
+    woi_queries_free(s);
+    return status;
+}
+
+uint64_t woi_queries_n(const woi_queries *s)
+{
+    return s->n_chosen;
+}
+
+wo_status woi_queries_next(woi_queries *s, bool labels_only, woi_query_batch *batch, bool *more, wo_error *err)
+{
+    s->n = 0;
+    wo_status status = s->net->arch == WOI_ARCH_XC    ? next_xc(s, labels_only, err)
+                       : s->net->arch == WOI_ARCH_W2V ? next_w2v(s, labels_only, err)
+                                                      : next_lm(s, labels_only, err);
+    *batch = (woi_query_batch){s->n, labels_only ? NULL : s->q, s->indptr, s->labels};
+    *more = s->at < s->n_examples;
+    return status;
+}
+
+wo_status woi_queries_rewind(woi_queries *s, wo_error *err)
+{
+    s->at = s->taken = 0;
+    if (s->slice) woi_lstm_slice_reset(s->slice);
+    if (!s->xc) return WO_OK;
+    woi_xc_free(s->xc);
+    s->xc = NULL;
+    return woi_xc_open(s->path, &s->options.xc, &s->xc, err);
+}
+
+void woi_queries_free(woi_queries *s)
+{
+    if (!s) return;
+    woi_xc_free(s->xc);
+    woi_tokens_close(&s->tokens);
+    woi_lstm_slice_free(s->slice);
+    void *const owned[] = {s->path,   s->q,        s->indptr,   s->labels, s->row_indptr, s->features,
+                           s->values, s->class_of, s->distinct, s->x,      s->hidden};
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
+    woi_free(s);
+}
+
+/* ---- A log without labels ---------------------------------------------------------------------------------- */
+
+/* In BF16 where there is room for it, else in F32. */
+static wo_status write_queries(woi_st_writer *writer, const float *q, size_t n, uint16_t *halves, wo_error *err)
+{
+    if (!halves) return woi_st_append(writer, q, n * sizeof *q, err);
+    for (size_t i = 0; i < n; i++) halves[i] = woi_f32_to_bf16(q[i]);
+    return woi_st_append(writer, halves, n * sizeof *halves, err);
+}
+
+wo_status woi_embed_queries(const woi_network *net, const char *path, const woi_queries_options *options,
+                            woi_dtype dtype, const char *log_path, const wo_progress *progress, uint64_t *n,
+                            const char **at, wo_error *err)
+{
+    woi_queries *queries = NULL;
+    woi_st_writer *writer = NULL;
+    uint16_t *halves = NULL; /* room for a batch in BF16; NULL for F32 */
+    *at = path;
+    wo_status status = woi_queries_open(net, path, options, &queries, err);
+    if (status) goto done;
+    *n = queries->n_chosen;
+    if (dtype == WOI_BF16 && !(halves = woi_alloc(CHUNK * net->d, sizeof *halves, err))) {
+        status = WO_ERR_MEMORY;
+        goto done;
+    }
+    *at = log_path;
+    if ((status = woi_st_create(log_path, "log", &writer, err)) ||
+        (status = woi_st_set_meta(writer, "arch", woi_arch_name(net->arch), err)) ||
+        (status = woi_st_declare(writer, "queries", dtype, 2, (uint64_t[]){*n, net->d}, err)))
+        goto done;
+    for (bool more = true; !status && more;) {
+        woi_query_batch batch;
+        status = woi_queries_next(queries, false, &batch, &more, err);
+        if (!status) status = write_queries(writer, batch.q, batch.n * net->d, halves, err);
+        if (!status) status = woi_progress(progress, "embedding", queries->taken, *n, err);
+    }
+    if (!status) status = woi_st_finish(writer, err);
+done:
+    woi_st_writer_free(writer);
+    woi_queries_free(queries);
+    woi_free(halves);
+    return status;
+}

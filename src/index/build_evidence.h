@@ -1,0 +1,33 @@
+/* Building an evidence index in stages, so that a tuner can keep what a change leaves alone:
+ *
+ *   needs (layer, log, source)  ->  router and the cells of the log's queries  ->  fill (lambda)
+ *
+ * The options are those of the index. */
+#ifndef WOI_INDEX_BUILD_EVIDENCE_H
+#define WOI_INDEX_BUILD_EVIDENCE_H
+
+#include "index/index.h"
+
+/* Where the log's queries lie. */
+typedef struct woi_routed {
+    uint32_t *of;   /* (n, L), L = 1 for a tree: their own cells */
+    uint32_t *near; /* of a tree: the neighbours of each cell; NULL */
+} woi_routed;
+
+void woi_routed_free(woi_routed *routed); /* and zeroed again */
+
+/* Learns index->hash or index->tree. */
+wo_status woi_evidence_route(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
+                             wo_error *err);
+
+/* Of a tree that was learned so: the same with another beam and other probes, which decide only where queries go. */
+wo_status woi_evidence_set_reach(const wo_log *log, uint32_t beam, uint32_t probes, wo_index *index, woi_routed *routed,
+                                 wo_error *err);
+
+/* Fills index->cells, in place of what they held. */
+wo_status woi_evidence_fill(const woi_sparse *needs, const woi_routed *routed, wo_index *index, wo_error *err);
+
+/* All of it. */
+wo_status woi_build_evidence(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err);
+
+#endif

@@ -1,0 +1,365 @@
+/* How good an index is: its answers against labels and against FULL's answers, over a log.
+ *
+ * Every figure is a quotient of two whole numbers that are added up, so the order in which threads add them does not
+ * matter. */
+#include "judge/evaluate.h"
+
+#include "base/ids.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/rng.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 1024, PIECE = 64 };           /* queries between two reports; queries that a thread takes at once */
+enum { PRECISION_K = 5 };                    /* P@1, P@3 and P@5 */
+enum { MAX_K = 1000, MAX_BATCH = 1u << 16 }; /* of the options */
+
+void wo_eval_defaults(wo_eval_options *options)
+{
+    *options = (wo_eval_options){
+        .struct_size = sizeof *options,
+        .ks = {1, 5},
+        .n_ks = 2,
+        .batches = {1, 1024},
+        .n_batches = 2,
+        .batch = 1024,
+        .seed = 1,
+    };
+}
+
+size_t woi_eval_place(uint64_t seed, uint64_t stream, size_t i, size_t n, size_t total)
+{
+    const size_t low = (size_t)((__extension__(unsigned __int128) i * total) / n);
+    const size_t high = (size_t)((__extension__(unsigned __int128)(i + 1) * total) / n);
+    return low + (size_t)woi_rng_below(seed, stream, i, high - low);
+}
+
+/* ---- Judging ----------------------------------------------------------------------------------------------- */
+
+/* Whole numbers only. */
+typedef struct tally {
+    uint64_t unlabelled, empty, wider, exact, cells, candidates;
+    uint64_t hits[3], full_hits[3];                 /* among the first 1, 3 and 5 */
+    uint64_t labels, retrieved, ranked, rank_sum;   /* ranked: retrieved and not by FULL; the sum of their ranks */
+    uint64_t common[WO_EVAL_MAX], all[WO_EVAL_MAX]; /* by ks: of FULL's answers in the method's, FULL's answers */
+} tally;
+
+/* The scratch and the sums of one thread. */
+typedef struct worker {
+    wo_searcher *searcher;
+    int32_t *labels; /* of a query */
+    woi_ranked *ranked;
+    int32_t *candidates;
+    float *logits;
+    size_t candidates_room, logits_room;
+    int32_t *sorted[2]; /* k each */
+    tally sums;
+    wo_status status;
+    wo_error err;
+} worker;
+
+/* A chunk of queries and their answers. */
+typedef struct chunk {
+    size_t n, k;
+    const size_t *picks;
+    float *q;                /* (n, d) */
+    int32_t *ids, *full_ids; /* (n, k) */
+    float *scores;
+    wo_query_stats *stats;
+} chunk;
+
+static bool is_label(const int32_t *labels, size_t n, int32_t id)
+{
+    return woi_ids_find(labels, n, id) != NULL;
+}
+
+static void add_hits(const int32_t *labels, size_t n, const int32_t *ids, uint64_t hits[3])
+{
+    for (size_t k = 0; k < PRECISION_K; k++) {
+        if (ids[k] < 0 || !is_label(labels, n, ids[k])) continue;
+        hits[0] += k < 1;
+        hits[1] += k < 3;
+        hits[2]++;
+    }
+}
+
+/* Of the first k of `full`, how many are among the first k of `ids`. */
+static void compare(worker *w, const wo_eval_options *options, const int32_t *ids, const int32_t *full)
+{
+    for (size_t i = 0; i < options->n_ks; i++) {
+        const size_t k = options->ks[i];
+        memcpy(w->sorted[0], ids, k * sizeof *ids);
+        memcpy(w->sorted[1], full, k * sizeof *full);
+        for (int side = 0; side < 2; side++) woi_ids_sort(w->sorted[side], k);
+        for (size_t a = 0, b = 0; b < k; b++) {
+            const int32_t id = w->sorted[1][b];
+            if (id < 0) continue;
+            while (a < k && w->sorted[0][a] < id) a++;
+            w->sums.common[i] += a < k && w->sorted[0][a] == id;
+            w->sums.all[i]++;
+        }
+    }
+}
+
+/* Which labels are candidates, and where they stand among them. */
+static wo_status judge_candidates(const woi_eval *eval, worker *w, const float *q, size_t n_labels, size_t n,
+                                  wo_error *err)
+{
+    const woi_dense *rows = &eval->index->rows;
+    const woi_kernels *kernels = woi_kernels_get(err);
+    wo_status status;
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    if ((status = woi_grow(&w->candidates, &w->candidates_room, 0, n, sizeof *w->candidates, err)) ||
+        (status = woi_grow(&w->logits, &w->logits_room, 0, n, sizeof *w->logits, err)) ||
+        (status = wo_search_candidates(w->searcher, q, w->candidates, w->candidates_room, &n, err)))
+        return status;
+    size_t found = 0;
+    if (rows->w)
+        kernels->gather_f32(q, rows->w, w->candidates, n, rows->d, rows->d, w->logits);
+    else
+        kernels->gather_bf16(q, eval->index->small.bf16, w->candidates, n, rows->d, rows->d, w->logits);
+    for (size_t i = 0; i < n; i++) {
+        const int32_t id = w->candidates[i];
+        if (rows->b) w->logits[i] += rows->b[id];
+        if (is_label(w->labels, n_labels, id)) w->ranked[found++] = (woi_ranked){w->logits[i], id, 0};
+    }
+    woi_rank_begin(w->ranked, found);
+    woi_rank_count(w->ranked, found, w->logits, w->candidates, 0, n);
+    w->sums.retrieved += found;
+    w->sums.ranked += found;
+    w->sums.rank_sum += woi_rank_sum(w->ranked, found);
+    return WO_OK;
+}
+
+static wo_status judge_query(const woi_eval *eval, worker *w, const chunk *c, size_t i, wo_error *err)
+{
+    const wo_query_stats *stats = &c->stats[i];
+    w->sums.empty += stats->candidates == 0;
+    w->sums.wider += stats->wider;
+    w->sums.exact += stats->exact;
+    w->sums.cells += stats->cells;
+    w->sums.candidates += stats->candidates;
+    if (eval->full) compare(w, eval->options, c->ids + i * c->k, c->full_ids + i * c->k);
+    const size_t n_labels = eval->log->indptr ? woi_eval_labels(eval->log, c->picks[i], w->labels) : 0;
+    w->sums.unlabelled += n_labels == 0;
+    if (n_labels == 0) return WO_OK;
+    w->sums.labels += n_labels;
+    add_hits(w->labels, n_labels, c->ids + i * c->k, w->sums.hits);
+    if (eval->full) add_hits(w->labels, n_labels, c->full_ids + i * c->k, w->sums.full_hits);
+    /* All classes are full's candidates: its ranks are those of woi_eval_rank. */
+    if (stats->exact) w->sums.retrieved += n_labels;
+    if (stats->candidates == 0 || stats->exact) return WO_OK;
+    return judge_candidates(eval, w, c->q + i * eval->log->d, n_labels, stats->candidates, err);
+}
+
+static wo_status judge_piece(const woi_eval *eval, worker *w, const chunk *c, size_t first, size_t count, wo_error *err)
+{
+    wo_status status = wo_search_stats(w->searcher, c->q + first * eval->log->d, count, c->k, c->ids + first * c->k,
+                                       c->scores + first * c->k, c->stats + first, err);
+    for (size_t i = first; !status && i < first + count; i++) status = judge_query(eval, w, c, i, err);
+    return status;
+}
+
+static wo_status judge_chunk(const woi_eval *eval, worker *workers, chunk *c, wo_error *err)
+{
+    const size_t d = eval->log->d, n_pieces = (c->n + PIECE - 1) / PIECE;
+    wo_status status = WO_OK;
+    for (size_t i = 0; i < c->n; i++) memcpy(c->q + i * d, eval->log->queries + c->picks[i] * d, d * sizeof *c->q);
+    if (eval->full)
+        status =
+            woi_exact_topk(eval->full, NULL, c->q, c->n, c->k, eval->threads, NULL, c->full_ids, c->scores, NULL, err);
+    if (status) return status;
+#pragma omp parallel for num_threads(eval->threads) schedule(dynamic)
+    for (size_t piece = 0; piece < n_pieces; piece++) {
+        worker *w = &workers[omp_get_thread_num()];
+        const size_t first = piece * PIECE, count = c->n - first < PIECE ? c->n - first : PIECE;
+        if (!w->status) w->status = judge_piece(eval, w, c, first, count, &w->err);
+    }
+    for (int i = 0; !status && i < eval->threads; i++)
+        if ((status = workers[i].status) && err) *err = workers[i].err;
+    return status;
+}
+
+static void free_workers(worker *workers, int n)
+{
+    for (int i = 0; workers && i < n; i++) {
+        wo_searcher_free(workers[i].searcher);
+        woi_free(workers[i].labels);
+        woi_free(workers[i].ranked);
+        woi_free(workers[i].candidates);
+        woi_free(workers[i].logits);
+        woi_free(workers[i].sorted[0]);
+        woi_free(workers[i].sorted[1]);
+    }
+    woi_free(workers);
+}
+
+static wo_status make_workers(const woi_eval *eval, const wo_index *index, size_t k, worker **workers, wo_error *err)
+{
+    const size_t most = woi_eval_most_labels(eval->log);
+    wo_searcher_options so;
+    wo_searcher_defaults(&so);
+    so.threads = 1;
+    so.probes = eval->options->probes;
+    so.exact_fallback = eval->options->exact_fallback;
+    worker *made = *workers = woi_alloc_zero((size_t)eval->threads, sizeof *made, err);
+    if (!made) return WO_ERR_MEMORY;
+    for (int i = 0; i < eval->threads; i++) {
+        wo_status status = wo_searcher_create(index, &so, &made[i].searcher, err);
+        if (status) return status;
+        if (!(made[i].labels = woi_alloc(most, sizeof(int32_t), err)) ||
+            !(made[i].ranked = woi_alloc(most, sizeof(woi_ranked), err)) ||
+            !(made[i].sorted[0] = woi_alloc(k, sizeof(int32_t), err)) ||
+            !(made[i].sorted[1] = woi_alloc(k, sizeof(int32_t), err)))
+            return WO_ERR_MEMORY;
+    }
+    return WO_OK;
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+    return whole ? (double)part / (double)whole : NAN;
+}
+
+static void conclude(const woi_eval *eval, const tally *t)
+{
+    wo_eval_result *r = eval->result;
+    const uint64_t n = eval->n, labelled = n - t->unlabelled;
+    const bool exact = eval->index->options.method == WO_METHOD_FULL;
+    r->n = n;
+    r->skipped = t->unlabelled;
+    r->p_at_1 = share(t->hits[0], labelled);
+    r->p_at_3 = share(t->hits[1], 3 * labelled);
+    r->p_at_5 = share(t->hits[2], 5 * labelled);
+    r->full_p_at_1 = eval->full ? share(t->full_hits[0], labelled) : NAN;
+    r->full_p_at_3 = eval->full ? share(t->full_hits[1], 3 * labelled) : NAN;
+    r->full_p_at_5 = eval->full ? share(t->full_hits[2], 5 * labelled) : NAN;
+    for (size_t i = 0; i < eval->options->n_ks; i++) r->agreement[i] = share(t->common[i], t->all[i]);
+    r->label_recall = share(t->retrieved, t->labels);
+    r->sample_size = share(t->candidates, n);
+    r->cells = share(t->cells, n);
+    r->empty_share = share(t->empty, n);
+    r->wider_share = share(t->wider, n);
+    r->exact_share = share(t->exact, n);
+    r->label_rank_retrieved = exact ? r->label_rank : share(t->rank_sum, t->ranked);
+}
+
+static wo_status judge(const woi_eval *eval, wo_error *err)
+{
+    const size_t d = eval->log->d;
+    worker *workers = NULL;
+    chunk c = {.k = PRECISION_K};
+    for (size_t i = 0; i < eval->options->n_ks; i++)
+        if (eval->options->ks[i] > c.k) c.k = eval->options->ks[i];
+    /* Queries go through in pieces; who answers them is what the planner says of the batch that was asked for. */
+    wo_index planned = *eval->index;
+    planned.full = (woi_batches){.from = woi_batches_have(planned.full, eval->options->batch)};
+    wo_status status = make_workers(eval, &planned, c.k, &workers, err);
+    if (status) goto done;
+    if (!(c.q = woi_alloc(CHUNK * d, sizeof *c.q, err)) || !(c.ids = woi_alloc(CHUNK * c.k, sizeof *c.ids, err)) ||
+        !(c.full_ids = woi_alloc(CHUNK * c.k, sizeof *c.full_ids, err)) ||
+        !(c.scores = woi_alloc(CHUNK * c.k, sizeof *c.scores, err)) ||
+        !(c.stats = woi_alloc(CHUNK, sizeof *c.stats, err))) {
+        status = WO_ERR_MEMORY;
+        goto done;
+    }
+    for (size_t first = 0; !status && first < eval->n; first += CHUNK) {
+        c.n = eval->n - first < CHUNK ? eval->n - first : CHUNK;
+        c.picks = eval->picks + first;
+        status = woi_progress(&eval->options->progress, "judging", first, eval->n, err);
+        if (!status) status = judge_chunk(eval, workers, &c, err);
+    }
+    if (status) goto done;
+    tally sum = {0};
+    for (int i = 0; i < eval->threads; i++) /* a struct of uint64_t alone */
+        for (size_t j = 0; j < sizeof sum / sizeof(uint64_t); j++)
+            ((uint64_t *)&sum)[j] += ((const uint64_t *)&workers[i].sums)[j];
+    conclude(eval, &sum);
+done:
+    free_workers(workers, eval->threads);
+    woi_free(c.q);
+    woi_free(c.ids);
+    woi_free(c.full_ids);
+    woi_free(c.scores);
+    woi_free(c.stats);
+    return status;
+}
+
+/* ---- The call ---------------------------------------------------------------------------------------------- */
+
+static wo_status check_options(const wo_eval_options *o, wo_error *err)
+{
+    if (o->struct_size != sizeof *o)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "struct_size is %zu, expected %zu (see wo_eval_defaults)",
+                        o->struct_size, sizeof *o);
+    if (o->n_ks > WO_EVAL_MAX || o->n_batches > WO_EVAL_MAX)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%zu values of k and %zu batch sizes, expected at most %d",
+                        o->n_ks, o->n_batches, WO_EVAL_MAX);
+    for (size_t i = 0; i < o->n_ks; i++)
+        if (o->ks[i] < 1 || o->ks[i] > MAX_K)
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "k is %" PRIu32 ", expected 1 to %d", o->ks[i], MAX_K);
+    for (size_t i = 0; i <= o->n_batches; i++) {
+        const uint32_t batch = i < o->n_batches ? o->batches[i] : o->batch;
+        if (batch < 1 || batch > MAX_BATCH)
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "a batch of %" PRIu32 ", expected 1 to %d", batch,
+                            MAX_BATCH);
+    }
+    return woi_check_range("threads", o->threads, 0, WOI_MAX_THREADS, err);
+}
+
+/* The queries to judge: all, or a sample, without those that are not finite. */
+static wo_status pick(woi_eval *eval, wo_error *err)
+{
+    const wo_log *log = eval->log;
+    const uint64_t most = eval->options->max_queries;
+    const size_t n = most && most < log->n ? (size_t)most : log->n;
+    if (!(eval->picks = woi_alloc(n, sizeof *eval->picks, err))) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        const size_t query = woi_eval_place(eval->options->seed, WOI_EVAL_STREAM_QUERIES, i, n, log->n);
+        if (woi_all_finite(log->queries + query * log->d, log->d))
+            eval->picks[eval->n++] = query;
+        else
+            eval->result->refused++;
+    }
+    if (eval->n == 0)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "every query of the log has a number that is not finite");
+    return WO_OK;
+}
+
+wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log *log, const wo_eval_options *options,
+                      wo_eval_result *result, wo_error *err)
+{
+    wo_eval_options defaults;
+    wo_eval_defaults(&defaults);
+    if (!options) options = &defaults;
+    wo_status status = check_options(options, err);
+    if (status) return status;
+    if (layer && layer->checksum != index->layer_checksum)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the layer is not the one that the index was built for");
+    if ((status = woi_log_check(log, index->rows.m, index->rows.d, err))) return status;
+    if (log->n == 0) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has no queries");
+    wo_eval_result r = {
+        .label_rank = NAN,
+        .cold_us = NAN,
+        .full_cold_us = NAN,
+        .energy_j_per_1000 = NAN,
+        .full_energy_j_per_1000 = NAN,
+        .energy_note = "nothing was timed",
+    };
+    woi_eval eval = {.index = index, .log = log, .options = options, .threads = options->threads, .result = &r};
+    if (eval.threads < 1) eval.threads = omp_get_max_threads();
+    if (layer || index->rows.w) eval.full = layer ? &layer->dense : &index->rows;
+    status = pick(&eval, err);
+    if (!status && eval.full && log->indptr) status = woi_eval_rank(&eval, err);
+    if (!status) status = judge(&eval, err);
+    if (!status && !options->skip_timing) status = woi_eval_time(&eval, err);
+    woi_free(eval.picks);
+    if (!status) *result = r;
+    return status;
+}

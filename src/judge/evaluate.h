@@ -1,0 +1,52 @@
+/* What the parts of wo_evaluate share: the objects, checked, and which queries are judged. */
+#ifndef WOI_JUDGE_EVALUATE_H
+#define WOI_JUDGE_EVALUATE_H
+
+#include "index/index.h"
+
+typedef struct woi_eval {
+    const wo_index *index;
+    const woi_dense *full; /* FULL's rows; NULL: there is no FULL */
+    const wo_log *log;
+    const wo_eval_options *options;
+    int threads;    /* 1 or more */
+    bool warm_only; /* woi_eval_time: batches alone, neither cold caches nor energy */
+    size_t *picks;  /* the queries that are judged, rising */
+    size_t n;       /* of them */
+    wo_eval_result *result;
+} woi_eval;
+
+/* Streams of the seed. */
+enum { WOI_EVAL_STREAM_QUERIES = 0x6576616c, WOI_EVAL_STREAM_RANKS };
+
+/* The i-th of n places in 0 .. total-1, n <= total: rising with i and distinct, one drawn from each n-th of the range;
+ * all of them for n = total. */
+size_t woi_eval_place(uint64_t seed, uint64_t stream, size_t i, size_t n, size_t total);
+
+/* ranks.c: ranks of a query's labels among classes. */
+typedef struct woi_ranked {
+    float logit;
+    int32_t id;
+    uint64_t above; /* classes between the label before it and itself, once all were counted */
+} woi_ranked;
+
+/* Sorts labels best first and sets the counts to 0. */
+void woi_rank_begin(woi_ranked *labels, size_t n);
+/* Counts n_classes more, with ids[i], or first + i where ids is NULL. A label's own class does not count. */
+void woi_rank_count(woi_ranked *labels, size_t n, const float *logits, const int32_t *ids, int32_t first,
+                    size_t n_classes);
+/* The sum of the labels' ranks, 1 the highest. */
+uint64_t woi_rank_sum(const woi_ranked *labels, size_t n);
+
+/* The distinct labels of query i, ascending, into `labels`; returns how many. */
+size_t woi_eval_labels(const wo_log *log, size_t i, int32_t *labels);
+/* The most labels that a query has. */
+size_t woi_eval_most_labels(const wo_log *log);
+
+/* ranks.c, result->label_rank: labels among all m. Needs FULL and labels. */
+wo_status woi_eval_rank(const woi_eval *eval, wo_error *err);
+
+/* timing.c, everything from result->k on. */
+wo_status woi_eval_time(const woi_eval *eval, wo_error *err);
+
+#endif

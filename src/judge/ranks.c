@@ -1,0 +1,215 @@
+/* Where labels stand among all m classes.
+ *
+ * Exact: a tile of queries goes twice over the layer's blocks. The first time takes the labels' own logits, the second
+ * counts the classes above them. Both are the same GEMM, so that a class with the label's very row has its very logit
+ * and the lower id goes first; a label's logit from a dot product of its own would differ in the last bits. The first
+ * pass leaves out blocks without a label, and no more than (TILE, BLOCK) logits are kept. */
+#include "judge/evaluate.h"
+
+#include "base/ids.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "kernels/topk.h"
+#include "layer/blas.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TILE = 256, BLOCK = 512, GROUP = 16 }; /* GROUP: tiles between two reports */
+enum { MAX_QUERIES = 20000 };                 /* their cost is that of 40,000 exact searches */
+
+static int best_first(const void *a, const void *b)
+{
+    const woi_ranked *x = a, *y = b;
+    return woi_topk_worse(x->logit, x->id, y->logit, y->id) - woi_topk_worse(y->logit, y->id, x->logit, x->id);
+}
+
+void woi_rank_begin(woi_ranked *labels, size_t n)
+{
+    for (size_t i = 0; i < n; i++) labels[i].above = 0;
+    if (n > 1) qsort(labels, n, sizeof *labels, best_first);
+}
+
+void woi_rank_count(woi_ranked *labels, size_t n, const float *logits, const int32_t *ids, int32_t first,
+                    size_t n_classes)
+{
+    if (n == 0) return;
+    const float bar = labels[n - 1].logit;
+    for (size_t i = 0; i < n_classes; i++) {
+        if (!(logits[i] >= bar)) continue; /* worse than every label: most classes */
+        const int32_t id = ids ? ids[i] : first + (int32_t)i;
+        size_t low = 0, high = n; /* the first label that is worse */
+        while (low < high) {
+            const size_t middle = low + (high - low) / 2;
+            if (woi_topk_worse(labels[middle].logit, labels[middle].id, logits[i], id))
+                high = middle;
+            else
+                low = middle + 1;
+        }
+        if (low < n) labels[low].above++;
+    }
+}
+
+uint64_t woi_rank_sum(const woi_ranked *labels, size_t n)
+{
+    uint64_t sum = 0, above = 0;
+    for (size_t i = 0; i < n; i++) sum += (above += labels[i].above) + 1;
+    return sum;
+}
+
+size_t woi_eval_labels(const wo_log *log, size_t i, int32_t *labels)
+{
+    size_t n = 0, distinct = 0;
+    for (int64_t at = log->indptr[i]; at < log->indptr[i + 1]; at++) labels[n++] = log->labels[at];
+    woi_ids_sort(labels, n);
+    for (size_t j = 0; j < n; j++)
+        if (j == 0 || labels[j] != labels[distinct - 1]) labels[distinct++] = labels[j];
+    return distinct;
+}
+
+size_t woi_eval_most_labels(const wo_log *log)
+{
+    int64_t most = 0;
+    for (size_t i = 0; log->indptr && i < log->n; i++) {
+        const int64_t own = log->indptr[i + 1] - log->indptr[i];
+        if (own > most) most = own;
+    }
+    return (size_t)most;
+}
+
+/* ---- All m classes ----------------------------------------------------------------------------------------- */
+
+/* The scratch and the sums of one thread. */
+typedef struct worker {
+    float *q;           /* (TILE, d) */
+    float *logits;      /* (TILE, BLOCK) */
+    uint8_t *needed;    /* by block: it has a label */
+    woi_ranked *labels; /* of a tile: those of query i are labels[starts[i] .. starts[i+1]) */
+    int32_t *own;       /* those of one query */
+    size_t starts[TILE + 1];
+    size_t room;
+    uint64_t n_labels, rank_sum;
+    wo_status status;
+    wo_error err;
+} worker;
+
+/* The logits of block b: (n, width), without the bias where the layer has none. */
+static size_t score_block(const woi_dense *layer, worker *w, size_t n, size_t b)
+{
+    const size_t first = b * BLOCK, width = layer->m - first < BLOCK ? layer->m - first : BLOCK;
+    woi_gemm_nt(n, width, layer->d, w->q, layer->d, layer->w + first * layer->d, layer->d, 0, w->logits, width);
+    if (layer->b)
+        for (size_t i = 0; i < n; i++)
+            for (size_t j = 0; j < width; j++) w->logits[i * width + j] += layer->b[first + j];
+    return width;
+}
+
+/* The queries and labels of a tile of places `first` and on; how many queries have labels. */
+static wo_status gather_tile(const woi_eval *eval, worker *w, size_t first, size_t count, size_t total, size_t *n,
+                             wo_error *err)
+{
+    const size_t d = eval->full->d;
+    size_t used = *n = 0;
+    memset(w->needed, 0, (eval->full->m + BLOCK - 1) / BLOCK);
+    for (size_t i = first; i < first + count; i++) {
+        const size_t query = eval->picks[woi_eval_place(eval->options->seed, WOI_EVAL_STREAM_RANKS, i, total, eval->n)];
+        const size_t n_own = woi_eval_labels(eval->log, query, w->own);
+        if (n_own == 0) continue;
+        wo_status status = woi_grow(&w->labels, &w->room, used, used + n_own, sizeof *w->labels, err);
+        if (status) return status;
+        w->starts[*n] = used;
+        for (size_t j = 0; j < n_own; j++) {
+            w->labels[used++] = (woi_ranked){.id = w->own[j]};
+            w->needed[(size_t)w->own[j] / BLOCK] = 1;
+        }
+        memcpy(w->q + *n * d, eval->log->queries + query * d, d * sizeof *w->q);
+        w->starts[++*n] = used;
+    }
+    return WO_OK;
+}
+
+static wo_status rank_tile(const woi_eval *eval, worker *w, size_t first, size_t count, size_t total, wo_error *err)
+{
+    const woi_dense *layer = eval->full;
+    const size_t n_blocks = (layer->m + BLOCK - 1) / BLOCK;
+    size_t n;
+    wo_status status = gather_tile(eval, w, first, count, total, &n, err);
+    if (status || n == 0) return status;
+    for (size_t b = 0; b < n_blocks; b++) {
+        if (!w->needed[b]) continue;
+        const size_t width = score_block(layer, w, n, b);
+        for (size_t i = 0; i < n; i++)
+            for (size_t j = w->starts[i]; j < w->starts[i + 1]; j++)
+                if ((size_t)w->labels[j].id / BLOCK == b)
+                    w->labels[j].logit = w->logits[i * width + (size_t)w->labels[j].id % BLOCK];
+    }
+    for (size_t i = 0; i < n; i++) woi_rank_begin(w->labels + w->starts[i], w->starts[i + 1] - w->starts[i]);
+    for (size_t b = 0; b < n_blocks; b++) {
+        const size_t width = score_block(layer, w, n, b);
+        for (size_t i = 0; i < n; i++)
+            woi_rank_count(w->labels + w->starts[i], w->starts[i + 1] - w->starts[i], w->logits + i * width, NULL,
+                           (int32_t)(b * BLOCK), width);
+    }
+    w->n_labels += w->starts[n];
+    for (size_t i = 0; i < n; i++)
+        w->rank_sum += woi_rank_sum(w->labels + w->starts[i], w->starts[i + 1] - w->starts[i]);
+    return WO_OK;
+}
+
+static void free_workers(worker *workers, int n)
+{
+    for (int i = 0; workers && i < n; i++) {
+        woi_free(workers[i].q);
+        woi_free(workers[i].logits);
+        woi_free(workers[i].needed);
+        woi_free(workers[i].labels);
+        woi_free(workers[i].own);
+    }
+    woi_free(workers);
+}
+
+static wo_status make_workers(const woi_eval *eval, worker **workers, wo_error *err)
+{
+    const woi_dense *layer = eval->full;
+    const size_t most = woi_eval_most_labels(eval->log);
+    worker *made = *workers = woi_alloc_zero((size_t)eval->threads, sizeof *made, err);
+    for (int i = 0; made && i < eval->threads; i++)
+        if (!(made[i].q = woi_alloc(TILE * layer->d, sizeof(float), err)) ||
+            !(made[i].logits = woi_alloc(TILE * BLOCK, sizeof(float), err)) ||
+            !(made[i].needed = woi_alloc((layer->m + BLOCK - 1) / BLOCK, 1, err)) ||
+            !(made[i].own = woi_alloc(most, sizeof(int32_t), err)))
+            return WO_ERR_MEMORY;
+    return made ? WO_OK : WO_ERR_MEMORY;
+}
+
+wo_status woi_eval_rank(const woi_eval *eval, wo_error *err)
+{
+    const size_t total = eval->n < MAX_QUERIES ? eval->n : MAX_QUERIES, n_tiles = (total + TILE - 1) / TILE;
+    worker *workers = NULL;
+    wo_status status = make_workers(eval, &workers, err);
+    const int before = woi_blas_single();
+    for (size_t group = 0; !status && group < n_tiles; group += GROUP) {
+        const size_t end = group + GROUP < n_tiles ? group + GROUP : n_tiles;
+        status = woi_progress(&eval->options->progress, "ranking", group, n_tiles, err);
+        if (status) break;
+#pragma omp parallel for num_threads(eval->threads) schedule(dynamic)
+        for (size_t tile = group; tile < end; tile++) {
+            worker *w = &workers[omp_get_thread_num()];
+            const size_t first = tile * TILE, count = total - first < TILE ? total - first : TILE;
+            if (!w->status) w->status = rank_tile(eval, w, first, count, total, &w->err);
+        }
+        for (int i = 0; !status && i < eval->threads; i++)
+            if ((status = workers[i].status) && err) *err = workers[i].err;
+    }
+    woi_blas_restore(before);
+    uint64_t n_labels = 0, rank_sum = 0;
+    for (int i = 0; !status && i < eval->threads; i++) {
+        n_labels += workers[i].n_labels;
+        rank_sum += workers[i].rank_sum;
+    }
+    if (n_labels) eval->result->label_rank = (double)rank_sum / (double)n_labels;
+    free_workers(workers, eval->threads);
+    return status;
+}

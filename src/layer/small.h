@@ -1,0 +1,19 @@
+/* Rows in fewer bits: bf16 in place of f32, or int8 beside it. int8 finds the best candidates, f32 orders them: int8
+ * alone would misplace close ones. */
+#ifndef WOI_LAYER_SMALL_H
+#define WOI_LAYER_SMALL_H
+
+#include "layer/exact.h"
+
+/* All NULL: none. */
+typedef struct woi_small {
+    uint16_t *bf16; /* (m, d), in place of f32 */
+    int8_t *i8;     /* (m, d), beside f32: w is about i8 * scales */
+    float *scales;  /* (m) */
+} woi_small;
+
+/* The rows in the precision that the options ask for. */
+wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads, woi_small *small, wo_error *err);
+void woi_small_free(woi_small *small); /* and zeroed again */
+
+#endif

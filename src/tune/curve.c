@@ -1,0 +1,115 @@
+/* The curve: what a tuner tried, a row of numbers each. */
+#include "tune/tune.h"
+
+#include "base/error.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *const woi_curve_names[WOI_CURVE_COLUMNS] = {
+    "p_at_1", "p_at_5", "agreement", "sure_p_at_1", "sure_p_at_5", "sure_agreement", "neurons", "us",   "met",
+    "chosen", "method", "router",    "K",           "L",           "nodes",          "leaves",  "beam", "route_d",
+    "probes", "lambda", "popular",   "weights",     "fallback"};
+
+void woi_curve_set(const wo_build_options *o, double *row)
+{
+    const bool tree = woi_uses_tree(o), hash = woi_uses_hash(o), evidence = o->method == WO_METHOD_EVIDENCE;
+    row[WOI_CURVE_METHOD] = o->method;
+    row[WOI_CURVE_ROUTER] = evidence ? o->router : 0;
+    row[WOI_CURVE_K] = hash ? o->K : 0;
+    row[WOI_CURVE_L] = hash ? o->L : 0;
+    row[WOI_CURVE_NODES] = tree ? o->nodes : 0;
+    row[WOI_CURVE_LEAVES] = tree ? o->leaves : 0;
+    row[WOI_CURVE_BEAM] = tree ? o->beam : 0;
+    row[WOI_CURVE_ROUTE_D] = tree ? o->route_d : 0;
+    row[WOI_CURVE_PROBES] = tree || hash ? o->probes : 0;
+    row[WOI_CURVE_LAMBDA] = evidence ? o->lambda : 0;
+    row[WOI_CURVE_POPULAR] = o->method == WO_METHOD_POPULAR ? o->n_popular : 0;
+    row[WOI_CURVE_WEIGHTS] = o->weights;
+    row[WOI_CURVE_FALLBACK] = o->fallback;
+}
+
+/* The inverse, over options of the same method. */
+void woi_curve_get(const double *row, wo_build_options *o)
+{
+    o->weights = (wo_weights)row[WOI_CURVE_WEIGHTS];
+    o->fallback = (uint32_t)row[WOI_CURVE_FALLBACK];
+    if (o->method == WO_METHOD_EVIDENCE) {
+        o->router = (wo_router)row[WOI_CURVE_ROUTER];
+        o->lambda = row[WOI_CURVE_LAMBDA];
+    }
+    if (o->method == WO_METHOD_POPULAR) o->n_popular = (uint32_t)row[WOI_CURVE_POPULAR];
+    if (woi_uses_tree(o)) {
+        o->nodes = (uint32_t)row[WOI_CURVE_NODES];
+        o->leaves = (uint32_t)row[WOI_CURVE_LEAVES];
+        o->beam = (uint32_t)row[WOI_CURVE_BEAM];
+        o->route_d = (uint32_t)row[WOI_CURVE_ROUTE_D];
+    }
+    if (woi_uses_hash(o)) {
+        o->K = (uint32_t)row[WOI_CURVE_K];
+        o->L = (uint32_t)row[WOI_CURVE_L];
+    }
+    if (woi_uses_tree(o) || woi_uses_hash(o)) o->probes = (uint32_t)row[WOI_CURVE_PROBES];
+}
+
+bool woi_curve_same(const double *a, const double *b)
+{
+    for (int c = WOI_CURVE_METHOD; c < WOI_CURVE_COLUMNS; c++)
+        if (c != WOI_CURVE_LAMBDA && c != WOI_CURVE_POPULAR && a[c] != b[c]) return false;
+    return true;
+}
+
+wo_status woi_curve_add(woi_tune *t, const double *row, wo_error *err)
+{
+    const size_t bytes = WOI_CURVE_COLUMNS * sizeof *row;
+    const wo_status status = woi_grow(&t->rows, &t->rows_room, t->n_rows, t->n_rows + 1, bytes, err);
+    if (status) return status;
+    memcpy(t->rows + t->n_rows++ * WOI_CURVE_COLUMNS, row, bytes);
+    return WO_OK;
+}
+
+int wo_index_curve(const wo_index *index, wo_curve *curve)
+{
+    if (!index->n_curve) return 0;
+    *curve = (wo_curve){
+        .rows = index->n_curve,
+        .columns = WOI_CURVE_COLUMNS,
+        .values = index->curve,
+        .names = woi_curve_names,
+        .target = index->goal.target,
+        .target5 = index->goal.target5,
+        .target_agree = index->goal.target_agree,
+        .target_us = index->goal.target_us,
+        .k = index->goal.k,
+        .batch = index->goal.batch,
+        .n = index->goal.n,
+        .chosen = index->n_curve,
+    };
+    for (size_t i = 0; i < curve->rows; i++)
+        if (index->curve[i * WOI_CURVE_COLUMNS + WOI_CURVE_CHOSEN] == 1) curve->chosen = i;
+    return 1;
+}
+
+size_t wo_curve_text(const wo_curve *curve, size_t row, char *text, size_t text_bytes)
+{
+    static const char *const weights[] = {"", " bf16", " int8", ""};
+    const double *v = curve->values + row * curve->columns;
+    /* From a file, so they may be anything. */
+    const int method = v[WOI_CURVE_METHOD] >= 0 && v[WOI_CURVE_METHOD] <= 4 ? (int)v[WOI_CURVE_METHOD] : -1;
+    const int kept = v[WOI_CURVE_WEIGHTS] >= 0 && v[WOI_CURVE_WEIGHTS] <= 3 ? (int)v[WOI_CURVE_WEIGHTS] : 0;
+    char dial[32] = "", all[192] = "", more[32] = "";
+    if (method == WO_METHOD_EVIDENCE) snprintf(dial, sizeof dial, " lambda=%.3g", v[WOI_CURVE_LAMBDA]);
+    if (v[WOI_CURVE_FALLBACK] > 0) snprintf(more, sizeof more, " fallback=%g", v[WOI_CURVE_FALLBACK]);
+    if (method == WO_METHOD_EVIDENCE && v[WOI_CURVE_ROUTER] == WO_ROUTER_TREE)
+        snprintf(all, sizeof all, " tree %gx%g r=%g beam=%g probes=%g", v[WOI_CURVE_NODES], v[WOI_CURVE_LEAVES],
+                 v[WOI_CURVE_ROUTE_D], v[WOI_CURVE_BEAM], v[WOI_CURVE_PROBES]);
+    else if (method >= WO_METHOD_SLIDE)
+        snprintf(all, sizeof all, "%s K=%g L=%g probes=%g", method == WO_METHOD_EVIDENCE ? " hash" : "", v[WOI_CURVE_K],
+                 v[WOI_CURVE_L], v[WOI_CURVE_PROBES]);
+    else if (method == WO_METHOD_POPULAR)
+        snprintf(all, sizeof all, " %g", v[WOI_CURVE_POPULAR]);
+    const int length =
+        snprintf(text, text_bytes, "%s%s%s%s%s", woi_method_name((wo_method)method), all, dial, weights[kept], more);
+    return length < 0 ? 0 : (size_t)length;
+}

@@ -1,0 +1,115 @@
+/* What a tuner builds from and what it judges on: seeded samples, where logs are large or one must serve as both. */
+#include "judge/evaluate.h"
+#include "tune/tune.h"
+
+#include "base/error.h"
+#include "base/finite.h"
+#include "base/size.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    MOST_TRAIN = 700000, /* queries that are built from while tuning: asking FULL of 683,000 takes 40 s */
+    HELD_OUT = 10,       /* every tenth query, on average, where there is no tune log */
+    LEAST_LOG = 20,
+};
+enum { STREAM_HELD_OUT = 0x74756e65, STREAM_JUDGED, STREAM_TRAIN };
+
+/* The queries picks[0 .. n) of a log, with their labels. What it allocates woi_tune_logs_free frees. */
+static wo_status copy(const wo_log *from, const size_t *picks, size_t n, wo_log *to, wo_error *err)
+{
+    const size_t d = from->d;
+    size_t n_labels = 0, n_floats;
+    for (size_t i = 0; from->indptr && i < n; i++)
+        n_labels += (size_t)(from->indptr[picks[i] + 1] - from->indptr[picks[i]]);
+    if (!woi_size_mul(n, d, &n_floats)) return woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory");
+    *to = (wo_log){.n = n, .d = d, .max_label = from->max_label};
+    float *q = to->copy = woi_alloc(n_floats, sizeof *q, err);
+    to->queries = q;
+    if (!q) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < n; i++) memcpy(q + i * d, from->queries + picks[i] * d, d * sizeof *q);
+    if (!from->indptr) return WO_OK;
+    int64_t *indptr = woi_alloc(n + 1, sizeof *indptr, err);
+    int32_t *labels = woi_alloc(n_labels, sizeof *labels, err);
+    to->indptr = indptr;
+    to->labels = labels;
+    if (!indptr || !labels) return WO_ERR_MEMORY;
+    indptr[0] = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int64_t first = from->indptr[picks[i]], own = from->indptr[picks[i] + 1] - first;
+        memcpy(labels + indptr[i], from->labels + first, (size_t)own * sizeof *labels);
+        indptr[i + 1] = indptr[i] + own;
+    }
+    return WO_OK;
+}
+
+static void free_copy(wo_log *log)
+{
+    if (log->copy) {
+        woi_free((void *)log->indptr);
+        woi_free((void *)log->labels);
+    }
+    woi_free(log->copy);
+    *log = (wo_log){0};
+}
+
+void woi_tune_logs_free(woi_tune *t)
+{
+    free_copy(&t->train);
+    free_copy(&t->judged);
+}
+
+/* The queries to judge on, rising and finite. */
+static size_t pick_judged(const woi_tune *t, const wo_log *from, size_t n, uint64_t stream, size_t *picks)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t query = woi_eval_place(t->o.build.seed, stream, i, n, from->n);
+        if (woi_all_finite(from->queries + query * from->d, from->d)) picks[found++] = query;
+    }
+    return found;
+}
+
+wo_status woi_tune_split(woi_tune *t, const wo_log *tune_log, wo_error *err)
+{
+    const wo_log *log = t->log;
+    t->held_out = !tune_log;
+    if (t->held_out && log->n < LEAST_LOG)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "has %zu queries: too few to hold some out for tuning, give a tune log", log->n);
+    const wo_log *from = tune_log ? tune_log : log;
+    size_t n = tune_log ? tune_log->n : log->n / HELD_OUT, kept = 0;
+    if (n > t->o.max_queries) n = (size_t)t->o.max_queries;
+    size_t *picks = woi_alloc(n, sizeof *picks, err), *rest = woi_alloc(log->n, sizeof *rest, err);
+    wo_status status = picks && rest ? WO_OK : WO_ERR_MEMORY;
+    if (status) goto done;
+    n = pick_judged(t, from, n, t->held_out ? STREAM_HELD_OUT : STREAM_JUDGED, picks);
+    if (n == 0) {
+        status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the tune log has no query with finite numbers");
+        goto done;
+    }
+    if ((status = copy(from, picks, n, &t->judged, err))) goto done;
+
+    for (size_t i = 0, at = 0; i < log->n; i++)
+        if (t->held_out && at < n && picks[at] == i)
+            at++;
+        else
+            rest[kept++] = i;
+    t->train_is_log = kept == log->n && kept <= MOST_TRAIN;
+    if (t->train_is_log) {
+        t->train = *log;
+        t->train.copy = NULL; /* not ours */
+        goto done;
+    }
+    if (kept > MOST_TRAIN) {
+        for (size_t i = 0; i < MOST_TRAIN; i++)
+            rest[i] = rest[woi_eval_place(t->o.build.seed, STREAM_TRAIN, i, MOST_TRAIN, kept)]; /* never behind i */
+        kept = MOST_TRAIN;
+    }
+    status = copy(log, rest, kept, &t->train, err);
+done:
+    woi_free(picks);
+    woi_free(rest);
+    return status;
+}

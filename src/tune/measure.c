@@ -1,0 +1,140 @@
+/* What an index does, in figures: its quality on the queries that are judged, its time, and whether that is the goal.
+ */
+#include "judge/evaluate.h"
+#include "tune/tune.h"
+
+#include "base/progress.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+enum { ROUNDS = 5, TURNS = 4, FIRST_TURNS = 8, APART_MS = 40 }; /* of timing: some 8,000 single queries */
+
+wo_status woi_tune_time(const woi_tune *t, const wo_index *index, bool full, const uint32_t *batches, size_t n,
+                        uint32_t rounds, wo_eval_timing *timings, wo_error *err)
+{
+    wo_eval_options o;
+    wo_eval_defaults(&o);
+    o.ks[0] = t->o.k;
+    o.n_ks = 1;
+    memcpy(o.batches, batches, n * sizeof *batches);
+    o.n_batches = n;
+    o.batch = batches[0];
+    o.rounds = rounds;
+    o.progress = t->progress;
+    wo_eval_result result = {0};
+    const woi_eval eval = {.index = index,
+                           .full = full ? &t->layer->dense : NULL,
+                           .log = &t->judged,
+                           .options = &o,
+                           .threads = t->threads,
+                           .warm_only = true,
+                           .result = &result};
+    const wo_status status = woi_eval_time(&eval, err);
+    memcpy(timings, result.timings, n * sizeof *timings);
+    return status;
+}
+
+static bool reached(const woi_pairs *p, double share)
+{
+    return share == 0 || woi_pairs_margin(p, share) >= 0;
+}
+
+static void note(const woi_tune *t, const woi_judged *judged, double *row)
+{
+    static const int means[] = {WOI_CURVE_P1, WOI_CURVE_P5, WOI_CURVE_AGREEMENT};
+    static const int sures[] = {WOI_CURVE_SURE_P1, WOI_CURVE_SURE_P5, WOI_CURVE_SURE_AGREEMENT};
+    for (int i = 0; i < WOI_QUALITIES; i++) {
+        const woi_pairs *p = &judged->of[i];
+        row[means[i]] = p->n ? p->h / (double)p->n : NAN;
+        row[sures[i]] = woi_pairs_share(p);
+    }
+    row[WOI_CURVE_NEURONS] = judged->neurons;
+    row[WOI_CURVE_MET] = woi_by_time(t)          ? row[WOI_CURVE_US] <= t->o.target_us
+                         : t->o.target_agree > 0 ? reached(&judged->of[WOI_AGREE], t->o.target_agree)
+                                                 : reached(&judged->of[WOI_AT_1], t->o.target) &&
+                                                       reached(&judged->of[WOI_AT_5], t->o.target5);
+}
+
+/* ---- Time -------------------------------------------------------------------------------------------------- */
+
+static wo_status time_once(const woi_tune *t, const wo_index *index, double *us, wo_error *err)
+{
+    wo_eval_timing timing;
+    const wo_status status = woi_tune_time(t, index, false, &t->o.batch, 1, ROUNDS, &timing, err);
+    *us = timing.us;
+    return status;
+}
+
+wo_status woi_tune_set_yardstick(woi_tune *t, wo_index *index, wo_error *err)
+{
+    wo_status status = WO_OK;
+    t->yardstick = index;
+    t->yardstick_us = INFINITY;
+    for (int i = 0; !status && i < FIRST_TURNS; i++) {
+        double us;
+        if (i) nanosleep(&(struct timespec){.tv_nsec = APART_MS * 1000000L}, NULL);
+        status = time_once(t, index, &us, err);
+        if (!status) t->yardstick_us = fmin(t->yardstick_us, us);
+    }
+    return status;
+}
+
+/* Beside the yardstick, where there is one: the mean of the ratios, the lowest and the highest left out. */
+static wo_status time_beside(const woi_tune *t, const wo_index *index, double *us, wo_error *err)
+{
+    double sum = 0, lowest = INFINITY, highest = 0;
+    for (int i = 0; i < TURNS; i++) {
+        double own, other = 1;
+        wo_status status = time_once(t, index, &own, err);
+        if (!status && t->yardstick) status = time_once(t, t->yardstick, &other, err);
+        if (status) return status;
+        const double ratio = own / other;
+        sum += ratio;
+        lowest = fmin(lowest, ratio);
+        highest = fmax(highest, ratio);
+    }
+    *us = (sum - lowest - highest) / (TURNS - 2) * (t->yardstick ? t->yardstick_us : 1);
+    return WO_OK;
+}
+
+/* ---- Rows of the curve ------------------------------------------------------------------------------------- */
+
+wo_status woi_tune_measure(woi_tune *t, const wo_index *index, double *row, wo_error *err)
+{
+    woi_judged judged;
+    wo_status status = woi_progress(&t->progress, "tuning", 0, 0, err);
+    if (!status) status = woi_judge_index(&t->judge, index, &judged, err);
+    if (!status) status = time_beside(t, index, &row[WOI_CURVE_US], err);
+    if (status) return status;
+    note(t, &judged, row);
+    woi_curve_set(&index->options, row);
+    return WO_OK;
+}
+
+/* FULL reaches every share of itself. */
+wo_status woi_tune_measure_full(woi_tune *t, wo_error *err)
+{
+    double row[WOI_CURVE_COLUMNS] = {0};
+    woi_judged judged;
+    wo_eval_timing timing;
+    wo_index *index = NULL;
+    const wo_build_options o = woi_space_options(t, &(woi_place){.kind = WOI_FULL});
+    wo_status status = wo_index_build(t->layer, NULL, &o, &index, err);
+    if (!status) status = woi_judge_index(&t->judge, NULL, &judged, err);
+    if (!status) status = woi_tune_time(t, index, false, &t->o.batch, 1, 1, &timing, err);
+    if (!status) {
+        judged.neurons = (double)t->layer->dense.m;
+        row[WOI_CURVE_US] = timing.us;
+        note(t, &judged, row);
+        woi_curve_set(&o, row);
+        for (int c = WOI_CURVE_SURE_P1; c <= WOI_CURVE_SURE_AGREEMENT; c++)
+            if (!isnan(row[c])) row[c] = 1;
+        if (!woi_by_time(t)) row[WOI_CURVE_MET] = 1;
+        status = woi_curve_add(t, row, err);
+    }
+    if (!status && row[WOI_CURVE_MET] == 1) t->best = 0;
+    wo_index_free(index);
+    return status;
+}

@@ -1,0 +1,418 @@
+/* The search: at each setting of the router the dial (lambda; of popular the number of neurons) is turned by bisection
+ * to the cheapest value that reaches the goal; among settings it goes to better neighbours, one axis after the other.
+ *
+ * Quality falls and speed rises along the dial, so that a value that fails tells about all cheaper ones, and one that
+ * fails and is already slower than the best so far about the whole setting. */
+#include "tune/tune.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { STEPS = 7 }; /* of bisection: lambda to 5% */
+static const double LEAST_LAMBDA = 0.002, MOST_LAMBDA = 1;
+static const double SEARCHING = 0.85; /* of the time; the rest is for learning the winner's router again, and timing */
+static const double FAR = 2;          /* times the best's time: neighbours of such a start are not tried */
+static const double NOTICED = 0.98;   /* of the best's time: what is less of a gain is noise */
+static const double GROWN = 1.05;     /* times the neurons: less is nothing new */
+
+/* In time, what was tried is kept; the first setting is always finished. */
+static bool out_of_time(woi_tune *t)
+{
+    if (!t->late && t->n_tried) t->late = woi_tune_now() - t->start >= SEARCHING * t->o.max_time_s;
+    return t->late;
+}
+
+static bool better(const woi_tune *t, size_t a, size_t b)
+{
+    if (a == WOI_NO_ROW || b == WOI_NO_ROW) return a != WOI_NO_ROW;
+    const double *x = woi_row(t, a), *y = woi_row(t, b);
+    if (woi_by_time(t)) {
+        const int quality = t->o.target_agree > 0 || isnan(x[WOI_CURVE_P1]) ? WOI_CURVE_AGREEMENT : WOI_CURVE_P1;
+        if (x[quality] != y[quality]) return x[quality] > y[quality];
+    }
+    return x[WOI_CURVE_US] < NOTICED * y[WOI_CURVE_US];
+}
+
+/* ---- Routers ----------------------------------------------------------------------------------------------- */
+
+void woi_tune_bench_free(woi_tune *t)
+{
+    wo_index_free(t->bench);
+    t->bench = NULL;
+    t->bench_log = NULL;
+    woi_routed_free(&t->routed);
+}
+
+/* What woi_evidence_route looks at, but for the reach. */
+static bool same_router(const wo_build_options *a, const wo_build_options *b)
+{
+    if (a->method != b->method || a->router != b->router) return false;
+    return woi_uses_tree(a) ? a->nodes == b->nodes && a->leaves == b->leaves && a->route_d == b->route_d
+                            : a->K == b->K && a->L == b->L;
+}
+
+wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs, const wo_build_options *o,
+                         wo_error *err)
+{
+    wo_status status;
+    if (t->bench && t->bench_log == log && (same_router(&t->bench->options, o) || same_router(&t->bench_asked, o))) {
+        const wo_build_options *now = &t->bench->options;
+        if (!woi_uses_tree(o) || (now->beam == o->beam && now->probes == o->probes)) return WO_OK;
+        status = woi_evidence_set_reach(log, o->beam, o->probes, t->bench, &t->routed, err);
+        if (status) woi_tune_bench_free(t);
+        return status;
+    }
+    woi_tune_bench_free(t);
+    status = woi_build_check(o, err);
+    if (!status) status = woi_tune_begin(t->layer, o, &t->bench, err);
+    if (!status) status = woi_evidence_route(log, needs, t->bench, &t->routed, err);
+    if (status) woi_tune_bench_free(t);
+    t->bench_log = log;
+    t->bench_asked = *o;
+    return status;
+}
+
+wo_status woi_tune_fill(woi_tune *t, const woi_sparse *needs, const wo_build_options *o, wo_error *err)
+{
+    wo_build_options *own = &t->bench->options;
+    own->lambda = o->lambda;
+    own->probes = o->probes;
+    own->fallback = o->fallback;
+    wo_status status = WO_OK;
+    if (own->weights != o->weights) {
+        own->weights = o->weights;
+        woi_small_free(&t->bench->small);
+        status = woi_small_make(&t->bench->rows, o->weights, t->threads, &t->bench->small, err);
+    }
+    if (!status) status = woi_evidence_fill(needs, &t->routed, t->bench, err);
+    if (!status) woi_index_measure(t->bench);
+    return status;
+}
+
+/* ---- The dial ---------------------------------------------------------------------------------------------- */
+
+/* What a setting is tried with. */
+typedef struct trial {
+    wo_build_options o;
+    const woi_sparse *popular; /* how often classes are needed; NULL */
+    bool turns;                /* there is a dial, and it is not fixed */
+    double slow, fast;         /* its ends */
+    double first;              /* the value to begin with; 0: the middle */
+    double patience;           /* a value that fails at so many times the best's time ends the trial */
+    double idle;               /* neurons that tell that nothing has changed: not worth a trial; 0: none do */
+} trial;
+
+double woi_round_lambda(double lambda)
+{
+    if (!(lambda > 0)) return lambda;
+    const double scale = pow(10, 3 - floor(log10(lambda)));
+    return round(lambda * scale) / scale;
+}
+
+/* 0 is slow and good, 1 fast. */
+static double place_of(const trial *tr, double value)
+{
+    return log(value / tr->slow) / log(tr->fast / tr->slow);
+}
+
+static void turn(trial *tr, double x)
+{
+    if (!tr->turns) return;
+    const double value = tr->slow * pow(tr->fast / tr->slow, x);
+    if (tr->o.method == WO_METHOD_POPULAR)
+        tr->o.n_popular = (uint32_t)(value + 0.5);
+    else
+        tr->o.lambda = woi_round_lambda(value);
+}
+
+static wo_status build_popular(const woi_tune *t, const trial *tr, wo_index **index, wo_error *err)
+{
+    wo_status status = woi_build_check(&tr->o, err);
+    if (!status) status = woi_tune_begin(t->layer, &tr->o, index, err);
+    if (!status) status = woi_fill_popular(tr->popular, t->layer->dense.m, tr->o.n_popular, &(*index)->cells, err);
+    if (!status) woi_index_measure(*index);
+    return status;
+}
+
+static wo_status build_evidence(woi_tune *t, const wo_build_options *o, wo_error *err)
+{
+    const wo_status status = woi_tune_route(t, &t->train, &t->needs, o, err);
+    return status ? status : woi_tune_fill(t, &t->needs, o, err);
+}
+
+/* Builds with the trial's options as they are, measures, and adds a row. */
+static wo_status evaluate(woi_tune *t, const trial *tr, size_t *row, wo_error *err)
+{
+    double figures[WOI_CURVE_COLUMNS] = {0};
+    wo_index *made = NULL;
+    wo_status status;
+    if (tr->popular)
+        status = build_popular(t, tr, &made, err);
+    else if (tr->o.method == WO_METHOD_EVIDENCE)
+        status = build_evidence(t, &tr->o, err);
+    else
+        status = wo_index_build(t->layer, &t->train, &tr->o, &made, err);
+    if (!status) status = woi_tune_measure(t, made ? made : t->bench, figures, err);
+    wo_index_free(made);
+    if (!status) status = woi_curve_add(t, figures, err);
+    *row = t->n_rows - 1;
+    return status;
+}
+
+static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
+{
+    double low = 0, high = 1;
+    double most_failed = 0; /* neurons */
+    wo_status status = WO_OK;
+    for (int step = 0; !status && step < (tr->turns ? STEPS : 1) && !out_of_time(t); step++) {
+        size_t row;
+        const double x = step == 0 && tr->first > 0 ? place_of(tr, tr->first) : (low + high) / 2;
+        turn(tr, x);
+        if ((status = evaluate(t, tr, &row, err))) break;
+        const double *figures = woi_row(t, row);
+        const bool good = figures[WOI_CURVE_MET] == 1;
+        if (step == 0 && tr->idle > 0 && figures[WOI_CURVE_NEURONS] == tr->idle) break;
+        if (good) *found = row;
+        if (good != woi_by_time(t))
+            low = x;
+        else
+            high = x;
+        if (!good && !woi_by_time(t) && t->best != WOI_NO_ROW &&
+            figures[WOI_CURVE_US] > tr->patience * woi_row(t, t->best)[WOI_CURVE_US])
+            break;
+        if (*found == WOI_NO_ROW && !woi_by_time(t)) { /* the cells may have no more to give, however low lambda is */
+            if (figures[WOI_CURVE_NEURONS] < GROWN * most_failed) break;
+            most_failed = fmax(most_failed, figures[WOI_CURVE_NEURONS]);
+        }
+    }
+    return status;
+}
+
+/* ---- Settings ---------------------------------------------------------------------------------------------- */
+
+static wo_status remember(woi_tune *t, const double *settings, size_t row, wo_error *err)
+{
+    const wo_status status = woi_grow(&t->tried, &t->tried_room, t->n_tried, t->n_tried + 1, sizeof *t->tried, err);
+    if (status) return status;
+    memcpy(t->tried[t->n_tried].settings, settings, sizeof t->tried->settings);
+    t->tried[t->n_tried++].row = row;
+    if (better(t, row, t->best)) t->best = row;
+    return WO_OK;
+}
+
+/* Neighbours need about the same. On few queries quality does not quite fall along the dial: where the best has it, a
+ * neighbour likely has it too, and bisection from the middle may miss that. 0: there is none. */
+static double lambda_of_best(const woi_tune *t)
+{
+    if (t->best == WOI_NO_ROW) return 0;
+    const double *row = woi_row(t, t->best);
+    return row[WOI_CURVE_METHOD] == WO_METHOD_EVIDENCE ? row[WOI_CURVE_LAMBDA] : 0;
+}
+
+/* The row that the options led to, WOI_NO_ROW for none that reaches the goal. */
+static wo_status try_options(woi_tune *t, const wo_build_options *o, double patience, size_t *row, wo_error *err)
+{
+    double settings[WOI_CURVE_COLUMNS] = {0};
+    woi_curve_set(o, settings);
+    *row = WOI_NO_ROW;
+    for (size_t i = 0; i < t->n_tried; i++)
+        if (woi_curve_same(t->tried[i].settings, settings)) {
+            *row = t->tried[i].row;
+            return WO_OK;
+        }
+    if (out_of_time(t)) return WO_OK;
+    trial tr = {.o = *o,
+                .turns = o->method == WO_METHOD_EVIDENCE && !(t->o.fixed & WO_FIX_LAMBDA),
+                .slow = LEAST_LAMBDA,
+                .fast = MOST_LAMBDA,
+                .first = lambda_of_best(t),
+                .patience = patience};
+    if (o->fallback && tr.first > 0 && woi_row(t, t->best)[WOI_CURVE_FALLBACK] != o->fallback)
+        tr.idle = woi_row(t, t->best)[WOI_CURVE_NEURONS]; /* no query that is judged opens more cells */
+    const wo_status status = turn_dial(t, &tr, row, err);
+    return status ? status : remember(t, settings, *row, err);
+}
+
+static wo_status try_place(woi_tune *t, const woi_place *place, double patience, size_t *row, wo_error *err)
+{
+    const wo_build_options o = woi_space_options(t, place);
+    return try_options(t, &o, patience, row, err);
+}
+
+static bool is_far(const woi_tune *t, size_t row)
+{
+    return !woi_by_time(t) && woi_row(t, row)[WOI_CURVE_US] > FAR * woi_row(t, t->best)[WOI_CURVE_US];
+}
+
+/* Goes along the axes while that is better. */
+static wo_status descend(woi_tune *t, woi_place place, size_t row, wo_error *err)
+{
+    bool moved = true;
+    wo_status status = WO_OK;
+    while (moved && !status && !t->late) {
+        moved = false;
+        for (int axis = 0; !status && axis < woi_space_axes(place.kind); axis++)
+            for (int step = 1; step >= -1; step -= 2) {
+                bool ahead = false;
+                woi_place next = place;
+                while (!status && woi_space_step(&t->o, &next, axis, step)) {
+                    size_t there;
+                    status = try_place(t, &next, 1, &there, err);
+                    if (status || !better(t, there, row)) break;
+                    place = next;
+                    row = there;
+                    ahead = moved = true;
+                }
+                if (ahead) break; /* it came from the other side */
+            }
+    }
+    return status;
+}
+
+/* The best so far, with one thing changed: the precision of its rows, or the threshold below which a query opens more
+ * cells. */
+static wo_status try_changed(woi_tune *t, bool precision, uint32_t value, wo_error *err)
+{
+    if (t->best == WOI_NO_ROW || t->o.fixed & (precision ? WO_FIX_WEIGHTS : WO_FIX_FALLBACK)) return WO_OK;
+    const double *row = woi_row(t, t->best);
+    if (row[WOI_CURVE_METHOD] != WO_METHOD_EVIDENCE) return WO_OK;
+    wo_build_options o = woi_space_of_method(t, WO_METHOD_EVIDENCE);
+    woi_curve_get(row, &o);
+    if (precision && o.weights == WO_WEIGHTS_NONE) return WO_OK;
+    if (precision)
+        o.weights = (wo_weights)value;
+    else
+        o.fallback = value;
+    size_t there;
+    return try_options(t, &o, 1, &there, err);
+}
+
+static wo_status try_small_rows(woi_tune *t, wo_error *err)
+{
+    const wo_status status = try_changed(t, true, WO_WEIGHTS_BF16, err);
+    return !status && t->layer->dense.d <= WOI_MAX_I8 ? try_changed(t, true, WO_WEIGHTS_INT8, err) : status;
+}
+
+static wo_status try_fallbacks(woi_tune *t, wo_error *err)
+{
+    static const uint32_t fallbacks[] = {8, 16, 32};
+    wo_status status = WO_OK;
+    for (size_t i = 0; !status && i < 3; i++) status = try_changed(t, false, fallbacks[i], err);
+    return status;
+}
+
+/* A router at its start; where nothing has reached the goal so far, at its wide one with better rows, and wider still
+ * until it does. */
+static wo_status enter(woi_tune *t, woi_kind kind, bool reached, woi_place *place, size_t *row, wo_error *err)
+{
+    *place = woi_space_start(kind, false);
+    wo_status status = try_place(t, place, FAR, row, err);
+    if (status || *row != WOI_NO_ROW || reached) return status;
+    *place = woi_space_start(kind, true);
+    if (!t->refined) woi_space_refine(t);
+    do status = try_place(t, place, FAR, row, err);
+    while (!status && *row == WOI_NO_ROW && woi_space_widen(&t->o, place));
+    return status;
+}
+
+/* The first router at its start, with rows of its own, so that no setting finds its rows in the caches because of it.
+ * The router is learned again when it is tried. */
+static wo_status make_yardstick(woi_tune *t, woi_kind kind, wo_error *err)
+{
+    const woi_place place = woi_space_start(kind, false);
+    wo_build_options o = woi_space_options(t, &place);
+    o.weights = WO_WEIGHTS_BF16;
+    const wo_status status = build_evidence(t, &o, err);
+    if (status) return status;
+    wo_index *index = t->bench;
+    t->bench = NULL;
+    woi_tune_bench_free(t);
+    return woi_tune_set_yardstick(t, index, err);
+}
+
+/* All routers; the best of them with other rows, which the rest then has, and on from each that is not far behind. The
+ * tree is the first: it is learned fastest, and goes further. */
+static wo_status search_routers(woi_tune *t, const woi_kind *kinds, size_t n, wo_error *err)
+{
+    woi_place places[2];
+    size_t rows[2];
+    wo_status status = kinds[0] == WOI_TABLES ? WO_OK : make_yardstick(t, kinds[0], err);
+    bool reached = false;
+    do {
+        for (size_t i = 0; !status && i < n; i++) {
+            status = enter(t, kinds[i], reached, &places[i], &rows[i], err);
+            reached |= rows[i] != WOI_NO_ROW;
+        }
+    } while (!status && !reached && !t->late && woi_space_refine(t));
+    if (!status) status = try_small_rows(t, err);
+    for (size_t i = 0; !status && i < n; i++) {
+        if (rows[i] == WOI_NO_ROW ? reached : is_far(t, rows[i])) continue;
+        status = descend(t, places[i], rows[i], err);
+    }
+    return status;
+}
+
+/* The most frequent classes alone. Not worth a try with many more neurons than the best has: 10 ns each, while a
+ * router's whole query takes 30 to 60 ns a neuron. */
+static wo_status search_popular(woi_tune *t, wo_error *err)
+{
+    enum { MORE = 8, LEAST = 16 };
+    const double m = (double)t->layer->dense.m;
+    const bool fixed = t->o.fixed & WO_FIX_POPULAR;
+    trial tr = {.o = woi_space_options(t, &(woi_place){.kind = WOI_POPULAR}), .turns = !fixed, .patience = 1};
+    tr.slow = t->best == WOI_NO_ROW ? m : fmin(m / 2, MORE * woi_row(t, t->best)[WOI_CURVE_NEURONS]);
+    tr.fast = LEAST;
+    if (tr.turns && tr.slow <= tr.fast && t->o.fixed & WO_FIX_METHOD) { /* so few classes: all of them */
+        tr.turns = false;
+        tr.o.n_popular = (uint32_t)tr.slow;
+    } else if (!fixed && (tr.slow <= tr.fast || out_of_time(t))) {
+        return WO_OK;
+    }
+    double settings[WOI_CURVE_COLUMNS] = {0};
+    woi_sparse labels = {0};
+    size_t row = WOI_NO_ROW, slowest = WOI_NO_ROW;
+    wo_status status = WO_OK;
+    if (t->train.indptr)
+        status = woi_needs_of(&t->layer->dense, &t->train, WO_SOURCE_LABELS, 1, t->threads, &t->progress, &labels, err);
+    tr.popular = t->train.indptr ? &labels : &t->needs;
+    turn(&tr, 0);
+    woi_curve_set(&tr.o, settings);
+    if (!status && !fixed && !woi_by_time(t)) { /* where all of them do not do, fewer do not either */
+        status = evaluate(t, &tr, &slowest, err);
+        if (!status && woi_row(t, slowest)[WOI_CURVE_MET] != 1) goto done;
+    }
+    row = slowest;
+    if (!status) status = turn_dial(t, &tr, &row, err);
+    if (!status) status = remember(t, settings, row, err);
+done:
+    woi_sparse_free(&labels);
+    return status;
+}
+
+wo_status woi_tune_search(woi_tune *t, wo_error *err)
+{
+    const bool fixed = t->o.fixed & WO_FIX_METHOD;
+    const wo_method method = t->o.build.method;
+    const bool evidence = !fixed || method == WO_METHOD_EVIDENCE;
+    wo_status status = WO_OK;
+    t->best = WOI_NO_ROW;
+    if (!fixed || method == WO_METHOD_FULL) status = woi_tune_measure_full(t, err);
+    if (status || (fixed && method == WO_METHOD_FULL)) return status;
+    if (woi_by_time(t) && t->best != WOI_NO_ROW) return WO_OK; /* nothing is better than FULL */
+    if (evidence || !t->train.indptr)
+        status = woi_needs_of(&t->layer->dense, &t->train, t->o.build.source, t->o.build.source_k, t->threads,
+                              &t->o.build.progress, &t->needs, err);
+    if (status) return status;
+    woi_kind kinds[2];
+    size_t n = 0;
+    if (fixed && (method == WO_METHOD_SLIDE || method == WO_METHOD_LSS)) kinds[n++] = WOI_TABLES;
+    const bool one = t->o.fixed & WO_FIX_ROUTER;
+    if (evidence && (one ? t->o.build.router == WO_ROUTER_TREE : t->layer->dense.d <= WOI_MAX_I8))
+        kinds[n++] = WOI_TREE;
+    if (evidence && (!one || t->o.build.router == WO_ROUTER_HASH)) kinds[n++] = WOI_HASH;
+    if (n) status = search_routers(t, kinds, n, err);
+    if (!status && (!fixed || method == WO_METHOD_POPULAR)) status = search_popular(t, err);
+    if (!status && evidence) status = try_small_rows(t, err);
+    if (!status && evidence) status = try_fallbacks(t, err);
+    return status;
+}

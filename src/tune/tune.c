@@ -1,0 +1,345 @@
+/* Tuning: finds the settings of an index that reach a goal at the least cost, and builds it. See tune.h for the parts.
+ *
+ *   logs -> FULL's answers -> search among settings -> the winner, from the whole log -> from which batch FULL is
+ * faster */
+#include "tune/tune.h"
+
+#include "base/error.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+#include <time.h>
+
+void wo_tune_defaults(wo_tune_options *options)
+{
+    *options = (wo_tune_options){
+        .struct_size = sizeof *options,
+        .target = 0.995,
+        .target5 = 0.99,
+        .k = 5,
+        .batch = 1,
+        .max_time_s = 180,
+        .max_queries = 200000,
+    };
+    wo_build_defaults(WO_METHOD_EVIDENCE, &options->build);
+}
+
+double woi_tune_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- What is asked for ------------------------------------------------------------------------------------- */
+
+static wo_status check(const wo_tune_options *o, wo_error *err)
+{
+    wo_status status;
+    if (o->struct_size != sizeof *o)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "tune options of %zu bytes, expected %zu: start from wo_tune_defaults", o->struct_size,
+                        sizeof *o);
+    if ((status = woi_build_check(&o->build, err)) || (status = woi_check_range("target", o->target, 1e-9, 1, err)) ||
+        (status = woi_check_range("target5", o->target5, 0, 1, err)) ||
+        (status = woi_check_range("target_agree", o->target_agree, 0, 1, err)) ||
+        (status = woi_check_range("target_us", o->target_us, 0, 1e12, err)) ||
+        (status = woi_check_range("k", o->k, 1, 1000, err)) ||
+        (status = woi_check_range("batch", o->batch, 1, 1 << 16, err)) ||
+        (status = woi_check_range("max_time_s", o->max_time_s, 0, 1e9, err)) ||
+        (status = woi_check_range("max_queries", (double)o->max_queries, 1, 1e9, err)))
+        return status;
+    const unsigned of_hash = WO_FIX_K | WO_FIX_L, of_tree = WO_FIX_TREE | WO_FIX_ROUTE_D | WO_FIX_BEAM;
+    if (o->build.method == WO_METHOD_EVIDENCE && o->fixed & of_hash && o->fixed & of_tree)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "K or L and parts of a tree are fixed: an index has hyperplanes or a tree, not both");
+    return WO_OK;
+}
+
+/* What is fixed fixes what it belongs to. */
+static void complete(wo_tune_options *o)
+{
+    const unsigned of_hash = WO_FIX_K | WO_FIX_L, of_tree = WO_FIX_TREE | WO_FIX_ROUTE_D | WO_FIX_BEAM;
+    wo_build_options *b = &o->build;
+    if (!(o->fixed & WO_FIX_METHOD) && o->fixed & (of_hash | of_tree | WO_FIX_ROUTER | WO_FIX_LAMBDA)) {
+        o->fixed |= WO_FIX_METHOD;
+        b->method = WO_METHOD_EVIDENCE;
+    }
+    if (b->method == WO_METHOD_EVIDENCE && o->fixed & (of_hash | of_tree)) {
+        o->fixed |= WO_FIX_ROUTER;
+        b->router = o->fixed & of_tree ? WO_ROUTER_TREE : WO_ROUTER_HASH;
+    }
+    if (b->source_k < o->k) b->source_k = o->k; /* what no query needed cannot be answered */
+}
+
+static wo_status check_logs(const woi_tune *t, const wo_log *tune_log, wo_error *err)
+{
+    const woi_dense *rows = &t->layer->dense;
+    if (!t->log) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tuning needs a log of queries, none was given");
+    const wo_log *judged = tune_log ? tune_log : t->log;
+    wo_status status = woi_log_check(t->log, rows->m, rows->d, err);
+    if (!status) status = woi_queries_check(t->log, err);
+    if (!status && tune_log && (status = woi_log_check(tune_log, rows->m, rows->d, err)))
+        woi_error_prefix(err, "the tune log");
+    if (status) return status;
+    if (tune_log && tune_log->n == 0)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the tune log has no queries");
+    if (t->o.target_us > 0 || t->o.target_agree > 0) return WO_OK;
+    if (!judged->indptr || judged->indptr[judged->n] == 0)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "%s has no labels to judge by: ask for agreement with FULL instead (--target-agree), or for a "
+                        "time (--target-us)",
+                        tune_log ? "the tune log" : "the log");
+    return WO_OK;
+}
+
+/* None of these rows reached the goal, and FULL is not allowed. */
+static wo_status fail_goal(const woi_tune *t, size_t first, size_t n, wo_error *err)
+{
+    const wo_tune_options *o = &t->o;
+    const char *method = woi_method_name(o->build.method);
+    double fastest = INFINITY, low = -1, shares[3] = {0};
+    for (size_t i = first; i < first + n; i++) {
+        const double *row = woi_row(t, i);
+        if (row[WOI_CURVE_US] < fastest) fastest = row[WOI_CURVE_US];
+        const double missing = o->target_agree > 0
+                                   ? row[WOI_CURVE_SURE_AGREEMENT] - o->target_agree
+                                   : fmin(row[WOI_CURVE_SURE_P1] - o->target, row[WOI_CURVE_SURE_P5] - o->target5);
+        if (missing < low) continue;
+        low = missing;
+        for (int c = 0; c < 3; c++) shares[c] = row[WOI_CURVE_SURE_P1 + c];
+    }
+    if (o->target_us > 0)
+        return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,
+                        "nothing answers within %g us a query: the fastest of %zu settings took %.3g us; allow more, "
+                        "a larger batch, or more time to look",
+                        o->target_us, n, fastest);
+    if (o->target_agree > 0)
+        return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,
+                        "%s reached %.4f of FULL's answers for sure, not %g: log more queries, ask for less, or leave "
+                        "the method open",
+                        method, shares[2], o->target_agree);
+    return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,
+                    "%s reached %.4f of FULL's P@1 and %.4f of its P@5 for sure, not %g and %g: log more queries, ask "
+                    "for less, or leave the method open",
+                    method, shares[0], shares[1], o->target, o->target5);
+}
+
+/* ---- Parts of an index ------------------------------------------------------------------------------------- */
+
+wo_status woi_tune_begin(const wo_layer *layer, const wo_build_options *o, wo_index **index, wo_error *err)
+{
+    wo_index *made = *index = woi_alloc_zero(1, sizeof *made, err);
+    if (!made) return WO_ERR_MEMORY;
+    made->options = *o;
+    made->rows = layer->dense;
+    made->layer_checksum = layer->checksum;
+    const wo_status status = woi_names_copy(&layer->labels, &made->labels, err);
+    return status ? status : woi_small_make(&made->rows, o->weights, o->threads, &made->small, err);
+}
+
+/* ---- The winner -------------------------------------------------------------------------------------------- */
+
+/* Whether the winner is built from another log than it was tuned on, and can be judged again: the queries to judge on
+ * are no part of it. */
+static bool is_judged_again(const woi_tune *t)
+{
+    return !t->train_is_log && !t->held_out;
+}
+
+/* Lambda is lowered while the index falls short, raised while it is too slow. */
+static wo_status build_evidence(woi_tune *t, wo_build_options *o, double *row, wo_index **index, wo_error *err)
+{
+    enum { TRIES = 8 };
+    const wo_log *log = t->train_is_log ? &t->train : t->log;
+    wo_status status = WO_OK;
+    if (!t->train_is_log) {
+        woi_sparse_free(&t->needs);
+        status = woi_needs_of(&t->layer->dense, log, o->source, o->source_k, t->threads, &t->o.build.progress,
+                              &t->needs, err);
+    }
+    for (int i = 0; !status && i < TRIES; i++) {
+        if ((status = woi_tune_route(t, log, &t->needs, o, err)) || (status = woi_tune_fill(t, &t->needs, o, err)))
+            break;
+        if (!is_judged_again(t)) break;
+        status = woi_tune_measure(t, t->bench, row, err);
+        if (status || row[WOI_CURVE_MET] == 1 || t->o.fixed & WO_FIX_LAMBDA) break;
+        o->lambda = woi_round_lambda(woi_by_time(t) ? fmin(1, o->lambda / 0.85) : o->lambda * 0.85);
+    }
+    if (status) return status;
+    *index = t->bench;
+    t->bench = NULL;
+    (*index)->options.threads = 0;
+    (*index)->options.progress = (wo_progress){0};
+    return WO_OK;
+}
+
+static wo_status build_full(const woi_tune *t, wo_index **index, wo_error *err)
+{
+    const wo_build_options o = woi_space_options(t, &(woi_place){.kind = WOI_FULL});
+    return wo_index_build(t->layer, NULL, &o, index, err);
+}
+
+/* Instead of an index that is no use. */
+static wo_status replace_by_full(woi_tune *t, wo_index **index, wo_error *err)
+{
+    wo_index_free(*index);
+    *index = NULL;
+    t->best = 0; /* FULL's row is the first */
+    return build_full(t, index, err);
+}
+
+/* From the whole log. What then misses the goal is not what was asked for. */
+static wo_status build_winner(woi_tune *t, wo_index **index, wo_error *err)
+{
+    double *row = woi_row(t, t->best);
+    const wo_method method = (wo_method)row[WOI_CURVE_METHOD];
+    wo_build_options o = woi_space_of_method(t, method);
+    woi_curve_get(row, &o);
+    if (method == WO_METHOD_FULL) return build_full(t, index, err);
+    wo_status status;
+    if (method == WO_METHOD_EVIDENCE) {
+        status = build_evidence(t, &o, row, index, err);
+    } else {
+        status = wo_index_build(t->layer, t->log, &o, index, err);
+        if (!status && is_judged_again(t)) status = woi_tune_measure(t, *index, row, err);
+    }
+    if (status || row[WOI_CURVE_MET] == 1) return status;
+    return t->o.fixed & WO_FIX_METHOD || woi_by_time(t) ? fail_goal(t, t->best, 1, err)
+                                                        : replace_by_full(t, index, err);
+}
+
+woi_batches woi_plan(const wo_eval_timing *timings, size_t n, uint32_t asked)
+{
+    woi_batches best = {0};
+    size_t longest = 0;
+    for (size_t first = 0, end; first < n; first = end + 1) {
+        for (end = first; end < n && timings[end].full_us < timings[end].us;) end++;
+        if (end == first) continue;
+        const woi_batches run = {timings[first].batch, end < n ? timings[end].batch - 1 : 0};
+        if (woi_batches_have(run, asked)) return run;
+        if (end - first < longest) continue;
+        longest = end - first;
+        best = run;
+    }
+    return best;
+}
+
+/* FULL needs f32 rows: int8 has them beside it, in place of bf16 tables get them. Where that misses the goal, or bf16
+ * is asked for by name, they answer alone. */
+static wo_status let_full_answer(woi_tune *t, woi_batches batches, wo_index *index, wo_error *err)
+{
+    double *row = woi_row(t, t->best), again[WOI_CURVE_COLUMNS];
+    if (index->small.bf16) {
+        if (t->o.fixed & WO_FIX_WEIGHTS) return WO_OK;
+        woi_small small = index->small;
+        const wo_weights weights = index->options.weights;
+        index->small = (woi_small){0};
+        index->options.weights = WO_WEIGHTS_F32;
+        memcpy(again, row, sizeof again);
+        const wo_status status = woi_tune_measure(t, index, again, err);
+        if (status || again[WOI_CURVE_MET] != 1) {
+            index->small = small;
+            index->options.weights = weights;
+            return status;
+        }
+        woi_small_free(&small);
+        row[WOI_CURVE_US] = again[WOI_CURVE_US];
+        row[WOI_CURVE_WEIGHTS] = again[WOI_CURVE_WEIGHTS];
+        /* Quality on queries that were held out from tuning, but not from this index, says nothing. */
+        if (!t->held_out) memcpy(row, again, sizeof again);
+    }
+    index->full = batches;
+    return WO_OK;
+}
+
+/* Where FULL is faster at every size, it is the answer. */
+static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
+{
+    uint32_t batches[] = {1, 8, 64, 128, 1024, 0}; /* from 128 on tables have more than one thread */
+    size_t n = 5, at = 0;
+    wo_eval_timing timings[6];
+    if ((*index)->options.method == WO_METHOD_FULL) return WO_OK;
+    while (at < n && batches[at] < t->o.batch) at++;
+    if (at == n || batches[at] != t->o.batch) {
+        memmove(batches + at + 1, batches + at, (n - at) * sizeof *batches);
+        batches[at] = t->o.batch;
+        n++;
+    }
+    const wo_status status = woi_tune_time(t, *index, true, batches, n, 0, timings, err);
+    if (status) return status;
+    const woi_batches full = woi_plan(timings, n, t->o.batch);
+    if (full.from == 1 && !full.to && !(t->o.fixed & WO_FIX_METHOD) && !woi_by_time(t))
+        return replace_by_full(t, index, err);
+    return full.from ? let_full_answer(t, full, *index, err) : WO_OK;
+}
+
+/* ---- The call ---------------------------------------------------------------------------------------------- */
+
+/* The parts of tuning have stages of their own: to the caller it is one, as long as its time. */
+static int relay(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)stage, (void)done, (void)total;
+    const woi_tune *t = ctx;
+    const wo_progress *outer = &t->o.build.progress;
+    const double gone = fmin(woi_tune_now() - t->start, t->o.max_time_s);
+    return outer->fn ? outer->fn(outer->ctx, "tuning", (uint64_t)(1000 * gone), (uint64_t)(1000 * t->o.max_time_s)) : 0;
+}
+
+static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_error *err)
+{
+    wo_status status = check_logs(t, tune_log, err);
+    if (!status) status = woi_tune_split(t, tune_log, err);
+    if (!status)
+        status = woi_judge_make(&t->layer->dense, &t->judged, t->o.k, t->threads, &t->progress, &t->judge, err);
+    if (!status) status = woi_tune_search(t, err);
+    if (!status && t->best == WOI_NO_ROW) status = fail_goal(t, 0, t->n_rows, err);
+    if (!status) status = build_winner(t, index, err);
+    if (!status) status = plan(t, index, err);
+    if (!status) status = woi_small_measure(*index, t->log, t->threads, err);
+    if (status) return status;
+    t->rows[t->best * WOI_CURVE_COLUMNS + WOI_CURVE_CHOSEN] = 1;
+    (*index)->curve = t->rows;
+    (*index)->n_curve = t->n_rows;
+    t->rows = NULL;
+    const bool by_time = t->o.target_us > 0, by_answers = t->o.target_agree > 0;
+    (*index)->goal = (woi_goal){.target = by_time || by_answers ? 0 : t->o.target,
+                                .target5 = by_time || by_answers ? 0 : t->o.target5,
+                                .target_agree = t->o.target_agree,
+                                .target_us = t->o.target_us,
+                                .k = t->o.k,
+                                .batch = t->o.batch,
+                                .n = t->judged.n};
+    return WO_OK;
+}
+
+wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *tune_log,
+                        const wo_tune_options *options, wo_index **index, wo_error *err)
+{
+    *index = NULL;
+    wo_tune_options defaults;
+    wo_tune_defaults(&defaults);
+    wo_status status = options ? check(options, err) : WO_OK;
+    if (status) return status;
+    woi_tune *t = woi_alloc_zero(1, sizeof *t, err);
+    if (!t) return WO_ERR_MEMORY;
+    *t = (woi_tune){.layer = layer, .log = log, .o = options ? *options : defaults, .start = woi_tune_now()};
+    t->threads = t->o.build.threads > 0 ? t->o.build.threads : omp_get_max_threads();
+    t->progress = (wo_progress){relay, t};
+    complete(&t->o);
+    status = tune(t, tune_log, index, err);
+    if (status) {
+        wo_index_free(*index);
+        *index = NULL;
+    }
+    woi_tune_bench_free(t);
+    wo_index_free(t->yardstick);
+    woi_judge_free(&t->judge);
+    woi_sparse_free(&t->needs);
+    woi_tune_logs_free(t);
+    woi_free(t->rows);
+    woi_free(t->tried);
+    woi_free(t);
+    return status;
+}

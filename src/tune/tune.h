@@ -1,0 +1,142 @@
+/* What the parts of the tuner share.
+ *
+ *   tune.c     the call: checks, the search, the final index, the planner's measurement
+ *   logs.c     what is built from and what is judged on
+ *   space.c    which settings there are, and their neighbours
+ *   search.c   the search among them
+ *   measure.c  the figures of one index
+ *   curve.c    what was tried: rows of numbers, and the words for one */
+#ifndef WOI_TUNE_TUNE_H
+#define WOI_TUNE_TUNE_H
+
+#include "index/build_evidence.h"
+#include "judge/compare.h"
+
+/* ---- The tuner --------------------------------------------------------------------------------------------- */
+
+/* Settings, and the row that came of them, or WOI_NO_ROW: none reached the goal. */
+typedef struct woi_tried {
+    double settings[WOI_CURVE_COLUMNS]; /* as a row of the curve has them, the dial at 0 */
+    size_t row;
+} woi_tried;
+#define WOI_NO_ROW SIZE_MAX
+
+typedef struct woi_tune {
+    const wo_layer *layer;
+    const wo_log *log; /* all of it */
+    wo_tune_options o;
+    int threads;
+    double start;
+    wo_progress progress; /* of the parts: all are "tuning", and how much of the time is gone */
+
+    wo_log train; /* what is built from while tuning: the log, or some of it */
+    bool train_is_log;
+    bool held_out; /* judged are queries of the log */
+    wo_log judged;
+    woi_judge judge;
+    woi_sparse needs; /* of `train`; indptr NULL: not yet known */
+
+    /* The router that was learned last, with the cells of train's queries; as its options were asked for, and as they
+     * then were. */
+    wo_index *bench;
+    wo_build_options bench_asked;
+    const wo_log *bench_log;
+    woi_routed routed;
+
+    /* Others on a shared machine make an index slower by a third, for seconds, and FULL by less. So settings are timed
+     * in turn with one that stays the same, and what counts is the ratio. NULL: none yet. */
+    wo_index *yardstick;
+    double yardstick_us; /* a query */
+
+    double *rows; /* (n_rows, WOI_CURVE_COLUMNS) */
+    size_t n_rows, rows_room;
+    size_t best; /* row, or WOI_NO_ROW */
+    woi_tried *tried;
+    size_t n_tried, tried_room;
+    bool late;
+    int refined; /* rows of evidence are in bf16; 1: int8 and f32, 2: f32, because they did not do */
+} woi_tune;
+
+double woi_tune_now(void);
+/* An index without router and cells. On failure too *index is to be freed. */
+wo_status woi_tune_begin(const wo_layer *layer, const wo_build_options *o, wo_index **index, wo_error *err);
+
+/* logs.c: fills train and judged. */
+wo_status woi_tune_split(woi_tune *t, const wo_log *tune_log, wo_error *err);
+void woi_tune_logs_free(woi_tune *t);
+
+/* ---- The space --------------------------------------------------------------------------------------------- */
+
+typedef enum woi_kind { WOI_TREE, WOI_HASH, WOI_TABLES /* slide, lss */, WOI_POPULAR, WOI_FULL } woi_kind;
+enum { WOI_MAX_AXES = 4 };
+
+/* A point of the grid: places on the axes of its kind. */
+typedef struct woi_place {
+    woi_kind kind;
+    int at[WOI_MAX_AXES];
+} woi_place;
+
+woi_place woi_space_start(woi_kind kind, bool wide);
+/* A step along an axis; false where it ends, or is fixed. */
+bool woi_space_step(const wo_tune_options *o, woi_place *place, int axis, int step);
+
+/* More cells opened, and more looked at, where that is left to choose; false where there are no more. */
+bool woi_space_widen(const wo_tune_options *o, woi_place *place);
+/* Better rows for evidence from now on, where that is left to choose; false where there are none. */
+bool woi_space_refine(woi_tune *t);
+int woi_space_axes(woi_kind kind);
+/* The options at a place, all but the dial (lambda, popular). */
+wo_build_options woi_space_options(const woi_tune *t, const woi_place *place);
+/* Options of another method: its defaults, with what is not the method's as given. */
+wo_build_options woi_space_of_method(const woi_tune *t, wo_method method);
+
+/* ---- The search -------------------------------------------------------------------------------------------- */
+
+/* To four digits, so that what a report prints builds the same index. */
+double woi_round_lambda(double lambda);
+/* Tries everything that there is time for; t->best is the row that won. */
+wo_status woi_tune_search(woi_tune *t, wo_error *err);
+/* Learns, from `log`, the router of `o`, an evidence index's: t->bench and t->routed. Nothing to do where it is there.
+ */
+wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs, const wo_build_options *o,
+                         wo_error *err);
+/* Fills it and makes it ready for searches. */
+wo_status woi_tune_fill(woi_tune *t, const woi_sparse *needs, const wo_build_options *o, wo_error *err);
+void woi_tune_bench_free(woi_tune *t);
+
+/* ---- Figures ----------------------------------------------------------------------------------------------- */
+
+/* Microseconds a query of an index at batch sizes (rising), beside FULL's where asked. */
+wo_status woi_tune_time(const woi_tune *t, const wo_index *index, bool full, const uint32_t *batches, size_t n,
+                        uint32_t rounds, wo_eval_timing *timings, wo_error *err);
+/* Takes the index over, on failure too, and times it. */
+wo_status woi_tune_set_yardstick(woi_tune *t, wo_index *index, wo_error *err);
+/* Judges and times an index: fills a row. The same for FULL, as the first row of the curve. */
+wo_status woi_tune_measure(woi_tune *t, const wo_index *index, double *row, wo_error *err);
+wo_status woi_tune_measure_full(woi_tune *t, wo_error *err);
+
+/* The planner: the run of timed batch sizes (rising) at which FULL is faster, up to the next one at which it is not. Of
+ * several the one that has `asked`, or the longest, or the larger sizes. */
+woi_batches woi_plan(const wo_eval_timing *timings, size_t n, uint32_t asked);
+
+static inline double *woi_row(const woi_tune *t, size_t row)
+{
+    return t->rows + row * WOI_CURVE_COLUMNS;
+}
+
+static inline bool woi_by_time(const woi_tune *t)
+{
+    return t->o.target_us > 0;
+}
+
+/* ---- The curve --------------------------------------------------------------------------------------------- */
+
+extern const char *const woi_curve_names[WOI_CURVE_COLUMNS];
+/* The settings of options as columns; the figures stay as they are. */
+void woi_curve_set(const wo_build_options *o, double *row);
+void woi_curve_get(const double *row, wo_build_options *o);
+/* Whether two rows have the same settings, the dial (lambda, popular) aside. */
+bool woi_curve_same(const double *a, const double *b);
+wo_status woi_curve_add(woi_tune *t, const double *row, wo_error *err);
+
+#endif
