@@ -638,7 +638,7 @@ static void a_file_keeps_the_curve(void **state)
     index->full = (woi_batches){64, 127};
     assert_int_equal(wo_index_save(index, scratch("tuned"), &err), WO_OK);
     if (wo_index_open(scratch("tuned"), NULL, &opened, &err)) fail_msg("%s", err.text);
-    wo_curve a, b;
+    wo_curve a = {.struct_size = sizeof a}, b = a;
     wo_index_info info = {.struct_size = sizeof info};
     assert_true(wo_index_curve(index, &a) && wo_index_curve(opened, &b));
     wo_index_describe(opened, &info);
