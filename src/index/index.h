@@ -9,6 +9,7 @@
 #ifndef WOI_INDEX_INDEX_H
 #define WOI_INDEX_INDEX_H
 
+#include "base/team.h"
 #include "fill/cells.h"
 #include "layer/layer.h"
 #include "layer/small.h"
@@ -122,7 +123,6 @@ void woi_index_measure(wo_index *index);
 wo_status woi_build_check(const wo_build_options *options, wo_error *err);
 /* "lambda is 3, expected 0 to 2", unless it is; NaN never is. */
 wo_status woi_check_range(const char *name, double value, double low, double high, wo_error *err);
-enum { WOI_MAX_THREADS = 1024 }; /* OpenMP ends the process when it cannot start the threads that it is asked for */
 /* Whether a log goes with a layer or an index. */
 wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err);
 /* Whether there are queries, all finite. */

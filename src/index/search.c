@@ -16,7 +16,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 enum {
@@ -185,7 +184,7 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     if (!s) return WO_ERR_MEMORY;
     s->index = index;
     s->kernels = kernels;
-    s->threads = o.threads < 1 ? omp_get_max_threads() : o.threads;
+    s->threads = woi_team_threads(o.threads);
     s->probes = s->wider_probes = probes;
     if (index->options.fallback) { /* as far as there are cells to open */
         uint32_t most = index->tree.A ? WOI_MAX_LEAVES : WOI_MAX_PROBES;
@@ -451,25 +450,28 @@ static void answer_block(const wo_searcher *s, worker *w, const float *queries, 
     }
 }
 
-static void answer_by_cells(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
-                            wo_query_stats *stats)
+/* A call's queries and where its answers go. */
+typedef struct batch {
+    wo_searcher *s;
+    const float *queries;
+    size_t k;
+    int32_t *ids;
+    float *scores;
+    wo_query_stats *stats; /* NULL: not asked for */
+} batch;
+
+static void answer_range(void *own, int worker_number, size_t first, size_t end)
 {
-    int threads = s->threads;
-    if (n / MIN_SHARE < (size_t)threads) threads = n < 2 * MIN_SHARE ? 1 : (int)(n / MIN_SHARE);
-    const size_t d = s->index->rows.d, share = n / (size_t)threads + 1;
-    const size_t block = share < s->block ? share : s->block, n_blocks = (n + block - 1) / block;
-    if (threads == 1) { /* without OpenMP: its smallest region costs half of what a query does */
-        for (size_t first = 0; first < n; first += block)
-            answer_block(s, &s->workers[0], queries + first * d, n - first < block ? n - first : block, k,
-                         ids + first * k, scores + first * k, stats ? stats + first : NULL);
-        return;
-    }
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (size_t b = 0; b < n_blocks; b++) {
-        const size_t first = b * block, count = n - first < block ? n - first : block;
-        answer_block(s, &s->workers[omp_get_thread_num()], queries + first * d, count, k, ids + first * k,
-                     scores + first * k, stats ? stats + first : NULL);
-    }
+    const batch *b = own;
+    answer_block(b->s, &b->s->workers[worker_number], b->queries + first * b->s->index->rows.d, end - first, b->k,
+                 b->ids + first * b->k, b->scores + first * b->k, b->stats ? b->stats + first : NULL);
+}
+
+static void answer_by_cells(batch *b, size_t n)
+{
+    const size_t most = n / MIN_SHARE, threads = most < (size_t)b->s->threads ? most : (size_t)b->s->threads;
+    const size_t share = threads > 1 ? n / threads + 1 : b->s->block;
+    woi_team_ranges((int)threads, n, share < b->s->block ? share : b->s->block, answer_range, b);
 }
 
 wo_status wo_search_stats(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
@@ -480,7 +482,7 @@ wo_status wo_search_stats(wo_searcher *s, const float *queries, size_t n, size_t
     if (status) return status;
     if ((woi_batches_have(index->full, n) && index->rows.w) || index->options.method == WO_METHOD_FULL)
         return exact(s, queries, n, k, ids, scores, stats, err);
-    answer_by_cells(s, queries, n, k, ids, scores, stats);
+    answer_by_cells(&(batch){s, queries, k, ids, scores, stats}, n);
     for (size_t i = 0; s->exact_fallback && !status && i < n; i++) /* few; each is read once more by all threads */
         if (ids[i * k] == FOR_FULL)
             status =

@@ -12,7 +12,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,21 +165,29 @@ static wo_status judge_piece(const woi_eval *eval, worker *w, const chunk *c, si
     return status;
 }
 
+typedef struct judging {
+    const woi_eval *eval;
+    worker *workers;
+    const chunk *c;
+} judging;
+
+static void judge_part(void *own, int worker_number, size_t first, size_t end)
+{
+    const judging *j = own;
+    worker *w = &j->workers[worker_number];
+    if (!w->status) w->status = judge_piece(j->eval, w, j->c, first, end - first, &w->err);
+}
+
 static wo_status judge_chunk(const woi_eval *eval, worker *workers, chunk *c, wo_error *err)
 {
-    const size_t d = eval->log->d, n_pieces = (c->n + PIECE - 1) / PIECE;
+    const size_t d = eval->log->d;
     wo_status status = WO_OK;
     for (size_t i = 0; i < c->n; i++) memcpy(c->q + i * d, eval->log->queries + c->picks[i] * d, d * sizeof *c->q);
     if (eval->full)
         status =
             woi_exact_topk(eval->full, NULL, c->q, c->n, c->k, eval->threads, NULL, c->full_ids, c->scores, NULL, err);
     if (status) return status;
-#pragma omp parallel for num_threads(eval->threads) schedule(dynamic)
-    for (size_t piece = 0; piece < n_pieces; piece++) {
-        worker *w = &workers[omp_get_thread_num()];
-        const size_t first = piece * PIECE, count = c->n - first < PIECE ? c->n - first : PIECE;
-        if (!w->status) w->status = judge_piece(eval, w, c, first, count, &w->err);
-    }
+    woi_team_ranges(eval->threads, c->n, PIECE, judge_part, &(judging){eval, workers, c});
     for (int i = 0; !status && i < eval->threads; i++)
         if ((status = workers[i].status) && err) *err = workers[i].err;
     return status;
@@ -352,8 +359,8 @@ wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log
         .full_energy_j_per_1000 = NAN,
         .energy_note = "nothing was timed",
     };
-    woi_eval eval = {.index = index, .log = log, .options = options, .threads = options->threads, .result = &r};
-    if (eval.threads < 1) eval.threads = omp_get_max_threads();
+    woi_eval eval = {.index = index, .log = log, .options = options, .result = &r};
+    eval.threads = woi_team_threads(options->threads);
     if (layer || index->rows.w) eval.full = layer ? &layer->dense : &index->rows;
     status = pick(&eval, err);
     if (!status && eval.full && log->indptr) status = woi_eval_rank(&eval, err);

@@ -13,7 +13,6 @@
 #include "kernels/topk.h"
 #include "layer/blas.h"
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,6 +183,21 @@ static wo_status make_workers(const woi_eval *eval, worker **workers, wo_error *
     return made ? WO_OK : WO_ERR_MEMORY;
 }
 
+/* Some tiles, from `first_tile` on. */
+typedef struct ranking {
+    const woi_eval *eval;
+    worker *workers;
+    size_t total, first_tile;
+} ranking;
+
+static void rank_part(void *own, int worker_number, size_t part)
+{
+    const ranking *r = own;
+    worker *w = &r->workers[worker_number];
+    const size_t first = (r->first_tile + part) * TILE, left = r->total - first;
+    if (!w->status) w->status = rank_tile(r->eval, w, first, left < TILE ? left : TILE, r->total, &w->err);
+}
+
 wo_status woi_eval_rank(const woi_eval *eval, wo_error *err)
 {
     const size_t total = eval->n < MAX_QUERIES ? eval->n : MAX_QUERIES, n_tiles = (total + TILE - 1) / TILE;
@@ -194,12 +208,7 @@ wo_status woi_eval_rank(const woi_eval *eval, wo_error *err)
         const size_t end = group + GROUP < n_tiles ? group + GROUP : n_tiles;
         status = woi_progress(&eval->options->progress, "ranking", group, n_tiles, err);
         if (status) break;
-#pragma omp parallel for num_threads(eval->threads) schedule(dynamic)
-        for (size_t tile = group; tile < end; tile++) {
-            worker *w = &workers[omp_get_thread_num()];
-            const size_t first = tile * TILE, count = total - first < TILE ? total - first : TILE;
-            if (!w->status) w->status = rank_tile(eval, w, first, count, total, &w->err);
-        }
+        woi_team_for(eval->threads, end - group, rank_part, &(ranking){eval, workers, total, group});
         for (int i = 0; !status && i < eval->threads; i++)
             if ((status = workers[i].status) && err) *err = workers[i].err;
     }

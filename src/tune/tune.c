@@ -7,7 +7,6 @@
 #include "base/error.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 #include <time.h>
 
@@ -325,7 +324,7 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
     woi_tune *t = woi_alloc_zero(1, sizeof *t, err);
     if (!t) return WO_ERR_MEMORY;
     *t = (woi_tune){.layer = layer, .log = log, .o = options ? *options : defaults, .start = woi_tune_now()};
-    t->threads = t->o.build.threads > 0 ? t->o.build.threads : omp_get_max_threads();
+    t->threads = woi_team_threads(t->o.build.threads);
     t->progress = (wo_progress){relay, t};
     complete(&t->o);
     status = tune(t, tune_log, index, err);
