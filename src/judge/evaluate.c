@@ -4,8 +4,8 @@
  * matter. */
 #include "judge/evaluate.h"
 
-#include "base/ids.h"
 #include "base/error.h"
+#include "base/hits.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
@@ -57,7 +57,7 @@ typedef struct worker {
     int32_t *candidates;
     float *logits;
     size_t candidates_room, logits_room;
-    int32_t *sorted[2]; /* k each */
+    int32_t *sorted; /* k */
     tally sums;
     wo_status status;
     wo_error err;
@@ -73,36 +73,17 @@ typedef struct chunk {
     wo_query_stats *stats;
 } chunk;
 
-static bool is_label(const int32_t *labels, size_t n, int32_t id)
-{
-    return woi_ids_find(labels, n, id) != NULL;
-}
-
 static void add_hits(const int32_t *labels, size_t n, const int32_t *ids, uint64_t hits[3])
 {
-    for (size_t k = 0; k < PRECISION_K; k++) {
-        if (ids[k] < 0 || !is_label(labels, n, ids[k])) continue;
-        hits[0] += k < 1;
-        hits[1] += k < 3;
-        hits[2]++;
-    }
+    for (int i = 0; i < 3; i++) hits[i] += woi_hits(labels, n, ids, (size_t)(2 * i + 1));
 }
 
-/* Of the first k of `full`, how many are among the first k of `ids`. */
 static void compare(worker *w, const wo_eval_options *options, const int32_t *ids, const int32_t *full)
 {
     for (size_t i = 0; i < options->n_ks; i++) {
-        const size_t k = options->ks[i];
-        memcpy(w->sorted[0], ids, k * sizeof *ids);
-        memcpy(w->sorted[1], full, k * sizeof *full);
-        for (int side = 0; side < 2; side++) woi_ids_sort(w->sorted[side], k);
-        for (size_t a = 0, b = 0; b < k; b++) {
-            const int32_t id = w->sorted[1][b];
-            if (id < 0) continue;
-            while (a < k && w->sorted[0][a] < id) a++;
-            w->sums.common[i] += a < k && w->sorted[0][a] == id;
-            w->sums.all[i]++;
-        }
+        const woi_agreement a = woi_agree(ids, full, options->ks[i], w->sorted);
+        w->sums.common[i] += a.common;
+        w->sums.all[i] += a.all;
     }
 }
 
@@ -126,7 +107,7 @@ static wo_status judge_candidates(const woi_eval *eval, worker *w, const float *
     for (size_t i = 0; i < n; i++) {
         const int32_t id = w->candidates[i];
         if (rows->b) w->logits[i] += rows->b[id];
-        if (is_label(w->labels, n_labels, id)) w->ranked[found++] = (woi_ranked){w->logits[i], id, 0};
+        if (woi_ids_find(w->labels, n_labels, id)) w->ranked[found++] = (woi_ranked){w->logits[i], id, 0};
     }
     woi_rank_begin(w->ranked, found);
     woi_rank_count(w->ranked, found, w->logits, w->candidates, 0, n);
@@ -145,7 +126,8 @@ static wo_status judge_query(const woi_eval *eval, worker *w, const chunk *c, si
     w->sums.cells += stats->cells;
     w->sums.candidates += stats->candidates;
     if (eval->full) compare(w, eval->options, c->ids + i * c->k, c->full_ids + i * c->k);
-    const size_t n_labels = eval->log->indptr ? woi_eval_labels(eval->log, c->picks[i], w->labels) : 0;
+    const size_t n_labels =
+        eval->log->indptr ? woi_labels_of(eval->log->indptr, eval->log->labels, c->picks[i], w->labels) : 0;
     w->sums.unlabelled += n_labels == 0;
     if (n_labels == 0) return WO_OK;
     w->sums.labels += n_labels;
@@ -201,15 +183,14 @@ static void free_workers(worker *workers, int n)
         woi_free(workers[i].ranked);
         woi_free(workers[i].candidates);
         woi_free(workers[i].logits);
-        woi_free(workers[i].sorted[0]);
-        woi_free(workers[i].sorted[1]);
+        woi_free(workers[i].sorted);
     }
     woi_free(workers);
 }
 
 static wo_status make_workers(const woi_eval *eval, const wo_index *index, size_t k, worker **workers, wo_error *err)
 {
-    const size_t most = woi_eval_most_labels(eval->log);
+    const size_t most = woi_most_labels(eval->log->indptr, eval->log->n);
     wo_searcher_options so;
     wo_searcher_defaults(&so);
     so.threads = 1;
@@ -222,8 +203,7 @@ static wo_status make_workers(const woi_eval *eval, const wo_index *index, size_
         if (status) return status;
         if (!(made[i].labels = woi_alloc(most, sizeof(int32_t), err)) ||
             !(made[i].ranked = woi_alloc(most, sizeof(woi_ranked), err)) ||
-            !(made[i].sorted[0] = woi_alloc(k, sizeof(int32_t), err)) ||
-            !(made[i].sorted[1] = woi_alloc(k, sizeof(int32_t), err)))
+            !(made[i].sorted = woi_alloc(k, sizeof(int32_t), err)))
             return WO_ERR_MEMORY;
     }
     return WO_OK;

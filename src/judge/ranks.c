@@ -6,8 +6,8 @@
  * pass leaves out blocks without a label, and no more than (TILE, BLOCK) logits are kept. */
 #include "judge/evaluate.h"
 
-#include "base/ids.h"
 #include "base/error.h"
+#include "base/hits.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "kernels/topk.h"
@@ -58,26 +58,6 @@ uint64_t woi_rank_sum(const woi_ranked *labels, size_t n)
     return sum;
 }
 
-size_t woi_eval_labels(const wo_log *log, size_t i, int32_t *labels)
-{
-    size_t n = 0, distinct = 0;
-    for (int64_t at = log->indptr[i]; at < log->indptr[i + 1]; at++) labels[n++] = log->labels[at];
-    woi_ids_sort(labels, n);
-    for (size_t j = 0; j < n; j++)
-        if (j == 0 || labels[j] != labels[distinct - 1]) labels[distinct++] = labels[j];
-    return distinct;
-}
-
-size_t woi_eval_most_labels(const wo_log *log)
-{
-    int64_t most = 0;
-    for (size_t i = 0; log->indptr && i < log->n; i++) {
-        const int64_t own = log->indptr[i + 1] - log->indptr[i];
-        if (own > most) most = own;
-    }
-    return (size_t)most;
-}
-
 /* ---- All m classes ----------------------------------------------------------------------------------------- */
 
 /* The scratch and the sums of one thread. */
@@ -114,7 +94,7 @@ static wo_status gather_tile(const woi_eval *eval, worker *w, size_t first, size
     memset(w->needed, 0, (eval->full->m + BLOCK - 1) / BLOCK);
     for (size_t i = first; i < first + count; i++) {
         const size_t query = eval->picks[woi_eval_place(eval->options->seed, WOI_EVAL_STREAM_RANKS, i, total, eval->n)];
-        const size_t n_own = woi_eval_labels(eval->log, query, w->own);
+        const size_t n_own = woi_labels_of(eval->log->indptr, eval->log->labels, query, w->own);
         if (n_own == 0) continue;
         wo_status status = woi_grow(&w->labels, &w->room, used, used + n_own, sizeof *w->labels, err);
         if (status) return status;
@@ -172,7 +152,7 @@ static void free_workers(worker *workers, int n)
 static wo_status make_workers(const woi_eval *eval, worker **workers, wo_error *err)
 {
     const woi_dense *layer = eval->full;
-    const size_t most = woi_eval_most_labels(eval->log);
+    const size_t most = woi_most_labels(eval->log->indptr, eval->log->n);
     worker *made = *workers = woi_alloc_zero((size_t)eval->threads, sizeof *made, err);
     for (int i = 0; made && i < eval->threads; i++)
         if (!(made[i].q = woi_alloc(TILE * layer->d, sizeof(float), err)) ||

@@ -4,11 +4,11 @@
  * faster */
 #include "tune/tune.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 void wo_tune_defaults(wo_tune_options *options)
 {
@@ -22,13 +22,6 @@ void wo_tune_defaults(wo_tune_options *options)
         .max_queries = 200000,
     };
     wo_build_defaults(WO_METHOD_EVIDENCE, &options->build);
-}
-
-double woi_tune_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- What is asked for ------------------------------------------------------------------------------------- */
@@ -282,7 +275,7 @@ static int relay(void *ctx, const char *stage, uint64_t done, uint64_t total)
     (void)stage, (void)done, (void)total;
     const woi_tune *t = ctx;
     const wo_progress *outer = &t->o.build.progress;
-    const double gone = fmin(woi_tune_now() - t->start, t->o.max_time_s);
+    const double gone = fmin(woi_now_s() - t->start, t->o.max_time_s);
     return outer->fn ? outer->fn(outer->ctx, "tuning", (uint64_t)(1000 * gone), (uint64_t)(1000 * t->o.max_time_s)) : 0;
 }
 
@@ -323,7 +316,7 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
     if (status) return status;
     woi_tune *t = woi_alloc_zero(1, sizeof *t, err);
     if (!t) return WO_ERR_MEMORY;
-    *t = (woi_tune){.layer = layer, .log = log, .o = options ? *options : defaults, .start = woi_tune_now()};
+    *t = (woi_tune){.layer = layer, .log = log, .o = options ? *options : defaults, .start = woi_now_s()};
     t->threads = woi_team_threads(t->o.build.threads);
     t->progress = (wo_progress){relay, t};
     complete(&t->o);
