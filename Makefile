@@ -70,8 +70,9 @@ $(BUILD)/libwideout.a: $(LIB_OBJ)
 $(BUILD)/libworkshop.a: $(SHOP_OBJ)
 	@rm -f $@
 	$(call say,AR) ar rcs $@ $^
+# nodelete: the library's threads sleep until the process ends (src/base/team.c), and must not lose their code to dlclose.
 $(BUILD)/libwideout.so: $(LIB_OBJ)
-	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -shared -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
+	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
 $(BUILD)/wideout: $(CLI_OBJ) $(ARCHIVES)
 	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(ZLIB) $(LIBS)
 

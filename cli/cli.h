@@ -5,6 +5,7 @@
 #ifndef WOI_CLI_CLI_H
 #define WOI_CLI_CLI_H
 
+#include "base/clock.h"
 #include "wideout.h"
 
 #include <stdbool.h>
@@ -99,7 +100,6 @@ wo_progress cli_progress(const cli_common *common);
 void cli_progress_line(const char *text); /* any other line, in place of the bar */
 void cli_progress_end(void);              /* wipes it */
 
-double cli_now(void);      /* seconds, monotonic */
 double cli_peak_mib(void); /* the most memory this process has held */
 
 /* ---- The commands ------------------------------------------------------------------------------------------ */

@@ -334,7 +334,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     wo_log *log = NULL, *tune_log = NULL;
     wo_index *index = NULL;
     wo_error err;
-    const double start = cli_now();
+    const double start = woi_now_s();
     int code = cli_layer_open(&args->layer, &layer);
     if (!code && args->route_d % 16 && args->route_d < wo_layer_d(layer))
         code = cli_usage(self, "--route-d takes a multiple of 16, or all %zu coordinates, not %" PRIu64,
@@ -356,7 +356,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                 "%s: warning: without --tune-log a tenth of the log was held out to judge on; queries that the "
                 "network was trained on flatter every index\n",
                 cli_program);
-    code = report(args, index, cli_now() - start);
+    code = report(args, index, woi_now_s() - start);
 done:
     wo_index_free(index);
     wo_log_free(log);

@@ -2,6 +2,7 @@
 #include "index/index.h"
 
 #include "base/error.h"
+#include "base/hits.h"
 #include "base/progress.h"
 #include "base/sized.h"
 #include "index/build_evidence.h"
@@ -228,16 +229,15 @@ wo_status woi_small_measure(wo_index *index, const wo_log *log, wo_error *err)
     const size_t n = log->n < MOST ? log->n : MOST;
     size_t best = 0, five = 0, all = 0;
     for (size_t i = 0; !status && i < n; i++) {
-        int32_t ids[2][K];
+        int32_t ids[2][K], sorted[K];
         float scores[K];
         for (int side = 0; !status && side < 2; side++)
             status = wo_search(searchers[side], log->queries + log->n * i / n * log->d, 1, K, ids[side], scores, err);
         if (status) break;
         best += ids[0][0] == ids[1][0];
-        for (int a = 0; a < K; a++) {
-            all += ids[1][a] >= 0;
-            for (int b = 0; b < K; b++) five += ids[1][a] >= 0 && ids[0][b] == ids[1][a];
-        }
+        const woi_agreement a = woi_agree(ids[0], ids[1], K, sorted);
+        five += a.common;
+        all += a.all;
     }
     if (!status) index->same_best = (double)best / (double)n;
     if (!status && all) index->same_five = (double)five / (double)all;

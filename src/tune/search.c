@@ -5,6 +5,8 @@
  * fails and is already slower than the best so far about the whole setting. */
 #include "tune/tune.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +20,7 @@ static const double GROWN = 1.05;     /* times the neurons: less is nothing new 
 /* In time, what was tried is kept; the first setting is always finished. */
 static bool out_of_time(woi_tune *t)
 {
-    if (!t->late && t->n_tried) t->late = woi_tune_now() - t->start >= SEARCHING * t->o.max_time_s;
+    if (!t->late && t->n_tried) t->late = woi_now_s() - t->start >= SEARCHING * t->o.max_time_s;
     return t->late;
 }
 

@@ -4,12 +4,12 @@
  * faster */
 #include "tune/tune.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/sized.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 static const wo_tune_options defaults = {
     .struct_size = sizeof defaults,
@@ -24,13 +24,6 @@ static const wo_tune_options defaults = {
 void wo_tune_defaults(wo_tune_options *options, size_t options_bytes)
 {
     woi_sized_defaults(options, options_bytes, &defaults, sizeof defaults);
-}
-
-double woi_tune_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- What is asked for ------------------------------------------------------------------------------------- */
@@ -286,7 +279,7 @@ static int relay(void *ctx, const char *stage, uint64_t done, uint64_t total)
     (void)stage, (void)done, (void)total;
     const woi_tune *t = ctx;
     const wo_progress *outer = &t->build.progress;
-    const double gone = fmin(woi_tune_now() - t->start, t->o.max_time_s);
+    const double gone = fmin(woi_now_s() - t->start, t->o.max_time_s);
     return outer->fn ? outer->fn(outer->ctx, "tuning", (uint64_t)(1000 * gone), (uint64_t)(1000 * t->o.max_time_s)) : 0;
 }
 
@@ -323,7 +316,7 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
     *index = NULL;
     woi_tune *t = woi_alloc_zero(1, sizeof *t, err);
     if (!t) return WO_ERR_MEMORY;
-    *t = (woi_tune){.layer = layer, .log = log, .start = woi_tune_now()};
+    *t = (woi_tune){.layer = layer, .log = log, .start = woi_now_s()};
     t->progress = (wo_progress){relay, t};
     wo_status status = take(t, options, err);
     if (!status) {
