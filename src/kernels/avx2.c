@@ -273,27 +273,72 @@ static void project_avx2(const float *x, size_t n, const float *planes, const fl
     }
 }
 
-/* Four coordinates of 8 planes, as words: the even two and the odd two of each plane are pairs of 16-bit integers,
- * which meet the same pair of the point. */
-WOI_INLINE __m256i add_fours(__m256i acc, __m256i planes, int32_t even, int32_t odd)
+/* Up to eight fours of a point, the rest 0. */
+WOI_INLINE __m256i load_fours(const int8_t *x, size_t fours)
 {
-    const __m256i low = _mm256_and_si256(planes, _mm256_set1_epi32(0x00ff00ff));
-    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(low, _mm256_set1_epi32(even)));
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_srli_epi16(planes, 8), _mm256_set1_epi32(odd)));
+    if (fours >= 8) return _mm256_loadu_si256((const void *)x);
+    return _mm256_maskload_epi32((const void *)x, first_lanes(fours));
 }
 
-WOI_INLINE void project_i8_point(const int8_t *x, float x_scale, const uint8_t *planes, const float *scales,
-                                 const float *offsets, size_t fours, size_t n_planes, size_t stride, float *z)
+/* 128 times the sum of x: what the 128 in each of the planes' bytes adds. */
+WOI_INLINE int32_t excess_of(const int8_t *x, size_t fours)
 {
-    const __m256i excess = _mm256_set1_epi32(woi_excess(x, fours));
-    for (size_t p = 0; p < n_planes; p += 8) {
-        __m256i acc = _mm256_setzero_si256();
-        for (size_t j = 0; j < fours; j++)
-            acc = add_fours(acc, _mm256_loadu_si256((const void *)(planes + (j * stride + p) * 4)),
-                            woi_pair(x[4 * j], x[4 * j + 2]), woi_pair(x[4 * j + 1], x[4 * j + 3]));
-        const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(scales + p), _mm256_set1_ps(x_scale));
-        _mm256_storeu_ps(z + p, _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(acc, excess)), scale,
-                                                _mm256_loadu_ps(offsets + p)));
+    const __m256i flip = _mm256_set1_epi8(-128);
+    __m256i sums = _mm256_setzero_si256(); /* of x + 128 */
+    for (size_t j = 0; j < fours; j += 8) {
+        const __m256i bytes = _mm256_xor_si256(load_fours(x + 4 * j, fours - j), flip);
+        sums = _mm256_add_epi64(sums, _mm256_sad_epu8(bytes, _mm256_setzero_si256()));
+    }
+    const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    const int32_t sum = _mm_cvtsi128_si32(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two)));
+    return 128 * (sum - 128 * 32 * (int32_t)((fours + 7) / 8));
+}
+
+/* Eight fours of a point, each byte as 16 high + low with both in -8..8. A plane's byte is at most 255, so a pair of
+ * products with either is at most 4,080 and eight such pairs are added in 16 bits: two multiplications and two
+ * additions make 32 products, and nothing is done to the planes. */
+typedef struct split {
+    int32_t high[8], low[8];
+} split;
+
+WOI_INLINE split split_fours(__m256i x)
+{
+    const __m256i nibble = _mm256_set1_epi8(15), eight = _mm256_set1_epi8(8);
+    const __m256i up = _mm256_and_si256(_mm256_srli_epi16(x, 3), _mm256_set1_epi8(1)); /* where low is negative */
+    const __m256i high = _mm256_and_si256(_mm256_srli_epi16(x, 4), nibble), low = _mm256_and_si256(x, nibble);
+    split s;
+    _mm256_storeu_si256((void *)s.high, _mm256_add_epi8(_mm256_sub_epi8(_mm256_xor_si256(high, eight), eight), up));
+    _mm256_storeu_si256((void *)s.low, _mm256_sub_epi8(_mm256_xor_si256(low, eight), eight));
+    return s;
+}
+
+/* One point on 8 * vectors planes, from z on. */
+WOI_INLINE void project_i8_block(size_t vectors, const int8_t *x, float x_scale, int32_t excess, const uint8_t *planes,
+                                 const float *scales, const float *offsets, size_t fours, size_t stride, float *z)
+{
+    __m256i acc[4];
+    WOI_EACH(v, vectors) acc[v] = _mm256_set1_epi32(-excess);
+    for (size_t j = 0; j < fours; j += 8) {
+        const split part = split_fours(load_fours(x + 4 * j, fours - j));
+        const size_t here = fours - j < 8 ? fours - j : 8;
+        __m256i high[4], low[4];
+        WOI_EACH(v, vectors) high[v] = low[v] = _mm256_setzero_si256();
+        for (size_t c = 0; c < here; c++) {
+            const __m256i by_high = _mm256_set1_epi32(part.high[c]), by_low = _mm256_set1_epi32(part.low[c]);
+            WOI_EACH(v, vectors) {
+                const __m256i plane = _mm256_loadu_si256((const void *)(planes + ((j + c) * stride + 8 * v) * 4));
+                high[v] = _mm256_add_epi16(high[v], _mm256_maddubs_epi16(plane, by_high));
+                low[v] = _mm256_add_epi16(low[v], _mm256_maddubs_epi16(plane, by_low));
+            }
+        }
+        WOI_EACH(v, vectors) {
+            acc[v] = _mm256_add_epi32(acc[v], _mm256_madd_epi16(high[v], _mm256_set1_epi16(16)));
+            acc[v] = _mm256_add_epi32(acc[v], _mm256_madd_epi16(low[v], _mm256_set1_epi16(1)));
+        }
+    }
+    WOI_EACH(v, vectors) {
+        const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(scales + 8 * v), _mm256_set1_ps(x_scale));
+        _mm256_storeu_ps(z + 8 * v, _mm256_fmadd_ps(_mm256_cvtepi32_ps(acc[v]), scale, _mm256_loadu_ps(offsets + 8 * v)));
     }
 }
 
@@ -301,9 +346,16 @@ static void project_i8_avx2(const int8_t *x, const float *x_scales, size_t n, co
                             const float *scales, const float *offsets, size_t fours, size_t n_planes, size_t stride,
                             float *z)
 {
-    for (size_t i = 0; i < n; i++)
-        project_i8_point(x + i * 4 * fours, x_scales[i], planes, scales, offsets, fours, n_planes, stride,
-                         z + i * n_planes);
+    for (size_t i = 0; i < n; i++, x += 4 * fours, z += n_planes) {
+        const int32_t excess = excess_of(x, fours);
+#define BLOCK(vectors)                                                                                              \
+    for (; p + 8 * (vectors) <= n_planes; p += 8 * (vectors))                                                       \
+    project_i8_block(vectors, x, x_scales[i], excess, planes + 4 * p, scales + p, offsets + p, fours, stride, z + p)
+        size_t p = 0;
+        BLOCK(4);
+        BLOCK(2);
+#undef BLOCK
+    }
 }
 
 /* ---- top-k, maximum ---------------------------------------------------------------------------------------- */
