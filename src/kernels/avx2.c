@@ -4,6 +4,8 @@
 #include "kernels/topk.h"
 #include "kernels/x86.h"
 
+#define pick_avx2 woi_pick_avx2 /* avx2pick.c */
+
 /* Eight lanes from keep_lanes + n keep the last n of a vector, from keep_lanes + 16 - n the first n; 16 bytes from
  * keep_bytes + n the last n. */
 static const int32_t keep_lanes[24] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
@@ -397,35 +399,6 @@ static float max_f32_avx2(const float *x, size_t n)
     for (; i < n; i++)
         if (x[i] > best) best = x[i];
     return best;
-}
-
-static size_t pick_avx2(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
-{
-    /* A round an answer: faster than a heap where answers are few, alone and beside the scores (Zen 4: 1.5 times at 4
-     * of 128, as fast at 8 of 96, 0.8 times at 20 of 272). */
-    enum { MOST = 8, SCORES_EACH = 12 };
-    if (k > MOST || k * SCORES_EACH > n) return woi_topk_pick(scores, ids, n, k, best, best_ids);
-    size_t found = 0;
-    for (; found < k; found++) {
-        const float top = max_f32_avx2(scores, n);
-        const __m256 wanted = _mm256_set1_ps(top);
-        size_t at = n, i = 0;
-        for (; i + 8 <= n; i += 8) {
-            const uint64_t hits =
-                (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(scores + i), wanted, _CMP_EQ_OQ));
-            if (!hits) continue;
-            const size_t here = i + woi_lowest_id(hits, ids ? ids + i : NULL);
-            if (at == n || (ids && ids[here] < ids[at])) at = here;
-        }
-        for (; i < n; i++)
-            if (scores[i] == top && (at == n || (ids && ids[i] < ids[at]))) at = i;
-        if (at == n) break;
-        best[found] = top;
-        best_ids[found] = ids ? ids[at] : (int32_t)at;
-        scores[at] = NAN; /* which no comparison finds */
-    }
-    woi_pick_end(found, k, best, best_ids);
-    return found;
 }
 
 /* ---- exponential ------------------------------------------------------------------------------------------- */
