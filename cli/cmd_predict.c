@@ -49,6 +49,7 @@ static const cli_option options[] = {
 
 /* All that answering takes. A zeroed one is empty. */
 typedef struct session {
+    const cli_command *self;
     const arguments *args;
     wo_layer *layer;
     wo_index *index;
@@ -262,7 +263,10 @@ static int answer_all(session *s, cli_source *source)
         const wo_status read = cli_source_next(source, &batch, &more, &err);
         if (read || (more && answer(s, &batch, &err))) {
             fflush(stdout);
-            cli_fail(s->at, &err);
+            if (read)
+                cli_fail(s->at, &err);
+            else
+                cli_blame(s->self, &(cli_files){.index = s->args->index, .query = s->at}, &err);
             if (read != WO_ERR_FORMAT || !person) return CLI_FAILED;
             failed = true; /* whoever typed that line can type another */
             continue;
@@ -286,8 +290,9 @@ static int open_index(session *s)
 {
     const arguments *args = s->args;
     wo_error err;
-    if (args->layer.path && cli_layer_open(&args->layer, &s->layer)) return CLI_FAILED;
-    if (wo_index_open(args->index, s->layer, &s->index, &err)) return cli_fail(args->index, &err);
+    if (args->layer.path && cli_layer_open(s->self, &args->layer, &s->layer)) return CLI_FAILED;
+    const cli_files files = {.layer = args->layer.path, .index = args->index};
+    if (wo_index_open(args->index, s->layer, &s->index, &err)) return cli_blame(s->self, &files, &err);
     wo_index_describe(s->index, &s->info);
     cli_index_warn(args->index, &s->info, args->exact_fallback);
     if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)
@@ -314,7 +319,8 @@ static int make_searcher(session *s)
     o.n_forbidden = forbidden.n;
     o.mandatory = mandatory.ids;
     o.n_mandatory = mandatory.n;
-    if (!code && wo_searcher_create(s->index, &o, &s->searcher, &err)) code = cli_fail(args->index, &err);
+    if (!code && wo_searcher_create(s->index, &o, &s->searcher, &err))
+        code = cli_blame(s->self, &(cli_files){.index = args->index}, &err);
     free(forbidden.ids);
     free(mandatory.ids);
     if (code) return code;
@@ -357,7 +363,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                          format == CLI_FORMAT_XC     ? "xc"
                          : format == CLI_FORMAT_TEXT ? "text"
                                                      : "deb822");
-    session s = {.args = args};
+    session s = {.self = self, .args = args};
     cli_source source = {0};
     wo_error err;
     int code = open_index(&s);

@@ -62,8 +62,8 @@ struct wo_searcher {
 
 static wo_status no_rows(wo_error *err)
 {
-    return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,
-                    "has no f32 rows to answer exactly with: give the layer too (--layer)");
+    return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_INDEX, "layer",
+                          "the index has no f32 rows to answer exactly with: the layer has them");
 }
 
 void wo_searcher_defaults(wo_searcher_options *options)
@@ -73,11 +73,11 @@ void wo_searcher_defaults(wo_searcher_options *options)
 
 static wo_status check_ids(const char *what, const int32_t *ids, size_t n, size_t m, wo_error *err)
 {
-    if (n && !ids) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%zu %s classes are at NULL", n, what);
+    if (n && !ids) return woi_fail_option(err, WO_ERR_ARGUMENT, what, "%zu %s classes are at NULL", n, what);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (size_t)ids[i] >= m)
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%s class %" PRId32 " is not one of the %zu classes",
-                            what, ids[i], m);
+            return woi_fail_option(err, WO_ERR_ARGUMENT, what, "%s class %" PRId32 " is not one of the %zu classes",
+                                   what, ids[i], m);
     return WO_OK;
 }
 
@@ -102,10 +102,10 @@ static wo_status copy_masks(wo_searcher *s, const wo_searcher_options *o, wo_err
     if (o->logit_bias) {
         for (size_t j = 0; j < m; j++)
             if (!isfinite(o->logit_bias[j]))
-                return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                                "the logit bias of class %zu is %g: forbid a class "
-                                "instead",
-                                j, (double)o->logit_bias[j]);
+                return woi_fail_option(err, WO_ERR_ARGUMENT, "logit_bias",
+                                       "the logit bias of class %zu is %g: forbid a class "
+                                       "instead",
+                                       j, (double)o->logit_bias[j]);
         if (!(s->bias = woi_alloc(m, sizeof *s->bias, err))) return WO_ERR_MEMORY;
         memcpy(s->bias, o->logit_bias, m * sizeof *s->bias);
     }
@@ -174,13 +174,13 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     const uint32_t probes = o.probes ? o.probes : index->options.probes;
     if (o.exact_fallback && !index->rows.w) return no_rows(err);
     if (index->tree.A && probes > WOI_MAX_LEAVES)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%" PRIu32 " probes are too many: at most %d", probes,
-                        WOI_MAX_LEAVES);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "probes", "%" PRIu32 " probes are too many: at most %d", probes,
+                               WOI_MAX_LEAVES);
     if (index->hash.K && (probes > WOI_MAX_PROBES || probes > 1U << index->hash.K))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "%" PRIu32 " probes are too many: at most %d, and the %u "
-                        "cells of a table",
-                        probes, WOI_MAX_PROBES, 1U << index->hash.K);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "probes",
+                               "%" PRIu32 " probes are too many: at most %d, and the %u "
+                               "cells of a table",
+                               probes, WOI_MAX_PROBES, 1U << index->hash.K);
     wo_searcher *s = woi_alloc_zero(1, sizeof *s, err);
     if (!s) return WO_ERR_MEMORY;
     s->index = index;
@@ -388,9 +388,9 @@ static void answer(const wo_searcher *s, worker *w, const float *q, const uint32
 static wo_status check_call(const float *queries, size_t n, size_t k, const int32_t *ids, const float *scores,
                             wo_error *err)
 {
-    if (k < 1) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "k is 0: at least one answer must be asked for");
+    if (k < 1) return woi_fail_option(err, WO_ERR_ARGUMENT, "k", "k is 0: at least one answer must be asked for");
     if (n && (!queries || !ids || !scores))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "queries, ids or scores are NULL");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "queries, ids or scores are NULL");
     return WO_OK;
 }
 
@@ -499,7 +499,7 @@ wo_status wo_search_candidates(wo_searcher *s, const float *query, int32_t *ids,
 {
     *n_candidates = 0;
     if (!woi_all_finite(query, s->index->rows.d))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the query is not finite");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "the query is not finite");
     if (s->index->options.method == WO_METHOD_FULL) {
         for (size_t j = 0; j < s->index->rows.m; j++)
             if (!s->forbidden || !s->forbidden[j]) {
