@@ -64,6 +64,8 @@ int cli_run(const cli_command *command, int argc, char **argv);
 
 /* "wideout: PATH: SENTENCE" on stderr; path may be NULL. Returns CLI_FAILED. */
 int cli_fail(const char *path, const wo_error *err);
+/* The same with "; HINT" behind it, unless NULL. */
+int cli_fail_hint(const char *path, const wo_error *err, const char *hint);
 
 /* A failure of the command's own, printf style; gives `status`. */
 wo_status cli_set_error(wo_error *err, wo_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));

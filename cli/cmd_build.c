@@ -319,14 +319,6 @@ static int report(const arguments *args, const wo_index *index, double seconds)
     return cli_end();
 }
 
-/* What is wrong is nearly always a log, and the text says which; that a goal cannot be reached is nobody's fault. */
-static int fail(const arguments *args, const wo_error *err)
-{
-    const bool tuned_on = args->tune.log && strstr(err->text, "the tune log");
-    const char *file = tuned_on ? args->tune.log : args->log ? args->log : args->layer.path;
-    return cli_fail(err->status == WO_ERR_UNSUPPORTED ? NULL : file, err);
-}
-
 /* `tune` NULL: exactly what the options say. */
 static int build(const cli_command *self, const arguments *args, const wo_build_options *o, const wo_tune_options *tune)
 {
@@ -334,21 +326,25 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     wo_log *log = NULL, *tune_log = NULL;
     wo_index *index = NULL;
     wo_error err;
+    const cli_files files = {.layer = args->layer.path,
+                             .bias = args->layer.bias_path,
+                             .log = args->log,
+                             .tune_log = args->tune.log,
+                             .output = args->output};
     const double start = woi_now_s();
-    int code = cli_layer_open(&args->layer, &layer);
+    int code = cli_layer_open(self, &args->layer, &layer);
     if (!code && args->route_d % 16 && args->route_d < wo_layer_d(layer))
         code = cli_usage(self, "--route-d takes a multiple of 16, or all %zu coordinates, not %" PRIu64,
                          wo_layer_d(layer), args->route_d);
     if (code) goto done;
     if (args->log && wo_log_open(args->log, &log, &err))
-        code = cli_fail(args->log, &err);
+        code = cli_blame(self, &files, &err);
     else if (args->tune.log && wo_log_open(args->tune.log, &tune_log, &err))
-        code = cli_fail(args->tune.log, &err);
-    else if (tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err)
-                  : wo_index_build(layer, log, o, &index, &err))
-        code = fail(args, &err);
-    else if (wo_index_save(index, args->output, &err))
-        code = cli_fail(args->output, &err);
+        code = cli_blame(self, &(cli_files){.log = args->tune.log}, &err);
+    else if ((tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err)
+                   : wo_index_build(layer, log, o, &index, &err)) ||
+             wo_index_save(index, args->output, &err))
+        code = cli_blame(self, &files, &err);
     if (code) goto done;
     cli_progress_end();
     if (tune && !tune_log && !args->common.quiet)

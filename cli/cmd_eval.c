@@ -231,7 +231,7 @@ static int print_result(const arguments *args, const wo_eval_options *o, const c
 
 /* ---- The command ------------------------------------------------------------------------------------------- */
 
-static int evaluate(const arguments *args, const wo_eval_options *o)
+static int evaluate(const cli_command *self, const arguments *args, const wo_eval_options *o)
 {
     wo_layer *layer = NULL;
     wo_index *index = NULL;
@@ -244,21 +244,22 @@ static int evaluate(const arguments *args, const wo_eval_options *o)
                              .timings = timings,
                              .timings_room = WO_EVAL_MAX + 1,
                              .timing_bytes = sizeof timings[0]};
+    const cli_files files = {.layer = args->layer.path, .index = args->index, .log = args->log};
     cli_index info;
     wo_error err;
-    int code = args->layer.path ? cli_layer_open(&args->layer, &layer) : CLI_OK;
+    int code = args->layer.path ? cli_layer_open(self, &args->layer, &layer) : CLI_OK;
     if (code) goto done;
-    /* A searcher, made to see whether one can be: that failure is the index's, all later ones are the log's. */
+    /* A searcher, made to see whether one can be, before the exact layer ranks every label. */
     oo.layer = layer;
     if (wo_index_open(args->index, &oo, &index, &err) || wo_searcher_create(index, &so, &searcher, &err)) {
-        code = cli_fail(args->index, &err);
+        code = cli_blame(self, &files, &err);
         goto done;
     }
     wo_searcher_free(searcher);
     info = cli_index_of(index);
     cli_index_warn(args->index, &info, args->exact_fallback);
     if (wo_log_open(args->log, &log, &err) || wo_evaluate(index, layer, log, o, &result, &err)) {
-        code = cli_fail(args->log, &err);
+        code = cli_blame(self, &files, &err);
         goto done;
     }
     cli_progress_end();
@@ -297,7 +298,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     o.seed = args->common.seed;
     o.threads = (int)args->common.threads;
     o.progress = cli_progress(&args->common);
-    return evaluate(args, &o);
+    return evaluate(self, args, &o);
 }
 
 const cli_command cli_cmd_eval = {

@@ -199,14 +199,14 @@ static wo_status check_index(const char *path, const woi_st *st, const wo_layer 
     return wo_index_open(path, &o, index, err);
 }
 
-static int info_st(const char *path, const arguments *args)
+static int info_st(const cli_command *self, const char *path, const arguments *args)
 {
     woi_st *st = NULL;
     wo_layer *layer = NULL;
     wo_index *index = NULL;
     cli_index info;
     wo_error err;
-    if (args->layer.path && cli_layer_open(&args->layer, &layer)) return CLI_FAILED;
+    if (args->layer.path && cli_layer_open(self, &args->layer, &layer)) return CLI_FAILED;
     if (woi_st_open(path, &st, &err)) {
         wo_layer_free(layer);
         return cli_fail(path, &err);
@@ -215,7 +215,9 @@ static int info_st(const char *path, const arguments *args)
     int code;
     if (woi_st_verify(st, &progress, &err) || check_log(st, &err) ||
         check_index(path, st, layer, args->trace || args->curve, &index, &err)) {
-        code = cli_fail(path, &err);
+        code = err.about == WO_ABOUT_NONE
+                   ? cli_fail(path, &err)
+                   : cli_blame(self, &(cli_files){.layer = args->layer.path, .index = path, .log = path}, &err);
     } else {
         cli_progress_end();
         wo_curve curve = {.struct_size = sizeof curve};
@@ -288,7 +290,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->curve && kind != WOI_FILE_SAFETENSORS) return print_curve(rest[0], NULL, false);
     switch (kind) {
     case WOI_FILE_SAFETENSORS:
-    case WOI_FILE_SHARD_INDEX: return info_st(rest[0], args);
+    case WOI_FILE_SHARD_INDEX: return info_st(self, rest[0], args);
     case WOI_FILE_NPY: return info_npy(rest[0], args);
     case WOI_FILE_XC: return info_xc(rest[0], args);
     }

@@ -54,6 +54,7 @@ typedef struct classes {
 
 /* All that answering takes. A zeroed one is empty. */
 typedef struct session {
+    const cli_command *self;
     const arguments *args;
     wo_layer *layer;
     wo_index *index;
@@ -264,7 +265,10 @@ static int answer_all(session *s, cli_source *source)
         const wo_status read = cli_source_next(source, &batch, &more, &err);
         if (read || (more && answer(s, &batch, &err))) {
             fflush(stdout);
-            cli_fail(s->at, &err);
+            if (read)
+                cli_fail(s->at, &err);
+            else
+                cli_blame(s->self, &(cli_files){.index = s->args->index, .query = s->at}, &err);
             if (read != WO_ERR_FORMAT || !person) return CLI_FAILED;
             failed = true; /* whoever typed that line can type another */
             continue;
@@ -288,9 +292,10 @@ static int open_index(session *s)
 {
     const arguments *args = s->args;
     wo_error err;
-    if (args->layer.path && cli_layer_open(&args->layer, &s->layer)) return CLI_FAILED;
+    if (args->layer.path && cli_layer_open(s->self, &args->layer, &s->layer)) return CLI_FAILED;
+    const cli_files files = {.layer = args->layer.path, .index = args->index};
     const wo_open_options o = {.struct_size = sizeof o, .layer = s->layer};
-    if (wo_index_open(args->index, &o, &s->index, &err)) return cli_fail(args->index, &err);
+    if (wo_index_open(args->index, &o, &s->index, &err)) return cli_blame(s->self, &files, &err);
     s->m = wo_index_m(s->index);
     s->d = wo_index_d(s->index);
     const cli_index about = cli_index_of(s->index);
@@ -313,7 +318,8 @@ static int make_searcher(session *s)
                                    .threads = (int)args->common.threads,
                                    .max_probes = probes,
                                    .max_mandatory = (uint32_t)s->mandatory.n};
-    if (!code && wo_searcher_create(s->index, &o, &s->searcher, &err)) code = cli_fail(args->index, &err);
+    if (!code && wo_searcher_create(s->index, &o, &s->searcher, &err))
+        code = cli_blame(s->self, &(cli_files){.index = args->index}, &err);
     if (code) return code;
     const uint64_t k = args->k ? args->k : DEFAULT_K;
     s->k = k < s->m ? (size_t)k : s->m;
@@ -369,7 +375,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                          format == CLI_FORMAT_XC     ? "xc"
                          : format == CLI_FORMAT_TEXT ? "text"
                                                      : "deb822");
-    session s = {.args = args};
+    session s = {.self = self, .args = args};
     cli_source source = {0};
     wo_error err;
     int code = open_index(&s);

@@ -17,6 +17,11 @@ void cli_print_text(FILE *to, const char *text)
 
 int cli_fail(const char *path, const wo_error *err)
 {
+    return cli_fail_hint(path, err, NULL);
+}
+
+int cli_fail_hint(const char *path, const wo_error *err, const char *hint)
+{
     cli_progress_end();
     fprintf(stderr, "%s: ", cli_program);
     if (path) {
@@ -24,6 +29,7 @@ int cli_fail(const char *path, const wo_error *err)
         fputs(": ", stderr);
     }
     cli_print_text(stderr, err->text);
+    if (hint) fprintf(stderr, "; %s", hint);
     fputc('\n', stderr);
     return CLI_FAILED;
 }

@@ -64,11 +64,30 @@ WO_API const char *wo_status_text(wo_status status);
 /* wo_error.offset where no position applies. */
 #define WO_NO_OFFSET UINT64_MAX
 
-/* One sentence about a failure, without the name of the file (the caller knows it) and without a final stop. */
+/* Which of the things that were handed over a failure is about. Values are pinned. */
+typedef enum wo_about {
+    WO_ABOUT_NONE = 0,     /* none of them: memory, the processor, a goal that cannot be reached */
+    WO_ABOUT_OPTION = 1,   /* an option: wo_error.option has its name */
+    WO_ABOUT_LAYER = 2,    /* the layer, or its file */
+    WO_ABOUT_BIAS = 3,     /* the file of the layer's biases (wo_layer_options.bias_path) */
+    WO_ABOUT_LOG = 4,      /* the log, or its file */
+    WO_ABOUT_TUNE_LOG = 5, /* the log that is tuned on */
+    WO_ABOUT_INDEX = 6,    /* the index, or its file */
+    WO_ABOUT_QUERY = 7,    /* queries, or an array that their answers go to */
+    WO_ABOUT_OUTPUT = 8    /* the file that is written */
+} wo_about;
+
+/* One sentence about a failure, without the name of the file (the caller knows it) and without a final stop. All of it
+ * is set by every call that fails, and nothing by one that does not. */
 typedef struct wo_error {
     wo_status status;
+    wo_about about;
     uint64_t offset; /* byte position in the file where reading failed, or WO_NO_OFFSET */
-    char text[192];  /* always terminated; shortened with "..." where a value is long */
+    /* The field of an options struct, or the argument, that is wrong or that would help: "lambda", "weight_name". Empty
+     * where there is none. With WO_ABOUT_INDEX, "layer": the call needs the layer too. */
+    char option[32];
+    char text[240];             /* always terminated; shortened with "..." where a value is long */
+    unsigned char reserved[32]; /* zero: room for what later versions say */
 } wo_error;
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */

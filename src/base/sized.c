@@ -26,13 +26,14 @@ wo_status woi_sized_take(void *to, size_t to_bytes, const void *given, const cha
     if (!given) return WO_OK;
     const size_t bytes = size_of(given);
     if (!is_set(bytes))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the %s have a struct_size of %zu: it is not set", what,
-                        bytes);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size", "the %s have a struct_size of %zu: it is not set",
+                               what, bytes);
     for (size_t i = to_bytes; i < bytes; i++)
         if (((const unsigned char *)given)[i])
-            return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,
-                            "the %s have %zu bytes, and byte %zu is not 0: this version of the library knows %zu", what,
-                            bytes, i, to_bytes);
+            return woi_fail_option(
+                err, WO_ERR_UNSUPPORTED, "struct_size",
+                "the %s have %zu bytes, and byte %zu is not 0: this version of the library knows %zu", what, bytes, i,
+                to_bytes);
     memcpy((char *)to + sizeof bytes, (const char *)given + sizeof bytes,
            (bytes < to_bytes ? bytes : to_bytes) - sizeof bytes);
     return WO_OK;

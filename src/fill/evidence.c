@@ -200,9 +200,10 @@ static wo_status join(const task *t, woi_cells *cells, wo_error *err)
     uint64_t total = 0;
     for (size_t c = 0; c < n_cells; c++) total += t->sizes[c];
     if (total > UINT32_MAX)
-        return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,
-                        "the cells would hold %llu neurons, at most %u are possible: raise lambda or lower K or L",
-                        (unsigned long long)total, UINT32_MAX);
+        return woi_fail_option(
+            err, WO_ERR_UNSUPPORTED, "lambda",
+            "the cells would hold %llu neurons, at most %u are possible: raise lambda or lower K or L",
+            (unsigned long long)total, UINT32_MAX);
     *cells = (woi_cells){.n = n_cells};
     cells->offsets = woi_alloc(n_cells + 1, sizeof *cells->offsets, err);
     cells->ids = woi_alloc(total, sizeof *cells->ids, err);

@@ -74,7 +74,7 @@ wo_status woi_build_take(const wo_build_options *given, wo_build_options *option
 wo_status woi_check_range(const char *name, double value, double low, double high, wo_error *err)
 {
     if (value >= low && value <= high) return WO_OK;
-    return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%s is %.10g, expected %.10g to %.10g", name, value, low, high);
+    return woi_fail_option(err, WO_ERR_ARGUMENT, name, "%s is %.10g, expected %.10g to %.10g", name, value, low, high);
 }
 
 wo_status woi_build_check(const wo_build_options *o, wo_error *err)
@@ -83,17 +83,17 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
     const bool hashed = woi_uses_hash(o);
     const bool learned = o->method == WO_METHOD_LSS || (hashed && o->method == WO_METHOD_EVIDENCE && o->learner);
     if ((unsigned)o->method >= N_METHODS)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%d is no method", (int)o->method);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "method", "%d is no method", (int)o->method);
     if (hashed) {
         if ((status = woi_check_range("K", o->K, 1, WOI_MAX_BITS, err)) ||
             (status = woi_check_range("L", o->L, 1, WOI_MAX_TABLES, err)) ||
             (status = woi_check_range("probes", o->probes, 1, WOI_MAX_PROBES, err)))
             return status;
         if (o->probes > 1U << o->K)
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%u probes are more than the %u cells of a table",
-                            o->probes, 1U << o->K);
+            return woi_fail_option(err, WO_ERR_ARGUMENT, "probes", "%u probes are more than the %u cells of a table",
+                                   o->probes, 1U << o->K);
         if ((uint64_t)o->L << o->K > (uint64_t)1 << 28)
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%u tables of %u cells are too many", o->L, 1U << o->K);
+            return woi_fail_option(err, WO_ERR_ARGUMENT, "L", "%u tables of %u cells are too many", o->L, 1U << o->K);
     }
     if (woi_uses_tree(o)) {
         if ((status = woi_check_range("probes", o->probes, 1, WOI_MAX_LEAVES, err)) ||
@@ -102,8 +102,8 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
             (status = woi_check_range("beam", o->beam, 1, WOI_MAX_BEAM, err)))
             return status;
         if (o->nodes % 16 || o->leaves % 16)
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%u nodes and %u leaves: expected multiples of 16",
-                            o->nodes, o->leaves);
+            return woi_fail_option(err, WO_ERR_ARGUMENT, o->nodes % 16 ? "nodes" : "leaves",
+                                   "%u nodes and %u leaves: expected multiples of 16", o->nodes, o->leaves);
     }
     if (learned && ((status = woi_check_range("iterations", o->iterations, 0, 1e7, err)) ||
                     (status = woi_check_range("rate", o->rate, 1e-9, 1e3, err)) ||
@@ -116,8 +116,8 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
     if (o->method == WO_METHOD_LSS && (status = woi_check_range("trace_points", o->trace_points, 0, 1e5, err)))
         return status;
     if (o->method != WO_METHOD_EVIDENCE && o->fallback)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "fallback is %u, but method %s counts no evidence",
-                        o->fallback, woi_method_name(o->method));
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "fallback", "fallback is %u, but method %s counts no evidence",
+                               o->fallback, woi_method_name(o->method));
     /* Whatever the method: a file names them all. */
     if ((status = woi_check_range("source", o->source, WO_SOURCE_LABELS, WO_SOURCE_BOTH, err)) ||
         (status = woi_check_range("router", o->router, WO_ROUTER_HASH, WO_ROUTER_TREE, err)) ||
@@ -128,8 +128,8 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
         (status = woi_check_range("threads", o->threads, 0, WOI_MAX_THREADS, err)))
         return status;
     if (o->method == WO_METHOD_FULL && (o->weights == WO_WEIGHTS_BF16 || o->weights == WO_WEIGHTS_INT8))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "method full answers with f32 rows, not with %s",
-                        o->weights == WO_WEIGHTS_BF16 ? "bf16" : "int8");
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "weights", "method full answers with f32 rows, not with %s",
+                               o->weights == WO_WEIGHTS_BF16 ? "bf16" : "int8");
     if (o->method == WO_METHOD_POPULAR && (status = woi_check_range("n_popular", o->n_popular, 1, INT32_MAX, err)))
         return status;
     return woi_check_range("weights", o->weights, WO_WEIGHTS_F32, WO_WEIGHTS_NONE, err);
@@ -151,7 +151,7 @@ wo_status woi_queries_check(const wo_log *log, wo_error *err)
     if (log->n == 0) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has no queries");
     for (size_t i = 0; i < log->n * log->d; i++)
         if (!isfinite(log->queries[i]))
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "query %zu has %g at place %zu", i / log->d,
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "query %zu of the log has %g at place %zu", i / log->d,
                             (double)log->queries[i], i % log->d);
     return WO_OK;
 }
@@ -181,10 +181,12 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     const wo_build_options *options = &taken;
     const bool needs_log = options->method != WO_METHOD_FULL && options->method != WO_METHOD_SLIDE;
     if (!log && needs_log)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "method %s is built from a log of queries, none was given",
-                        woi_method_name(options->method));
-    if (log && (status = woi_log_check(log, layer->dense.m, layer->dense.d, err))) return status;
-    if (needs_log && (status = woi_queries_check(log, err))) return status;
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
+                              "method %s is built from a log of queries, none was given",
+                              woi_method_name(options->method));
+    if (log && (status = woi_log_check(log, layer->dense.m, layer->dense.d, err)))
+        return woi_about(err, WO_ABOUT_LOG, status);
+    if (needs_log && (status = woi_queries_check(log, err))) return woi_about(err, WO_ABOUT_LOG, status);
     wo_index *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
     made->options = *options;

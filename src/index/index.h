@@ -126,6 +126,9 @@ wo_status woi_build_check(const wo_build_options *options, wo_error *err);
 wo_status woi_build_take(const wo_build_options *given, wo_build_options *options, wo_error *err);
 /* "lambda is 3, expected 0 to 2", unless it is; NaN never is. */
 wo_status woi_check_range(const char *name, double value, double low, double high, wo_error *err);
+/* The sentence about a layer that an index was not built for, with its checksum and the expected one. */
+#define WOI_OTHER_LAYER \
+    "the layer is not the one that the index was built for: its checksum is %016" PRIx64 ", expected %016" PRIx64
 /* Whether a log goes with a layer or an index. */
 wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err);
 /* Whether there are queries, all finite. */

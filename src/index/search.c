@@ -244,8 +244,8 @@ static void answer_by_cells(task *t)
 
 static wo_status no_rows(wo_error *err)
 {
-    return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,
-                    "the index has no f32 rows to answer exactly with: give the layer when opening it");
+    return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_INDEX, "layer",
+                          "the index has no f32 rows to answer exactly with: the layer has them");
 }
 
 /* Queries first .. first + n of the call. In pieces, because softmax needs a number for each query beside the answer.
@@ -305,19 +305,19 @@ static task begin(wo_searcher *s, const float *queries, size_t n, uint32_t probe
 static wo_status check_places(size_t n, size_t k, const void *queries, const void *ids, const void *scores,
                               wo_error *err)
 {
-    if (k < 1) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "k is 0: at least one answer must be asked for");
+    if (k < 1) return woi_fail_option(err, WO_ERR_ARGUMENT, "k", "k is 0: at least one answer must be asked for");
     if (n && (!queries || !ids || !scores))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "queries, ids or scores are NULL");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "queries, ids or scores are NULL");
     return WO_OK;
 }
 
 static wo_status check_ids(const char *what, const int32_t *ids, size_t n, size_t m, wo_error *err)
 {
-    if (n && !ids) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%zu %s classes are at NULL", n, what);
+    if (n && !ids) return woi_fail_option(err, WO_ERR_ARGUMENT, what, "%zu %s classes are at NULL", n, what);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (size_t)ids[i] >= m)
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%s class %" PRId32 " is not one of the %zu classes",
-                            what, ids[i], m);
+            return woi_fail_option(err, WO_ERR_ARGUMENT, what, "%s class %" PRId32 " is not one of the %zu classes",
+                                   what, ids[i], m);
     return WO_OK;
 }
 
@@ -333,18 +333,18 @@ static wo_status read_call(const wo_search_call *c, task *t, wo_error *err)
         return status;
     if (c->probes > t->s->max_probes) {
         if ((status = woi_probes_check(index, c->probes, err))) return status;
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "%" PRIu32 " probes are more than the %" PRIu32 " that the searcher was made for", c->probes,
-                        t->s->max_probes);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "probes",
+                               "%" PRIu32 " probes are more than the %" PRIu32 " that the searcher was made for",
+                               c->probes, t->s->max_probes);
     }
     if (c->n_mandatory > t->s->max_mandatory)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "%zu mandatory classes are more than the %" PRIu32 " that the searcher was made for",
-                        c->n_mandatory, t->s->max_mandatory);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "mandatory",
+                               "%zu mandatory classes are more than the %" PRIu32 " that the searcher was made for",
+                               c->n_mandatory, t->s->max_mandatory);
     if (c->exact_fallback && !index->rows.w) return no_rows(err);
     if (c->logit_bias && !woi_all_finite(c->logit_bias, index->rows.m))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "the logit bias of some class is not finite: forbid a class instead");
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "logit_bias",
+                               "the logit bias of some class is not finite: forbid a class instead");
     t->k = c->k;
     t->ids = c->ids;
     t->scores = c->scores;
@@ -434,9 +434,9 @@ wo_status wo_search_candidates(wo_searcher *s, const wo_search_call *call, int32
     wo_status status = woi_sized_take(&c, sizeof c, call, "search call", err);
     if (status) return status;
     if (c.n != 1 || !c.queries)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the call has %zu queries, expected 1", c.n);
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "the call has %zu queries, expected 1", c.n);
     if (!woi_all_finite(c.queries, s->index->rows.d))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the query is not finite");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "the query is not finite");
     task t = begin(s, c.queries, 1, c.probes ? c.probes : s->index->options.probes);
     if ((status = read_call(&c, &t, err))) return status;
     forbid(&c, &t);
@@ -450,7 +450,8 @@ wo_status wo_search_candidates(wo_searcher *s, const wo_search_call *call, int32
 wo_status wo_score(wo_searcher *s, const float *query, const int32_t *ids, size_t n, float *logits, wo_error *err)
 {
     const wo_index *index = s->index;
-    if (n && (!query || !logits)) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "query or logits are NULL");
+    if (n && (!query || !logits))
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "query or logits are NULL");
     const wo_status status = check_ids("given", ids, n, index->rows.m, err);
     if (status || !n) return status;
     if (index->rows.w)

@@ -31,12 +31,12 @@ uint32_t woi_wider_probes(const wo_index *index, uint32_t probes)
 wo_status woi_probes_check(const wo_index *index, uint32_t probes, wo_error *err)
 {
     if (index->tree.A && probes > WOI_MAX_LEAVES)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%" PRIu32 " probes are too many: at most %d", probes,
-                        WOI_MAX_LEAVES);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "probes", "%" PRIu32 " probes are too many: at most %d", probes,
+                               WOI_MAX_LEAVES);
     if (index->hash.K && (probes > WOI_MAX_PROBES || probes > 1U << index->hash.K))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "%" PRIu32 " probes are too many: at most %d, and the %u cells of a table", probes,
-                        WOI_MAX_PROBES, 1U << index->hash.K);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "probes",
+                               "%" PRIu32 " probes are too many: at most %d, and the %u cells of a table", probes,
+                               WOI_MAX_PROBES, 1U << index->hash.K);
     return WO_OK;
 }
 

@@ -294,16 +294,17 @@ done:
 static wo_status check_options(const wo_eval_options *o, wo_error *err)
 {
     if (o->n_ks > WO_EVAL_MAX || o->n_batches > WO_EVAL_MAX)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%zu values of k and %zu batch sizes, expected at most %d",
-                        o->n_ks, o->n_batches, WO_EVAL_MAX);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, o->n_ks > WO_EVAL_MAX ? "n_ks" : "n_batches",
+                               "%zu values of k and %zu batch sizes, expected at most %d", o->n_ks, o->n_batches,
+                               WO_EVAL_MAX);
     for (size_t i = 0; i < o->n_ks; i++)
         if (o->ks[i] < 1 || o->ks[i] > MAX_K)
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "k is %" PRIu32 ", expected 1 to %d", o->ks[i], MAX_K);
+            return woi_fail_option(err, WO_ERR_ARGUMENT, "ks", "k is %" PRIu32 ", expected 1 to %d", o->ks[i], MAX_K);
     for (size_t i = 0; i <= o->n_batches; i++) {
         const uint32_t batch = i < o->n_batches ? o->batches[i] : o->batch;
         if (batch < 1 || batch > MAX_BATCH)
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "a batch of %" PRIu32 ", expected 1 to %d", batch,
-                            MAX_BATCH);
+            return woi_fail_option(err, WO_ERR_ARGUMENT, "batch", "batch is %" PRIu32 ", expected 1 to %d", batch,
+                                   MAX_BATCH);
     }
     return woi_check_range("threads", o->threads, 0, WOI_MAX_THREADS, err);
 }
@@ -323,7 +324,8 @@ static wo_status pick(woi_eval *eval, wo_error *err)
             eval->result->refused++;
     }
     if (eval->n == 0)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "every query of the log has a number that is not finite");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
+                              "every query of the log has a number that is not finite");
     return WO_OK;
 }
 
@@ -350,11 +352,12 @@ wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log
     if (!status) status = check_options(&o, err);
     if (status) return status;
     if (result->struct_size < offsetof(wo_eval_result, n))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "struct_size of the result is not set");
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size", "struct_size of the result is not set");
     if (layer && layer->checksum != index->layer_checksum)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the layer is not the one that the index was built for");
-    if ((status = woi_log_check(log, index->rows.m, index->rows.d, err))) return status;
-    if (log->n == 0) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has no queries");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "", WOI_OTHER_LAYER, layer->checksum,
+                              index->layer_checksum);
+    if ((status = woi_log_check(log, index->rows.m, index->rows.d, err))) return woi_about(err, WO_ABOUT_LOG, status);
+    if (log->n == 0) return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "", "the log has no queries");
     wo_eval_timing timings[WO_EVAL_MAX + 1];
     wo_eval_result r = {
         .timings = timings,

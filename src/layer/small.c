@@ -43,8 +43,8 @@ wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads,
     if (!kernels) return WO_ERR_UNSUPPORTED;
     const bool screened = weights == WO_WEIGHTS_INT8;
     if (screened && d > WOI_MAX_I8)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "rows of %zu numbers are too long for int8: at most %d", d,
-                        WOI_MAX_I8);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "weights", "rows of %zu numbers are too long for int8: at most %d",
+                               d, WOI_MAX_I8);
     if (screened) {
         small->i8 = woi_alloc(m, d, err);
         small->scales = woi_alloc(m, sizeof *small->scales, err);

@@ -47,8 +47,8 @@ static wo_status take(woi_tune *t, const wo_tune_options *given, wo_error *err)
         return status;
     const unsigned of_hash = WO_FIX_K | WO_FIX_L, of_tree = WO_FIX_TREE | WO_FIX_ROUTE_D | WO_FIX_BEAM;
     if (t->build.method == WO_METHOD_EVIDENCE && o->fixed & of_hash && o->fixed & of_tree)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "K or L and parts of a tree are fixed: an index has hyperplanes or a tree, not both");
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "fixed",
+                               "K or L and parts of a tree are fixed: an index has hyperplanes or a tree, not both");
     return WO_OK;
 }
 
@@ -72,21 +72,24 @@ static void complete(woi_tune *t)
 static wo_status check_logs(const woi_tune *t, const wo_log *tune_log, wo_error *err)
 {
     const woi_dense *rows = &t->layer->dense;
-    if (!t->log) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tuning needs a log of queries, none was given");
+    if (!t->log)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "", "tuning needs a log of queries, none was given");
     const wo_log *judged = tune_log ? tune_log : t->log;
     wo_status status = woi_log_check(t->log, rows->m, rows->d, err);
     if (!status) status = woi_queries_check(t->log, err);
-    if (!status && tune_log && (status = woi_log_check(tune_log, rows->m, rows->d, err)))
+    if (status) return woi_about(err, WO_ABOUT_LOG, status);
+    if (tune_log && (status = woi_log_check(tune_log, rows->m, rows->d, err))) {
         woi_error_prefix(err, "the tune log");
-    if (status) return status;
+        return woi_about(err, WO_ABOUT_TUNE_LOG, status);
+    }
     if (tune_log && tune_log->n == 0)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the tune log has no queries");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_TUNE_LOG, "", "the tune log has no queries");
     if (t->o.target_us > 0 || t->o.target_agree > 0) return WO_OK;
     if (!judged->indptr || judged->indptr[judged->n] == 0)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "%s has no labels to judge by: ask for agreement with FULL instead (--target-agree), or for a "
-                        "time (--target-us)",
-                        tune_log ? "the tune log" : "the log");
+        return woi_fail_about(
+            err, WO_ERR_ARGUMENT, tune_log ? WO_ABOUT_TUNE_LOG : WO_ABOUT_LOG, "target",
+            "%s has no labels to judge by: without them the goal can be agreement with FULL, or a time",
+            tune_log ? "the tune log" : "the log");
     return WO_OK;
 }
 

@@ -577,7 +577,7 @@ static void assert_refused(const wo_index *index, const wo_layer *layer, const w
     r.n = 77;
     wo_error err;
     assert_int_equal(wo_evaluate(index, layer, log, o, &r, &err), WO_ERR_ARGUMENT);
-    assert_string_equal(err.text, sentence);
+    if (strncmp(err.text, sentence, strlen(sentence)) != 0) fail_msg("\"%s\", expected \"%s\"", err.text, sentence);
     assert_int_equal(r.n, 77);
     assert_int_equal(wo_evaluate(index, layer, log, o, &r, NULL), WO_ERR_ARGUMENT);
 }
@@ -598,17 +598,17 @@ static void what_does_not_fit_is_refused(void **state)
     assert_refused(s.index, NULL, beyond, &o, "the log has label 5, the layer 5 classes");
     assert_refused(s.index, NULL, none, &o, "the log has no queries");
     assert_refused(s.index, NULL, all_odd, &o, "every query of the log has a number that is not finite");
-    assert_refused(s.index, another, s.log, &o, "the layer is not the one that the index was built for");
+    assert_refused(s.index, another, s.log, &o, "the layer is not the one that the index was built for: its checksum");
     o.ks[1] = 0;
     assert_refused(s.index, NULL, s.log, &o, "k is 0, expected 1 to 1000");
     o.ks[1] = 1001;
     assert_refused(s.index, NULL, s.log, &o, "k is 1001, expected 1 to 1000");
     o = quality();
     o.batches[0] = 65537;
-    assert_refused(s.index, NULL, s.log, &o, "a batch of 65537, expected 1 to 65536");
+    assert_refused(s.index, NULL, s.log, &o, "batch is 65537, expected 1 to 65536");
     o = quality();
     o.batch = 0;
-    assert_refused(s.index, NULL, s.log, &o, "a batch of 0, expected 1 to 65536");
+    assert_refused(s.index, NULL, s.log, &o, "batch is 0, expected 1 to 65536");
     o = quality();
     o.n_ks = 17;
     assert_refused(s.index, NULL, s.log, &o, "17 values of k and 2 batch sizes, expected at most 16");

@@ -73,7 +73,7 @@ static void logs_without_labels_serve(void **state)
     o.source = WO_SOURCE_LABELS;
     assert_int_equal(wo_index_build(s.layer, bare, &o, &index, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text,
-                        "the log has no labels, and nothing else was to be used: take FULL's top-k as the source");
+                        "the log has no labels, and nothing else was to be used: FULL's top-k can be the source");
     assert_null(index);
     o = small_options(WO_METHOD_POPULAR);
     o.source_k = 1;
@@ -185,7 +185,7 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(EVIDENCE_BY_TREE, nodes, 24, "24 nodes and 16 leaves: expected multiples of 16");
     REFUSED(EVIDENCE_BY_TREE, leaves, UINT32_MAX, "leaves is 4294967295, expected 0 to 1024");
     REFUSED(EVIDENCE_BY_TREE, leaves, 1, "16 nodes and 1 leaves: expected multiples of 16");
-    REFUSED(EVIDENCE_BY_TREE, route_d, 2, "a tree in 2 coordinates: expected a multiple of 16, or all 3");
+    REFUSED(EVIDENCE_BY_TREE, route_d, 2, "route_d is 2, expected a multiple of 16, or all 3");
     REFUSED(EVIDENCE_BY_TREE, lambda, 2.5, "lambda is 2.5, expected 0 to 2");
     REFUSED(EVIDENCE_BY_TREE, source_k, 0, "source_k is 0, expected 1 to 1000");
     REFUSED(EVIDENCE_BY_TREE, router, (wo_router)2, "router is 2, expected 0 to 1");
@@ -246,7 +246,7 @@ static void logs_that_do_not_fit_are_refused(void **state)
         refuse(&s, log, &o, "the log has no queries");
         wo_log_free(log);
         s.q[7] = INFINITY;
-        refuse(&s, s.log, &o, "query 2 has inf at place 1");
+        refuse(&s, s.log, &o, "query 2 of the log has inf at place 1");
         s.q[7] = NAN;
         wo_index *index = NULL;
         assert_int_equal(wo_index_build(s.layer, s.log, &o, &index, &err), WO_ERR_ARGUMENT);

@@ -173,6 +173,8 @@ static void refuse(const char *path, const wo_layer *layer, wo_status status, co
         fail_msg("status %d, \"%s\", expected %d, \"%s\"", got, err.text, status, part);
     assert_null(index);
     assert_int_equal(err.status, status);
+    /* Also where an option in the file is wrong: that is the file's fault. */
+    assert_int_equal(err.about, strncmp(err.text, "the layer", 9) == 0 ? WO_ABOUT_LAYER : WO_ABOUT_INDEX);
 }
 
 static void an_index_without_rows_needs_its_layer(void **state)
@@ -189,9 +191,9 @@ static void an_index_without_rows_needs_its_layer(void **state)
         size_t bytes;
         free(slurp(scratch("bare"), &bytes));
         if (methods[turn / 2] != EVIDENCE_BY_TREE) assert_true(turn % 2 == 0 || bytes < 4096 + 128 * (5 + 17));
-        if (turn % 2) refuse(scratch("bare"), NULL, WO_ERR_ARGUMENT, "has no rows inside");
-        refuse(scratch("bare"), other.layer, WO_ERR_ARGUMENT, "was built for another layer");
-        refuse(scratch("bare"), larger.layer, WO_ERR_ARGUMENT, "was built for another layer");
+        if (turn % 2) refuse(scratch("bare"), NULL, WO_ERR_ARGUMENT, "the index has no rows");
+        refuse(scratch("bare"), other.layer, WO_ERR_ARGUMENT, "the layer is not the one that the index was built for");
+        refuse(scratch("bare"), larger.layer, WO_ERR_ARGUMENT, "the layer is not the one that the index was built for");
         wo_index *again = open_index(scratch("bare"), s.layer);
         assert_same_answers(&s, index, again);
         save(again, scratch("again"));
@@ -493,7 +495,7 @@ static void hostile_trees_are_refused(void **state)
         {{.name = "index.router", .text = "hash"}, "no tensor 'router.planes'"},
         {{.name = "index.router", .text = "forest"}, "'index.router' is \"forest\""},
         {{.name = "index.router", .drop = true}, "no 'index.router'"},
-        {{.name = "index.nodes", .text = "0"}, "a tree of 0 x 32 centres in 16 of 20 coordinates"},
+        {{.name = "index.nodes", .text = "0"}, "the tree has 0 x 32 centres in 16 of 20 coordinates"},
         {{.name = "index.nodes", .text = "17"}, "17 nodes and 32 leaves: expected multiples of 16"},
         {{.name = "index.nodes", .text = "32"}, "'tree.nodes' is not of the expected shape (4, 128)"},
         {{.name = "index.nodes", .text = "1024"}, "'tree.nodes' is not of the expected shape (4, 4096)"},
@@ -501,7 +503,7 @@ static void hostile_trees_are_refused(void **state)
         {{.name = "index.nodes", .text = "4294967280"}, "nodes is 4294967280"},
         {{.name = "index.nodes", .text = "-16"}, "'index.nodes' is \"-16\""},
         {{.name = "index.nodes", .drop = true}, "no 'index.nodes'"},
-        {{.name = "index.leaves", .text = "0"}, "a tree of 16 x 0 centres in 16 of 20 coordinates"},
+        {{.name = "index.leaves", .text = "0"}, "the tree has 16 x 0 centres in 16 of 20 coordinates"},
         {{.name = "index.leaves", .text = "33"}, "16 nodes and 33 leaves: expected multiples of 16"},
         {{.name = "index.leaves", .text = "16"}, "'tree.leaves' is not of the expected shape (64, 64)"},
         {{.name = "index.leaves", .text = "4294967296"}, "'index.leaves' is"},
@@ -660,7 +662,7 @@ static void other_files_are_no_index(void **state)
     assert_int_equal(woi_st_create(scratch("log"), "log", &writer, &err), WO_OK);
     assert_int_equal(woi_st_finish(writer, &err), WO_OK);
     woi_st_writer_free(writer);
-    refuse(scratch("log"), NULL, WO_ERR_FORMAT, "is a wideout file of kind log, not an index");
+    refuse(scratch("log"), NULL, WO_ERR_FORMAT, "the file is of kind log, not an index");
     char others[72] = {60};
     memcpy(others + 8, "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 53);
     memset(others + 61, ' ', 7);

@@ -413,7 +413,8 @@ static void goals_without_labels(void **state)
     pair p = make_pair();
     wo_curve curve = {.struct_size = sizeof curve};
     wo_tune_options o = quick();
-    refused(&p, p.bare, &o, WO_ERR_ARGUMENT, "the tune log has no labels to judge by: ask for agreement");
+    refused(&p, p.bare, &o, WO_ERR_ARGUMENT,
+            "the tune log has no labels to judge by: without them the goal can be agreement");
     o.target_agree = 0.9;
     o.k = 7;
     wo_index *index = tune(&p, p.bare, &o);
@@ -468,7 +469,7 @@ static void a_part_of_the_log_is_held_out(void **state)
     assert_int_equal(wo_log_wrap(p.s.q, 19, D, p.s.indptr, p.s.labels, &few, &err), WO_OK);
     wo_log *kept = p.log;
     p.log = few;
-    refused(&p, NULL, &o, WO_ERR_ARGUMENT, "has 19 queries: too few to hold some out for tuning, give a tune log");
+    refused(&p, NULL, &o, WO_ERR_ARGUMENT, "the log has 19 queries: too few to hold some out for tuning");
     p.log = kept;
     wo_log_free(few);
     free_pair(&p);
