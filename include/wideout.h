@@ -226,6 +226,38 @@ enum { WO_WIDER = 4 };
 /* The defaults of a method: they serve without tuning. */
 WO_API void wo_build_defaults(wo_method method, wo_build_options *options);
 
+/* Whether an index can be built with these options; the sentence begins with the name of the option where one alone is
+ * wrong. */
+WO_API wo_status wo_build_check(const wo_build_options *options, wo_error *err);
+
+/* The build options as a table, for programs that take them by name: tools, bindings, sweeps. All but threads and
+ * progress, which are of a call and not of an index. Defaults are asked with wo_build_defaults and wo_build_get. */
+typedef struct wo_option_info {
+    size_t struct_size; /* sizeof(wo_option_info): set it before the call */
+    const char *name;   /* "lambda": as in the metadata of an index */
+    const char *help;   /* one line */
+    const char *values; /* "labels|top|both"; NULL: a number */
+    double low, high;   /* of numbers: what it takes; of words the numbers of the first and the last */
+    int whole;          /* whole numbers only; from 0 to 1: a flag */
+    unsigned step;      /* multiples of this only; 0: any */
+    unsigned methods;   /* bit 1 << wo_method: those that have it */
+    unsigned routers;   /* of evidence, bit 1 << wo_router: those that have it */
+} wo_option_info;
+
+/* Fills `info`, the strings static; returns 0 where there is no i-th option. */
+WO_API int wo_option_at(size_t i, wo_option_info *info);
+
+/* Sets an option by its name (`-` does for `_`) from a number with a point, or a word. Fails, with a sentence that
+ * begins with the name, where the option does not take the value; then nothing is changed. */
+WO_API wo_status wo_build_set(wo_build_options *options, const char *name, const char *text, wo_error *err);
+
+/* The value of an option as text that wo_build_set reads, as snprintf writes: terminated, and the length that all of
+ * it has. 0: there is no such option. */
+WO_API size_t wo_build_get(const wo_build_options *options, const char *name, char *text, size_t text_bytes);
+
+/* Whether an option has a part in an index with these options: not K in a tree, nor rate where nothing is learned. */
+WO_API int wo_build_uses(const wo_build_options *options, const char *name);
+
 /* Immutable once made, shared by any number of threads. */
 typedef struct wo_index wo_index;
 

@@ -41,7 +41,7 @@ static wo_status check(const wo_tune_options *o, wo_error *err)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "tune options of %zu bytes, expected %zu: start from wo_tune_defaults", o->struct_size,
                         sizeof *o);
-    if ((status = woi_build_check(&o->build, err)) || (status = woi_check_range("target", o->target, 1e-9, 1, err)) ||
+    if ((status = wo_build_check(&o->build, err)) || (status = woi_check_range("target", o->target, 1e-9, 1, err)) ||
         (status = woi_check_range("target5", o->target5, 0, 1, err)) ||
         (status = woi_check_range("target_agree", o->target_agree, 0, 1, err)) ||
         (status = woi_check_range("target_us", o->target_us, 0, 1e12, err)) ||
@@ -126,19 +126,6 @@ static wo_status fail_goal(const woi_tune *t, size_t first, size_t n, wo_error *
                     method, shares[0], shares[1], o->target, o->target5);
 }
 
-/* ---- Parts of an index ------------------------------------------------------------------------------------- */
-
-wo_status woi_tune_begin(const wo_layer *layer, const wo_build_options *o, wo_index **index, wo_error *err)
-{
-    wo_index *made = *index = woi_alloc_zero(1, sizeof *made, err);
-    if (!made) return WO_ERR_MEMORY;
-    made->options = *o;
-    made->rows = layer->dense;
-    made->layer_checksum = layer->checksum;
-    const wo_status status = woi_names_copy(&layer->labels, &made->labels, err);
-    return status ? status : woi_small_make(&made->rows, o->weights, o->threads, &made->small, err);
-}
-
 /* ---- The winner -------------------------------------------------------------------------------------------- */
 
 /* Whether the winner is built from another log than it was tuned on, and can be judged again: the queries to judge on
@@ -170,8 +157,6 @@ static wo_status build_evidence(woi_tune *t, wo_build_options *o, double *row, w
     if (status) return status;
     *index = t->bench;
     t->bench = NULL;
-    (*index)->options.threads = 0;
-    (*index)->options.progress = (wo_progress){0};
     return WO_OK;
 }
 

@@ -58,8 +58,6 @@ typedef struct woi_tune {
 } woi_tune;
 
 double woi_tune_now(void);
-/* An index without router and cells. On failure too *index is to be freed. */
-wo_status woi_tune_begin(const wo_layer *layer, const wo_build_options *o, wo_index **index, wo_error *err);
 
 /* logs.c: fills train and judged. */
 wo_status woi_tune_split(woi_tune *t, const wo_log *tune_log, wo_error *err);
