@@ -1,7 +1,8 @@
 #!/bin/bash
 # Makes the golden files, one of every kind that a version writes, all tiny, in a folder: tests/golden/make.sh FOLDER.
-# The files in tests/golden were made so by version 0.1.0 and are never made again: every later version must read them.
-# A new format version gets files of its own beside them. A tuned index has times in it, so that it differs every time.
+# The files in tests/golden were made so by version 0.1.0 and are never made again: every later version must read them,
+# and answer as FILE.answers says, which that version wrote too. A new format version gets files of its own beside them.
+# A tuned index has times in it, so that it differs every time, and a checkpoint depends on when its run was stopped.
 set -eu
 : "${WIDEOUT:=build/wideout}"
 WIDEOUT=$(realpath "$WIDEOUT")
@@ -35,6 +36,7 @@ awk 'BEGIN{x = 7; print 60, 12, 10
 seq -f 'feature %g' 0 11 >x/features.txt
 seq -f 'class %g' 0 9 >x/labels.txt
 cp t/valid.tokens.safetensors "$out/tokens.safetensors"
+cp x/train.txt "$out/examples.txt"
 run train xc --train x/train.txt -d 8 -e 2 -o "$out/network-xc.safetensors"
 run train w2v --train t/train.tokens.safetensors -d 8 -e 1 --window 3 --drop-top 2 -o "$out/network-w2v.safetensors"
 run train lm --train t/train.tokens.safetensors -d 8 -e 1 -o "$out/network-lm.safetensors"
@@ -62,3 +64,19 @@ index int8 "${tree[@]}" --weights int8
 index none "${hash[@]}" --weights none
 index names --layer "$out/network-xc.safetensors" --log "$out/log-bf16.safetensors" --method popular --popular 4
 index tuned --tune-log s/valid.log.safetensors --target-agree 0.8 --max-time 2s
+
+# What they answer: indexes to the log, networks to data of their kind.
+for index in "$out"/index-*.safetensors; do
+    log=$out/log.safetensors
+    [ "${index##*/}" != index-names.safetensors ] || log=$out/log-bf16.safetensors
+    layer=()
+    [ "${index##*/}" != index-none.safetensors ] || layer=(--layer "$out/layer.safetensors")
+    "$WIDEOUT" predict -q -t 1 --index "$index" "${layer[@]}" "$log" >"${index%.safetensors}.answers"
+done
+for net in xc w2v lm; do
+    data=$out/tokens.safetensors
+    [ $net != xc ] || data=$out/examples.txt
+    run embed "$out/network-$net.safetensors" --data "$data" --max-queries 12 -o log
+    run build --layer "$out/network-$net.safetensors" --method full -o full
+    "$WIDEOUT" predict -q -t 1 --index full log >"$out/network-$net.answers"
+done
