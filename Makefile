@@ -237,7 +237,7 @@ $(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OB
 # OpenMP the library was compiled for.
 BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c,$(wildcard bench/*.c))
 BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
-BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options output progress)
+BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options build_options output progress)
 $(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'
 $(BUILD)/wideout-bench: $(BENCH_OBJ) $(BENCH_CLI) $(PEER_OBJ) $(ARCHIVES)
 	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(PEER_LIBS) $(ZLIB) $(LIBS) $(if $(PEERS),-lstdc++)

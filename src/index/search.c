@@ -161,11 +161,19 @@ static size_t screen(const task *t, woi_worker *w, const float *q, const int32_t
     return n;
 }
 
-/* The logarithm of the sum of exp(logits). */
+/* The logarithm of the sum of exp(logits). A row that is not a number has no part in it, as it has none in answers. */
 static double log_sum(const woi_kernels *kernels, const float *logits, size_t n)
 {
-    const float shift = kernels->max_f32(logits, n);
-    return (double)shift + log(kernels->exp_sum(logits, n, shift, NULL));
+    float shift = kernels->max_f32(logits, n);
+    double sum = kernels->exp_sum(logits, n, shift, NULL);
+    if (isnan(sum)) {
+        shift = -INFINITY;
+        for (size_t i = 0; i < n; i++) shift = fmaxf(shift, logits[i]);
+        sum = 0;
+        for (size_t i = 0; i < n; i++)
+            if (!isnan(logits[i])) sum += exp((double)logits[i] - (double)shift);
+    }
+    return (double)shift + log(sum);
 }
 
 static void pad(const task *t, int32_t *ids, float *scores)

@@ -125,19 +125,6 @@ static wo_status fail_goal(const woi_tune *t, size_t first, size_t n, wo_error *
                     method, shares[0], shares[1], o->target, o->target5);
 }
 
-/* ---- Parts of an index ------------------------------------------------------------------------------------- */
-
-wo_status woi_tune_begin(const wo_layer *layer, const wo_build_options *o, wo_index **index, wo_error *err)
-{
-    wo_index *made = *index = woi_alloc_zero(1, sizeof *made, err);
-    if (!made) return WO_ERR_MEMORY;
-    made->options = *o;
-    made->rows = layer->dense;
-    made->layer_checksum = layer->checksum;
-    const wo_status status = woi_names_copy(&layer->labels, &made->labels, err);
-    return status ? status : woi_small_make(&made->rows, o->weights, o->threads, &made->small, err);
-}
-
 /* ---- The winner -------------------------------------------------------------------------------------------- */
 
 /* Whether the winner is built from another log than it was tuned on, and can be judged again: the queries to judge on
@@ -169,8 +156,6 @@ static wo_status build_evidence(woi_tune *t, wo_build_options *o, double *row, w
     if (status) return status;
     *index = t->bench;
     t->bench = NULL;
-    (*index)->options.threads = 0;
-    (*index)->options.progress = (wo_progress){0};
     return WO_OK;
 }
 

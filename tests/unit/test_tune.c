@@ -310,7 +310,7 @@ static void another_reach_is_as_if_learned(void **state)
         wo_build_options o = *quick().build;
         o.beam = i ? 2 : 7;
         o.probes = i ? 3 : 1;
-        assert_int_equal(woi_tune_begin(p.s.layer, &o, &indexes[i], &err), WO_OK);
+        assert_int_equal(woi_index_begin(p.s.layer, &o, &indexes[i], &err), WO_OK);
         assert_int_equal(woi_evidence_route(p.log, NULL, indexes[i], &routed[i], &err), WO_OK);
     }
     assert_int_not_equal(memcmp(routed[0].of, routed[1].of, N * sizeof(uint32_t)), 0);
