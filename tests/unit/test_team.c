@@ -383,8 +383,9 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Beside a process that never rests, on as many processors as there are less one, a batch on two threads may take as
- * long as on one. OpenMP's took 8 to 12 times as long. In turns, medians, a bound of 3. */
+/* Beside a process that never rests a batch on two threads may take as long as on one. OpenMP's took 8 to 70 times as
+ * long, and 4 to 15 times the processor's time: its threads spun. A thread that loses its processor in the middle of a
+ * part gets it back when the others have had theirs, which is 10 ms where there are many, hence the 20 ms. */
 static void a_busy_neighbour_does_no_harm(void **state)
 {
     (void)state;
@@ -403,20 +404,22 @@ static void a_busy_neighbour_does_no_harm(void **state)
         _exit(0);
     }
     assert_true(busy > 0);
-    double took[2][ROUNDS];
+    double took[2][ROUNDS], cpu[2] = {0};
     wo_status status = WO_OK;
     for (int round = 0; round < ROUNDS; round++)
         for (int side = 0; side < 2; side++) {
-            const double start = woi_now_s();
+            const double start = woi_now_s(), cpu_start = woi_cpu_s();
             if (search(&x, side)) status = WO_ERR_ARGUMENT;
             took[side][round] = woi_now_s() - start;
+            cpu[side] += woi_cpu_s() - cpu_start;
         }
     kill(busy, SIGKILL);
     waitpid(busy, NULL, 0);
     assert_int_equal(status, WO_OK);
     for (int side = 0; side < 2; side++) qsort(took[side], ROUNDS, sizeof(double), by_size);
     const double alone = took[0][ROUNDS / 2], two = took[1][ROUNDS / 2];
-    if (two > 3 * alone + 1e-3) fail_msg("on two threads %.0f us, on one %.0f", 1e6 * two, 1e6 * alone);
+    if (two > 3 * alone + 20e-3) fail_msg("on two threads %.0f us, on one %.0f", 1e6 * two, 1e6 * alone);
+    if (cpu[1] > 2 * cpu[0] + 10e-3) fail_msg("on two threads %.3f s of CPU, on one %.3f", cpu[1], cpu[0]);
     end_searching(&x);
 }
 
