@@ -381,29 +381,13 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median time of a batch on two threads over that on one, in turns. */
-static double two_over_one(searching *x)
-{
-    enum { ROUNDS = 31 };
-    double took[2][ROUNDS];
-    for (int round = 0; round < ROUNDS; round++)
-        for (int side = 0; side < 2; side++) {
-            const double start = woi_now_s();
-            assert_int_equal(search(x, side), WO_OK);
-            took[side][round] = woi_now_s() - start;
-        }
-    for (int side = 0; side < 2; side++) qsort(took[side], ROUNDS, sizeof(double), by_size);
-    return (took[1][ROUNDS / 2] - 1e-3) / took[0][ROUNDS / 2];
-}
-
-/* Beside a process that never rests, on as many processors as there are less one, a batch on two threads may take as
- * long as on one. OpenMP's took 8 to 12 times as long. A bound of 3, and some tries: others may be busy too. */
+/* Beside a process that never rests a batch on two threads may take as long as on one. OpenMP's took 8 to 70 times as
+ * long, and 4 to 15 times the processor's time: its threads spun. A thread that loses its processor in the middle of a
+ * part gets it back when the others have had theirs, which is 10 ms where there are many, hence the 20 ms. */
 static void a_busy_neighbour_does_no_harm(void **state)
 {
     (void)state;
-    enum { TRIES = 10 };
-    double load;
-    if (getloadavg(&load, 1) == 1 && load > (double)woi_team_threads(0) + 1) skip(); /* too many neighbours already */
+    enum { ROUNDS = 31 };
     searching x = begin_searching();
     cpu_set_t set, one;
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
@@ -418,11 +402,22 @@ static void a_busy_neighbour_does_no_harm(void **state)
         _exit(0);
     }
     assert_true(busy > 0);
-    double ratio = INFINITY;
-    for (int i = 0; i < TRIES && ratio > 3; i++) ratio = fmin(ratio, two_over_one(&x));
+    double took[2][ROUNDS], cpu[2] = {0};
+    wo_status status = WO_OK;
+    for (int round = 0; round < ROUNDS; round++)
+        for (int side = 0; side < 2; side++) {
+            const double start = woi_now_s(), cpu_start = woi_cpu_s();
+            if (search(&x, side)) status = WO_ERR_ARGUMENT;
+            took[side][round] = woi_now_s() - start;
+            cpu[side] += woi_cpu_s() - cpu_start;
+        }
     kill(busy, SIGKILL);
     waitpid(busy, NULL, 0);
-    if (ratio > 3) fail_msg("two threads take %.1f times as long as one", ratio);
+    assert_int_equal(status, WO_OK);
+    for (int side = 0; side < 2; side++) qsort(took[side], ROUNDS, sizeof(double), by_size);
+    const double alone = took[0][ROUNDS / 2], two = took[1][ROUNDS / 2];
+    if (two > 3 * alone + 20e-3) fail_msg("on two threads %.0f us, on one %.0f", 1e6 * two, 1e6 * alone);
+    if (cpu[1] > 2 * cpu[0] + 10e-3) fail_msg("on two threads %.3f s of CPU, on one %.3f", cpu[1], cpu[0]);
     end_searching(&x);
 }
 
