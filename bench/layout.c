@@ -65,9 +65,10 @@ static int32_t *by_frequency(const wo_layer *layer, const wo_log *log)
     int64_t *often = calloc(m, sizeof *often);
     float *scores = malloc(n * K * sizeof *scores);
     if (!order || !ids || !often || !scores) exit(1);
-    wo_build_defaults(WO_METHOD_FULL, &o);
+    wo_build_defaults(WO_METHOD_FULL, &o, sizeof o);
     check(wo_index_build(layer, NULL, &o, &full, &err), &err);
-    check(wo_searcher_create(full, NULL, &searcher, &err), &err);
+    const wo_searcher_options all = {.struct_size = sizeof all}; /* cores */
+    check(wo_searcher_create(full, &all, &searcher, &err), &err);
     check(wo_search(searcher, wo_log_queries(log), n, K, ids, scores, &err), &err);
     for (size_t i = 0; i < n * K; i++) often[ids[i]]++;
     for (size_t i = 0; i < m; i++) order[i] = (int32_t)i;
@@ -144,15 +145,12 @@ int main(int argc, char **argv)
                       {.name = argv[4]}};
     for (int i = 0; i < argc - 1; i++) {
         wo_build_options o;
-        wo_searcher_options so;
-        wo_build_defaults(WO_METHOD_EVIDENCE, &o);
+        wo_build_defaults(WO_METHOD_EVIDENCE, &o, sizeof o);
         o.source = WO_SOURCE_TOP; /* labels have the old numbers */
         check(i < 3 ? wo_index_build(ways[i].layer, train, &o, &ways[i].index, &err)
                     : wo_index_open(argv[4], NULL, &ways[i].index, &err),
               &err);
-        wo_searcher_defaults(&so);
-        so.threads = 1;
-        check(wo_searcher_create(ways[i].index, &so, &ways[i].searcher, &err), &err);
+        check(wo_searcher_create(ways[i].index, NULL, &ways[i].searcher, &err), &err);
     }
     const size_t n = wo_log_n(test) < MOST_QUERIES ? wo_log_n(test) / BATCH * BATCH : MOST_QUERIES;
     for (int round = 0; round < ROUNDS; round++)

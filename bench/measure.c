@@ -60,8 +60,8 @@ static wo_status judge_full(bench_contender *c, int threads, const wo_progress *
                             wo_error *err)
 {
     wo_eval_options o;
-    wo_eval_result r;
-    wo_eval_defaults(&o);
+    wo_eval_result r = {.struct_size = sizeof r};
+    wo_eval_defaults(&o, sizeof o);
     o.skip_timing = 1;
     o.threads = threads;
     o.progress = *progress;
@@ -95,9 +95,9 @@ static wo_status judge_answers(bench_contender *c, int threads, const wo_progres
         const size_t n = q->n - first < block ? q->n - first : block;
         if (progress->fn && progress->fn(progress->ctx, "", 0, 0))
             return cli_set_error(err, WO_ERR_CANCELLED, "stopped");
-        wo_status status =
-            c->index ? wo_search_stats(c->searcher, data->queries + first * d, n, BENCH_K, ids, scores, stats, err)
-                     : bench_contender_search(c, first, n, BENCH_K, threads, ids, scores, &took, err);
+        wo_status status = c->index
+                               ? bench_contender_ask(c, data->queries + first * d, n, BENCH_K, ids, scores, stats, err)
+                               : bench_contender_search(c, first, n, BENCH_K, threads, ids, scores, &took, err);
         if (status) return status;
         for (size_t i = 0; c->index && i < n; i++) {
             scored += stats[i].candidates;
@@ -143,7 +143,7 @@ static wo_status judge_retrieved(bench_contender *c, int threads, size_t k, benc
         const size_t some = n - first < block ? n - first : block;
         const float *queries = data->queries + first * d;
         if (c->index)
-            status = wo_search(c->searcher, queries, some, k, ids, scores, err);
+            status = bench_contender_ask(c, queries, some, k, ids, scores, NULL, err);
         else if (peer_search(c->peer, queries, some, k, c->config->options.dial, threads, ids, scores, NULL, error))
             status = cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
         for (size_t i = 0; !status && i < some; i++) {

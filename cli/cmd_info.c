@@ -53,7 +53,7 @@ static bool is_checksum(const char *key)
     return strncmp(key, "xxh3.", 5) == 0;
 }
 
-static int st_json(const woi_st *st, const wo_index_info *index, const wo_curve *curve)
+static int st_json(const woi_st *st, const cli_index *index, const wo_curve *curve)
 {
     json_t *tensors = json_array(), *metadata = json_object();
     for (size_t i = 0; i < woi_st_n_tensors(st); i++) {
@@ -73,7 +73,7 @@ static int st_json(const woi_st *st, const wo_index_info *index, const wo_curve 
                                     curve ? cli_curve_json(curve) : NULL, "metadata", metadata, "tensors", tensors));
 }
 
-static void st_print(const char *path, const woi_st *st, const wo_index_info *index, const wo_curve *curve)
+static void st_print(const char *path, const woi_st *st, const cli_index *index, const wo_curve *curve)
 {
     const char *kind = woi_st_kind(st);
     size_t n = woi_st_n_tensors(st), n_shards = woi_st_n_shards(st);
@@ -146,7 +146,7 @@ static void trace_csv(const wo_trace *trace)
 
 static int print_trace(const char *path, const wo_index *index, bool json)
 {
-    wo_trace trace;
+    wo_trace trace = {.struct_size = sizeof trace};
     wo_error err;
     if (!index || !wo_index_trace(index, &trace)) {
         cli_set_error(&err, WO_ERR_ARGUMENT,
@@ -161,7 +161,7 @@ static int print_trace(const char *path, const wo_index *index, bool json)
 
 static int print_curve(const char *path, const wo_index *index, bool json)
 {
-    wo_curve curve;
+    wo_curve curve = {.struct_size = sizeof curve};
     wo_error err;
     if (!index || !wo_index_curve(index, &curve)) {
         cli_set_error(&err, WO_ERR_ARGUMENT,
@@ -195,7 +195,8 @@ static wo_status check_index(const char *path, const woi_st *st, const wo_layer 
     const char *kind = woi_st_kind(st), *weights = woi_st_meta(st, "index.weights");
     if (!kind || strcmp(kind, "index") != 0) return WO_OK;
     if (!layer && !needed && weights && strcmp(weights, "none") == 0) return WO_OK;
-    return wo_index_open(path, layer, index, err);
+    const wo_open_options o = {.struct_size = sizeof o, .layer = layer};
+    return wo_index_open(path, &o, index, err);
 }
 
 static int info_st(const cli_command *self, const char *path, const arguments *args)
@@ -203,7 +204,7 @@ static int info_st(const cli_command *self, const char *path, const arguments *a
     woi_st *st = NULL;
     wo_layer *layer = NULL;
     wo_index *index = NULL;
-    wo_index_info info;
+    cli_index info;
     wo_error err;
     if (args->layer.path && cli_layer_open(self, &args->layer, &layer)) return CLI_FAILED;
     if (woi_st_open(path, &st, &err)) {
@@ -219,9 +220,9 @@ static int info_st(const cli_command *self, const char *path, const arguments *a
                    : cli_blame(self, &(cli_files){.layer = args->layer.path, .index = path, .log = path}, &err);
     } else {
         cli_progress_end();
-        wo_curve curve;
+        wo_curve curve = {.struct_size = sizeof curve};
         const bool tuned = index && wo_index_curve(index, &curve);
-        if (index) wo_index_describe(index, &info);
+        if (index) info = cli_index_of(index);
         if (args->trace) {
             code = print_trace(path, index, args->common.json);
         } else if (args->curve) {

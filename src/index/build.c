@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/sized.h"
 #include "index/build_evidence.h"
 
 #include <inttypes.h>
@@ -16,10 +17,10 @@ const char *woi_method_name(wo_method method)
     return (unsigned)method < N_METHODS ? method_names[method] : "unknown";
 }
 
-void wo_build_defaults(wo_method method, wo_build_options *options)
+wo_build_options woi_build_defaults(wo_method method)
 {
-    *options = (wo_build_options){
-        .struct_size = sizeof *options,
+    wo_build_options o = {
+        .struct_size = sizeof o,
         .method = method,
         .probes = 1,
         .n_popular = 500,
@@ -36,19 +37,35 @@ void wo_build_defaults(wo_method method, wo_build_options *options)
         .seed = 1,
     };
     if (method == WO_METHOD_EVIDENCE) {
-        options->K = 10;
-        options->L = 4;
-        options->beam = 2;
-        options->iterations = 300;
-        options->rate = 0.02;
-        options->batch = 1024;
+        o.K = 10;
+        o.L = 4;
+        o.beam = 2;
+        o.iterations = 300;
+        o.rate = 0.02;
+        o.batch = 1024;
     } else if (method == WO_METHOD_LSS || method == WO_METHOD_SLIDE) {
-        options->K = 4;
-        options->L = 10;
-        options->iterations = 1500;
-        options->rate = 0.015;
-        options->batch = 256;
+        o.K = 4;
+        o.L = 10;
+        o.iterations = 1500;
+        o.rate = 0.015;
+        o.batch = 256;
     }
+    return o;
+}
+
+void wo_build_defaults(wo_method method, wo_build_options *options, size_t options_bytes)
+{
+    const wo_build_options o = woi_build_defaults(method);
+    woi_sized_defaults(options, options_bytes, &o, sizeof o);
+}
+
+wo_status woi_build_take(const wo_build_options *given, wo_build_options *options, wo_error *err)
+{
+    wo_method method = WO_METHOD_EVIDENCE;
+    if (given && given->struct_size >= offsetof(wo_build_options, method) + sizeof method) method = given->method;
+    *options = woi_build_defaults(method);
+    const wo_status status = woi_sized_take(options, sizeof *options, given, "build options", err);
+    return status ? status : woi_build_check(options, err);
 }
 
 /* ---- Checks ------------------------------------------------------------------------------------------------ */
@@ -62,11 +79,6 @@ wo_status woi_check_range(const char *name, double value, double low, double hig
 wo_status woi_build_check(const wo_build_options *o, wo_error *err)
 {
     wo_status status;
-    if (o->struct_size != sizeof *o)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "build options of %zu bytes, expected %zu: start from "
-                        "wo_build_defaults",
-                        o->struct_size, sizeof *o);
     const bool hashed = woi_uses_hash(o);
     const bool learned = o->method == WO_METHOD_LSS || (hashed && o->method == WO_METHOD_EVIDENCE && o->learner);
     if ((unsigned)o->method >= N_METHODS)
@@ -158,12 +170,14 @@ static wo_status build_popular(const wo_layer *layer, const wo_log *log, wo_inde
     return status;
 }
 
-wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *options, wo_index **index,
+wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *given, wo_index **index,
                          wo_error *err)
 {
     *index = NULL;
-    wo_status status = woi_build_check(options, err);
+    wo_build_options taken;
+    wo_status status = woi_build_take(given, &taken, err);
     if (status) return status;
+    const wo_build_options *options = &taken;
     const bool needs_log = options->method != WO_METHOD_FULL && options->method != WO_METHOD_SLIDE;
     if (!log && needs_log)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
@@ -193,7 +207,7 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     made->options.progress = (wo_progress){0};
     made->options.threads = 0;
     woi_index_measure(made);
-    if ((status = woi_small_measure(made, log, options->threads, err))) {
+    if ((status = woi_small_measure(made, log, err))) {
         wo_index_free(made);
         return status;
     }
@@ -201,7 +215,7 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     return WO_OK;
 }
 
-wo_status woi_small_measure(wo_index *index, const wo_log *log, int threads, wo_error *err)
+wo_status woi_small_measure(wo_index *index, const wo_log *log, wo_error *err)
 {
     enum { MOST = 2000, K = 5 };
     index->same_best = index->same_five = NAN;
@@ -211,11 +225,8 @@ wo_status woi_small_measure(wo_index *index, const wo_log *log, int threads, wo_
     plain.small = (woi_small){0};
     const wo_index *both[] = {&own, &plain};
     wo_searcher *searchers[2] = {NULL, NULL};
-    wo_searcher_options so;
-    wo_searcher_defaults(&so);
-    so.threads = threads;
     wo_status status = WO_OK;
-    for (int i = 0; !status && i < 2; i++) status = wo_searcher_create(both[i], &so, &searchers[i], err);
+    for (int i = 0; !status && i < 2; i++) status = wo_searcher_create(both[i], NULL, &searchers[i], err);
     const size_t n = log->n < MOST ? log->n : MOST;
     size_t best = 0, five = 0, all = 0;
     for (size_t i = 0; !status && i < n; i++) {
@@ -247,16 +258,15 @@ void woi_index_measure(wo_index *index)
     }
 }
 
-void wo_index_describe(const wo_index *index, wo_index_info *info)
+wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
 {
     const woi_cells *cells = &index->cells;
     const size_t planes = index->hash.n_planes * (index->hash.d + 1 + (index->hash.bias_planes != NULL));
-    *info = (wo_index_info){
+    wo_index_info about = {
         .method = index->options.method,
         .method_name = woi_method_name(index->options.method),
         .m = index->rows.m,
         .d = index->rows.d,
-        .options = index->options,
         .n_cells = cells->n,
         .n_entries = cells->n ? cells->offsets[cells->n] : 0,
         .n_empty = index->n_empty,
@@ -269,10 +279,26 @@ void wo_index_describe(const wo_index *index, wo_index_info *info)
     };
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A + tree->A * (size_t)tree->B;
-    info->index_bytes = sizeof(float) * planes + centres * (4 * woi_tree_fours(tree) + 2 * sizeof(float));
-    if (tree->basis) info->index_bytes += tree->r * ((tree->d + 3) / 4 * 4 + sizeof(float));
-    if (cells->n) info->index_bytes += sizeof *cells->offsets * (cells->n + 1) + sizeof *cells->ids * info->n_entries;
-    if (cells->queries) info->index_bytes += sizeof *cells->queries * cells->n;
+    about.index_bytes = sizeof(float) * planes + centres * (4 * woi_tree_fours(tree) + 2 * sizeof(float));
+    if (tree->basis) about.index_bytes += tree->r * ((tree->d + 3) / 4 * 4 + sizeof(float));
+    if (cells->n) about.index_bytes += sizeof *cells->offsets * (cells->n + 1) + sizeof *cells->ids * about.n_entries;
+    if (cells->queries) about.index_bytes += sizeof *cells->queries * cells->n;
+    return woi_sized_give(info, &about, sizeof about);
+}
+
+wo_status wo_index_options(const wo_index *index, wo_build_options *options)
+{
+    return woi_sized_give(options, &index->options, sizeof index->options);
+}
+
+size_t wo_index_m(const wo_index *index)
+{
+    return index->rows.m;
+}
+
+size_t wo_index_d(const wo_index *index)
+{
+    return index->rows.d;
 }
 
 const char *wo_index_label(const wo_index *index, int32_t id, size_t *name_bytes)
@@ -289,8 +315,8 @@ const char *const woi_trace_names[WOI_TRACE_COLUMNS] = {"step",        "loss",  
 int wo_index_trace(const wo_index *index, wo_trace *trace)
 {
     if (!index->n_trace) return 0;
-    *trace = (wo_trace){index->n_trace, WOI_TRACE_COLUMNS, index->trace, woi_trace_names};
-    return 1;
+    const wo_trace found = {sizeof found, index->n_trace, WOI_TRACE_COLUMNS, index->trace, woi_trace_names};
+    return woi_sized_give(trace, &found, sizeof found) == WO_OK;
 }
 
 void wo_index_free(wo_index *index)

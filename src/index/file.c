@@ -577,9 +577,10 @@ static wo_status read_names(wo_index *index, wo_error *err)
     return status;
 }
 
-wo_status wo_index_open(const char *path, const wo_layer *layer, wo_index **index, wo_error *err)
+wo_status wo_index_open(const char *path, const wo_open_options *options, wo_index **index, wo_error *err)
 {
     *index = NULL;
+    const wo_layer *layer = options ? options->layer : NULL;
     wo_index *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
     wo_status status = woi_st_open(path, &made->st, err);

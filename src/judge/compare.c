@@ -145,9 +145,7 @@ wo_status woi_judge_index(const woi_judge *judge, const wo_index *index, woi_jud
     const wo_log *log = judge->log;
     const size_t room = judge->room;
     wo_searcher *searcher = NULL;
-    wo_searcher_options so;
-    wo_searcher_defaults(&so);
-    so.threads = judge->threads;
+    const wo_searcher_options so = {.struct_size = sizeof so, .threads = judge->threads};
     *judged = (woi_judged){.of = {{.unit = 1}, {.unit = 1.0 / AT}, {.unit = 1.0 / (double)judge->k}}};
     /* int8 screens for as many answers as are asked for: where those are fewer than five, P@5 needs a search of its
      * own. */
@@ -155,12 +153,19 @@ wo_status woi_judge_index(const woi_judge *judge, const wo_index *index, woi_jud
     wo_status status = index ? wo_searcher_create(index, &so, &searcher, err) : WO_OK;
     for (size_t first = 0; !status && first < log->n; first += CHUNK) {
         const size_t count = log->n - first < CHUNK ? log->n - first : CHUNK;
-        if (index)
-            status = wo_search_stats(searcher, log->queries + first * log->d, count, room, judge->ids, judge->scores,
-                                     judge->stats, err);
-        if (screens && !status)
-            status = wo_search_stats(searcher, log->queries + first * log->d, count, judge->k, judge->few,
-                                     judge->scores, judge->stats, err);
+        wo_search_call call = {.struct_size = sizeof call,
+                               .queries = log->queries + first * log->d,
+                               .n = count,
+                               .k = room,
+                               .ids = judge->ids,
+                               .scores = judge->scores,
+                               .stats = judge->stats};
+        if (index) status = wo_search_run(searcher, &call, err);
+        if (screens && !status) {
+            call.k = judge->k;
+            call.ids = judge->few;
+            status = wo_search_run(searcher, &call, err);
+        }
         for (size_t i = 0; !status && i < count; i++) {
             const int32_t *full = judge->full + (first + i) * room, *ids = index ? judge->ids + i * room : full,
                           *few = screens ? judge->few + i * judge->k : ids;

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "base/sized.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -20,17 +21,19 @@ enum { CHUNK = 1024, PIECE = 64 };           /* queries between two reports; que
 enum { PRECISION_K = 5 };                    /* P@1, P@3 and P@5 */
 enum { MAX_K = 1000, MAX_BATCH = 1u << 16 }; /* of the options */
 
-void wo_eval_defaults(wo_eval_options *options)
+const wo_eval_options woi_eval_defaults = {
+    .struct_size = sizeof woi_eval_defaults,
+    .ks = {1, 5},
+    .n_ks = 2,
+    .batches = {1, 1024},
+    .n_batches = 2,
+    .batch = 1024,
+    .seed = 1,
+};
+
+void wo_eval_defaults(wo_eval_options *options, size_t options_bytes)
 {
-    *options = (wo_eval_options){
-        .struct_size = sizeof *options,
-        .ks = {1, 5},
-        .n_ks = 2,
-        .batches = {1, 1024},
-        .n_batches = 2,
-        .batch = 1024,
-        .seed = 1,
-    };
+    woi_sized_defaults(options, options_bytes, &woi_eval_defaults, sizeof woi_eval_defaults);
 }
 
 size_t woi_eval_place(uint64_t seed, uint64_t stream, size_t i, size_t n, size_t total)
@@ -72,6 +75,7 @@ typedef struct chunk {
     int32_t *ids, *full_ids; /* (n, k) */
     float *scores;
     wo_query_stats *stats;
+    wo_by by;
 } chunk;
 
 static bool is_label(const int32_t *labels, size_t n, int32_t id)
@@ -113,11 +117,13 @@ static wo_status judge_candidates(const woi_eval *eval, worker *w, const float *
 {
     const woi_dense *rows = &eval->index->rows;
     const woi_kernels *kernels = woi_kernels_get(err);
+    const wo_search_call call = {
+        .struct_size = sizeof call, .queries = q, .n = 1, .probes = eval->options->probes, .by = WO_BY_CELLS};
     wo_status status;
     if (!kernels) return WO_ERR_UNSUPPORTED;
     if ((status = woi_grow(&w->candidates, &w->candidates_room, 0, n, sizeof *w->candidates, err)) ||
         (status = woi_grow(&w->logits, &w->logits_room, 0, n, sizeof *w->logits, err)) ||
-        (status = wo_search_candidates(w->searcher, q, w->candidates, w->candidates_room, &n, err)))
+        (status = wo_search_candidates(w->searcher, &call, w->candidates, w->candidates_room, &n, err)))
         return status;
     size_t found = 0;
     if (rows->w)
@@ -160,8 +166,17 @@ static wo_status judge_query(const woi_eval *eval, worker *w, const chunk *c, si
 
 static wo_status judge_piece(const woi_eval *eval, worker *w, const chunk *c, size_t first, size_t count, wo_error *err)
 {
-    wo_status status = wo_search_stats(w->searcher, c->q + first * eval->log->d, count, c->k, c->ids + first * c->k,
-                                       c->scores + first * c->k, c->stats + first, err);
+    const wo_search_call call = {.struct_size = sizeof call,
+                                 .queries = c->q + first * eval->log->d,
+                                 .n = count,
+                                 .k = c->k,
+                                 .ids = c->ids + first * c->k,
+                                 .scores = c->scores + first * c->k,
+                                 .stats = c->stats + first,
+                                 .by = c->by,
+                                 .probes = eval->options->probes,
+                                 .exact_fallback = eval->options->exact_fallback};
+    wo_status status = wo_search_run(w->searcher, &call, err);
     for (size_t i = first; !status && i < first + count; i++) status = judge_query(eval, w, c, i, err);
     return status;
 }
@@ -200,18 +215,14 @@ static void free_workers(worker *workers, int n)
     woi_free(workers);
 }
 
-static wo_status make_workers(const woi_eval *eval, const wo_index *index, size_t k, worker **workers, wo_error *err)
+static wo_status make_workers(const woi_eval *eval, size_t k, worker **workers, wo_error *err)
 {
     const size_t most = woi_eval_most_labels(eval->log);
-    wo_searcher_options so;
-    wo_searcher_defaults(&so);
-    so.threads = 1;
-    so.probes = eval->options->probes;
-    so.exact_fallback = eval->options->exact_fallback;
+    const wo_searcher_options so = {.struct_size = sizeof so, .threads = 1, .max_probes = eval->options->probes};
     worker *made = *workers = woi_alloc_zero((size_t)eval->threads, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
     for (int i = 0; i < eval->threads; i++) {
-        wo_status status = wo_searcher_create(index, &so, &made[i].searcher, err);
+        wo_status status = wo_searcher_create(eval->index, &so, &made[i].searcher, err);
         if (status) return status;
         if (!(made[i].labels = woi_alloc(most, sizeof(int32_t), err)) ||
             !(made[i].ranked = woi_alloc(most, sizeof(woi_ranked), err)) ||
@@ -258,9 +269,9 @@ static wo_status judge(const woi_eval *eval, wo_error *err)
     for (size_t i = 0; i < eval->options->n_ks; i++)
         if (eval->options->ks[i] > c.k) c.k = eval->options->ks[i];
     /* Queries go through in pieces; who answers them is what the planner says of the batch that was asked for. */
-    wo_index planned = *eval->index;
-    planned.full = (woi_batches){.from = woi_batches_have(planned.full, eval->options->batch)};
-    wo_status status = make_workers(eval, &planned, c.k, &workers, err);
+    const bool by_full = woi_batches_have(eval->index->full, eval->options->batch) && eval->index->rows.w;
+    c.by = by_full ? WO_BY_FULL : WO_BY_CELLS;
+    wo_status status = make_workers(eval, c.k, &workers, err);
     if (status) goto done;
     if (!(c.q = woi_alloc(CHUNK * d, sizeof *c.q, err)) || !(c.ids = woi_alloc(CHUNK * c.k, sizeof *c.ids, err)) ||
         !(c.full_ids = woi_alloc(CHUNK * c.k, sizeof *c.full_ids, err)) ||
@@ -295,9 +306,6 @@ done:
 
 static wo_status check_options(const wo_eval_options *o, wo_error *err)
 {
-    if (o->struct_size != sizeof *o)
-        return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size",
-                               "struct_size is %zu, expected %zu (see wo_eval_defaults)", o->struct_size, sizeof *o);
     if (o->n_ks > WO_EVAL_MAX || o->n_batches > WO_EVAL_MAX)
         return woi_fail_option(err, WO_ERR_ARGUMENT, o->n_ks > WO_EVAL_MAX ? "n_ks" : "n_batches",
                                "%zu values of k and %zu batch sizes, expected at most %d", o->n_ks, o->n_batches,
@@ -334,20 +342,38 @@ static wo_status pick(woi_eval *eval, wo_error *err)
     return WO_OK;
 }
 
+/* To the caller's struct and the caller's timings, whatever their sizes. */
+static wo_status hand_over(wo_eval_result *r, wo_eval_result *result)
+{
+    const wo_eval_timing *from = r->timings;
+    r->timings = result->timings;
+    r->timings_room = result->timings_room;
+    r->timing_bytes = result->timing_bytes ? result->timing_bytes : sizeof *from;
+    for (size_t i = 0; r->timings && i < r->n_timings && i < r->timings_room; i++) {
+        char *to = (char *)r->timings + i * r->timing_bytes;
+        memset(to, 0, r->timing_bytes);
+        memcpy(to, &from[i], r->timing_bytes < sizeof *from ? r->timing_bytes : sizeof *from);
+    }
+    return woi_sized_give(result, r, sizeof *r);
+}
+
 wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log *log, const wo_eval_options *options,
                       wo_eval_result *result, wo_error *err)
 {
-    wo_eval_options defaults;
-    wo_eval_defaults(&defaults);
-    if (!options) options = &defaults;
-    wo_status status = check_options(options, err);
+    wo_eval_options o = woi_eval_defaults;
+    wo_status status = woi_sized_take(&o, sizeof o, options, "evaluation options", err);
+    if (!status) status = check_options(&o, err);
     if (status) return status;
+    if (result->struct_size < offsetof(wo_eval_result, n))
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "struct_size of the result is not set");
     if (layer && layer->checksum != index->layer_checksum)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "", WOI_OTHER_LAYER, layer->checksum,
                               index->layer_checksum);
     if ((status = woi_log_check(log, index->rows.m, index->rows.d, err))) return woi_about(err, WO_ABOUT_LOG, status);
     if (log->n == 0) return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "", "the log has no queries");
+    wo_eval_timing timings[WO_EVAL_MAX + 1];
     wo_eval_result r = {
+        .timings = timings,
         .label_rank = NAN,
         .cold_us = NAN,
         .full_cold_us = NAN,
@@ -355,14 +381,12 @@ wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log
         .full_energy_j_per_1000 = NAN,
         .energy_note = "nothing was timed",
     };
-    woi_eval eval = {.index = index, .log = log, .options = options, .threads = options->threads, .result = &r};
-    if (eval.threads < 1) eval.threads = omp_get_max_threads();
+    woi_eval eval = {.index = index, .log = log, .options = &o, .threads = woi_team_threads(o.threads), .result = &r};
     if (layer || index->rows.w) eval.full = layer ? &layer->dense : &index->rows;
     status = pick(&eval, err);
     if (!status && eval.full && log->indptr) status = woi_eval_rank(&eval, err);
     if (!status) status = judge(&eval, err);
-    if (!status && !options->skip_timing) status = woi_eval_time(&eval, err);
+    if (!status && !o.skip_timing) status = woi_eval_time(&eval, err);
     woi_free(eval.picks);
-    if (!status) *result = r;
-    return status;
+    return status ? status : hand_over(&r, result);
 }

@@ -9,12 +9,14 @@ typedef struct woi_eval {
     const woi_dense *full; /* FULL's rows; NULL: there is no FULL */
     const wo_log *log;
     const wo_eval_options *options;
-    int threads;    /* 1 or more */
-    bool warm_only; /* woi_eval_time: batches alone, neither cold caches nor energy */
-    size_t *picks;  /* the queries that are judged, rising */
-    size_t n;       /* of them */
-    wo_eval_result *result;
+    int threads;            /* 1 or more */
+    bool warm_only;         /* woi_eval_time: batches alone, neither cold caches nor energy */
+    size_t *picks;          /* the queries that are judged, rising */
+    size_t n;               /* of them */
+    wo_eval_result *result; /* timings: room for WO_EVAL_MAX + 1 */
 } woi_eval;
+
+extern const wo_eval_options woi_eval_defaults;
 
 /* Streams of the seed. */
 enum { WOI_EVAL_STREAM_QUERIES = 0x6576616c, WOI_EVAL_STREAM_RANKS };

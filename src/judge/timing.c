@@ -58,12 +58,24 @@ typedef struct bench {
     size_t k;
     int32_t *ids; /* (largest batch, k) */
     float *scores;
+    bool plain;           /* nothing special is asked of the method: wo_search */
     uint64_t done, total; /* rounds */
 } bench;
 
 static wo_status answer(const bench *b, int side, const float *q, size_t n, int threads, wo_error *err)
 {
-    if (side == METHOD) return wo_search(b->searcher, q, n, b->k, b->ids, b->scores, err);
+    if (side == METHOD) {
+        const wo_search_call call = {.struct_size = sizeof call,
+                                     .queries = q,
+                                     .n = n,
+                                     .k = b->k,
+                                     .ids = b->ids,
+                                     .scores = b->scores,
+                                     .probes = b->eval->options->probes,
+                                     .exact_fallback = b->eval->options->exact_fallback};
+        return b->plain ? wo_search(b->searcher, q, n, b->k, b->ids, b->scores, err)
+                        : wo_search_run(b->searcher, &call, err);
+    }
     return woi_exact_topk(b->eval->full, NULL, q, n, b->k, threads, b->full_scratch, b->ids, b->scores, NULL, err);
 }
 
@@ -313,11 +325,9 @@ static wo_status make_bench(bench *b, wo_error *err)
 {
     const woi_eval *eval = b->eval;
     const size_t largest = eval->result->timings[eval->result->n_timings - 1].batch;
-    wo_searcher_options so;
-    wo_searcher_defaults(&so);
-    so.threads = eval->threads;
-    so.probes = eval->options->probes;
-    so.exact_fallback = eval->options->exact_fallback;
+    const wo_searcher_options so = {
+        .struct_size = sizeof so, .threads = eval->threads, .max_probes = eval->options->probes};
+    b->plain = !eval->options->probes && !eval->options->exact_fallback;
     wo_status status = wo_searcher_create(eval->index, &so, &b->searcher, err);
     if (status) return status;
     if (!(b->full_scratch = woi_alloc(woi_exact_scratch(eval->threads), 1, err)) ||

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/sized.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -302,16 +303,14 @@ static wo_status read_layer(wo_layer *layer, const char *path, const wo_layer_op
 
 wo_status wo_layer_open(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err)
 {
-    static const wo_layer_options defaults = {.struct_size = sizeof defaults};
     if (!path || !layer) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the path or the result is NULL");
     *layer = NULL;
-    if (!options) options = &defaults;
-    if (options->struct_size != sizeof *options)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "layer options of %zu bytes, expected %zu",
-                        options->struct_size, sizeof *options);
+    wo_layer_options o = {.struct_size = sizeof o};
+    wo_status status = woi_sized_take(&o, sizeof o, options, "layer options", err);
+    if (status) return status;
     wo_layer *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
-    const wo_status status = woi_about(err, WO_ABOUT_LAYER, read_layer(made, path, options, err));
+    status = woi_about(err, WO_ABOUT_LAYER, read_layer(made, path, &o, err));
     if (status) {
         wo_layer_free(made);
         return status;

@@ -65,7 +65,7 @@ static size_t pick_judged(const woi_tune *t, const wo_log *from, size_t n, uint6
 {
     size_t found = 0;
     for (size_t i = 0; i < n; i++) {
-        const size_t query = woi_eval_place(t->o.build.seed, stream, i, n, from->n);
+        const size_t query = woi_eval_place(t->build.seed, stream, i, n, from->n);
         if (woi_all_finite(from->queries + query * from->d, from->d)) picks[found++] = query;
     }
     return found;
@@ -106,7 +106,7 @@ wo_status woi_tune_split(woi_tune *t, const wo_log *tune_log, wo_error *err)
     }
     if (kept > MOST_TRAIN) {
         for (size_t i = 0; i < MOST_TRAIN; i++)
-            rest[i] = rest[woi_eval_place(t->o.build.seed, STREAM_TRAIN, i, MOST_TRAIN, kept)]; /* never behind i */
+            rest[i] = rest[woi_eval_place(t->build.seed, STREAM_TRAIN, i, MOST_TRAIN, kept)]; /* never behind i */
         kept = MOST_TRAIN;
     }
     status = copy(log, rest, kept, &t->train, err);

@@ -25,6 +25,7 @@ typedef struct woi_tune {
     const wo_layer *layer;
     const wo_log *log; /* all of it */
     wo_tune_options o;
+    wo_build_options build; /* what o.build points to, completed */
     int threads;
     double start;
     wo_progress progress; /* of the parts: all are "tuning", and how much of the time is gone */

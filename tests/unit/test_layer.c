@@ -320,7 +320,7 @@ static void bad_arrays_are_refused(void **state)
     assert_null(layer);
     assert_int_equal(wo_layer_open(NULL, NULL, &layer, &err), WO_ERR_ARGUMENT);
     assert_int_equal(wo_layer_open("x", &(wo_layer_options){.struct_size = 3}, &layer, &err), WO_ERR_ARGUMENT);
-    assert_string_equal(err.text, "layer options of 3 bytes, expected 32");
+    assert_string_equal(err.text, "the layer options have a struct_size of 3: it is not set");
 }
 
 static void bad_files_of_our_own_are_refused(void **state)
