@@ -2,7 +2,7 @@
 #include "testing.h"
 
 #include "base/rng.h"
-#include "store/store.h"
+#include "store/log.h"
 
 #include <errno.h>
 #include <sys/stat.h>
