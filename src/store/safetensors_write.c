@@ -102,9 +102,11 @@ static wo_status end_tensor(woi_st_writer *writer, wo_error *err);
 /* No tensor that is declared so far grows any more; all must be complete. */
 static wo_status settle(woi_st_writer *writer, wo_error *err)
 {
+    const size_t before = writer->settled;
     writer->settled = writer->n_tensors;
     const wo_status status = end_tensor(writer, err);
     if (status || writer->current == writer->n_tensors) return status;
+    writer->settled = before; /* it may still be completed, or grow */
     char quoted[WOI_QUOTE_BYTES];
     const declared *tensor = &writer->tensors[writer->current];
     return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tensor '%s' got %zu of its %zu bytes",

@@ -759,7 +759,7 @@ static void public_list_is_complete(void **state)
 static int describe_choice(void)
 {
     wo_cpu_info info;
-    wo_error err = {WO_OK, 0, ""}, again = {WO_OK, 0, ""};
+    wo_error err = {0}, again = {0};
     const char *name, *path;
     const wo_status status = wo_cpu_query(&info, &err);
     if (status == WO_OK) {
