@@ -3,6 +3,7 @@
 
 #include "../cli/cli.h"
 #include "net/net.h"
+#include "store/log.h"
 
 #include <ctype.h>
 #include <errno.h>

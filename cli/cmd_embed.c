@@ -1,5 +1,5 @@
 /* wideout embed: what a network makes of a data file, as a log of queries and labels. */
-#include "cli.h"
+#include "blame.h"
 #include "net/net.h"
 #include "xc_options.h"
 
@@ -52,30 +52,27 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                                    .threads = (int)args->common.threads,
                                    .xc = cli_xc_options(&args->xc),
                                    .distinct = args->distinct};
-    const woi_dtype dtype = args->dtype == 2 ? WOI_BF16 : WOI_F32;
     const wo_progress progress = cli_progress(&args->common);
     const double start = woi_now_s();
     const uint64_t d = net->d;
-    uint64_t n_queries = 0;
-    woi_precision precision;
-    const char *at = args->data;
-    wo_status status =
-        args->distinct ? woi_embed_queries(net, args->data, &o, dtype, args->output, &progress, &n_queries, &at, &err)
-                       : woi_embed(net, args->data, &o, dtype, args->output, &progress, &n_queries,
-                                   args->score ? &precision : NULL, &at, &err);
+    const woi_embed_options log = {args->output, args->dtype == 2, args->score, &progress};
+    woi_embedded made = {0};
+    wo_status status = woi_embed(net, args->data, &o, &log, &made, &err);
     woi_network_free(net);
-    if (status == WO_ERR_ARGUMENT && args->distinct) at = rest[0];
-    if (status) return cli_fail(at, &err);
+    if (status && err.about != WO_ABOUT_NONE)
+        return cli_blame(self, &(cli_files){.log = args->output, .output = args->output}, &err);
+    if (status) return cli_fail(status == WO_ERR_ARGUMENT && args->distinct ? rest[0] : args->data, &err);
+    const woi_precision precision = made.precision;
     cli_progress_end();
     const double seconds = woi_now_s() - start;
     const bool scored = args->score && precision.n > precision.unlabelled;
     if (args->common.json)
         return cli_print_json(json_pack("{s:s, s:I, s:I, s:f, s:o*, s:o*}", "log", args->output, "n",
-                                        (json_int_t)n_queries, "d", (json_int_t)d, "seconds", seconds, "p_at_1",
+                                        (json_int_t)made.n, "d", (json_int_t)d, "seconds", seconds, "p_at_1",
                                         scored ? json_real(precision.p_at_1) : NULL, "p_at_5",
                                         scored ? json_real(precision.p_at_5) : NULL));
     cli_print_text(stdout, args->output);
-    printf(": %s queries of %s, %.1f s\n", cli_number(n_queries), cli_number(d), seconds);
+    printf(": %s queries of %s, %.1f s\n", cli_number(made.n), cli_number(d), seconds);
     if (args->score && !scored) printf("  exact layer: no query has a label\n");
     if (scored)
         printf("  exact layer: P@1 %.4f  P@5 %.4f  over %s queries with a label\n", precision.p_at_1, precision.p_at_5,

@@ -3,6 +3,7 @@
 #include "curve_text.h"
 #include "index_text.h"
 #include "layer_options.h"
+#include "store/log.h"
 #include "store/store.h"
 #include "text/xc.h"
 #include "xc_options.h"

@@ -195,6 +195,34 @@ WO_API size_t wo_log_n(const wo_log *log);
 WO_API size_t wo_log_d(const wo_log *log);
 WO_API const float *wo_log_queries(const wo_log *log); /* (n, d) */
 
+/* Writes a log file, any number of queries at a time, in memory that does not grow. The file appears under its name,
+ * complete, when wo_log_finish succeeds; a writer that is freed before leaves nothing behind, and an old file as it was.
+ * The same queries give the same bytes, whatever the pieces. For one thread at a time. */
+typedef struct wo_log_writer wo_log_writer;
+
+typedef struct wo_log_writer_options {
+    size_t struct_size; /* set it to sizeof(wo_log_writer_options) */
+    size_t d;           /* numbers in a query: 1 or more */
+    /* How many queries and labels there will be, where that is known; 0: it is not. What is said must come true. Where
+     * all is known the header has no room to spare. */
+    uint64_t n, n_labels;
+    int labels; /* not 0: every query comes with its labels, perhaps none */
+    int bf16;   /* not 0: queries are rounded to bf16, which halves the file */
+} wo_log_writer_options;
+
+WO_API wo_status wo_log_writer_create(const char *path, const wo_log_writer_options *options, wo_log_writer **writer,
+                                      wo_error *err);
+
+/* Adds queries (n, d), and their labels as in wo_log_wrap: indptr (n+1) rises from 0 in every call. Both are NULL in a
+ * log without labels. Arrays that cannot be right are refused, and nothing is added; after a failure to write, the
+ * writer is good for nothing but wo_log_writer_free. */
+WO_API wo_status wo_log_append(wo_log_writer *writer, const float *queries, size_t n, const int64_t *indptr,
+                               const int32_t *labels, wo_error *err);
+
+/* Completes the file: checksums, fsync, rename. Nothing can be added afterwards. */
+WO_API wo_status wo_log_finish(wo_log_writer *writer, wo_error *err);
+WO_API void wo_log_writer_free(wo_log_writer *writer);
+
 /* ---- Building an index ------------------------------------------------------------------------------------- */
 
 /* Every method is a router (query -> a few cells), a fill (cell -> classes) and exact scoring of those classes. */

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/ids.h"
 #include "base/mem.h"
-#include "base/progress.h"
 #include "base/rng.h"
 #include "base/team.h"
 #include "layer/blas.h"
@@ -128,7 +127,7 @@ static wo_status take_xc_row(woi_queries *s, const woi_xc_row *row, wo_error *er
     return end_row(s, s->indptr[s->n] + (int64_t)row->n_labels, err);
 }
 
-static wo_status next_xc(woi_queries *s, bool labels_only, wo_error *err)
+static wo_status next_xc(woi_queries *s, wo_error *err)
 {
     for (int i = 0; i < CHUNK && s->at < s->n_examples; i++) {
         woi_xc_row row;
@@ -143,7 +142,6 @@ static wo_status next_xc(woi_queries *s, bool labels_only, wo_error *err)
         wo_status status = woi_xc_next(s->xc, &row, &more, err);
         if (status) return status;
     }
-    if (labels_only) return WO_OK;
     const woi_bag bag = woi_network_bag(s->net);
     const woi_bag_rows rows = {s->n, s->row_indptr, s->features, s->values};
     woi_bag_forward(&bag, &s->net->input, &rows, s->options.threads, s->q);
@@ -243,7 +241,7 @@ static wo_status take_window(woi_queries *s, uint64_t centre, wo_error *err)
     return take_words(s, from, to, centre, err);
 }
 
-static wo_status next_w2v(woi_queries *s, bool labels_only, wo_error *err)
+static wo_status next_w2v(woi_queries *s, wo_error *err)
 {
     const size_t d = s->net->d;
     const float *e = s->net->params[0].w;
@@ -251,28 +249,26 @@ static wo_status next_w2v(woi_queries *s, bool labels_only, wo_error *err)
         const uint64_t at = s->at;
         if (!is_chosen(s)) continue;
         const float *row = e + (size_t)(s->distinct ? s->distinct[at] : s->class_of[s->tokens.ids[at]]) * d;
-        for (size_t j = 0; !labels_only && j < d; j++) s->q[s->n * d + j] = row[j] > 0 ? row[j] : 0;
+        for (size_t j = 0; j < d; j++) s->q[s->n * d + j] = row[j] > 0 ? row[j] : 0;
         wo_status status = s->distinct ? end_row(s, s->indptr[s->n], err) : take_window(s, at, err);
         if (status) return status;
     }
     return WO_OK;
 }
 
-static wo_status next_lm(woi_queries *s, bool labels_only, wo_error *err)
+static wo_status next_lm(woi_queries *s, wo_error *err)
 {
     const size_t d = s->net->d;
     const uint64_t first = s->at, left = s->n_examples - first, steps = left < CHUNK ? left : CHUNK;
-    if (!labels_only) {
-        for (uint64_t i = 0; i < steps; i++)
-            memcpy(s->x + i * d, s->net->params[0].w + (size_t)s->class_of[s->tokens.ids[first + i]] * d,
-                   d * sizeof(float));
-        const int before = woi_blas_single();
-        woi_lstm_forward(&s->lstm, s->slice, (size_t)steps, s->x, 0, 0, 0, s->hidden);
-        woi_blas_restore(before);
-    }
+    for (uint64_t i = 0; i < steps; i++)
+        memcpy(s->x + i * d, s->net->params[0].w + (size_t)s->class_of[s->tokens.ids[first + i]] * d,
+               d * sizeof(float));
+    const int before = woi_blas_single();
+    woi_lstm_forward(&s->lstm, s->slice, (size_t)steps, s->x, 0, 0, 0, s->hidden);
+    woi_blas_restore(before);
     for (uint64_t i = 0; i < steps; i++) {
         if (!is_chosen(s)) continue;
-        if (!labels_only) memcpy(s->q + s->n * d, s->hidden + i * d, d * sizeof(float));
+        memcpy(s->q + s->n * d, s->hidden + i * d, d * sizeof(float));
         const uint64_t at = first + i;
         wo_status status = take_words(s, at + 1, at + 1 + s->options.next, at, err);
         if (status) return status;
@@ -317,13 +313,13 @@ uint64_t woi_queries_n(const woi_queries *s)
     return s->n_chosen;
 }
 
-wo_status woi_queries_next(woi_queries *s, bool labels_only, woi_query_batch *batch, bool *more, wo_error *err)
+wo_status woi_queries_next(woi_queries *s, woi_query_batch *batch, bool *more, wo_error *err)
 {
     s->n = 0;
-    wo_status status = s->net->arch == WOI_ARCH_XC    ? next_xc(s, labels_only, err)
-                       : s->net->arch == WOI_ARCH_W2V ? next_w2v(s, labels_only, err)
-                                                      : next_lm(s, labels_only, err);
-    *batch = (woi_query_batch){s->n, labels_only ? NULL : s->q, s->indptr, s->labels};
+    wo_status status = s->net->arch == WOI_ARCH_XC    ? next_xc(s, err)
+                       : s->net->arch == WOI_ARCH_W2V ? next_w2v(s, err)
+                                                      : next_lm(s, err);
+    *batch = (woi_query_batch){s->n, s->q, s->indptr, s->labels};
     *more = s->at < s->n_examples;
     return status;
 }
@@ -348,48 +344,4 @@ void woi_queries_free(woi_queries *s)
                            s->values, s->class_of, s->distinct, s->x,      s->hidden};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
     woi_free(s);
-}
-
-/* ---- A log without labels ---------------------------------------------------------------------------------- */
-
-/* In BF16 where there is room for it, else in F32. */
-static wo_status write_queries(woi_st_writer *writer, const float *q, size_t n, uint16_t *halves, wo_error *err)
-{
-    if (!halves) return woi_st_append(writer, q, n * sizeof *q, err);
-    for (size_t i = 0; i < n; i++) halves[i] = woi_f32_to_bf16(q[i]);
-    return woi_st_append(writer, halves, n * sizeof *halves, err);
-}
-
-wo_status woi_embed_queries(const woi_network *net, const char *path, const woi_queries_options *options,
-                            woi_dtype dtype, const char *log_path, const wo_progress *progress, uint64_t *n,
-                            const char **at, wo_error *err)
-{
-    woi_queries *queries = NULL;
-    woi_st_writer *writer = NULL;
-    uint16_t *halves = NULL; /* room for a batch in BF16; NULL for F32 */
-    *at = path;
-    wo_status status = woi_queries_open(net, path, options, &queries, err);
-    if (status) goto done;
-    *n = queries->n_chosen;
-    if (dtype == WOI_BF16 && !(halves = woi_alloc(CHUNK * net->d, sizeof *halves, err))) {
-        status = WO_ERR_MEMORY;
-        goto done;
-    }
-    *at = log_path;
-    if ((status = woi_st_create(log_path, "log", &writer, err)) ||
-        (status = woi_st_set_meta(writer, "arch", woi_arch_name(net->arch), err)) ||
-        (status = woi_st_declare(writer, "queries", dtype, 2, (uint64_t[]){*n, net->d}, err)))
-        goto done;
-    for (bool more = true; !status && more;) {
-        woi_query_batch batch;
-        status = woi_queries_next(queries, false, &batch, &more, err);
-        if (!status) status = write_queries(writer, batch.q, batch.n * net->d, halves, err);
-        if (!status) status = woi_progress(progress, "embedding", queries->taken, *n, err);
-    }
-    if (!status) status = woi_st_finish(writer, err);
-done:
-    woi_st_writer_free(writer);
-    woi_queries_free(queries);
-    woi_free(halves);
-    return status;
 }

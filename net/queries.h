@@ -23,7 +23,7 @@ typedef struct woi_queries_options {
 /* Valid until the next call. */
 typedef struct woi_query_batch {
     size_t n;
-    const float *q;        /* (n, d); NULL where only labels were asked for */
+    const float *q;        /* (n, d) */
     const int64_t *indptr; /* n + 1, from 0 */
     const int32_t *labels; /* rising in each row */
 } woi_query_batch;
@@ -35,7 +35,7 @@ wo_status woi_queries_open(const woi_network *network, const char *path, const w
 uint64_t woi_queries_n(const woi_queries *queries); /* how many there will be */
 
 /* The next batch (perhaps an empty one); *more is false when there is nothing after it. */
-wo_status woi_queries_next(woi_queries *queries, bool labels_only, woi_query_batch *batch, bool *more, wo_error *err);
+wo_status woi_queries_next(woi_queries *queries, woi_query_batch *batch, bool *more, wo_error *err);
 wo_status woi_queries_rewind(woi_queries *queries, wo_error *err); /* from the start again, the same */
 void woi_queries_free(woi_queries *queries);
 
@@ -48,15 +48,20 @@ typedef struct woi_precision {
 wo_status woi_evaluate(const woi_network *network, const char *path, const woi_queries_options *options,
                        const wo_progress *progress, woi_precision *precision, wo_error *err);
 
-/* Queries and labels of a data file as a log, in F32 or BF16; with `precision`, unless NULL, of the exact layer on
- * them. `at` receives the file that a failure is about. */
-wo_status woi_embed(const woi_network *network, const char *path, const woi_queries_options *options, woi_dtype dtype,
-                    const char *log_path, const wo_progress *progress, uint64_t *n, woi_precision *precision,
-                    const char **at, wo_error *err);
+typedef struct woi_embed_options {
+    const char *path; /* of the log */
+    bool bf16, score; /* queries in BF16, not F32; precision of the exact layer on them */
+    const wo_progress *progress;
+} woi_embed_options;
 
-/* The same in one pass: the queries alone, as a log that has no label tensors. */
-wo_status woi_embed_queries(const woi_network *network, const char *path, const woi_queries_options *options,
-                            woi_dtype dtype, const char *log_path, const wo_progress *progress, uint64_t *n,
-                            const char **at, wo_error *err);
+typedef struct woi_embedded {
+    uint64_t n;
+    woi_precision precision; /* where it was asked for */
+} woi_embedded;
+
+/* Queries and labels of a data file as a log, in one pass; distinct words have no labels. A failure that is about
+ * WO_ABOUT_OUTPUT is about the log, others are about the data. */
+wo_status woi_embed(const woi_network *network, const char *path, const woi_queries_options *options,
+                    const woi_embed_options *log, woi_embedded *result, wo_error *err);
 
 #endif

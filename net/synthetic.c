@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/team.h"
+#include "store/log.h"
 #include "text/xc.h"
 
 #include <inttypes.h>
@@ -137,47 +138,51 @@ static void make_range(void *own, int worker, size_t first, size_t end)
     }
 }
 
-/* Appends n rows of d floats, of the weights or of a part's queries. Any row is made by any thread. */
-static wo_status append_rows(const woi_synthetic *s, int part, uint64_t n, woi_st_writer *writer,
-                             const wo_progress *progress, const char *stage, wo_error *err)
+/* Rows first .. end, d floats each, of the weights or of a part's queries. Any row is made by any thread. */
+static void make_rows(const woi_synthetic *s, int part, uint64_t first, uint64_t end, float *rows)
 {
-    float *rows = woi_alloc(ROWS_AT_ONCE, s->d * sizeof *rows, err);
-    wo_status status = rows ? WO_OK : WO_ERR_MEMORY;
-    for (uint64_t first = 0, end; !status && first < n; first = end) {
-        end = n - first < ROWS_AT_ONCE ? n : first + ROWS_AT_ONCE;
-        woi_team_ranges(s->threads, end - first, FEW_ROWS, make_range, &(making){s, part, first, rows});
-        status = woi_st_append(writer, rows, (end - first) * s->d * sizeof *rows, err);
-        if (!status) status = woi_progress(progress, stage, end, n, err);
-    }
-    woi_free(rows);
-    return status;
+    woi_team_ranges(s->threads, end - first, FEW_ROWS, make_range, &(making){s, part, first, rows});
+}
+
+static uint64_t end_of(uint64_t first, uint64_t n)
+{
+    return n - first < ROWS_AT_ONCE ? n : first + ROWS_AT_ONCE;
 }
 
 /* The settings, so that a file says what it is. */
-static wo_status set_meta(const woi_synthetic *s, woi_st_writer *writer, wo_error *err)
+enum { SETTINGS_BYTES = 160 };
+static const char *settings(const woi_synthetic *s, char text[SETTINGS_BYTES])
 {
-    char text[160];
-    snprintf(text, sizeof text, "m=%" PRIu64 " d=%" PRIu64 " exponent=%g seed=%" PRIu64, s->m, s->d, s->exponent,
+    snprintf(text, SETTINGS_BYTES, "m=%" PRIu64 " d=%" PRIu64 " exponent=%g seed=%" PRIu64, s->m, s->d, s->exponent,
              s->seed);
-    return woi_st_set_meta(writer, "synthetic", text, err);
+    return text;
 }
 
 wo_status woi_synthetic_layer(const woi_synthetic *s, const char *path, const wo_progress *progress,
                               woi_st_writer **result, wo_error *err)
 {
     const uint64_t shape[] = {s->m, s->d};
+    char text[SETTINGS_BYTES];
     woi_st_writer *writer = NULL;
-    wo_status status;
-    if ((status = woi_st_create(path, "layer", &writer, err)) || (status = set_meta(s, writer, err)) ||
+    float *rows = woi_alloc(ROWS_AT_ONCE, s->d * sizeof *rows, err);
+    wo_status status = rows ? WO_OK : WO_ERR_MEMORY;
+    if (status || (status = woi_st_create(path, "layer", &writer, err)) ||
+        (status = woi_st_set_meta(writer, "synthetic", settings(s, text), err)) ||
         (status = woi_st_declare(writer, "weight", WOI_F32, 2, shape, err)) ||
-        (status = woi_st_declare(writer, "bias", WOI_F32, 1, shape, err)) ||
-        (status = append_rows(s, WEIGHTS, s->m, writer, progress, "writing weights", err)))
+        (status = woi_st_declare(writer, "bias", WOI_F32, 1, shape, err)))
         goto done;
+    for (uint64_t first = 0, end; !status && first < s->m; first = end) {
+        end = end_of(first, s->m);
+        make_rows(s, WEIGHTS, first, end, rows);
+        status = woi_st_append(writer, rows, (end - first) * s->d * sizeof *rows, err);
+        if (!status) status = woi_progress(progress, "writing weights", end, s->m, err);
+    }
     for (uint64_t i = 0; !status && i < s->m; i++) {
         float bias = (float)woi_synthetic_log_probability(s, i);
         status = woi_st_append(writer, &bias, sizeof bias, err);
     }
 done:
+    woi_free(rows);
     if (status)
         woi_st_writer_free(writer);
     else
@@ -188,25 +193,27 @@ done:
 wo_status woi_synthetic_log(const woi_synthetic *s, int part, const char *path, const wo_progress *progress,
                             woi_st_writer **result, wo_error *err)
 {
-    const uint64_t n = s->n[part], shape[] = {n, s->d}, n_ends = n + 1;
-    woi_st_writer *writer = NULL;
-    wo_status status;
-    if ((status = woi_st_create(path, "log", &writer, err)) || (status = set_meta(s, writer, err)) ||
-        (status = woi_st_declare(writer, "queries", WOI_F32, 2, shape, err)) ||
-        (status = woi_st_declare(writer, "labels.indptr", WOI_I64, 1, &n_ends, err)) ||
-        (status = woi_st_declare(writer, "labels.indices", WOI_I32, 1, &n, err)) ||
-        (status = append_rows(s, part, n, writer, progress, "writing queries", err)))
-        goto done;
-    for (int64_t i = 0; !status && (uint64_t)i <= n; i++) status = woi_st_append(writer, &i, sizeof i, err);
-    for (uint64_t i = 0; !status && i < n; i++) {
-        int32_t label = (int32_t)woi_synthetic_label(s, part, i);
-        status = woi_st_append(writer, &label, sizeof label, err);
+    const uint64_t n = s->n[part];
+    const wo_log_writer_options o = {.struct_size = sizeof o, .d = s->d, .n = n, .n_labels = n, .labels = 1};
+    char text[SETTINGS_BYTES];
+    int64_t indptr[ROWS_AT_ONCE + 1];
+    int32_t labels[ROWS_AT_ONCE];
+    wo_log_writer *writer = NULL;
+    float *rows = woi_alloc(ROWS_AT_ONCE, s->d * sizeof *rows, err);
+    wo_status status = rows ? WO_OK : WO_ERR_MEMORY;
+    if (!status) status = wo_log_writer_create(path, &o, &writer, err);
+    if (!status) status = woi_log_set_meta(writer, "synthetic", settings(s, text), err);
+    for (int64_t i = 0; i <= ROWS_AT_ONCE; i++) indptr[i] = i; /* one label each */
+    for (uint64_t first = 0, end; !status && first < n; first = end) {
+        end = end_of(first, n);
+        make_rows(s, part, first, end, rows);
+        for (uint64_t i = first; i < end; i++) labels[i - first] = (int32_t)woi_synthetic_label(s, part, i);
+        status = wo_log_append(writer, rows, end - first, indptr, labels, err);
+        if (!status) status = woi_progress(progress, "writing queries", end, n, err);
     }
-done:
-    if (status)
-        woi_st_writer_free(writer);
-    else
-        *result = writer;
+    if (!status) status = woi_log_complete(writer, result, err);
+    wo_log_writer_free(writer);
+    woi_free(rows);
     return status;
 }
 

@@ -43,27 +43,6 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
     return WO_OK;
 }
 
-wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err)
-{
-    if (log->d != d)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log's queries have %zu numbers, the layer's rows %zu",
-                        log->d, d);
-    if (log->max_label >= (int64_t)m)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has label %" PRId64 ", the layer %zu classes",
-                        log->max_label, m);
-    return WO_OK;
-}
-
-wo_status woi_queries_check(const wo_log *log, wo_error *err)
-{
-    if (log->n == 0) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has no queries");
-    for (size_t i = 0; i < log->n * log->d; i++)
-        if (!isfinite(log->queries[i]))
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "query %zu of the log has %g at place %zu", i / log->d,
-                            (double)log->queries[i], i % log->d);
-    return WO_OK;
-}
-
 /* ---- Methods ----------------------------------------------------------------------------------------------- */
 
 static wo_status build_popular(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err)

@@ -15,16 +15,7 @@
 #include "layer/small.h"
 #include "route/hash.h"
 #include "route/tree.h"
-
-struct wo_log {
-    size_t n, d;
-    const float *queries;
-    const int64_t *indptr;
-    const int32_t *labels;
-    int64_t max_label;
-    woi_log file; /* where they lie, for a log file */
-    float *copy;  /* queries that had to be converted, or NULL */
-};
+#include "store/log.h"
 
 /* The columns of a trace. */
 enum {
@@ -137,10 +128,6 @@ wo_status woi_build_take(const wo_build_options *given, wo_build_options *option
 /* The sentence about a layer that an index was not built for, with its checksum and the expected one. */
 #define WOI_OTHER_LAYER \
     "the layer is not the one that the index was built for: its checksum is %016" PRIx64 ", expected %016" PRIx64
-/* Whether a log goes with a layer or an index. */
-wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err);
-/* Whether there are queries, all finite. */
-wo_status woi_queries_check(const wo_log *log, wo_error *err);
 
 /* build.c: what rows in fewer bits change: index->same_best and same_five; NAN where there are none, or no log. */
 wo_status woi_small_measure(wo_index *index, const wo_log *log, wo_error *err);

@@ -319,6 +319,7 @@ static wo_status check_places(size_t n, size_t k, const void *queries, const voi
     return WO_OK;
 }
 
+/* `what` is the option, and its word in a sentence. */
 static wo_status check_ids(const char *what, const int32_t *ids, size_t n, size_t m, wo_error *err)
 {
     if (n && !ids) return woi_fail_option(err, WO_ERR_ARGUMENT, what, "%zu %s classes are at NULL", n, what);
@@ -461,6 +462,7 @@ wo_status wo_score(wo_searcher *s, const float *query, const int32_t *ids, size_
     if (n && (!query || !logits))
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "query or logits are NULL");
     const wo_status status = check_ids("given", ids, n, index->rows.m, err);
+    if (status) woi_error_option(err, WO_ABOUT_OPTION, "ids");
     if (status || !n) return status;
     if (index->rows.w)
         s->kernels->gather_f32(query, index->rows.w, ids, n, index->rows.d, index->rows.d, logits);

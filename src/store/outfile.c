@@ -117,6 +117,21 @@ wo_status woi_outfile_patch(woi_outfile *out, uint64_t offset, const void *data,
     return status;
 }
 
+wo_status woi_outfile_read(woi_outfile *out, uint64_t offset, void *data, size_t bytes, wo_error *err)
+{
+    wo_status status = flush(out, err);
+    char *to = data;
+    while (!status && bytes > 0) {
+        ssize_t got = pread(out->fd, to, bytes, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return fail_output(err, "cannot read what was written", got ? errno : EIO);
+        to += got;
+        offset += (uint64_t)got;
+        bytes -= (size_t)got;
+    }
+    return status;
+}
+
 /* The rename itself must reach the disk too. A file system that cannot sync a folder is no reason to fail. */
 static void sync_folder(char *path)
 {

@@ -243,9 +243,10 @@ static wo_status check_needs(const json_t *metadata, wo_error *err)
             known = strlen(*f) == bytes && memcmp(*f, needs, bytes) == 0;
         char name[WOI_QUOTE_BYTES], version[WOI_QUOTE_BYTES];
         if (!known)
-            return woi_fail(
-                err, WO_ERR_UNSUPPORTED, 8, "the file was written by wideout %s and needs '%s', which version %s does not have",
-                woi_quote(version, by ? by : "?", by ? strlen(by) : 1), woi_quote(name, needs, bytes), wo_version());
+            return woi_fail(err, WO_ERR_UNSUPPORTED, 8,
+                            "the file was written by wideout %s and needs '%s', which version %s does not have",
+                            woi_quote(version, by ? by : "?", by ? strlen(by) : 1), woi_quote(name, needs, bytes),
+                            wo_version());
         needs += bytes + (needs[bytes] == ',');
     }
     return WO_OK;

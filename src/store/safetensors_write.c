@@ -2,7 +2,10 @@
  *
  * Every checksum is as long as any other, so the header is written first with zeros in their place, then the data pass
  * through, and at the end the header is written again, over itself, with the digits filled in. Every tensor begins at a
- * multiple of 64 bytes; the gaps are tensors too ("padding.0", ...), because the format allows no holes. */
+ * multiple of 64 bytes; the gaps are tensors too ("padding.0", ...), because the format allows no holes.
+ *
+ * A stream is written where sizes are not known before: room is kept for the header, tensors are declared one after the
+ * other, each when the one before it is complete, and the last one may grow. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/size.h"
@@ -34,7 +37,9 @@ struct woi_st_writer {
     size_t n_tensors, capacity;
     size_t n_padding;
     size_t data_bytes;   /* declared so far */
-    bool header_written; /* declarations are over */
+    bool header_written; /* declarations are over, unless it is a stream */
+    bool streaming;
+    size_t settled;      /* tensors that will not grow any more */
     bool synced;         /* nothing is left but the rename */
     size_t header_bytes; /* of the header, spaces included */
     size_t current;      /* the tensor that data go to, and */
@@ -92,12 +97,28 @@ static wo_status append_declared(woi_st_writer *writer, const char *name, woi_dt
     return WO_OK;
 }
 
+static wo_status end_tensor(woi_st_writer *writer, wo_error *err);
+
+/* No tensor that is declared so far grows any more; all must be complete. */
+static wo_status settle(woi_st_writer *writer, wo_error *err)
+{
+    const size_t before = writer->settled;
+    writer->settled = writer->n_tensors;
+    const wo_status status = end_tensor(writer, err);
+    if (status || writer->current == writer->n_tensors) return status;
+    writer->settled = before; /* it may still be completed, or grow */
+    char quoted[WOI_QUOTE_BYTES];
+    const declared *tensor = &writer->tensors[writer->current];
+    return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tensor '%s' got %zu of its %zu bytes",
+                    woi_quote(quoted, tensor->name, strlen(tensor->name)), writer->filled, tensor->bytes);
+}
+
 wo_status woi_st_declare(woi_st_writer *writer, const char *name, woi_dtype dtype, int n_dims, const uint64_t *shape,
                          wo_error *err)
 {
     char quoted[WOI_QUOTE_BYTES];
     woi_quote(quoted, name, strlen(name));
-    if (writer->header_written)
+    if (writer->header_written && !writer->streaming)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tensor '%s' is declared after data were written", quoted);
     if (n_dims < 0 || n_dims > WOI_MAX_DIMS)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tensor '%s' has %d dimensions, at most %d", quoted, n_dims,
@@ -115,14 +136,29 @@ wo_status woi_st_declare(woi_st_writer *writer, const char *name, woi_dtype dtyp
     if (!fits || !woi_size_add(writer->data_bytes, bytes, &end) || end > INT64_MAX - WOI_ST_ALIGN)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tensor '%s' is too large for a file", quoted);
 
+    wo_status status = writer->streaming ? settle(writer, err) : WO_OK;
     uint64_t gap = (uint64_t)(-writer->data_bytes) % WOI_ST_ALIGN;
-    if (gap && bytes) {
+    if (!status && gap && bytes) {
         char padding[32];
         snprintf(padding, sizeof padding, "padding.%zu", writer->n_padding++);
-        wo_status status = append_declared(writer, padding, WOI_U8, 1, &gap, (size_t)gap, err);
-        if (status) return status;
+        status = append_declared(writer, padding, WOI_U8, 1, &gap, (size_t)gap, err);
+        if (!status && writer->streaming) status = settle(writer, err);
     }
-    return append_declared(writer, name, dtype, n_dims, shape, bytes, err);
+    return status ? status : append_declared(writer, name, dtype, n_dims, shape, bytes, err);
+}
+
+wo_status woi_st_grow(woi_st_writer *writer, uint64_t rows, wo_error *err)
+{
+    declared *tensor = &writer->tensors[writer->n_tensors - 1];
+    size_t bytes = woi_dtype_bytes(tensor->dtype), end;
+    bool fits = woi_size_mul(bytes, rows, &bytes);
+    for (int i = 1; fits && i < tensor->n_dims; i++) fits = woi_size_mul(bytes, tensor->shape[i], &bytes);
+    if (!fits || !woi_size_add(writer->data_bytes, bytes, &end) || end > INT64_MAX - WOI_ST_ALIGN)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tensor '%s' is too large for a file", tensor->name);
+    tensor->shape[0] += rows;
+    tensor->bytes += bytes;
+    writer->data_bytes = end;
+    return WO_OK;
 }
 
 static json_t *describe(const declared *tensor, size_t begin)
@@ -139,7 +175,7 @@ static json_t *describe(const declared *tensor, size_t begin)
 }
 
 /* The header as it stands in the file, checksums as far as known; spaces fill it up to a multiple of 64 with the 8
- * bytes of length before it. */
+ * bytes of length before it, or as much room as is kept for it. */
 static wo_status make_header(const woi_st_writer *writer, char **text, size_t *bytes, wo_error *err)
 {
     wo_status status = WO_OK;
@@ -174,6 +210,7 @@ static wo_status make_header(const woi_st_writer *writer, char **text, size_t *b
         goto done;
     }
     room -= 8;
+    if (room < writer->header_bytes) room = writer->header_bytes;
     if (!(compact = woi_alloc(room, 1, err))) {
         status = WO_ERR_MEMORY;
         goto done;
@@ -192,8 +229,6 @@ done:
     return status;
 }
 
-static wo_status end_tensor(woi_st_writer *writer, wo_error *err);
-
 static wo_status begin_data(woi_st_writer *writer, wo_error *err)
 {
     char *text = NULL;
@@ -203,8 +238,25 @@ static wo_status begin_data(woi_st_writer *writer, wo_error *err)
     if (!status) status = woi_outfile_write(writer->out, text, writer->header_bytes, err);
     woi_free(text);
     writer->header_written = true;
+    writer->settled = writer->n_tensors;
     XXH3_64bits_reset(&writer->hash);
     return status ? status : end_tensor(writer, err);
+}
+
+wo_status woi_st_stream(woi_st_writer *writer, size_t spare, wo_error *err)
+{
+    char *text = NULL;
+    size_t planned = 0, room;
+    wo_status status = make_header(writer, &text, &planned, err);
+    woi_free(text);
+    if (status) return status;
+    if (!woi_size_add(planned + 8, spare, &room) || !woi_size_round_up(room, WOI_ST_ALIGN, &room))
+        return json_failed(err);
+    for (size_t i = 0; i < writer->n_tensors; i++) woi_free(writer->tensors[i].name);
+    writer->n_tensors = writer->n_padding = writer->data_bytes = 0;
+    writer->header_bytes = room - 8;
+    writer->streaming = true;
+    return begin_data(writer, err);
 }
 
 static wo_status put(woi_st_writer *writer, const void *data, size_t bytes, wo_error *err)
@@ -218,7 +270,7 @@ static wo_status put(woi_st_writer *writer, const void *data, size_t bytes, wo_e
 static wo_status end_tensor(woi_st_writer *writer, wo_error *err)
 {
     static const unsigned char zeros[WOI_ST_ALIGN];
-    while (writer->current < writer->n_tensors) {
+    while (writer->current < writer->settled) {
         declared *tensor = &writer->tensors[writer->current];
         if (strncmp(tensor->name, "padding.", 8) == 0) {
             wo_status status = put(writer, zeros, tensor->bytes, err);
@@ -238,9 +290,11 @@ wo_status woi_st_append(woi_st_writer *writer, const void *data, size_t bytes, w
     wo_status status = writer->header_written ? WO_OK : begin_data(writer, err);
     const char *from = data;
     while (!status && bytes > 0) {
-        if (writer->current == writer->n_tensors)
+        const bool past = writer->current == writer->n_tensors;
+        const size_t left = past ? 0 : writer->tensors[writer->current].bytes - writer->filled;
+        const size_t part = bytes < left ? bytes : left;
+        if (left == 0)
             return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%zu bytes were written past the last tensor", bytes);
-        size_t left = writer->tensors[writer->current].bytes - writer->filled, part = bytes < left ? bytes : left;
         if ((status = put(writer, from, part, err))) break;
         from += part;
         bytes -= part;
@@ -253,16 +307,16 @@ wo_status woi_st_sync(woi_st_writer *writer, wo_error *err)
 {
     if (writer->synced) return WO_OK;
     wo_status status = writer->header_written ? WO_OK : begin_data(writer, err);
+    if (!status) status = settle(writer, err);
     if (status) return status;
-    if (writer->current < writer->n_tensors) {
-        char quoted[WOI_QUOTE_BYTES];
-        const declared *tensor = &writer->tensors[writer->current];
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tensor '%s' got %zu of its %zu bytes",
-                        woi_quote(quoted, tensor->name, strlen(tensor->name)), writer->filled, tensor->bytes);
-    }
     char *text = NULL, digits[WOI_ST_DIGITS + 1];
     size_t bytes = 0;
     if ((status = make_header(writer, &text, &bytes, err))) return status;
+    if (bytes > writer->header_bytes) {
+        woi_free(text);
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the header has %zu bytes, room was kept for %zu", bytes,
+                        writer->header_bytes);
+    }
     woi_st_header_checksum(text, bytes, digits);
     memcpy((char *)(uintptr_t)woi_st_header_digits(text, bytes), digits, WOI_ST_DIGITS);
     status = woi_outfile_patch(writer->out, 8, text, bytes, err);

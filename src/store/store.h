@@ -68,6 +68,8 @@ wo_status woi_outfile_create(const char *path, woi_outfile **out, wo_error *err)
 wo_status woi_outfile_write(woi_outfile *out, const void *data, size_t bytes, wo_error *err);
 /* Overwrites bytes that were written before. */
 wo_status woi_outfile_patch(woi_outfile *out, uint64_t offset, const void *data, size_t bytes, wo_error *err);
+/* Reads bytes that were written before: what is never committed is a place to keep things meanwhile. */
+wo_status woi_outfile_read(woi_outfile *out, uint64_t offset, void *data, size_t bytes, wo_error *err);
 wo_status woi_outfile_commit(woi_outfile *out, wo_error *err);
 /* The first half of commit: everything is on the disk, under the temporary name. Several files that belong together are
  * all synced before the first is committed, so that a full disk spares the old ones. */
@@ -129,28 +131,14 @@ wo_status woi_st_set_meta(woi_st_writer *writer, const char *key, const char *va
 wo_status woi_st_declare(woi_st_writer *writer, const char *name, woi_dtype dtype, int n_dims, const uint64_t *shape,
                          wo_error *err);
 wo_status woi_st_append(woi_st_writer *writer, const void *data, size_t bytes, wo_error *err);
+/* Where sizes are not known before: forgets what is declared, but keeps the room that its header takes, and `spare`
+ * bytes. From then on a tensor is declared when those before it are complete, and woi_st_grow adds rows to the first
+ * dimension of the last one. */
+wo_status woi_st_stream(woi_st_writer *writer, size_t spare, wo_error *err);
+wo_status woi_st_grow(woi_st_writer *writer, uint64_t rows, wo_error *err);
 wo_status woi_st_sync(woi_st_writer *writer, wo_error *err);   /* complete, but under its temporary name */
 wo_status woi_st_finish(woi_st_writer *writer, wo_error *err); /* sync, then commit; then free it */
 void woi_st_writer_free(woi_st_writer *writer);
-
-/* ---- logs: queries and their labels ------------------------------------------------------------------------ */
-
-/* A safetensors file with `queries` (n, d) in F32, F16 or BF16 and, unless the log has no labels, `labels.indptr` (n +
- * 1) I64 and `labels.indices` in I32 or I64: the labels of query i are indices[indptr[i] .. indptr[i+1]). Written by
- * us, or by anyone with these names. */
-typedef struct woi_log {
-    woi_st *st; /* the open file; NULL where it is the caller's */
-    uint64_t n, d;
-    const woi_tensor *queries;
-    int64_t *indptr;   /* n + 1, checked: from 0, never falling; NULL where the log has no labels */
-    int32_t *labels;   /* indptr[n], each 0 or more; at most max_label */
-    int64_t max_label; /* -1 where there is none */
-} woi_log;
-
-wo_status woi_log_open(const char *path, woi_log *log, wo_error *err);
-/* The same of a file that is open and verified already, and stays the caller's. */
-wo_status woi_log_read(const woi_st *st, woi_log *log, wo_error *err);
-void woi_log_close(woi_log *log); /* a zeroed or closed one is fine */
 
 /* ---- npy --------------------------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* Any bytes as a safetensors file, an index JSON or a log: refused with a sentence, or readable to the last byte. */
 #include "fuzz.h"
 
-#include "store/store.h"
+#include "store/log.h"
 
 #include <string.h>
 

@@ -270,8 +270,8 @@ static void another_major_version_is_refused(void **state)
     for (size_t i = 0; i < N_ALL; i++)
         for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
             char sentence[192];
-            snprintf(sentence, sizeof sentence, "the file was written in format '%s', this version of wideout reads format 1",
-                     formats[f]);
+            snprintf(sentence, sizeof sentence,
+                     "the file was written in format '%s', this version of wideout reads format 1", formats[f]);
             refuse(resign(all[i], &(line){"wideout.format", formats[f]}, 1, false), all[i], sentence);
         }
 }
@@ -283,7 +283,8 @@ static void what_a_file_needs_must_be_there(void **state)
         char sentence[192];
         const line lines[] = {{"wideout.needs", "sparse-rows,shards"}, {"wideout.version", "0.7.1"}};
         snprintf(sentence, sizeof sentence,
-                 "the file was written by wideout 0.7.1 and needs 'sparse-rows', which version %s does not have", wo_version());
+                 "the file was written by wideout 0.7.1 and needs 'sparse-rows', which version %s does not have",
+                 wo_version());
         refuse(resign(all[i], lines, 2, false), all[i], sentence);
     }
 }

@@ -671,7 +671,8 @@ static void an_absent_option_has_its_default(void **state)
             save(index, scratch("whole"));
             wo_index_free(index);
             if (strstr("nodes leaves route_d", option->name) && o.router == WO_ROUTER_TREE) {
-                refuse(rewrite(scratch("whole"), &(edit){.name = key, .drop = true}), NULL, WO_ERR_FORMAT, "the tree has");
+                refuse(rewrite(scratch("whole"), &(edit){.name = key, .drop = true}), NULL, WO_ERR_FORMAT,
+                       "the tree has");
                 continue;
             }
             wo_index *opened = open_index(rewrite(scratch("whole"), &(edit){.name = key, .drop = true}), NULL);

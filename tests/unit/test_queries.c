@@ -2,6 +2,8 @@
  * there is nothing to learn from, or no memory. */
 #include "networks.h"
 
+#include "store/log.h"
+
 /* ---- Queries, slowly --------------------------------------------------------------------------------------- */
 
 /* Everything that a network should make of a file. */
@@ -173,17 +175,16 @@ static bool same_labels(const expectation *e, size_t i, const int32_t *labels, i
 
 /* Reads all batches: each query must be the next of the expected ones, or, of a sample, a later one. `places` receives
  * which they were (unless NULL). */
-static size_t read_all(woi_queries *queries, const expectation *e, bool labels_only, bool sample, size_t *places)
+static size_t read_all(woi_queries *queries, const expectation *e, bool sample, size_t *places)
 {
     size_t taken = 0, at = 0;
     for (bool more = true; more;) {
         woi_query_batch batch;
         wo_error err;
-        if (woi_queries_next(queries, labels_only, &batch, &more, &err)) fail_msg("%s", err.text);
-        assert_true(labels_only == (batch.q == NULL));
+        if (woi_queries_next(queries, &batch, &more, &err)) fail_msg("%s", err.text);
         assert_int_equal(batch.indptr[0], 0);
         for (size_t i = 0; i < batch.n; i++, at++, taken++) {
-            const float *q = batch.q ? batch.q + i * D : NULL;
+            const float *q = batch.q + i * D;
             const int32_t *labels = batch.labels + batch.indptr[i];
             const int64_t n = batch.indptr[i + 1] - batch.indptr[i];
             while (sample && at < e->n && !(same_query(e, at, q) && same_labels(e, at, labels, n))) at++;
@@ -206,25 +207,23 @@ static void check_queries(woi_arch arch, size_t next)
         const woi_queries_options all = {.next = next, .seed = 1, .threads = threads};
         if (woi_queries_open(net, scratch("data"), &all, &queries, &err)) fail_msg("%s", err.text);
         assert_int_equal(woi_queries_n(queries), e.n);
-        assert_int_equal(read_all(queries, &e, false, false, NULL), e.n);
+        assert_int_equal(read_all(queries, &e, false, NULL), e.n);
         assert_int_equal(woi_queries_rewind(queries, &err), WO_OK);
-        assert_int_equal(read_all(queries, &e, true, false, NULL), e.n);
-        assert_int_equal(woi_queries_rewind(queries, &err), WO_OK);
-        assert_int_equal(read_all(queries, &e, false, false, NULL), e.n);
+        assert_int_equal(read_all(queries, &e, false, NULL), e.n);
         woi_queries_free(queries);
     }
     size_t first[300], again[300], other[300];
     woi_queries_options some = {.max_queries = 300, .next = next, .seed = 1, .threads = 2};
     if (woi_queries_open(net, scratch("data"), &some, &queries, &err)) fail_msg("%s", err.text);
     assert_int_equal(woi_queries_n(queries), 300);
-    assert_int_equal(read_all(queries, &e, false, true, first), 300);
+    assert_int_equal(read_all(queries, &e, true, first), 300);
     assert_int_equal(woi_queries_rewind(queries, &err), WO_OK);
-    assert_int_equal(read_all(queries, &e, false, true, again), 300);
+    assert_int_equal(read_all(queries, &e, true, again), 300);
     woi_queries_free(queries);
     assert_memory_equal(first, again, sizeof first);
     some.seed = 2;
     if (woi_queries_open(net, scratch("data"), &some, &queries, &err)) fail_msg("%s", err.text);
-    assert_int_equal(read_all(queries, &e, false, true, other), 300);
+    assert_int_equal(read_all(queries, &e, true, other), 300);
     assert_memory_not_equal(first, other, sizeof first);
     woi_queries_free(queries);
     free_expectation(&e);
@@ -269,7 +268,7 @@ static void chunks_carry_the_state(void **state)
     size_t at = 0;
     for (bool more = true; more;) {
         woi_query_batch batch;
-        assert_int_equal(woi_queries_next(queries, false, &batch, &more, NULL), WO_OK);
+        assert_int_equal(woi_queries_next(queries, &batch, &more, NULL), WO_OK);
         for (size_t i = 0; i < batch.n * D; i++, at++) assert_true(fabsf(batch.q[i] - hidden[at]) < 1e-5f);
     }
     assert_int_equal(at, (TOKENS - 1) * D);
@@ -389,10 +388,11 @@ static void check_log(woi_arch arch, woi_dtype dtype, uint64_t max_queries)
     woi_queries *queries = NULL;
     woi_log log;
     wo_error err;
-    const char *at = NULL;
-    uint64_t n = 0;
-    if (woi_embed(net, scratch("data"), &options, dtype, scratch("log"), NULL, &n, &with_log, &at, &err))
-        fail_msg("%s: %s", at, err.text);
+    woi_embedded made;
+    const woi_embed_options to = {.path = scratch("log"), .bf16 = dtype == WOI_BF16, .score = true};
+    if (woi_embed(net, scratch("data"), &options, &to, &made, &err)) fail_msg("%s", err.text);
+    const uint64_t n = made.n;
+    with_log = made.precision;
     assert_int_equal(woi_evaluate(net, scratch("data"), &options, NULL, &alone, &err), WO_OK);
     assert_int_equal(with_log.n, alone.n);
     assert_int_equal(with_log.unlabelled, alone.unlabelled);
@@ -408,7 +408,7 @@ static void check_log(woi_arch arch, woi_dtype dtype, uint64_t max_queries)
     size_t row = 0;
     for (bool more = true; more;) {
         woi_query_batch batch;
-        assert_int_equal(woi_queries_next(queries, false, &batch, &more, &err), WO_OK);
+        assert_int_equal(woi_queries_next(queries, &batch, &more, &err), WO_OK);
         for (size_t i = 0; i < batch.n; i++, row++) {
             const int64_t labels = batch.indptr[i + 1] - batch.indptr[i];
             assert_int_equal(labels, log.indptr[row + 1] - log.indptr[row]);
@@ -449,25 +449,25 @@ static void a_stopped_embedding_keeps_the_old_log(void **state)
     (void)state;
     woi_network *net = make_network(WOI_ARCH_XC, false);
     expectation e = make_data(net, 1);
-    const char *at = NULL;
-    uint64_t n;
+    woi_embedded made;
     wo_error err;
     scratch_text("log", "old");
-    char stages[][16] = {"listing labels", "embedding"};
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(woi_embed(net, scratch("data"), &(woi_queries_options){.threads = 1}, WOI_F32, scratch("log"),
-                                   &(wo_progress){stop_in, stages[i]}, &n, NULL, &at, &err),
-                         WO_ERR_CANCELLED);
-        assert_non_null(strstr(err.text, stages[i]));
-        size_t bytes;
-        char *text = slurp(scratch("log"), &bytes);
-        assert_string_equal(text, "old");
-        free(text);
-    }
-    assert_int_equal(woi_embed(net, scratch("no such data"), &(woi_queries_options){.threads = 1}, WOI_F32,
-                               scratch("log"), NULL, &n, NULL, &at, &err),
-                     WO_ERR_IO);
-    assert_non_null(strstr(at, "no such data"));
+    char stage[] = "embedding";
+    const woi_queries_options one = {.threads = 1};
+    const wo_progress stop = {stop_in, stage};
+    woi_embed_options to = {.path = scratch("log"), .progress = &stop};
+    assert_int_equal(woi_embed(net, scratch("data"), &one, &to, &made, &err), WO_ERR_CANCELLED);
+    assert_non_null(strstr(err.text, stage));
+    size_t bytes;
+    char *text = slurp(scratch("log"), &bytes);
+    assert_string_equal(text, "old");
+    free(text);
+    to.progress = NULL;
+    assert_int_equal(woi_embed(net, scratch("no such data"), &one, &to, &made, &err), WO_ERR_IO);
+    assert_int_equal(err.about, WO_ABOUT_NONE);
+    to.path = scratch("no such folder/log");
+    assert_int_equal(woi_embed(net, scratch("data"), &one, &to, &made, &err), WO_ERR_IO);
+    assert_int_equal(err.about, WO_ABOUT_OUTPUT);
     free_expectation(&e);
     woi_network_free(net);
 }
@@ -521,7 +521,7 @@ static float *collect(woi_queries *queries, bool labelled)
     size_t row = 0;
     for (bool more = true; more;) {
         woi_query_batch batch;
-        assert_int_equal(woi_queries_next(queries, false, &batch, &more, NULL), WO_OK);
+        assert_int_equal(woi_queries_next(queries, &batch, &more, NULL), WO_OK);
         assert_true(row + batch.n <= n);
         memcpy(q + row * D, batch.q, batch.n * D * sizeof *q);
         assert_true((batch.indptr[batch.n] > 0) == (labelled && batch.n > 0));
@@ -592,13 +592,13 @@ static void logs_of_distinct_words_have_no_labels(void **state)
     const woi_queries_options options = {.distinct = true, .threads = 1};
     woi_queries *queries = open_words(net, &options);
     float *q = collect(queries, false);
-    const char *at = NULL;
-    uint64_t n = 0;
     wo_error err;
+    woi_embedded made;
     for (woi_dtype dtype = WOI_F32;; dtype = WOI_BF16) {
         woi_log log;
-        if (woi_embed_queries(net, scratch("data"), &options, dtype, scratch("log"), NULL, &n, &at, &err))
-            fail_msg("%s: %s", at, err.text);
+        const woi_embed_options to = {.path = scratch("log"), .bf16 = dtype == WOI_BF16};
+        if (woi_embed(net, scratch("data"), &options, &to, &made, &err)) fail_msg("%s", err.text);
+        const uint64_t n = made.n;
         if (woi_log_open(scratch("log"), &log, &err)) fail_msg("%s", err.text);
         assert_int_equal(n, woi_queries_n(queries));
         assert_int_equal(log.n, n);
@@ -616,9 +616,9 @@ static void logs_of_distinct_words_have_no_labels(void **state)
     }
     scratch_text("log", "old");
     char stage[] = "embedding";
-    assert_int_equal(woi_embed_queries(net, scratch("data"), &options, WOI_F32, scratch("log"),
-                                       &(wo_progress){stop_in, stage}, &n, &at, &err),
-                     WO_ERR_CANCELLED);
+    const wo_progress stop = {stop_in, stage};
+    const woi_embed_options stopped = {.path = scratch("log"), .progress = &stop};
+    assert_int_equal(woi_embed(net, scratch("data"), &options, &stopped, &made, &err), WO_ERR_CANCELLED);
     size_t bytes;
     char *text = slurp(scratch("log"), &bytes);
     assert_string_equal(text, "old");
@@ -658,13 +658,11 @@ static woi_arch trained_arch;
 static wo_status embed_all(wo_error *err)
 {
     woi_network *net = NULL;
-    const char *at;
-    uint64_t n;
-    woi_precision precision;
+    woi_embedded made;
     wo_status status = woi_network_open(scratch("net"), &net, err);
     if (!status)
-        status = woi_embed(net, scratch("data"), &(woi_queries_options){.max_queries = 20, .threads = 1}, WOI_BF16,
-                           scratch("log"), NULL, &n, &precision, &at, err);
+        status = woi_embed(net, scratch("data"), &(woi_queries_options){.max_queries = 20, .threads = 1},
+                           &(woi_embed_options){.path = scratch("log"), .bf16 = true, .score = true}, &made, err);
     woi_network_free(net);
     return status;
 }
@@ -672,12 +670,11 @@ static wo_status embed_all(wo_error *err)
 static wo_status embed_words(wo_error *err)
 {
     woi_network *net = NULL;
-    const char *at;
-    uint64_t n;
+    woi_embedded made;
     wo_status status = woi_network_open(scratch("net"), &net, err);
     if (!status)
-        status = woi_embed_queries(net, scratch("data"), &(woi_queries_options){.threads = 1, .distinct = true},
-                                   WOI_BF16, scratch("log"), NULL, &n, &at, err);
+        status = woi_embed(net, scratch("data"), &(woi_queries_options){.threads = 1, .distinct = true},
+                           &(woi_embed_options){.path = scratch("log"), .bf16 = true}, &made, err);
     woi_network_free(net);
     return status;
 }

@@ -2,7 +2,7 @@
 #include "testing.h"
 
 #include "base/rng.h"
-#include "store/store.h"
+#include "store/log.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -399,9 +399,59 @@ static void integers_and_doubles_convert(void **state)
     assert_string_equal(err.text, "F32 elements cannot be read as integers");
 }
 
+static void streams_grow_and_keep_their_room(void **state)
+{
+    (void)state;
+    wo_error err;
+    const float two[] = {1, 2};
+    /* As large as planned: the bytes are those of a file whose sizes were known. */
+    for (int streamed = 0; streamed < 2; streamed++) {
+        woi_st_writer *writer = NULL;
+        assert_int_equal(woi_st_create(scratch(streamed ? "stream" : "plain"), "log", &writer, &err), WO_OK);
+        assert_int_equal(woi_st_declare(writer, "a", WOI_F32, 2, (uint64_t[]){3, 1}, &err), WO_OK);
+        assert_int_equal(woi_st_declare(writer, "b", WOI_F32, 1, (uint64_t[]){2}, &err), WO_OK);
+        if (streamed) {
+            assert_int_equal(woi_st_stream(writer, 0, &err), WO_OK);
+            assert_int_equal(woi_st_declare(writer, "a", WOI_F32, 2, (uint64_t[]){0, 1}, &err), WO_OK);
+            assert_int_equal(woi_st_append(writer, two, 4, &err), WO_ERR_ARGUMENT);
+            assert_string_equal(err.text, "4 bytes were written past the last tensor");
+            assert_int_equal(woi_st_grow(writer, UINT64_MAX / 2, &err), WO_ERR_ARGUMENT);
+            assert_string_equal(err.text, "tensor 'a' is too large for a file");
+            assert_int_equal(woi_st_grow(writer, 2, &err), WO_OK);
+            assert_int_equal(woi_st_declare(writer, "b", WOI_F32, 1, (uint64_t[]){2}, &err), WO_ERR_ARGUMENT);
+            assert_string_equal(err.text, "tensor 'a' got 0 of its 8 bytes");
+        }
+        assert_int_equal(woi_st_append(writer, two, 8, &err), WO_OK);
+        if (streamed) assert_int_equal(woi_st_grow(writer, 1, &err), WO_OK);
+        assert_int_equal(woi_st_append(writer, two, 4, &err), WO_OK);
+        if (streamed) assert_int_equal(woi_st_declare(writer, "b", WOI_F32, 1, (uint64_t[]){2}, &err), WO_OK);
+        assert_int_equal(woi_st_append(writer, two, 8, &err), WO_OK);
+        if (woi_st_finish(writer, &err)) fail_msg("%s", err.text);
+        woi_st_writer_free(writer);
+    }
+    size_t plain_bytes, stream_bytes;
+    char *plain = slurp(scratch("plain"), &plain_bytes), *stream = slurp(scratch("stream"), &stream_bytes);
+    assert_int_equal(plain_bytes, stream_bytes);
+    assert_memory_equal(plain, stream, plain_bytes);
+    free(plain);
+    free(stream);
+
+    /* More tensors than room was kept for. */
+    woi_st_writer *writer = NULL;
+    assert_int_equal(woi_st_create(scratch("crowded"), "log", &writer, &err), WO_OK);
+    assert_int_equal(woi_st_stream(writer, 0, &err), WO_OK);
+    for (char name[] = "a"; *name < 'f'; ++*name)
+        assert_int_equal(woi_st_declare(writer, name, WOI_F32, 1, (uint64_t[]){0}, &err), WO_OK);
+    assert_int_equal(woi_st_finish(writer, &err), WO_ERR_ARGUMENT);
+    assert_non_null(strstr(err.text, "room was kept for"));
+    woi_st_writer_free(writer);
+    assert_int_equal(access(scratch("crowded"), F_OK), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(streams_grow_and_keep_their_room),
         cmocka_unit_test(what_is_written_can_be_read),
         cmocka_unit_test(pieces_do_not_change_the_bytes),
         cmocka_unit_test(round_trip_is_byte_identical),

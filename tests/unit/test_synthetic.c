@@ -2,6 +2,7 @@
 #include "testing.h"
 
 #include "net/synthetic.h"
+#include "store/log.h"
 #include "text/xc.h"
 
 #include <math.h>

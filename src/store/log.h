@@ -1,0 +1,51 @@
+/* Logs: the queries that a network sent to its wide layer, and their labels. In a file, in the caller's arrays, and
+ * written a piece at a time.
+ *
+ * A file is safetensors with `queries` (n, d) in F32, F16 or BF16 and, unless the log has no labels, `labels.indptr` (n
+ * + 1) I64 and `labels.indices` in I32 or I64: the labels of query i are indices[indptr[i] .. indptr[i+1]). Written by
+ * us, or by anyone with these names. */
+#ifndef WOI_STORE_LOG_H
+#define WOI_STORE_LOG_H
+
+#include "store/store.h"
+
+/* A log file as it is: queries in its own type. */
+typedef struct woi_log {
+    woi_st *st; /* the open file; NULL where it is the caller's */
+    uint64_t n, d;
+    const woi_tensor *queries;
+    int64_t *indptr;   /* n + 1, checked: from 0, never falling; NULL where the log has no labels */
+    int32_t *labels;   /* indptr[n], each 0 or more; at most max_label */
+    int64_t max_label; /* -1 where there is none */
+} woi_log;
+
+wo_status woi_log_open(const char *path, woi_log *log, wo_error *err);
+/* The same of a file that is open and verified already, and stays the caller's. */
+wo_status woi_log_read(const woi_st *st, woi_log *log, wo_error *err);
+void woi_log_close(woi_log *log); /* a zeroed or closed one is fine */
+
+struct wo_log {
+    size_t n, d;
+    const float *queries;
+    const int64_t *indptr;
+    const int32_t *labels;
+    int64_t max_label;
+    woi_log file; /* where they lie, for a log file */
+    float *copy;  /* queries that had to be converted, or NULL */
+};
+
+/* Whether a log goes with a layer or an index. */
+wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err);
+/* Whether there are queries, all finite. */
+wo_status woi_queries_check(const wo_log *log, wo_error *err);
+/* Whether arrays can be labels of n queries, the first of them number `first` of the log; *max becomes the largest, -1
+ * where there is none. */
+wo_status woi_labels_check(const int64_t *indptr, const int32_t *labels, size_t n, uint64_t first, int64_t *max,
+                           wo_error *err);
+
+/* Metadata of a log that is written, before its first query. */
+wo_status woi_log_set_meta(wo_log_writer *writer, const char *key, const char *value, wo_error *err);
+/* All of wo_log_finish but the last: hands over the file, to be finished together with others. */
+wo_status woi_log_complete(wo_log_writer *writer, woi_st_writer **st, wo_error *err);
+
+#endif
