@@ -58,9 +58,10 @@ static wo_status build_popular(const wo_layer *layer, const wo_log *log, wo_inde
     return status;
 }
 
-static wo_status build_method(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err)
+static wo_status build_method(wo_method method, const wo_layer *layer, const wo_log *log, wo_index *index,
+                              wo_error *err)
 {
-    switch (index->options.method) {
+    switch (method) {
     case WO_METHOD_FULL: return WO_OK;
     case WO_METHOD_POPULAR: return build_popular(layer, log, index, err);
     case WO_METHOD_SLIDE: return woi_build_slide(layer, index, err);
@@ -115,7 +116,7 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     if (needs_log && (status = woi_queries_check(log, err))) return woi_about(err, WO_ABOUT_LOG, status);
     wo_index *made = NULL;
     status = woi_index_begin(layer, options, &made, err);
-    if (!status) status = build_method(layer, log, made, err);
+    if (!status) status = build_method(options->method, layer, log, made, err);
     if (!status) {
         woi_index_finish(made);
         status = woi_small_measure(made, log, err);

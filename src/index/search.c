@@ -173,7 +173,7 @@ static double log_sum(const woi_kernels *kernels, const float *logits, size_t n)
         for (size_t i = 0; i < n; i++)
             if (!isnan(logits[i])) sum += exp((double)logits[i] - (double)shift);
     }
-    return (double)shift + log(sum);
+    return sum > 0 ? (double)shift + log(sum) : -INFINITY;
 }
 
 static void pad(const task *t, int32_t *ids, float *scores)

@@ -156,8 +156,15 @@ static exp_total row_total(const job *j, size_t first, float *row, size_t width)
 {
     for (size_t c = 0; j->adjust.forbidden && c < width; c++)
         if (j->adjust.forbidden[first + c]) row[c] = -INFINITY;
-    const float max = j->kernels->max_f32(row, width);
-    return (exp_total){isinf(max) ? 0 : j->kernels->exp_sum(row, width, max, NULL), max};
+    float max = j->kernels->max_f32(row, width);
+    double sum = isinf(max) ? 0 : j->kernels->exp_sum(row, width, max, NULL);
+    if (isnan(sum)) { /* a row of W that is not a number: it has no part in sums, as it has none in answers */
+        for (size_t c = 0; c < width; c++)
+            if (isnan(row[c])) row[c] = -INFINITY;
+        max = j->kernels->max_f32(row, width);
+        sum = isinf(max) ? 0 : j->kernels->exp_sum(row, width, max, NULL);
+    }
+    return (exp_total){sum, max};
 }
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------- */
