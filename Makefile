@@ -74,7 +74,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/.flags
 	$(call say,CC) $(CC) $(ALL_CFLAGS) $(ISA_$(notdir $*)) -MMD -MP -c $< -o $@
 
 # Rewritten only when the compiler or its flags change, so that everything is then rebuilt and otherwise nothing.
-FLAGS_NOW = $(CC) $(ALL_CFLAGS)
+FLAGS_NOW = $(CC) $(ALL_CFLAGS) $(LDFLAGS)
 $(BUILD)/.flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' > $@
@@ -146,7 +146,7 @@ test-arm:  ## the unit and kernel tests for 64-bit Arm, under qemu-user, with an
 	@$(INNER) check-unit BUILD=$(ARM) CC=aarch64-linux-gnu-gcc RUN='qemu-aarch64 -L /usr/aarch64-linux-gnu' CPUS='max cortex-a53' \
 	    PKG_CONFIG='env PKG_CONFIG_LIBDIR=$(subst $(eval ) ,:,$(addsuffix /pkgconfig,$(ARM_LIBS))) pkg-config' \
 	    CPPFLAGS='$(addprefix -isystem $(ARM_ROOT)/include/,. aarch64-linux-gnu/openblas-pthread)' \
-	    LDFLAGS='$(addprefix -L,$(ARM_LIBS)) $(addprefix -Wl$(COMMA)-rpath$(COMMA),$(ARM_LIBS))'
+	    LDFLAGS='-Wl,--disable-new-dtags $(addprefix -L,$(ARM_LIBS)) $(addprefix -Wl$(COMMA)-rpath$(COMMA),$(ARM_LIBS))'
 
 asan:  ## the tests under AddressSanitizer and UBSan, in build/asan
 	$(call setup,build test)
@@ -244,14 +244,15 @@ bench-layout:  ## what the order and the pages of the rows are worth, on Debian'
 
 # The peers of bench/peers, each where its headers are; peers.c says which are absent. CXXFLAGS is yours to set; so is
 # FAISS_LIBS, for a Faiss of your own instead of Debian's, which is compiled for any x86-64.
-# The C++ compiler is asked once, by what needs the answer: hence the $$ in prerequisites below.
+# The C++ compiler is asked only for goals that link the peers: name a new one here.
+PEER_GOALS := $(filter check $(BUILD)/wideout-bench $(BUILD)/bench/peers/test_peers,$(MAKECMDGOALS))
 HASH       := \#
-PEERS       = $(eval PEERS := $(shell printf '%s\n' '$(HASH)if __has_include(<hnswlib/hnswlib.h>)' hnswlib '$(HASH)endif' \
-                  '$(HASH)if __has_include(<faiss/IndexPQ.h>)' faiss '$(HASH)endif' | $(CXX) -E -P -x c++ - 2>/dev/null))$(PEERS)
-PEER_OBJ    = $(patsubst %,$(BUILD)/obj/bench/peers/%.o,peers $(PEERS))
+PEERS      := $(if $(PEER_GOALS),$(shell printf '%s\n' '$(HASH)if __has_include(<hnswlib/hnswlib.h>)' hnswlib '$(HASH)endif' \
+                  '$(HASH)if __has_include(<faiss/IndexPQ.h>)' faiss '$(HASH)endif' | $(CXX) -E -P -x c++ - 2>/dev/null))
+PEER_OBJ   := $(patsubst %,$(BUILD)/obj/bench/peers/%.o,peers $(PEERS))
 PEER_LD     = $(if $(PEERS),$(CXX),$(CC))
 FAISS_LIBS ?= -lfaiss
-PEER_LIBS   = $(if $(filter faiss,$(PEERS)),$(FAISS_LIBS))
+PEER_LIBS  := $(if $(filter faiss,$(PEERS)),$(FAISS_LIBS))
 CXXFLAGS   ?= -O3 -march=native
 PACKAGE_hnswlib = -DHNSWLIB_VERSION='"$(shell dpkg-query -W -f '$${Version}' libhnswlib-dev 2>/dev/null || echo of unknown version)"'
 PACKAGE_faiss   = -DFAISS_PACKAGE='"$(shell dpkg-query -W -f 'Debian $${Version}' libfaiss-dev 2>/dev/null || echo no package)"'
@@ -259,8 +260,7 @@ $(BUILD)/obj/bench/peers/%.o: bench/peers/%.cpp $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,CXX) $(CXX) -std=c++17 -Wall -Wextra -Wshadow $(WERROR) $(SANFLAGS) -fvisibility=hidden -fPIC -fopenmp \
 	    $(PKG_CFLAGS) $(PACKAGE_$*) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
-.SECONDEXPANSION:
-$(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $$(PEER_OBJ) $(ARCHIVES)
+$(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OBJ) $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(call say,LD) $(PEER_LD) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(PEER_LIBS) $(ZLIB) $(LIBS)
 -include $(wildcard $(BUILD)/obj/bench/peers/*.d)
@@ -271,7 +271,7 @@ BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layo
 BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
 BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options output progress)
 $(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'
-$(BUILD)/wideout-bench: $(BENCH_OBJ) $(BENCH_CLI) $$(PEER_OBJ) $(ARCHIVES)
+$(BUILD)/wideout-bench: $(BENCH_OBJ) $(BENCH_CLI) $(PEER_OBJ) $(ARCHIVES)
 	$(call say,LD) $(LINK) -o $@ $^ $(PEER_LIBS) $(ZLIB) $(LIBS) $(if $(PEERS),-lstdc++)
 -include $(wildcard $(BENCH_OBJ:.o=.d))
 

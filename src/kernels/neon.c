@@ -327,7 +327,18 @@ static void adam_neon(float *w, float *m, float *v, const float *g, size_t n, co
 
 void woi_kernels_use_neon(woi_kernels *table)
 {
-#define WOI_KERNEL(ret, name, params) WOI_USE(table, name, neon);
-#include "kernels/kernels.def"
-#undef WOI_KERNEL
+    WOI_USE(table, dot_f32, neon);
+    WOI_USE(table, dot_bf16, neon);
+    WOI_USE(table, dot_i8, neon);
+    WOI_USE(table, gather_f32, neon);
+    WOI_USE(table, gather_bf16, neon);
+    WOI_USE(table, gather_i8, neon);
+    WOI_USE(table, quantise, neon);
+    WOI_USE(table, project, neon);
+    WOI_USE(table, project_i8, neon);
+    WOI_USE(table, topk_scan, neon);
+    WOI_USE(table, pick, neon);
+    WOI_USE(table, max_f32, neon);
+    WOI_USE(table, exp_sum, neon);
+    WOI_USE(table, adam, neon);
 }
