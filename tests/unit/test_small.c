@@ -15,7 +15,7 @@ static wo_index *through_a_file(const wo_index *index, const wo_layer *layer)
 {
     const char *path = scratch("small");
     wo_error err;
-    wo_index *opened;
+    wo_index *opened = NULL;
     if (wo_index_save(index, path, &err) || wo_index_open(path, layer, &opened, &err)) fail_msg("%s", err.text);
     return opened;
 }
