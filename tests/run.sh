@@ -38,7 +38,7 @@ for cpu in ${CPUS:-here}; do
     [ "$cpu" = here ] || echo "on $cpu"
     for kind in "$@"; do
         for test in "$BUILD/tests/$kind"/test_*; do
-            [ -x "$test" ] && [ -f "$test" ] || continue
+            if [ ! -x "$test" ] || [ ! -f "$test" ]; then continue; fi
             name=${test#"$BUILD"/tests/}
             case " ${LEAVE_OUT:-} " in *" $name "*) echo "$name is left out" && continue ;; esac
             # shellcheck disable=SC2086 # RUN is several words

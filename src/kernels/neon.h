@@ -10,11 +10,15 @@
 /* Eight rows' sums, of which the first n are wanted. */
 WOI_INLINE void woi_store_sums(float *out, size_t n, float32x4_t low, float32x4_t high)
 {
+    if (n == WOI_BLOCK) {
+        vst1q_f32(out, low);
+        vst1q_f32(out + 4, high);
+        return;
+    }
     float all[WOI_BLOCK];
-    float *to = n == WOI_BLOCK ? out : all;
-    vst1q_f32(to, low);
-    vst1q_f32(to + 4, high);
-    if (n < WOI_BLOCK) memcpy(out, all, n * sizeof *all);
+    vst1q_f32(all, low);
+    vst1q_f32(all + 4, high);
+    memcpy(out, all, n * sizeof *all);
 }
 
 /* Lane r of the result is the sum over v[r]. */
