@@ -1,10 +1,18 @@
 # wideout: plain GNU make, no configure step. `make help` lists the targets.
 #
-# Yours to set: CC, CFLAGS, CPPFLAGS, LDFLAGS, PREFIX, DESTDIR, BUILD (the output folder), DEPS=0 (install nothing).
+# Yours to set: CC, AR, RANLIB, PKG_CONFIG, CFLAGS, CPPFLAGS, LDFLAGS, PREFIX (and BINDIR, LIBDIR, INCLUDEDIR, MANDIR
+# where they are not below it), DESTDIR, BUILD (the output folder), LTO=1 (optimise across files; gcc), DEPS=0 (install
+# nothing). Another processor: make CC=aarch64-linux-gnu-gcc PKG_CONFIG=aarch64-linux-gnu-pkg-config
 
 CC       ?= cc
 CFLAGS   ?= -O2 -g
+RANLIB   ?= ranlib
+PKG_CONFIG ?= pkg-config
 PREFIX   ?= /usr/local
+BINDIR   ?= $(PREFIX)/bin
+LIBDIR   ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR   ?= $(PREFIX)/share/man
 DESTDIR  ?=
 BUILD    ?= build
 DEPS     ?= 1
@@ -12,6 +20,9 @@ CLANG    ?= clang
 # Warnings stop the build in CI only: a newer compiler's new warning must not stop a user.
 WERROR   := $(if $(CI),-Werror)
 SAN      ?=
+LTO      ?=
+# What runs a program that was built for another processor: qemu-aarch64 -L /usr/aarch64-linux-gnu
+RUN      ?=
 # Short lines by default; V=1 shows the whole commands.
 V        ?= 0
 say       = $(if $(filter 0,$(V)),@printf '  %-5s %s\n' $(1) $@ &&)
@@ -19,30 +30,35 @@ say       = $(if $(filter 0,$(V)),@printf '  %-5s %s\n' $(1) $@ &&)
 INNER     = $(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
 
 VERSION  := $(shell awk '/define WO_VERSION_(MAJOR|MINOR|PATCH)/{printf "%s%s", s, $$3; s="."}' include/wideout.h)
-SOVERSION := $(firstword $(subst ., ,$(VERSION)))
+# Before 1.0 every minor version may change the ABI.
+SOVERSION := $(if $(filter 0.%,$(VERSION)),$(basename $(VERSION)),$(firstword $(subst ., ,$(VERSION))))
 
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings
 # The library needs PKGS, the workshop (text/, net/) and the tool zlib besides.
 PKGS     := jansson openblas
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) zlib 2>/dev/null)
-PKG_LIBS := $(or $(shell pkg-config --libs $(PKGS) 2>/dev/null),-ljansson -lopenblas)
-ZLIB     := $(or $(shell pkg-config --libs zlib 2>/dev/null),-lz)
+PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) zlib 2>/dev/null)
+PKG_LIBS := $(or $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null),-ljansson -lopenblas)
+ZLIB     := $(or $(shell $(PKG_CONFIG) --libs zlib 2>/dev/null),-lz)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
-ALL_CFLAGS = -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. $(WARN) $(WERROR) $(SANFLAGS) -fvisibility=hidden -fPIC -pthread \
+# Fat objects: the static library can then be linked by a program, and packed by an ar, that know nothing of LTO.
+LTOFLAGS := $(if $(filter-out 0,$(LTO)),-flto=auto -ffat-lto-objects)
+ALL_CFLAGS = -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. $(WARN) $(WERROR) $(SANFLAGS) $(LTOFLAGS) -fvisibility=hidden -fPIC -pthread \
              -fopenmp -ffp-contract=off $(PKG_CFLAGS) $(CPPFLAGS) $(CFLAGS)
 LIBS     = $(PKG_LIBS) -lm -pthread -fopenmp
+LINK     = $(CC) $(SANFLAGS) $(LTOFLAGS) $(LDFLAGS)
 
-# One file per instruction set, each with its own flags; nothing else gets them. Other processors than x86-64 have the
-# reference kernels only.
-X86      := $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null || echo x86_64))
+# One file per instruction set, each with its own flags; nothing else gets them. Processors other than x86-64 and 64-bit
+# Arm have the reference kernels only.
+MACHINE  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null || echo x86_64)))
 ISA_avx2       := -mavx2 -mfma -mf16c
 ISA_avx2pick   := $(ISA_avx2)
 ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
 ISA_avx512pick := $(ISA_avx512)
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
+ISA_neondot    := -march=armv8.2-a+dotprod
 
 LIB_SRC  := $(wildcard src/*/*.c)
-LIB_SRC  := $(if $(X86),$(LIB_SRC),$(filter-out src/kernels/avx%,$(LIB_SRC)))
+LIB_SRC  := $(filter-out $(if $(filter x86_64,$(MACHINE)),,src/kernels/avx%) $(if $(filter aarch64,$(MACHINE)),,src/kernels/neon%),$(LIB_SRC))
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
 SHOP_SRC := $(wildcard text/*.c net/*.c)
 SHOP_OBJ := $(SHOP_SRC:%.c=$(BUILD)/obj/%.o)
@@ -59,25 +75,26 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/.flags
 	$(call say,CC) $(CC) $(ALL_CFLAGS) $(ISA_$(notdir $*)) -MMD -MP -c $< -o $@
 
 # Rewritten only when the compiler or its flags change, so that everything is then rebuilt and otherwise nothing.
-FLAGS_NOW = $(CC) $(ALL_CFLAGS)
+FLAGS_NOW = $(CC) $(ALL_CFLAGS) $(LDFLAGS)
 $(BUILD)/.flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' > $@
 FORCE:
 
 $(BUILD)/libwideout.a: $(LIB_OBJ)
-	@rm -f $@
-	$(call say,AR) ar rcs $@ $^
 $(BUILD)/libworkshop.a: $(SHOP_OBJ)
+$(ARCHIVES):
 	@rm -f $@
-	$(call say,AR) ar rcs $@ $^
+	$(call say,AR) $(AR) rc $@ $^ && $(RANLIB) $@
 # nodelete: the library's threads sleep until the process ends (src/base/team.c), and must not lose their code to dlclose.
 $(BUILD)/libwideout.so: $(LIB_OBJ)
-	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
+	$(call say,LD) $(LINK) -shared -Wl,-z,nodelete -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
 $(BUILD)/wideout: $(CLI_OBJ) $(ARCHIVES)
-	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(ZLIB) $(LIBS)
+	$(call say,LD) $(LINK) -o $@ $^ $(ZLIB) $(LIBS)
 
 -include $(LIB_OBJ:.o=.d) $(SHOP_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
+
+COMMA := ,
 
 # ---- Set-up ----------------------------------------------------------------------------------------------------------
 
@@ -91,7 +108,7 @@ deps:  ## install the packages that building, testing and checking need
 
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/kernels/test_*.c)
 # The cmocka programs are an optional part: left out, with a line, where the library is missing (DEPS=0).
-CMOCKA   := $(shell pkg-config --libs cmocka 2>/dev/null)
+CMOCKA   := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 TESTS    := $(if $(CMOCKA),$(TEST_SRC:tests/%.c=$(BUILD)/tests/%))
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/%.c=$(BUILD)/tests/%)
@@ -107,7 +124,7 @@ $(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h) $(ARCHIVES) $(BUILD)/.flags
 # Examples are built as a user would: the public header and the library, nothing else.
 $(BUILD)/examples/%: examples/%.c $(BUILD)/libwideout.a $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(call say,EX) $(CC) -std=c11 -Iinclude $(WARN) $(WERROR) $(SANFLAGS) $(CFLAGS) -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
+	$(call say,EX) $(CC) -std=c11 -Iinclude $(WARN) $(WERROR) $(SANFLAGS) $(LTOFLAGS) $(CFLAGS) -o $@ $< $(BUILD)/libwideout.a $(LDFLAGS) $(LIBS)
 
 test:  ## all set-up, then every test
 	$(call setup,build test)
@@ -117,6 +134,26 @@ test:  ## all set-up, then every test
 check: all $(TESTS) $(FUZZERS) $(EXAMPLES) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench)  # the tests alone, without set-up
 	@$(if $(CMOCKA),:,echo 'the unit tests are left out: cmocka is not installed (make deps)')
 	@BUILD=$(BUILD) SAN=$(SAN) CC='$(CC)' tests/run.sh
+
+# KINDS of tests, for those who want fewer: unit, kernels.
+KINDS ?= unit kernels
+check-unit: all $(foreach kind,$(KINDS),$(filter $(BUILD)/tests/$(kind)/%,$(TESTS)))  # the unit and kernel tests alone, without set-up
+	@BUILD=$(BUILD) SAN=$(SAN) CC='$(CC)' RUN='$(RUN)' CPUS='$(CPUS)' LEAVE_OUT='$(LEAVE_OUT)' tests/run.sh $(KINDS)
+
+# Arm's packages are unpacked into build/arm/root and not installed: scripts/arm-root.sh says why.
+ARM      := build/arm
+ARM_ROOT := $(abspath $(ARM))/root/usr
+# The tuner's tests search by measured times, which an emulator's are not; they take half as long as all others together.
+ARM_LEAVE_OUT := unit/test_tune
+ARM_LIBS := $(addprefix $(ARM_ROOT)/lib/aarch64-linux-gnu/,. openblas-pthread)
+test-arm:  ## the unit and kernel tests for 64-bit Arm, under qemu-user, with and without dot-product instructions
+	$(call setup,build arm)
+	@scripts/arm-root.sh $(ARM)/root
+	@$(INNER) check-unit BUILD=$(ARM) CC=aarch64-linux-gnu-gcc RUN='qemu-aarch64 -L /usr/aarch64-linux-gnu' CPUS='max cortex-a53' \
+	    LEAVE_OUT='$(ARM_LEAVE_OUT)' \
+	    PKG_CONFIG='env PKG_CONFIG_LIBDIR=$(subst $(eval ) ,:,$(addsuffix /pkgconfig,$(ARM_LIBS))) pkg-config' \
+	    CPPFLAGS='$(addprefix -isystem $(ARM_ROOT)/include/,. aarch64-linux-gnu/openblas-pthread)' \
+	    LDFLAGS='-Wl,--disable-new-dtags $(addprefix -L,$(ARM_LIBS)) $(addprefix -Wl$(COMMA)-rpath$(COMMA),$(ARM_LIBS))'
 
 asan:  ## the tests under AddressSanitizer and UBSan, in build/asan
 	$(call setup,build test)
@@ -214,9 +251,11 @@ bench-layout:  ## what the order and the pages of the rows are worth, on Debian'
 
 # The peers of bench/peers, each where its headers are; peers.c says which are absent. CXXFLAGS is yours to set; so is
 # FAISS_LIBS, for a Faiss of your own instead of Debian's, which is compiled for any x86-64.
+# The C++ compiler is asked only for goals that link the peers: name a new one here.
+PEER_GOALS := $(filter check $(BUILD)/wideout-bench $(BUILD)/bench/peers/test_peers,$(MAKECMDGOALS))
 HASH       := \#
-PEERS      := $(shell printf '%s\n' '$(HASH)if __has_include(<hnswlib/hnswlib.h>)' hnswlib '$(HASH)endif' \
-                  '$(HASH)if __has_include(<faiss/IndexPQ.h>)' faiss '$(HASH)endif' | $(CXX) -E -P -x c++ - 2>/dev/null)
+PEERS      := $(if $(PEER_GOALS),$(shell printf '%s\n' '$(HASH)if __has_include(<hnswlib/hnswlib.h>)' hnswlib '$(HASH)endif' \
+                  '$(HASH)if __has_include(<faiss/IndexPQ.h>)' faiss '$(HASH)endif' | $(CXX) -E -P -x c++ - 2>/dev/null))
 PEER_OBJ   := $(patsubst %,$(BUILD)/obj/bench/peers/%.o,peers $(PEERS))
 PEER_LD     = $(if $(PEERS),$(CXX),$(CC))
 FAISS_LIBS ?= -lfaiss
@@ -240,7 +279,7 @@ BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
 BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options build_options output progress)
 $(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'
 $(BUILD)/wideout-bench: $(BENCH_OBJ) $(BENCH_CLI) $(PEER_OBJ) $(ARCHIVES)
-	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(PEER_LIBS) $(ZLIB) $(LIBS) $(if $(PEERS),-lstdc++)
+	$(call say,LD) $(LINK) -o $@ $^ $(PEER_LIBS) $(ZLIB) $(LIBS) $(if $(PEERS),-lstdc++)
 -include $(wildcard $(BENCH_OBJ:.o=.d))
 
 # The checks; ON="net.safetensors test.log" adds the table of recall and time along each dial, some ten minutes.
@@ -262,36 +301,42 @@ SHARED := libwideout.so.$(VERSION)
 # wideout-bench stays in the tree: it needs its workloads, and the peers.
 MAN1   := $(filter-out docs/man/wideout-bench.1,$(wildcard docs/man/*.1))
 MAN3   := $(wildcard docs/man/*.3)
-D      := $(DESTDIR)$(PREFIX)
+# Where a folder is inside PREFIX, wideout.pc says so: a moved tree then needs one line changed.
+pc      = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
+TO_BIN     = $(DESTDIR)$(BINDIR)
+TO_LIB     = $(DESTDIR)$(LIBDIR)
+TO_INCLUDE = $(DESTDIR)$(INCLUDEDIR)
+TO_MAN     = $(DESTDIR)$(MANDIR)
+TO_SHARE   = $(DESTDIR)$(PREFIX)/share
 
 # Libs.private and not Requires.private: OpenBLAS's own private libraries (gfortran) are for linking it statically too.
 $(BUILD)/wideout.pc: include/wideout.h FORCE
 	@mkdir -p $(@D)
-	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: wideout' \
+	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(call pc,$(LIBDIR))' 'includedir=$(call pc,$(INCLUDEDIR))' '' 'Name: wideout' \
 	    'Description: cheap inference for wide output layers on CPUs' 'Version: $(VERSION)' \
 	    'Libs: -L$${libdir} -lwideout' 'Libs.private: $(PKG_LIBS) -lm -pthread -fopenmp' \
 	    'Cflags: -I$${includedir}' > $@
 
 install: all $(BUILD)/wideout.pc  ## install under PREFIX (default /usr/local), DESTDIR before it
-	install -d $(D)/bin $(D)/lib/pkgconfig $(D)/include $(D)/share/man/man1 $(D)/share/man/man3 \
-	    $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions
-	install -m 755 $(BUILD)/wideout $(D)/bin/wideout
-	install -m 644 $(BUILD)/libwideout.a $(D)/lib/libwideout.a
-	install -m 755 $(BUILD)/libwideout.so $(D)/lib/$(SHARED)
-	ln -sf $(SHARED) $(D)/lib/libwideout.so.$(SOVERSION)
-	ln -sf $(SHARED) $(D)/lib/libwideout.so
-	install -m 644 include/wideout.h $(D)/include/wideout.h
-	install -m 644 $(BUILD)/wideout.pc $(D)/lib/pkgconfig/wideout.pc
-	install -m 644 $(MAN1) $(D)/share/man/man1
-	install -m 644 $(MAN3) $(D)/share/man/man3
-	$(BUILD)/wideout completion bash > $(D)/share/bash-completion/completions/wideout
-	$(BUILD)/wideout completion zsh > $(D)/share/zsh/site-functions/_wideout
+	install -d $(TO_BIN) $(TO_LIB)/pkgconfig $(TO_INCLUDE) $(TO_MAN)/man1 $(TO_MAN)/man3 \
+	    $(TO_SHARE)/bash-completion/completions $(TO_SHARE)/zsh/site-functions
+	install -m 755 $(BUILD)/wideout $(TO_BIN)/wideout
+	install -m 644 $(BUILD)/libwideout.a $(TO_LIB)/libwideout.a
+	install -m 755 $(BUILD)/libwideout.so $(TO_LIB)/$(SHARED)
+	ln -sf $(SHARED) $(TO_LIB)/libwideout.so.$(SOVERSION)
+	ln -sf $(SHARED) $(TO_LIB)/libwideout.so
+	install -m 644 include/wideout.h $(TO_INCLUDE)/wideout.h
+	install -m 644 $(BUILD)/wideout.pc $(TO_LIB)/pkgconfig/wideout.pc
+	install -m 644 $(MAN1) $(TO_MAN)/man1
+	install -m 644 $(MAN3) $(TO_MAN)/man3
+	$(RUN) $(BUILD)/wideout completion bash > $(TO_SHARE)/bash-completion/completions/wideout
+	$(RUN) $(BUILD)/wideout completion zsh > $(TO_SHARE)/zsh/site-functions/_wideout
 
 uninstall:  ## remove what install put there
-	rm -f $(D)/bin/wideout $(D)/lib/libwideout.a $(D)/lib/libwideout.so $(D)/lib/libwideout.so.$(SOVERSION) \
-	    $(D)/lib/$(SHARED) $(D)/include/wideout.h $(D)/lib/pkgconfig/wideout.pc \
-	    $(MAN1:docs/man/%=$(D)/share/man/man1/%) $(MAN3:docs/man/%=$(D)/share/man/man3/%) \
-	    $(D)/share/bash-completion/completions/wideout $(D)/share/zsh/site-functions/_wideout
+	rm -f $(TO_BIN)/wideout $(TO_LIB)/libwideout.a $(TO_LIB)/libwideout.so $(TO_LIB)/libwideout.so.$(SOVERSION) \
+	    $(TO_LIB)/$(SHARED) $(TO_INCLUDE)/wideout.h $(TO_LIB)/pkgconfig/wideout.pc \
+	    $(MAN1:docs/man/%=$(TO_MAN)/man1/%) $(MAN3:docs/man/%=$(TO_MAN)/man3/%) \
+	    $(TO_SHARE)/bash-completion/completions/wideout $(TO_SHARE)/zsh/site-functions/_wideout
 
 clean:  ## remove everything that was built
 	rm -rf $(BUILD)
@@ -299,6 +344,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all deps test check asan ubsan tsan fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-layout bench-peers-test nets install uninstall \
+.PHONY: all deps test check check-unit test-arm asan ubsan tsan fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-layout bench-peers-test nets install uninstall \
         clean help FORCE
 .DELETE_ON_ERROR:

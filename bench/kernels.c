@@ -308,7 +308,7 @@ typedef struct result {
     double rate, ceiling; /* medians; ceiling 0: none */
 } result;
 
-enum { MAX_PATHS = 4 };
+enum { MAX_PATHS = 2 * WOI_N_LEVELS };
 
 static double median(double sample[ROUNDS])
 {
@@ -365,20 +365,14 @@ static bool prepare(void)
 
 static int find_paths(path found[MAX_PATHS])
 {
-    static const struct {
-        const char *name;
-        woi_level level;
-        int with_vnni;
-    } wanted[MAX_PATHS] = {{"ref", WOI_LEVEL_REF, 0},
-                           {"avx2", WOI_LEVEL_AVX2, 0},
-                           {"avx512", WOI_LEVEL_AVX512, 0},
-                           {"avx512vnni", WOI_LEVEL_AVX512, 1}};
     int n = 0;
-    for (int w = 0; w < MAX_PATHS; w++)
-        if (woi_kernels_at(wanted[w].level, wanted[w].with_vnni, &found[n].table)) {
-            found[n].name = wanted[w].name;
-            found[n++].level = wanted[w].level;
-        }
+    for (int level = 0; level < WOI_N_LEVELS; level++)
+        for (int with_dot = 0; with_dot < 2; with_dot++)
+            if (woi_kernels_at((woi_level)level, with_dot, &found[n].table)) {
+                /* "avx512vnni" where that is what its dot products come from */
+                found[n].name = with_dot ? found[n].table.path[WOI_K_dot_i8] : woi_level_name((woi_level)level);
+                found[n++].level = (woi_level)level;
+            }
     return n;
 }
 
@@ -386,7 +380,7 @@ static int find_paths(path found[MAX_PATHS])
 static void measure_job(size_t kernel, const job *j, const path *all, int n_paths, const woi_cpu *cpu,
                         result results[MAX_PATHS])
 {
-    double rate[MAX_PATHS][ROUNDS], peak[3][ROUNDS], read[ROUNDS];
+    double rate[MAX_PATHS][ROUNDS], peak[WOI_N_LEVELS][ROUNDS], read[ROUNDS];
     const double elements = (double)j->n * (double)j->d;
     const bool counts_bytes = j->measure == OF_READ || j->measure == BYTES;
     const double work = 1e-9 * elements * (counts_bytes ? (double)kernels[kernel].bytes : 2);
@@ -395,7 +389,7 @@ static void measure_job(size_t kernel, const job *j, const path *all, int n_path
     for (int round = 0; round < ROUNDS; round++) {
         if (j->measure == OF_READ) read[round] = read_ceiling(cpu);
         if (j->measure == OF_FMA_PEAK)
-            for (int level = WOI_LEVEL_AVX2; level <= WOI_LEVEL_AVX512; level++)
+            for (int level = WOI_LEVEL_REF + 1; level < WOI_N_LEVELS; level++)
                 peak[level][round] = fma_peak(cpu, (woi_level)level);
         for (int p = 0; p < n_paths; p++)
             if (own[p]) rate[p][round] = work * call_rate(kernels[kernel].run, &all[p].table, j);

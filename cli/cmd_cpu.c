@@ -36,11 +36,11 @@ const cli_command cli_cmd_cpu = {
     "which instruction set the kernels use here, and why",
     "Prints what the processor offers, what the kernels use of it, and why.\n"
     "\n"
-    "WIDEOUT_CPU=ref, avx2 or avx512 in the environment lowers the choice; asking for more than the\n"
-    "machine has is an error.\n"
+    "WIDEOUT_CPU in the environment lowers the choice: ref, avx2 or avx512 on x86-64, ref or neon on\n"
+    "64-bit Arm. Asking for more than the machine has is an error.\n"
     "\n"
     "  wideout cpu\n"
-    "  WIDEOUT_CPU=avx2 wideout cpu",
+    "  WIDEOUT_CPU=ref wideout cpu",
     NULL,
     sizeof(cli_common),
     run,

@@ -118,16 +118,17 @@ typedef struct wo_progress {
 
 /* ---- Processor --------------------------------------------------------------------------------------------- */
 
-/* Which instruction set the kernels use. It is decided once per process, at first use, from CPUID, from what the
- * operating system saves (XCR0), and from the environment variable WIDEOUT_CPU (ref, avx2 or avx512), which can only
- * lower it. */
+/* Which instruction set the kernels use. It is decided once per process, at first use, from what the processor has and
+ * the operating system lets it use, and from the environment variable WIDEOUT_CPU, which can only lower it: ref, avx2
+ * or avx512 on x86-64, ref or neon on 64-bit Arm. Other processors have ref only. */
 typedef struct wo_cpu_info {
     size_t struct_size;   /* set it to sizeof(wo_cpu_info) */
-    const char *level;    /* "ref", "avx2" or "avx512": what runs */
+    const char *level;    /* what runs: "ref", "avx2" or "avx512"; "ref" or "neon" */
     const char *best;     /* the best that this machine could run */
     const char *reason;   /* one sentence: why `level` */
     const char *model;    /* the processor's own name, or "unknown" */
-    const char *features; /* those that matter here and that the operating system enables: "avx2 fma avx512f ..." */
+    const char *features; /* those that matter here and that the operating system enables: "avx2 fma avx512f ...",
+                             "asimd asimddp" */
 } wo_cpu_info;
 
 /* Fills `info`; the strings are static. Fails with WO_ERR_UNSUPPORTED when WIDEOUT_CPU names something this machine

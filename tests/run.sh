@@ -1,6 +1,8 @@
 #!/bin/bash
-# Runs every test that was built in $BUILD, and the scripts beside it. Every test speaks TAP ("ok 1 - name", "not ok ...");
-# what fails is shown, what passes is counted. Ends with one line, "N passed, N failed", also left in $BUILD/test-counts.
+# Runs every test that was built in $BUILD, and the scripts beside it: run.sh [KIND...], of unit, kernels, build and cli.
+# Every test speaks TAP ("ok 1 - name", "not ok ..."); what fails is shown, what passes is counted. Ends with one line,
+# "N passed, N failed", also left in $BUILD/test-counts. Programs built for another processor run under $RUN, which is
+# qemu-user, once for each of the processors that $CPUS names; $LEAVE_OUT names tests that make no sense there.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export BUILD=${BUILD:-build} SAN=${SAN:-} CC=${CC:-cc}
@@ -11,6 +13,7 @@ export ASAN_OPTIONS=allocator_may_return_null=1:exitcode=99 UBSAN_OPTIONS=print_
 # LLVM's OpenMP runtime is not instrumented itself: its tool for TSan (Archer) asks for the last option.
 export TSAN_OPTIONS=exitcode=99:allocator_may_return_null=1:ignore_noninstrumented_modules=1
 passed=0 failed=0
+[ $# -gt 0 ] || set -- unit kernels build cli
 
 run() { # NAME COMMAND...: one program or script that prints TAP
     local name=$1 start=$SECONDS out status ok bad
@@ -30,11 +33,21 @@ run() { # NAME COMMAND...: one program or script that prints TAP
     [ "$bad" -eq 0 ] || grep -vE '^ok |^1\.\.|^TAP ' <<<"$out" | sed 's/^/    /' | head -60
 }
 
-for test in "$BUILD"/tests/unit/test_* "$BUILD"/tests/kernels/test_*; do
-    [ -x "$test" ] && [ -f "$test" ] && run "${test#"$BUILD"/tests/}" "$test"
-done
-for script in tests/build/*.sh tests/cli/*.sh; do
-    run "${script#tests/}" "$script"
+for cpu in ${CPUS:-here}; do
+    export QEMU_CPU=$cpu
+    [ "$cpu" = here ] || echo "on $cpu"
+    for kind in "$@"; do
+        for test in "$BUILD/tests/$kind"/test_*; do
+            if [ ! -x "$test" ] || [ ! -f "$test" ]; then continue; fi
+            name=${test#"$BUILD"/tests/}
+            case " ${LEAVE_OUT:-} " in *" $name "*) echo "$name is left out" && continue ;; esac
+            # shellcheck disable=SC2086 # RUN is several words
+            run "$name" ${RUN:-} "$test"
+        done
+        for script in "tests/$kind"/*.sh; do
+            [ -f "$script" ] && run "${script#tests/}" "$script"
+        done
+    done
 done
 
 echo "$passed $failed" >"$BUILD/test-counts"

@@ -1,10 +1,21 @@
-/* CPUID says what the processor has; XCR0 says which registers the operating system saves. Both must agree: a kernel
- * (or a hypervisor) that does not save ZMM state would corrupt it at the next context switch. */
+/* x86-64: CPUID says what the processor has; XCR0 says which registers the operating system saves. Both must agree: a
+ * kernel (or a hypervisor) that does not save ZMM state would corrupt it at the next context switch.
+ *
+ * 64-bit Arm: Linux hands every process a word with both in one, AT_HWCAP. */
 #include "base/cpu.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+#if defined(__x86_64__) || defined(__aarch64__)
+static void add_feature(woi_cpu *cpu, bool present, const char *name)
+{
+    if (!present) return;
+    size_t used = strlen(cpu->features);
+    snprintf(cpu->features + used, sizeof cpu->features - used, "%s%s", used ? " " : "", name);
+}
+#endif
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -30,13 +41,6 @@ static void brand_string(char out[64])
     size_t n = strlen(start);
     while (n > 0 && start[n - 1] == ' ') n--;
     if (n > 0) snprintf(out, 64, "%.*s", (int)n, start);
-}
-
-static void add_feature(woi_cpu *cpu, bool present, const char *name)
-{
-    if (!present) return;
-    size_t used = strlen(cpu->features);
-    snprintf(cpu->features + used, sizeof cpu->features - used, "%s%s", used ? " " : "", name);
 }
 
 void woi_cpu_detect(woi_cpu *cpu)
@@ -69,6 +73,49 @@ void woi_cpu_detect(woi_cpu *cpu)
     add_feature(cpu, dq, "avx512dq");
     add_feature(cpu, vl, "avx512vl");
     add_feature(cpu, vnni, "avx512vnni");
+}
+
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+/* The value of a line "key : value" of /proc/cpuinfo. */
+static bool cpuinfo_value(const char *line, const char *key, char out[64])
+{
+    const size_t length = strlen(key);
+    if (strncmp(line, key, length) != 0 || !strchr("\t :", line[length])) return false;
+    const char *value = line + length + strspn(line + length, "\t :");
+    const size_t n = strcspn(value, "\n");
+    snprintf(out, 64, "%.*s", n < 63 ? (int)n : 63, value);
+    return n > 0;
+}
+
+/* Few kernels know an Arm processor by name; the others give its maker and part as numbers. */
+static void model_name(char out[64])
+{
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    if (!file) return;
+    char line[256], name[64] = "", maker[64] = "", part[64] = "";
+    while (!*name && !(*maker && *part) && fgets(line, sizeof line, file))
+        if (!cpuinfo_value(line, "model name", name) && !cpuinfo_value(line, "CPU implementer", maker))
+            cpuinfo_value(line, "CPU part", part);
+    fclose(file);
+    if (*name)
+        memcpy(out, name, 64);
+    else if (*maker && *part)
+        snprintf(out, 64, "Arm, implementer %.16s, part %.16s", maker, part);
+}
+
+void woi_cpu_detect(woi_cpu *cpu)
+{
+    enum { ASIMD = 1 << 1, ASIMDDP = 1 << 20 }; /* Linux' HWCAP_ASIMD and HWCAP_ASIMDDP */
+    memset(cpu, 0, sizeof *cpu);
+    memcpy(cpu->model, "unknown", 8);
+    model_name(cpu->model);
+    const unsigned long has = getauxval(AT_HWCAP);
+    cpu->neon = has & ASIMD;
+    cpu->neondot = cpu->neon && (has & ASIMDDP);
+    add_feature(cpu, cpu->neon, "asimd");
+    add_feature(cpu, cpu->neondot, "asimddp");
 }
 
 #else

@@ -58,11 +58,26 @@ wo_status woi_check_range(const char *name, double value, double low, double hig
     return woi_fail_option(err, WO_ERR_ARGUMENT, name, "%s is %.10g, expected %.10g to %.10g", name, value, low, high);
 }
 
+/* POSIX's strerror_r fills the buffer and returns a number; GNU's may return a string of its own instead. Which of them
+ * a C library declares depends on it and on the feature macros. */
+__attribute__((unused)) static const char *posix_reason(int failed, const char *buffer)
+{
+    return failed && !*buffer ? "unknown error" : buffer;
+}
+
+__attribute__((unused)) static const char *gnu_reason(const char *returned, const char *buffer)
+{
+    (void)buffer;
+    return returned;
+}
+
+#define REASON(returned, buffer) _Generic((returned), int : posix_reason, char * : gnu_reason)(returned, buffer)
+
 void woi_error_set_errno(wo_error *err, const char *what, int errnum)
 {
-    char reason[96];
-    /* GNU's strerror_r, which may return a string of its own. */
-    woi_error_set(err, WO_ERR_IO, WO_NO_OFFSET, "%s: %s", what, strerror_r(errnum, reason, sizeof reason));
+    char reason[96] = "";
+    woi_error_set(err, WO_ERR_IO, WO_NO_OFFSET, "%s: %s", what,
+                  REASON(strerror_r(errnum, reason, sizeof reason), reason));
 }
 
 void woi_error_prefix(wo_error *err, const char *prefix)

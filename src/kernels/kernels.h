@@ -71,21 +71,37 @@ typedef struct woi_kernels {
     const char *path[WOI_N_KERNELS]; /* which instruction set each entry comes from: "avx512vnni" */
 } woi_kernels;
 
-/* Levels in rising order; each includes the ones below. VNNI is a part of avx512, used where present. */
-typedef enum woi_level { WOI_LEVEL_REF, WOI_LEVEL_AVX2, WOI_LEVEL_AVX512 } woi_level;
+/* The levels of this kind of processor in rising order; each includes the ones below. Instructions for dot products of
+ * bytes are a part of the last one, used where present: VNNI of avx512, ASIMDDP of neon. */
+typedef enum woi_level {
+    WOI_LEVEL_REF,
+#if defined(__x86_64__)
+    WOI_LEVEL_AVX2,
+    WOI_LEVEL_AVX512,
+#elif defined(__aarch64__)
+    WOI_LEVEL_NEON,
+#endif
+    WOI_N_LEVELS
+} woi_level;
+
+/* "ref", "avx2": as WIDEOUT_CPU names it. */
+const char *woi_level_name(woi_level level);
 
 /* The table that this process uses: chosen at the first call, whatever the thread, then constant. NULL, with the
  * sentence in `err`, when WIDEOUT_CPU asks for what the machine lacks. */
 const woi_kernels *woi_kernels_get(wo_error *err);
 
-/* Fills `table` for one level, with or without VNNI; 0 when this machine cannot run it. For tests and benchmarks. */
-int woi_kernels_at(woi_level level, int with_vnni, woi_kernels *table);
+/* Fills `table` for one level, with or without the instructions for dot products of bytes that belong to it; 0 when
+ * this machine cannot run it, or the level has no such part. For tests and benchmarks. */
+int woi_kernels_at(woi_level level, int with_dot, woi_kernels *table);
 
 /* Each instruction set's file: overwrites the entries that it improves. */
 void woi_kernels_use_ref(woi_kernels *table);
 void woi_kernels_use_avx2(woi_kernels *table);
 void woi_kernels_use_avx512(woi_kernels *table);
 void woi_kernels_use_avx512vnni(woi_kernels *table);
+void woi_kernels_use_neon(woi_kernels *table);
+void woi_kernels_use_neondot(woi_kernels *table);
 
 #define WOI_USE(table, name, isa) ((table)->name = name##_##isa, (table)->path[WOI_K_##name] = #isa)
 

@@ -4,16 +4,21 @@
  *   safetensors   layers, logs, networks and indexes; also other people's models, sharded ones included
  *   npy           NumPy arrays
  *
- * Files are little-endian, and so are the machines that wideout runs on. */
+ * Files are little-endian and may be larger than 4 GiB: so the machines that wideout runs on are little-endian and have
+ * 64-bit addresses. */
 #ifndef WOI_STORE_STORE_H
 #define WOI_STORE_STORE_H
 
 #include "wideout.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "wideout maps little-endian files as they are: big-endian machines are not supported"
+#endif
+#if UINTPTR_MAX < UINT64_MAX
+#error "wideout maps whole files, which may be larger than 4 GiB: machines with 32-bit addresses are not supported"
 #endif
 
 /* ---- Element types ----------------------------------------------------------------------------------------- */

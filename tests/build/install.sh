@@ -9,7 +9,7 @@ same 'what is installed' "bin/wideout
 include/wideout.h
 lib/libwideout.a
 lib/libwideout.so
-lib/libwideout.so.0
+lib/libwideout.so.$("$WIDEOUT" version | awk 'NR==1{sub(/[.][0-9]+$/, "", $2); print $2}')
 lib/libwideout.so.$("$WIDEOUT" version | awk 'NR==1{print $2}')
 lib/pkgconfig/wideout.pc" "$(cd "$root/opt/wo" && find bin include lib ! -type d | LC_ALL=C sort)"
 check 'man pages are installed' test -f "$root/opt/wo/share/man/man1/wideout.1" -a -f "$root/opt/wo/share/man/man3/wideout.3"

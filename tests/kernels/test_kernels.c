@@ -25,20 +25,18 @@
 
 /* ---- Paths ------------------------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    woi_level level;
-    int with_vnni;
-} paths[] = {
-    {"ref", WOI_LEVEL_REF, 0},
-    {"avx2", WOI_LEVEL_AVX2, 0},
-    {"avx512", WOI_LEVEL_AVX512, 0},
-    {"avx512 with vnni", WOI_LEVEL_AVX512, 1},
-};
-enum { N_PATHS = sizeof paths / sizeof *paths };
+/* Every level alone, then with the dot products of bytes that are a part of it. */
+enum { N_PATHS = 2 * WOI_N_LEVELS };
+
+/* 0: this machine has no such path. */
+static int get_path(int path, woi_kernels *table)
+{
+    return woi_kernels_at((woi_level)(path / 2), path % 2, table);
+}
 
 /* What a failure message says: the path and the kernel being tried. */
-static const char *path_name, *kernel_name;
+static const char *kernel_name;
+static char path_name[32];
 
 #define CHECK(condition, format, ...)                                                         \
     do {                                                                                      \
@@ -705,9 +703,9 @@ static void on_every_path(const char *kernel, void (*test)(const woi_kernels *))
 {
     for (int p = 0; p < N_PATHS; p++) {
         woi_kernels table;
-        if (!woi_kernels_at(paths[p].level, paths[p].with_vnni, &table)) continue;
+        if (!get_path(p, &table)) continue;
         kernel_name = kernel;
-        path_name = paths[p].name;
+        snprintf(path_name, sizeof path_name, "%s%s", woi_level_name((woi_level)(p / 2)), p % 2 ? " with dot" : "");
         test(&table);
     }
 }
@@ -727,17 +725,19 @@ static void tables_are_full(void **state)
     for (int p = 0; p < N_PATHS; p++) {
         woi_kernels table;
         memset(&table, 0, sizeof table);
-        if (!woi_kernels_at(paths[p].level, paths[p].with_vnni, &table)) continue;
+        if (!get_path(p, &table)) continue;
 #define WOI_KERNEL(ret, name, params) \
     assert_true(table.name != NULL);  \
     assert_non_null(table.path[WOI_K_##name]);
 #include "kernels/kernels.def"
 #undef WOI_KERNEL
-        const char *level = paths[p].level == WOI_LEVEL_REF    ? "ref"
-                            : paths[p].level == WOI_LEVEL_AVX2 ? "avx2"
-                                                               : "avx512";
+        const char *level = woi_level_name((woi_level)(p / 2));
         assert_string_equal(table.path[WOI_K_dot_f32], level);
-        assert_string_equal(table.path[WOI_K_dot_i8], paths[p].with_vnni ? "avx512vnni" : level);
+        if (p % 2) /* "avx512vnni" of "avx512", "neondot" of "neon" */
+            assert_true(strlen(table.path[WOI_K_dot_i8]) > strlen(level) &&
+                        !strncmp(table.path[WOI_K_dot_i8], level, strlen(level)));
+        else
+            assert_string_equal(table.path[WOI_K_dot_i8], level);
     }
 }
 
@@ -780,8 +780,9 @@ static void public_list_is_complete(void **state)
     assert_int_equal(wo_cpu_query(NULL, NULL), WO_ERR_ARGUMENT);
 }
 
-/* The choice is made once per process, so each value of WIDEOUT_CPU gets a process of its own: this program again, with
- * one argument. It prints what it sees and its exit status is the wo_status. */
+/* The choice is made once per process, so each value of WIDEOUT_CPU gets a child, forked before this process has chosen
+ * (and not started anew: an emulator such as qemu-user could not). It prints what it sees and its exit status is the
+ * wo_status. */
 static int describe_choice(void)
 {
     wo_cpu_info info = {.struct_size = sizeof info};
@@ -812,8 +813,9 @@ static int choice_under(const char *value, char text[512])
         close(ends[0]);
         close(ends[1]);
         if (value) setenv("WIDEOUT_CPU", value, 1);
-        execl("/proc/self/exe", "test_kernels", "describe-choice", (char *)NULL);
-        _exit(98);
+        const int status = describe_choice();
+        fflush(stdout);
+        _exit(status);
     }
     close(ends[1]);
     size_t used = 0;
@@ -829,9 +831,10 @@ static int choice_under(const char *value, char text[512])
 static void environment_lowers_the_choice(void **state)
 {
     (void)state;
-    static const char *const levels[] = {"ref", "avx2", "avx512"};
     woi_kernels table;
-    int best = WOI_LEVEL_AVX512;
+    const char *levels[WOI_N_LEVELS];
+    for (int level = 0; level < WOI_N_LEVELS; level++) levels[level] = woi_level_name((woi_level)level);
+    int best = WOI_N_LEVELS - 1;
     while (!woi_kernels_at((woi_level)best, 0, &table)) best--;
     char text[512], want[512], plain[512];
 
@@ -840,7 +843,7 @@ static void environment_lowers_the_choice(void **state)
     assert_string_equal(text, plain);
     assert_int_equal(choice_under("", text), WO_OK);
     assert_string_equal(text, plain);
-    for (int level = 0; level <= WOI_LEVEL_AVX512; level++) {
+    for (int level = 0; level < WOI_N_LEVELS; level++) {
         const int status = choice_under(levels[level], text);
         if (level > best) {
             assert_int_equal(status, WO_ERR_UNSUPPORTED);
@@ -852,11 +855,16 @@ static void environment_lowers_the_choice(void **state)
         snprintf(want, sizeof want, "%s|%s|lowered by WIDEOUT_CPU=%s", levels[level], levels[best], levels[level]);
         assert_string_equal(text, level < best ? want : plain);
     }
-    static const char *const refused[] = {"AVX2", "avx", "avx2 ", "avx512vnni", "1", "ref,avx2", "sse\n"};
+    static const char *const refused[] = {"AVX2", "avx",  "avx2 ",    "avx512vnni", "1",
+                                          "NEON", "ref,", "neondot ", "sse\n"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         assert_int_equal(choice_under(refused[i], text), WO_ERR_UNSUPPORTED);
         assert_non_null(strstr(text, "WIDEOUT_CPU is '"));
-        assert_non_null(strstr(text, "ref, avx2 or avx512"));
+#if defined(__x86_64__)
+        assert_non_null(strstr(text, "it must be ref, avx2 or avx512:"));
+#elif defined(__aarch64__)
+        assert_non_null(strstr(text, "it must be ref or neon:"));
+#endif
         assert_null(strchr(text, '\n'));
     }
     char long_value[300];
@@ -866,18 +874,17 @@ static void environment_lowers_the_choice(void **state)
     assert_non_null(strstr(text, "xxx...', but"));
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    if (argc == 2 && !strcmp(argv[1], "describe-choice")) return describe_choice();
     unsetenv("WIDEOUT_CPU");
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(environment_lowers_the_choice), /* first: see describe_choice */
 #define WOI_KERNEL(ret, name, params) {#name, run_##name, NULL, NULL, NULL},
 #include "kernels/kernels.def"
 #undef WOI_KERNEL
         cmocka_unit_test(tables_are_full),
         cmocka_unit_test(threads_get_one_table),
         cmocka_unit_test(public_list_is_complete),
-        cmocka_unit_test(environment_lowers_the_choice),
     };
     return cmocka_run_group_tests_name("kernels", tests, make_guarded, NULL);
 }

@@ -230,12 +230,18 @@ static void levels_include_the_ones_below(void **state)
     assert_true(!cpu.avx512 || cpu.avx2);
     assert_true(!cpu.avx512vnni || cpu.avx512);
     assert_true(!cpu.avx2 || strstr(cpu.features, "fma"));
+    assert_true(!cpu.neondot || cpu.neon);
     assert_true(strlen(cpu.model) > 0);
 #if defined(__x86_64__)
     __builtin_cpu_init();
     assert_int_equal(cpu.avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
     assert_int_equal(cpu.avx512, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
+    assert_false(cpu.neon);
+#elif defined(__aarch64__)
+    assert_false(cpu.avx2);
+    assert_true(cpu.neon); /* the architecture asks for it */
+    assert_string_equal(cpu.features, cpu.neondot ? "asimd asimddp" : "asimd");
 #endif
 }
 

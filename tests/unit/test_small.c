@@ -14,7 +14,7 @@ static wo_index *through_a_file(const wo_index *index, const wo_layer *layer)
 {
     const char *path = scratch("small");
     wo_error err;
-    wo_index *opened;
+    wo_index *opened = NULL;
     const wo_open_options oo = {.struct_size = sizeof oo, .layer = layer};
     if (wo_index_save(index, path, &err) || wo_index_open(path, &oo, &opened, &err)) fail_msg("%s", err.text);
     return opened;

@@ -84,7 +84,7 @@ static bool assert_query(const woi_tree *tree, const float *q, uint32_t probes)
     void *scratch = aligned_alloc(64, room);
     uint32_t expected[WOI_MAX_LEAVES], cells[WOI_MAX_LEAVES];
     const int n = naive_tree(tree, q, probes, true, expected);
-    for (int level = WOI_LEVEL_REF; level <= WOI_LEVEL_AVX512; level++) {
+    for (int level = WOI_LEVEL_REF; level < WOI_N_LEVELS; level++) {
         woi_kernels table;
         if (!woi_kernels_at((woi_level)level, 0, &table)) continue;
         memset(scratch, 0xff, room);
