@@ -38,6 +38,8 @@ X86      := $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null || echo x86_
 ISA_avx2       := -mavx2 -mfma -mf16c
 ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
 ISA_avx512pick := $(ISA_avx512)
+ISA_avx2tile   := $(ISA_avx2)
+ISA_avx512tile := $(ISA_avx512)
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
 
 LIB_SRC  := $(wildcard src/*/*.c)

@@ -4,6 +4,9 @@
 #include "kernels/topk.h"
 #include "kernels/x86.h"
 
+#define tile_avx2 woi_tile_avx2 /* avx2tile.c */
+#define interleave_avx2 woi_interleave_avx2
+
 /* Eight lanes from keep_lanes + n keep the last n of a vector, from keep_lanes + 16 - n the first n; 16 bytes from
  * keep_bytes + n the last n. */
 static const int32_t keep_lanes[24] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
@@ -467,4 +470,5 @@ void woi_kernels_use_avx2(woi_kernels *table)
 #define WOI_KERNEL(ret, name, params) WOI_USE(table, name, avx2);
 #include "kernels/kernels.def"
 #undef WOI_KERNEL
+    woi_tile_sizes_avx2(table);
 }

@@ -108,6 +108,27 @@ static void project_i8_ref(const int8_t *x, const float *x_scales, size_t n, con
         }
 }
 
+enum { TILE_ROWS = 4, TILE_COLUMNS = 8 };
+
+/* Sums in an array of fixed size, which a compiler keeps in whatever vectors it has. */
+static void tile_ref(const woi_tile *t)
+{
+    float sums[TILE_ROWS][TILE_COLUMNS] = {{0}};
+    for (size_t r = 0; r < t->rows; r++)
+        memcpy(sums[r], t->start ? t->start : t->c + r * t->stride, t->columns * sizeof(float));
+    for (size_t p = 0; p < t->k; p++)
+        for (size_t r = 0; r < TILE_ROWS; r++)
+            for (size_t j = 0; j < TILE_COLUMNS; j++)
+                sums[r][j] += t->a[p * TILE_ROWS + r] * t->b[p * TILE_COLUMNS + j];
+    for (size_t r = 0; r < t->rows; r++) memcpy(t->c + r * t->stride, sums[r], t->columns * sizeof(float));
+}
+
+static void interleave_ref(const float *rows, size_t n, size_t k, size_t stride, size_t width, float *out)
+{
+    for (size_t p = 0; p < k; p++)
+        for (size_t i = 0; i < width; i++) out[p * width + i] = i < n ? rows[i * stride + p] : 0;
+}
+
 static size_t pick_ref(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
     return woi_topk_pick(scores, ids, n, k, best, best_ids);
@@ -152,4 +173,6 @@ void woi_kernels_use_ref(woi_kernels *table)
 #define WOI_KERNEL(ret, name, params) WOI_USE(table, name, ref);
 #include "kernels/kernels.def"
 #undef WOI_KERNEL
+    table->tile_rows = TILE_ROWS;
+    table->tile_columns = TILE_COLUMNS;
 }

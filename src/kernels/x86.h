@@ -115,6 +115,14 @@ WOI_INLINE uint16_t woi_lanes(size_t n)
 /* avx512pick.c */
 size_t woi_pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids);
 
+/* avx2tile.c, avx512tile.c */
+void woi_tile_avx2(const woi_tile *t);
+void woi_tile_avx512(const woi_tile *t);
+void woi_interleave_avx2(const float *rows, size_t n, size_t k, size_t stride, size_t width, float *out);
+void woi_interleave_avx512(const float *rows, size_t n, size_t k, size_t stride, size_t width, float *out);
+void woi_tile_sizes_avx2(woi_kernels *table);
+void woi_tile_sizes_avx512(woi_kernels *table);
+
 WOI_INLINE void woi_pick_end(size_t found, size_t k, float *best, int32_t *best_ids)
 {
     for (; found < k; found++) {

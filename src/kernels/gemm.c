@@ -1,0 +1,126 @@
+/* Products out of tiles.
+ *
+ *   B is packed a block at a time: WOI_GEMM_DEPTH deep, as wide as fits WOI_GEMM_B, in panels of tile_columns
+ *   A is packed four panels at a time; one of them stays in the first-level cache while B's stream past it
+ *
+ *        B's block   [ panel | panel | ... | panel ]     panel: (depth, tile_columns)
+ *   A's panel  [ ]   [ tile  | tile  | ... | tile  ]     panel: (depth, tile_rows)
+ *
+ * A is packed again for every block of B: that costs 1/width of the work. Four panels at a time because a row of a
+ * matrix by depth then gives whole cache lines. */
+#include "kernels/gemm.h"
+
+#include <string.h>
+
+enum { FEW_BYTES = 16384 }; /* of B, at a time for a few rows: they stay in the first-level cache */
+
+static const float zeros[WOI_MOST_TILE_COLUMNS];
+
+static size_t less(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Eights and pairs: lengths are not known here, and calls of memcpy would cost as much as the tile. */
+static void copy(float *restrict to, const float *restrict from, size_t n)
+{
+    for (; n >= 8; n -= 8, to += 8, from += 8) memcpy(to, from, 8 * sizeof *to);
+    for (; n >= 2; n -= 2, to += 2, from += 2) memcpy(to, from, 2 * sizeof *to);
+    if (n) *to = *from;
+}
+
+/* Rows first .. first + n of an operand, steps at .. at + depth. */
+typedef struct piece {
+    size_t first, n, at, depth;
+} piece;
+
+/* As panels one after the other, `width` rows each. */
+static void pack(const woi_kernels *kernels, const woi_operand *x, const piece *of, size_t width, float *panels)
+{
+    const size_t step = of->depth * width;
+    if (x->layout == WOI_BY_ROWS) {
+        const float *from = x->x + of->first * x->ld + of->at;
+        for (size_t i = 0; i < of->n; i += width, panels += step)
+            kernels->interleave(from + i * x->ld, less(of->n - i, width), of->depth, x->ld, width, panels);
+        return;
+    }
+    const size_t whole = of->n / width * width, rest = of->n - whole;
+    for (size_t p = 0; p < of->depth; p++) {
+        const float *from = x->x + (of->at + p) * x->ld + of->first;
+        float *to = panels + p * width;
+        for (size_t i = 0; i < whole; i += width, to += step) copy(to, from + i, width);
+        if (!rest) continue;
+        memcpy(to, from + whole, rest * sizeof *to);
+        memset(to + rest, 0, (width - rest) * sizeof *to);
+    }
+}
+
+size_t woi_gemm_packed(const woi_kernels *kernels, size_t m, size_t k)
+{
+    return (m + kernels->tile_columns - 1) / kernels->tile_columns * kernels->tile_columns * k;
+}
+
+void woi_gemm_pack(const woi_kernels *kernels, const woi_operand *b, size_t m, size_t k, float *panels)
+{
+    pack(kernels, b, &(piece){0, m, 0, k}, kernels->tile_columns, panels);
+}
+
+/* A few rows of A, each with dot_f32. */
+static void few_rows(const woi_kernels *kernels, const woi_product *p)
+{
+    float sums[256];
+    size_t rows = FEW_BYTES / sizeof(float) / (p->k ? p->k : 1);
+    rows = rows < 8 ? 8 : less(rows, 256);
+    for (size_t j = 0; j < p->m; j += rows) {
+        const size_t n = less(p->m - j, rows);
+        for (size_t i = 0; i < p->n; i++) {
+            float *c = p->c + i * p->ldc + j;
+            kernels->dot_f32(p->a.x + i * p->a.ld, p->b.x + j * p->b.ld, n, p->k, p->b.ld, p->add ? sums : c);
+            for (size_t e = 0; p->add && e < n; e++) c[e] += sums[e];
+        }
+    }
+}
+
+/* One block of B with all of A. */
+static void multiply_block(const woi_kernels *kernels, const woi_product *p, const piece *of, float *scratch)
+{
+    const size_t rows = kernels->tile_rows, columns = kernels->tile_columns, group = 4 * rows;
+    float *a = scratch, *b_room = scratch + WOI_GEMM_A;
+    const bool packed = p->b.layout == WOI_IN_PANELS;
+    const float *b = packed ? p->b.x + of->first * p->k + of->at * columns : b_room;
+    const size_t b_step = (packed ? p->k : of->depth) * columns;
+    if (!packed) pack(kernels, &p->b, of, columns, b_room);
+    woi_tile t = {.k = of->depth, .start = of->at || p->add ? NULL : zeros, .stride = p->ldc};
+    for (size_t i = 0; i < p->n; i += group) {
+        const size_t n = less(p->n - i, group);
+        pack(kernels, &p->a, &(piece){i, n, of->at, of->depth}, rows, a);
+        for (size_t r = 0; r < n; r += rows) {
+            t.a = a + r * of->depth;
+            t.rows = less(n - r, rows);
+            t.b = b;
+            for (size_t j = 0; j < of->n; j += columns, t.b += b_step) {
+                t.columns = less(of->n - j, columns);
+                t.c = p->c + (i + r) * p->ldc + of->first + j;
+                kernels->tile(&t);
+            }
+        }
+    }
+}
+
+void woi_gemm(const woi_kernels *kernels, const woi_product *p, float *scratch)
+{
+    if (p->n <= WOI_GEMM_FEW && p->a.layout == WOI_BY_ROWS && p->b.layout == WOI_BY_ROWS) {
+        few_rows(kernels, p);
+        return;
+    }
+    if (p->k == 0) {
+        for (size_t i = 0; !p->add && i < p->n; i++) memset(p->c + i * p->ldc, 0, p->m * sizeof *p->c);
+        return;
+    }
+    const size_t columns = kernels->tile_columns, deepest = less(p->k, WOI_GEMM_DEPTH);
+    const size_t widest = WOI_GEMM_B / deepest / columns * columns;
+    for (size_t first = 0; first < p->m; first += widest)
+        for (size_t at = 0; at < p->k; at += WOI_GEMM_DEPTH)
+            multiply_block(kernels, p, &(piece){first, less(p->m - first, widest), at, less(p->k - at, WOI_GEMM_DEPTH)},
+                           scratch);
+}
