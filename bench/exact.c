@@ -49,8 +49,15 @@ static volatile double sink;
 static void run_full(void)
 {
     wo_error err;
-    if (woi_exact_topk(&data.layer, NULL, data.q, data.batch, K, data.threads, data.scratch, data.ids, data.scores,
-                       NULL, &err)) {
+    const woi_exact_call call = {.layer = &data.layer,
+                                 .q = data.q,
+                                 .n = data.batch,
+                                 .k = K,
+                                 .threads = data.threads,
+                                 .scratch = data.scratch,
+                                 .ids = data.ids,
+                                 .scores = data.scores};
+    if (woi_exact_topk(&call, &err)) {
         fprintf(stderr, "exact: %s\n", err.text);
         exit(1);
     }
@@ -178,7 +185,7 @@ static int prepare(size_t m, size_t d)
     data.b = make_values(m);
     data.q = make_values(N * d);
     data.product = make_values(N * m);
-    data.scratch = aligned_alloc(64, (woi_exact_scratch(THREADS) + 63) / 64 * 64);
+    data.scratch = aligned_alloc(64, (woi_exact_scratch(d, THREADS) + 63) / 64 * 64);
     data.layer = (woi_dense){m, d, data.w, data.b};
     return data.w && data.b && data.q && data.product && data.scratch;
 }

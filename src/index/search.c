@@ -196,7 +196,7 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     s->scores = o.scores;
     status = copy_masks(s, &o, err);
     if (!status) status = create_workers(s, err);
-    if (!status && !(s->exact_scratch = woi_alloc(woi_exact_scratch(s->threads), 1, err))) status = WO_ERR_MEMORY;
+    if (!status && !(s->exact_scratch = woi_alloc(woi_exact_scratch(s->index->rows.d, s->threads), 1, err))) status = WO_ERR_MEMORY;
     if (status) {
         wo_searcher_free(s);
         return status;
@@ -400,15 +400,23 @@ static wo_status exact(wo_searcher *s, const float *queries, size_t n, size_t k,
 {
     enum { PIECE = 1024 };
     const woi_dense *rows = &s->index->rows;
-    const woi_adjust adjust = {s->forbidden, s->bias};
     if (!rows->w) return no_rows(err);
     const bool softmax = s->scores == WO_SCORES_SOFTMAX;
     for (size_t first = 0; first < n; first += PIECE) {
         const size_t count = n - first < PIECE ? n - first : PIECE;
         const float *q = queries + first * rows->d;
         float lse[PIECE];
-        const wo_status status = woi_exact_topk(rows, &adjust, q, count, k, s->threads, s->exact_scratch,
-                                                ids + first * k, scores + first * k, softmax ? lse : NULL, err);
+        const woi_exact_call call = {.layer = rows,
+                                     .adjust = {s->forbidden, s->bias},
+                                     .q = q,
+                                     .n = count,
+                                     .k = k,
+                                     .threads = s->threads,
+                                     .scratch = s->exact_scratch,
+                                     .ids = ids + first * k,
+                                     .scores = scores + first * k,
+                                     .lse = softmax ? lse : NULL};
+        const wo_status status = woi_exact_topk(&call, err);
         if (status) return status;
         for (size_t i = 0; softmax && i < count; i++)
             for (size_t j = 0; j < k; j++) {

@@ -25,7 +25,7 @@ WOI_INLINE void multiply(size_t vectors, const woi_tile *t, bool whole)
                                        : _mm256_setzero_ps();
     }
     const float *a = t->a, *b = t->b;
-    for (size_t p = 0; p < t->k; p++, a += ROWS, b += COLUMNS) {
+    for (size_t p = 0; p < t->k; p++, a += t->a_step, b += COLUMNS) {
         __m256 row[2];
         WOI_EACH(v, vectors) row[v] = _mm256_loadu_ps(b + 8 * v);
         _mm_prefetch((const char *)(b + AHEAD * COLUMNS), _MM_HINT_T0);

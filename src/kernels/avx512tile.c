@@ -19,7 +19,7 @@ WOI_INLINE void multiply(size_t vectors, const woi_tile *t, bool whole)
                                        : _mm512_setzero_ps();
     }
     const float *a = t->a, *b = t->b;
-    for (size_t p = 0; p < t->k; p++, a += ROWS, b += COLUMNS) {
+    for (size_t p = 0; p < t->k; p++, a += t->a_step, b += COLUMNS) {
         __m512 row[3];
         WOI_EACH(v, vectors) {
             row[v] = _mm512_loadu_ps(b + 16 * v);

@@ -1,13 +1,13 @@
 /* Products out of tiles.
  *
  *   B is packed a block at a time: WOI_GEMM_DEPTH deep, as wide as fits WOI_GEMM_B, in panels of tile_columns
- *   A is packed four panels at a time; one of them stays in the first-level cache while B's stream past it
+ *   A is packed a panel at a time, which stays in the first-level cache while B's stream past it; by depth it is
+ *   read where it lies
  *
  *        B's block   [ panel | panel | ... | panel ]     panel: (depth, tile_columns)
  *   A's panel  [ ]   [ tile  | tile  | ... | tile  ]     panel: (depth, tile_rows)
  *
- * A is packed again for every block of B: that costs 1/width of the work. Four panels at a time because a row of a
- * matrix by depth then gives whole cache lines. */
+ * A is packed again for every block of B: that costs 8/width of the work. */
 #include "kernels/gemm.h"
 
 #include <string.h>
@@ -50,8 +50,8 @@ static void pack(const woi_kernels *kernels, const woi_operand *x, const piece *
         float *to = panels + p * width;
         for (size_t i = 0; i < whole; i += width, to += step) copy(to, from + i, width);
         if (!rest) continue;
-        memcpy(to, from + whole, rest * sizeof *to);
-        memset(to + rest, 0, (width - rest) * sizeof *to);
+        copy(to, from + whole, rest);
+        for (size_t i = rest; i < width; i++) to[i] = 0;
     }
 }
 
@@ -84,25 +84,28 @@ static void few_rows(const woi_kernels *kernels, const woi_product *p)
 /* One block of B with all of A. */
 static void multiply_block(const woi_kernels *kernels, const woi_product *p, const piece *of, float *scratch)
 {
-    const size_t rows = kernels->tile_rows, columns = kernels->tile_columns, group = 4 * rows;
+    const size_t rows = kernels->tile_rows, columns = kernels->tile_columns;
     float *a = scratch, *b_room = scratch + WOI_GEMM_A;
     const bool packed = p->b.layout == WOI_IN_PANELS;
     const float *b = packed ? p->b.x + of->first * p->k + of->at * columns : b_room;
     const size_t b_step = (packed ? p->k : of->depth) * columns;
     if (!packed) pack(kernels, &p->b, of, columns, b_room);
     woi_tile t = {.k = of->depth, .start = of->at || p->add ? NULL : zeros, .stride = p->ldc};
-    for (size_t i = 0; i < p->n; i += group) {
-        const size_t n = less(p->n - i, group);
-        pack(kernels, &p->a, &(piece){i, n, of->at, of->depth}, rows, a);
-        for (size_t r = 0; r < n; r += rows) {
-            t.a = a + r * of->depth;
-            t.rows = less(n - r, rows);
-            t.b = b;
-            for (size_t j = 0; j < of->n; j += columns, t.b += b_step) {
-                t.columns = less(of->n - j, columns);
-                t.c = p->c + (i + r) * p->ldc + of->first + j;
-                kernels->tile(&t);
-            }
+    for (size_t i = 0; i < p->n; i += rows) {
+        t.rows = less(p->n - i, rows);
+        if (p->a.layout == WOI_BY_DEPTH && t.rows == rows) {
+            t.a = p->a.x + of->at * p->a.ld + i;
+            t.a_step = p->a.ld;
+        } else {
+            pack(kernels, &p->a, &(piece){i, t.rows, of->at, of->depth}, rows, a);
+            t.a = a;
+            t.a_step = rows;
+        }
+        t.b = b;
+        for (size_t j = 0; j < of->n; j += columns, t.b += b_step) {
+            t.columns = less(of->n - j, columns);
+            t.c = p->c + i * p->ldc + of->first + j;
+            kernels->tile(&t);
         }
     }
 }

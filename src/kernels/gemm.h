@@ -40,7 +40,7 @@ typedef struct woi_product {
 /* Floats of scratch that woi_gemm needs, for any product. */
 enum {
     WOI_GEMM_DEPTH = 256, /* of a block */
-    WOI_GEMM_A = 4 * WOI_MOST_TILE_ROWS * WOI_GEMM_DEPTH,
+    WOI_GEMM_A = WOI_MOST_TILE_ROWS * WOI_GEMM_DEPTH,
     WOI_GEMM_B = 256 * WOI_GEMM_DEPTH, /* 256 KiB: it stays in the second-level cache */
     WOI_GEMM_SCRATCH = WOI_GEMM_A + WOI_GEMM_B
 };

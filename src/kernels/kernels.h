@@ -70,7 +70,7 @@ typedef struct woi_adam_step {
  * do not depend on rows, columns or on how k is cut into calls. */
 typedef struct woi_tile {
     const float *a, *b; /* (k, tile_rows) and (k, tile_columns) */
-    size_t k, rows, columns;
+    size_t a_step, k, rows, columns;
     const float *start;
     float *c;
     size_t stride;

@@ -119,7 +119,7 @@ static void tile_ref(const woi_tile *t)
     for (size_t p = 0; p < t->k; p++)
         for (size_t r = 0; r < TILE_ROWS; r++)
             for (size_t j = 0; j < TILE_COLUMNS; j++)
-                sums[r][j] += t->a[p * TILE_ROWS + r] * t->b[p * TILE_COLUMNS + j];
+                sums[r][j] += t->a[p * t->a_step + r] * t->b[p * TILE_COLUMNS + j];
     for (size_t r = 0; r < t->rows; r++) memcpy(t->c + r * t->stride, sums[r], t->columns * sizeof(float));
 }
 

@@ -534,16 +534,18 @@ static void try_tile(const woi_kernels *k, size_t rows, size_t columns, size_t d
 {
     enum { GAP = 3 };
     const size_t stride = columns + GAP, size = rows * stride - GAP;
-    float *a = put(0, depth * k->tile_rows * sizeof *a, 0, sizeof *a);
+    const size_t a_gap = (rows + columns) % 2 * 5, a_step = k->tile_rows + a_gap,
+                 a_size = depth ? depth * a_step - a_gap : 0;
+    float *a = put(0, a_size * sizeof *a, 0, sizeof *a);
     float *b = put(1, depth * k->tile_columns * sizeof *b, 0, sizeof *b);
     float *first = put(2, columns * sizeof *first, 0, sizeof *first), *c = put(3, size * sizeof *c, 0, sizeof *c);
     float before[WOI_MOST_TILE_ROWS * (WOI_MOST_TILE_COLUMNS + GAP)];
-    fill_floats(a, depth * k->tile_rows);
+    fill_floats(a, a_size);
     fill_floats(b, depth * k->tile_columns);
     fill_floats(first, columns);
     fill_floats(c, size);
     memcpy(before, c, size * sizeof *c);
-    const woi_tile t = {a, b, depth, rows, columns, start ? first : NULL, c, stride};
+    const woi_tile t = {a, b, a_step, depth, rows, columns, start ? first : NULL, c, stride};
     k->tile(&t);
     for (size_t i = 0; i < size; i++) {
         const size_t r = i / stride, j = i % stride;
@@ -553,7 +555,7 @@ static void try_tile(const woi_kernels *k, size_t rows, size_t columns, size_t d
         }
         double want = start ? (double)first[j] : (double)before[i], sum = fabs(want);
         for (size_t p = 0; p < depth; p++) {
-            const double product = (double)a[p * k->tile_rows + r] * (double)b[p * k->tile_columns + j];
+            const double product = (double)a[p * a_step + r] * (double)b[p * k->tile_columns + j];
             want += product;
             sum += fabs(product);
         }
@@ -572,12 +574,12 @@ static void try_tile_bits(const woi_kernels *k)
     const float zeros[WOI_MOST_TILE_COLUMNS] = {0};
     fill_floats(a, DEPTH * k->tile_rows);
     fill_floats(b, DEPTH * k->tile_columns);
-    k->tile(&(woi_tile){a, b, DEPTH, k->tile_rows, k->tile_columns, zeros, whole, k->tile_columns});
+    k->tile(&(woi_tile){a, b, k->tile_rows, DEPTH, k->tile_rows, k->tile_columns, zeros, whole, k->tile_columns});
     for (size_t rows = 1; rows <= k->tile_rows; rows++)
         for (size_t columns = 1; columns <= k->tile_columns; columns++) {
-            k->tile(&(woi_tile){a, b, CUT, rows, columns, zeros, part, columns});
-            k->tile(&(woi_tile){a + CUT * k->tile_rows, b + CUT * k->tile_columns, DEPTH - CUT, rows, columns, NULL,
-                                part, columns});
+            k->tile(&(woi_tile){a, b, k->tile_rows, CUT, rows, columns, zeros, part, columns});
+            k->tile(&(woi_tile){a + CUT * k->tile_rows, b + CUT * k->tile_columns, k->tile_rows, DEPTH - CUT, rows,
+                                columns, NULL, part, columns});
             for (size_t r = 0; r < rows; r++)
                 CHECK(!memcmp(part + r * columns, whole + r * k->tile_columns, columns * sizeof *part),
                       "rows %zu columns %zu: other bits in row %zu", rows, columns, r);
