@@ -10,7 +10,7 @@
  * classes are cut. The k best under a total order are the same however they are found; the sums of lse are added up by
  * group, and groups depend on m and d alone.
  *
- * A few queries are multiplied by dot_f32, for which nothing is packed: how many they are depends on n and d. W is read
+ * A few queries are multiplied by dot_f32, for which nothing is packed: how many they are depends on n alone. W is read
  * once for all of them, in chunks that stay in the first-level cache while one query after the other meets them.
  *
  * Scratch: [sums of groups, finite queries] [memory of each thread] [packed queries] [packed classes of each thread]
@@ -31,7 +31,8 @@ enum {
     BLOCK = 480,          /* classes at most */
     BLOCK_BYTES = 163840, /* of packed classes, where that is more than one panel */
     BLOCK_FEW = 1024,     /* classes for a few queries */
-    MOST_FEW = 64,        /* queries that are a few, at most */
+    MOST_PICKED = 64,     /* answers: by pick out of the first block */
+    MOST_FEW = 12,        /* queries that are a few, at most */
     GROUPS = 64,
     HEAP_ROOM = 128 * TILE,   /* entries of a thread's heaps */
     CHUNK_BYTES = 16384,      /* of W, at a time for a few queries */
@@ -179,12 +180,26 @@ static exp_total row_total(const job *j, size_t first, float *row, size_t width)
 
 /* ---- Blocks of classes ------------------------------------------------------------------------------------- */
 
+/* The first logits of a query, into an empty heap: nearly all of them would be pushed into it, and most of them out of
+ * it again, which takes as long as a tenth of the whole product. Sorted with the worst first, the best are a heap. */
+static void begin_heap(const scan *s, woi_topk *heap, const block *b, float *row)
+{
+    float best[MOST_PICKED];
+    int32_t ids[MOST_PICKED];
+    heap->n = s->j->kernels->pick(row, NULL, b->width, heap->k, best, ids);
+    for (size_t e = 0; e < heap->n; e++) woi_topk_put(heap, heap->n - 1 - e, best[e], ids[e] + (int32_t)b->first);
+}
+
 /* The logits of query i with a block: to its heap, and their exponentials to its total, unless `total` is NULL. */
 static void take_row(const scan *s, size_t i, const block *b, float *row, exp_total *total)
 {
     const job *j = s->j;
+    woi_topk *heap = &s->own->heaps[i];
     if (!s->finite[i]) return;
-    if (j->k) j->kernels->topk_scan(row, b->width, (int32_t)b->first, &s->own->heaps[i]);
+    if (j->k && j->k <= MOST_PICKED && !heap->n && !total)
+        begin_heap(s, heap, b, row);
+    else if (j->k)
+        j->kernels->topk_scan(row, b->width, (int32_t)b->first, heap);
     if (total) add_total(total, row_total(j, b->first, row, b->width));
 }
 
@@ -354,13 +369,6 @@ size_t woi_exact_scratch(size_t d, int threads)
            (size_t)threads * classes_room(d) * sizeof(float);
 }
 
-/* Up to how many queries dot_f32 is faster than tiles, measured on a Zen 4. It holds up to 256 numbers of a query in
- * registers: rows of just 128 or 256 are what it is best at, and longer ones, or those with a rest, less. */
-static size_t few_queries(size_t d)
-{
-    return d == 128 || d == 256 ? 64 : d > 128 && d < 256 ? 40 : 24;
-}
-
 /* Blocks of nearly equal width, a whole number of panels, and an even number of them: two threads then have equal work.
  */
 static void cut_classes(job *j)
@@ -431,7 +439,7 @@ wo_status woi_exact_topk(const woi_exact_call *call, wo_error *err)
     if (layer->m > INT32_MAX || layer->d > INT32_MAX / 4)
         return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "a layer of %zu x %zu is too large", layer->m, layer->d);
     if (call->n == 0) return WO_OK;
-    j.few = call->n <= few_queries(layer->d);
+    j.few = call->n <= MOST_FEW;
     cut_classes(&j);
     j.threads = useful_threads(layer, call->n, call->threads);
     j.shared = call->scratch ? call->scratch : woi_alloc(1, woi_exact_scratch(layer->d, j.threads), err);
