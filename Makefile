@@ -23,9 +23,9 @@ SOVERSION := $(firstword $(subst ., ,$(VERSION)))
 
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings
 # The library needs PKGS, the workshop (text/, net/) and the tool zlib besides.
-PKGS     := jansson openblas
+PKGS     := jansson
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) zlib 2>/dev/null)
-PKG_LIBS := $(or $(shell pkg-config --libs $(PKGS) 2>/dev/null),-ljansson -lopenblas)
+PKG_LIBS := $(or $(shell pkg-config --libs $(PKGS) 2>/dev/null),-ljansson)
 ZLIB     := $(or $(shell pkg-config --libs zlib 2>/dev/null),-lz)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 ALL_CFLAGS = -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. $(WARN) $(WERROR) $(SANFLAGS) -fvisibility=hidden -fPIC -pthread \
@@ -264,7 +264,6 @@ MAN1   := $(filter-out docs/man/wideout-bench.1,$(wildcard docs/man/*.1))
 MAN3   := $(wildcard docs/man/*.3)
 D      := $(DESTDIR)$(PREFIX)
 
-# Libs.private and not Requires.private: OpenBLAS's own private libraries (gfortran) are for linking it statically too.
 $(BUILD)/wideout.pc: include/wideout.h FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: wideout' \

@@ -5,7 +5,6 @@
  * sequence, so that a slice's part of every matrix is contiguous. Gradients are summed up slice after slice. */
 #include "base/error.h"
 #include "base/mem.h"
-#include "layer/blas.h"
 #include "net/dropout.h"
 #include "text/tokens.h"
 #include "net/trainer.h"
@@ -92,7 +91,6 @@ static void forward(lm *x, size_t steps, uint64_t step)
     const size_t d = x->net->d;
     const woi_lstm lstm = woi_network_lstm(x->net);
     const uint64_t seed = x->o->seed + WOI_STREAM_DROPOUT;
-    const int before = woi_blas_single();
 #pragma omp parallel for num_threads(x->o->threads) schedule(dynamic)
     for (size_t slice = 0; slice < x->n_slices; slice++) {
         const size_t at = slice * SLICE * steps * d, n = rows_of(x, slice) * steps * d;
@@ -100,7 +98,6 @@ static void forward(lm *x, size_t steps, uint64_t step)
         woi_lstm_forward(&lstm, x->slices[slice], steps, x->x + at, x->o->dropout, seed + 1, stream, x->q + at);
         woi_dropout(x->q + at, x->mask + at, n, x->o->dropout, seed + 1, stream + 1);
     }
-    woi_blas_restore(before);
 }
 
 /* From dq to the gradient in what the embedding gave (in x->x), and the LSTM's own, summed into the first slice's room.
@@ -109,7 +106,6 @@ static void backward(lm *x, size_t steps)
 {
     const size_t d = x->net->d;
     const woi_lstm lstm = woi_network_lstm(x->net);
-    const int before = woi_blas_single();
 #pragma omp parallel for num_threads(x->o->threads) schedule(dynamic)
     for (size_t slice = 0; slice < x->n_slices; slice++) {
         const size_t at = slice * SLICE * steps * d, n = rows_of(x, slice) * steps * d;
@@ -118,7 +114,6 @@ static void backward(lm *x, size_t steps)
         for (size_t i = at; i < at + n; i++) x->dq[i] *= x->mask[i];
         woi_lstm_backward(&lstm, x->slices[slice], x->dq + at, x->x + at, &g);
     }
-    woi_blas_restore(before);
     for (size_t slice = 1; slice < x->n_slices; slice++)
         for (size_t i = 0; i < x->gradient_size; i++) x->gradients[i] += x->gradients[slice * x->gradient_size + i];
 }

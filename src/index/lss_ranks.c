@@ -8,13 +8,13 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/progress.h"
-#include "layer/blas.h"
+#include "kernels/gemm.h"
 
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
-enum { TILE = 32, BLOCK = 2048, CHUNK = 2048 };
+enum { TILE = 32, CHUNK = 2048 };
 
 /* Floats as integers that rise in the same order. */
 static inline uint32_t key_of(float x)
@@ -72,10 +72,12 @@ wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, double t1
     }
     if (!rank1 && !rank2) return WO_OK;
     if (threads < 1) threads = omp_get_max_threads();
-    float *logits = woi_alloc((size_t)threads * TILE, m * sizeof *logits, err);
-    if (!logits) return WO_ERR_MEMORY;
+    const woi_kernels *kernels = woi_kernels_get(err);
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    const size_t room = WOI_GEMM_SCRATCH + TILE * m; /* a thread's */
+    float *memory = woi_alloc((size_t)threads, room * sizeof *memory, err);
+    if (!memory) return WO_ERR_MEMORY;
     wo_status status = WO_OK;
-    const int before = woi_blas_single();
     for (size_t chunk = 0; chunk < log->n && !status; chunk += CHUNK) {
         if ((status = woi_progress(progress, "ranking logits", chunk, log->n, err))) break;
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
@@ -83,11 +85,9 @@ wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, double t1
             const size_t first = chunk + tile * TILE;
             if (first >= log->n) continue;
             const size_t n = log->n - first < TILE ? log->n - first : TILE;
-            float *z = logits + (size_t)omp_get_thread_num() * TILE * m;
-            for (size_t j = 0; j < m; j += BLOCK) {
-                const size_t width = m - j < BLOCK ? m - j : BLOCK;
-                woi_gemm_nt(n, width, d, log->queries + first * d, d, rows->w + j * d, d, 0, z + j, m);
-            }
+            float *scratch = memory + (size_t)omp_get_thread_num() * room, *z = scratch + WOI_GEMM_SCRATCH;
+            const woi_operand q = {log->queries + first * d, d, WOI_BY_ROWS}, w = {rows->w, d, WOI_BY_ROWS};
+            woi_gemm(kernels, &(woi_product){n, m, d, q, w, z, m, false, NULL}, scratch);
             for (size_t i = 0; i < n; i++) {
                 float *row = z + i * m;
                 for (size_t j = 0; rows->b && j < m; j++) row[j] += rows->b[j];
@@ -96,7 +96,6 @@ wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, double t1
             }
         }
     }
-    woi_blas_restore(before);
-    woi_free(logits);
+    woi_free(memory);
     return status;
 }

@@ -196,7 +196,8 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     s->scores = o.scores;
     status = copy_masks(s, &o, err);
     if (!status) status = create_workers(s, err);
-    if (!status && !(s->exact_scratch = woi_alloc(woi_exact_scratch(s->index->rows.d, s->threads), 1, err))) status = WO_ERR_MEMORY;
+    if (!status && !(s->exact_scratch = woi_alloc(woi_exact_scratch(s->index->rows.d, s->threads), 1, err)))
+        status = WO_ERR_MEMORY;
     if (status) {
         wo_searcher_free(s);
         return status;

@@ -77,6 +77,7 @@ static void few_rows(const woi_kernels *kernels, const woi_product *p)
             float *c = p->c + i * p->ldc + j;
             kernels->dot_f32(p->a.x + i * p->a.ld, p->b.x + j * p->b.ld, n, p->k, p->b.ld, p->add ? sums : c);
             for (size_t e = 0; p->add && e < n; e++) c[e] += sums[e];
+            for (size_t e = 0; !p->add && p->start && e < n; e++) c[e] += p->start[j + e];
         }
     }
 }
@@ -90,7 +91,8 @@ static void multiply_block(const woi_kernels *kernels, const woi_product *p, con
     const float *b = packed ? p->b.x + of->first * p->k + of->at * columns : b_room;
     const size_t b_step = (packed ? p->k : of->depth) * columns;
     if (!packed) pack(kernels, &p->b, of, columns, b_room);
-    woi_tile t = {.k = of->depth, .start = of->at || p->add ? NULL : zeros, .stride = p->ldc};
+    const bool goes_on = of->at || p->add;
+    woi_tile t = {.k = of->depth, .stride = p->ldc};
     for (size_t i = 0; i < p->n; i += rows) {
         t.rows = less(p->n - i, rows);
         if (p->a.layout == WOI_BY_DEPTH && t.rows == rows) {
@@ -104,6 +106,7 @@ static void multiply_block(const woi_kernels *kernels, const woi_product *p, con
         t.b = b;
         for (size_t j = 0; j < of->n; j += columns, t.b += b_step) {
             t.columns = less(of->n - j, columns);
+            t.start = goes_on ? NULL : p->start ? p->start + of->first + j : zeros;
             t.c = p->c + i * p->ldc + of->first + j;
             kernels->tile(&t);
         }
@@ -117,7 +120,8 @@ void woi_gemm(const woi_kernels *kernels, const woi_product *p, float *scratch)
         return;
     }
     if (p->k == 0) {
-        for (size_t i = 0; !p->add && i < p->n; i++) memset(p->c + i * p->ldc, 0, p->m * sizeof *p->c);
+        for (size_t i = 0; !p->add && i < p->n; i++)
+            for (size_t j = 0; j < p->m; j++) p->c[i * p->ldc + j] = p->start ? p->start[j] : 0;
         return;
     }
     const size_t columns = kernels->tile_columns, deepest = less(p->k, WOI_GEMM_DEPTH);

@@ -34,7 +34,8 @@ typedef struct woi_product {
     woi_operand a, b;
     float *c;
     size_t ldc;
-    bool add; /* to what is in C, which is otherwise overwritten */
+    bool add;           /* to what is in C, which is otherwise overwritten */
+    const float *start; /* (m): what each row of C begins with, where it is overwritten; NULL: zeros */
 } woi_product;
 
 /* Floats of scratch that woi_gemm needs, for any product. */

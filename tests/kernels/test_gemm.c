@@ -15,7 +15,7 @@ enum { PAGE_BYTES = 1 << 19, GUARD = 1 << 16 };
 /* n floats that end where an untouchable page begins. */
 static float *guarded(int which, size_t n)
 {
-    static char *rooms[4];
+    static char *rooms[5];
     if (!rooms[which]) {
         char *all = mmap(NULL, PAGE_BYTES + GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         assert_true(all != MAP_FAILED && !mprotect(all, PAGE_BYTES, PROT_READ | PROT_WRITE));
@@ -58,7 +58,7 @@ static woi_operand make_operand(int which, woi_layout layout, size_t n, size_t k
 typedef struct trial {
     woi_layout a, b;
     size_t n, m, k, gap;
-    bool add, panels;
+    bool add, panels, start;
 } trial;
 
 static float room[WOI_GEMM_SCRATCH];
@@ -72,6 +72,7 @@ static woi_product run(const woi_kernels *kernels, const trial *t)
     const size_t size = t->n * p.ldc - t->gap;
     p.c = guarded(2, size);
     for (size_t i = 0; i < size; i++) p.c[i] = value(2, i);
+    if (t->start) p.start = make_operand(4, WOI_BY_ROWS, 1, t->m, 0).x;
     memset(room, 0xff, sizeof room); /* NaN: what was there before must not reach C */
     const woi_operand plain = p.b;
     if (t->panels) {
@@ -94,7 +95,7 @@ static void check(const woi_kernels *kernels, const trial *t)
                 assert_true(got == before); /* between the rows of C */
                 continue;
             }
-            double want = t->add ? (double)before : 0, size = fabs(want);
+            double want = t->add ? (double)before : p.start ? (double)p.start[j] : 0, size = fabs(want);
             for (size_t s = 0; s < t->k; s++) {
                 const double product = (double)element(&p.a, i, s) * (double)element(&p.b, j, s);
                 want += product;
@@ -129,7 +130,7 @@ static void try_shapes(const woi_kernels *kernels)
             for (size_t s = 0; s < 3; s++) sizes[s] = 1 + woi_rng_below(3, size, 3 * i + s, 130);
             sizes[which] = size;
             check(kernels, &(trial){forms[form][0], forms[form][1], sizes[0], sizes[1], sizes[2], (size + i) % 3 * 5,
-                                    (size + which) % 2, (size / 2 + i) % 3 == 0});
+                                    (size + which) % 2, (size / 2 + i) % 3 == 0, (size / 3 + i) % 2 == 0});
         }
 }
 
@@ -148,7 +149,7 @@ static void try_blocks(const woi_kernels *kernels)
         for (size_t form = 0; form < 4; form++)
             for (int how = 0; how < 4; how++)
                 check(kernels, &(trial){forms[form][0], forms[form][1], shapes[s][0], shapes[s][1], shapes[s][2],
-                                        how == 3 ? 7 : 0, how % 2, how / 2});
+                                        how == 3 ? 7 : 0, how % 2, how / 2, how == 2});
 }
 
 static void large_shapes(void **state)
@@ -164,7 +165,7 @@ static void try_pieces(const woi_kernels *kernels)
     static float whole[N * M];
     for (size_t form = 0; form < 4; form++)
         for (size_t pieces = 2; pieces <= 7; pieces++) {
-            const trial t = {forms[form][0], forms[form][1], N, M, K, 0, false, false};
+            const trial t = {forms[form][0], forms[form][1], N, M, K, 0, false, false, true};
             woi_product p = run(kernels, &t);
             memcpy(whole, p.c, sizeof whole);
             memset(p.c, 0xff, sizeof whole);
@@ -177,6 +178,7 @@ static void try_pieces(const woi_kernels *kernels)
                     part.a.x += p.a.layout == WOI_BY_DEPTH ? i0 : i0 * p.a.ld;
                     part.b.x += p.b.layout == WOI_BY_DEPTH ? j0 : j0 * p.b.ld;
                     part.c += i0 * p.ldc + j0;
+                    part.start += j0;
                     woi_gemm(kernels, &part, room);
                 }
             assert_memory_equal(whole, p.c, sizeof whole);
