@@ -6,6 +6,8 @@
 
 #define tile_avx2 woi_tile_avx2 /* avx2tile.c */
 #define interleave_avx2 woi_interleave_avx2
+#define sum_f32_avx2 woi_sum_f32_avx2
+#define multiply_adds_avx2 woi_multiply_adds_avx2
 
 /* Eight lanes from keep_lanes + n keep the last n of a vector, from keep_lanes + 16 - n the first n; 16 bytes from
  * keep_bytes + n the last n. */

@@ -91,3 +91,33 @@ void woi_interleave_avx2(const float *rows, size_t n, size_t k, size_t stride, s
     for (; i < width; i++)
         for (size_t p = 0; p < k; p++) out[p * width + i] = i < n ? rows[i * stride + p] : 0;
 }
+
+/* ---- What the machine can do at most ----------------------------------------------------------------------- */
+
+float woi_sum_f32_avx2(const float *x, size_t n)
+{
+    __m256 sums[8];
+    size_t i = 0;
+    WOI_EACH(v, 8) sums[v] = _mm256_setzero_ps();
+    for (; i + 64 <= n; i += 64)
+        WOI_EACH(v, 8) sums[v] = _mm256_add_ps(sums[v], _mm256_loadu_ps(x + i + 8 * v));
+    WOI_EACH(v, 7) sums[0] = _mm256_add_ps(sums[0], sums[v + 1]);
+    float lane[8];
+    _mm256_storeu_ps(lane, sums[0]);
+    for (; i < n; i++) lane[0] += x[i];
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+/* The empty asm keeps each step. */
+size_t woi_multiply_adds_avx2(size_t steps)
+{
+    enum { CHAINS = 12 };
+    __m256 sums[CHAINS], x = _mm256_setzero_ps();
+    WOI_EACH(c, CHAINS) sums[c] = x;
+    for (size_t s = 0; s < steps; s++) {
+        WOI_EACH(c, CHAINS) sums[c] = _mm256_fmadd_ps(x, x, sums[c]);
+        __asm__ volatile("" : "+v"(x));
+    }
+    WOI_EACH(c, CHAINS) __asm__ volatile("" ::"v"(sums[c]));
+    return steps * CHAINS * 8;
+}

@@ -6,6 +6,8 @@
 #define pick_avx512 woi_pick_avx512 /* avx512pick.c */
 #define tile_avx512 woi_tile_avx512 /* avx512tile.c */
 #define interleave_avx512 woi_interleave_avx512
+#define sum_f32_avx512 woi_sum_f32_avx512
+#define multiply_adds_avx512 woi_multiply_adds_avx512
 
 WOI_INLINE __m256 fold_ps(__m512 v)
 {

@@ -95,3 +95,32 @@ void woi_interleave_avx512(const float *rows, size_t n, size_t k, size_t stride,
             for (size_t r = i; r < i + 16; r++) out[p * width + r] = rows[r * stride + p];
     }
 }
+
+/* ---- What the machine can do at most ----------------------------------------------------------------------- */
+
+float woi_sum_f32_avx512(const float *x, size_t n)
+{
+    __m512 sums[8];
+    size_t i = 0;
+    WOI_EACH(v, 8) sums[v] = _mm512_setzero_ps();
+    for (; i + 128 <= n; i += 128)
+        WOI_EACH(v, 8) sums[v] = _mm512_add_ps(sums[v], _mm512_loadu_ps(x + i + 16 * v));
+    WOI_EACH(v, 7) sums[0] = _mm512_add_ps(sums[0], sums[v + 1]);
+    float sum = _mm512_reduce_add_ps(sums[0]);
+    for (; i < n; i++) sum += x[i];
+    return sum;
+}
+
+/* The empty asm keeps each step. */
+size_t woi_multiply_adds_avx512(size_t steps)
+{
+    enum { CHAINS = 12 };
+    __m512 sums[CHAINS], x = _mm512_setzero_ps();
+    WOI_EACH(c, CHAINS) sums[c] = x;
+    for (size_t s = 0; s < steps; s++) {
+        WOI_EACH(c, CHAINS) sums[c] = _mm512_fmadd_ps(x, x, sums[c]);
+        __asm__ volatile("" : "+v"(x));
+    }
+    WOI_EACH(c, CHAINS) __asm__ volatile("" ::"v"(sums[c]));
+    return steps * CHAINS * 16;
+}

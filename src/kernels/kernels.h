@@ -28,6 +28,9 @@
  *   pick       the k best of n scores, best first, of equal ones the lower id first: best and best_ids (k); ids (n),
  *              or NULL where a score's id is its place. NaN is never taken. Returns how many there are; what is beyond
  *              them gets -INFINITY and id -1. Scores are used up.
+ *   sum_f32    the sum of x[i], in any order: what reading memory costs at least.
+ *   multiply_adds  runs `steps` steps of independent multiply-adds on registers alone, and returns how many
+ *              multiply-adds of single numbers that were: what the processor can do at most.
  *   max_f32    the largest x[i]; -INFINITY for n = 0; NaNs are passed over.
  *   exp_sum    the sum of exp(x[i] - shift); out[i] = exp(x[i] - shift) too unless out is NULL; out may be x.
  *              With shift = max_f32: log-softmax is x - shift - log(sum).

@@ -139,6 +139,31 @@ static void topk_scan_ref(const float *scores, size_t n, int32_t first_id, woi_t
     for (size_t i = 0; i < n; i++) woi_topk_push(top, scores[i], first_id + (int32_t)i);
 }
 
+static float sum_f32_ref(const float *x, size_t n)
+{
+    float sum[8] = {0};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (size_t lane = 0; lane < 8; lane++) sum[lane] += x[i + lane];
+    for (; i < n; i++) sum[0] += x[i];
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+/* x may be anything at each step, as far as the compiler knows, so that no step is left out. */
+static size_t multiply_adds_ref(size_t steps)
+{
+    enum { CHAINS = 32 };
+    float sums[CHAINS] = {0}, x = 0;
+    for (size_t s = 0; s < steps; s++) {
+        for (size_t c = 0; c < CHAINS; c++) sums[c] += x * x;
+        volatile float again = x;
+        x = again;
+    }
+    volatile float result = 0;
+    for (size_t c = 0; c < CHAINS; c++) result = result + sums[c];
+    return steps * CHAINS;
+}
+
 static float max_f32_ref(const float *x, size_t n)
 {
     float most = -INFINITY;

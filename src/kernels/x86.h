@@ -120,6 +120,10 @@ void woi_tile_avx2(const woi_tile *t);
 void woi_tile_avx512(const woi_tile *t);
 void woi_interleave_avx2(const float *rows, size_t n, size_t k, size_t stride, size_t width, float *out);
 void woi_interleave_avx512(const float *rows, size_t n, size_t k, size_t stride, size_t width, float *out);
+float woi_sum_f32_avx2(const float *x, size_t n);
+float woi_sum_f32_avx512(const float *x, size_t n);
+size_t woi_multiply_adds_avx2(size_t steps);
+size_t woi_multiply_adds_avx512(size_t steps);
 void woi_tile_sizes_avx2(woi_kernels *table);
 void woi_tile_sizes_avx512(woi_kernels *table);
 

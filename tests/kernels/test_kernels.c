@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- Paths ------------------------------------------------------------------------------------------------- */
@@ -615,6 +616,39 @@ static void test_interleave(const woi_kernels *k)
                         CHECK(out[i] == want, "n %zu k %zu width %zu: out[%zu]", n, depth, width, i);
                     }
                 }
+}
+
+/* ---- sum_f32 and multiply_adds ----------------------------------------------------------------------------- */
+
+static void test_sum_f32(const woi_kernels *k)
+{
+    for (size_t n = 0; n <= 330; n++)
+        for (size_t place = 0; place < 17; place++) {
+            float *x = put(0, n * sizeof *x, place, sizeof *x);
+            double want = 0, size = 0;
+            fill_floats(x, n);
+            for (size_t i = 0; i < n; i++) {
+                want += (double)x[i];
+                size += fabs((double)x[i]);
+            }
+            const float got = k->sum_f32(x, n);
+            CHECK(within((double)got, want, (double)(n + 8) * 0x1p-24 * size), "n %zu place %zu: %.9g, not %.9g", n,
+                  place, (double)got, want);
+        }
+}
+
+/* The count grows with the steps; a processor does no more than 64 of them in a tenth of a nanosecond. */
+static void test_multiply_adds(const woi_kernels *k)
+{
+    const size_t one = k->multiply_adds(1), steps = 200000;
+    struct timespec start, end;
+    CHECK(k->multiply_adds(0) == 0 && one > 0, "0 steps: %zu, 1 step: %zu", k->multiply_adds(0), one);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    const size_t done = k->multiply_adds(steps);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    const double ns = 1e9 * (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec);
+    CHECK(done == steps * one, "%zu steps: %zu", steps, done);
+    CHECK((double)done / ns < 640, "%zu multiply-adds in %.0f ns: steps are left out", done, ns);
 }
 
 /* ---- max_f32 ----------------------------------------------------------------------------------------------- */
