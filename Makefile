@@ -206,6 +206,12 @@ bench-exact:  ## the exact layer beside bare sgemm and a plain read
 	@$(INNER) $(BUILD)/bench/exact
 	@$(BUILD)/bench/exact --json bench/results/exact.json
 
+# Rivals are loaded where they are installed. On another machine: products --libs DIR, with the libraries in DIR.
+bench-products:  ## our products beside those of OpenBLAS, oneDNN and BLIS
+	$(call setup,build bench)
+	@$(INNER) $(BUILD)/bench/products
+	@$(BUILD)/bench/products --json bench/results/products.json
+
 bench-layout:  ## what the order and the pages of the rows are worth, on Debian's network (INDEX=FILE: time that too)
 	$(call setup,build bench)
 	@$(INNER) $(BUILD)/bench/layout
@@ -235,7 +241,7 @@ $(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OB
 
 # wideout-bench: the harness, the peers, the report, and the tool's own way with options and messages. Linked by CC, whose
 # OpenMP the library was compiled for.
-BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c,$(wildcard bench/*.c))
+BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c bench/products.c,$(wildcard bench/*.c))
 BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
 BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options output progress)
 $(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'
@@ -298,6 +304,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all deps test check asan ubsan tsan fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-layout bench-peers-test nets install uninstall \
+.PHONY: all deps test check asan ubsan tsan fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-layout bench-peers-test nets install uninstall \
         clean help FORCE
 .DELETE_ON_ERROR:
