@@ -36,6 +36,7 @@ LIBS     = $(PKG_LIBS) -lm -pthread -fopenmp
 # reference kernels only.
 X86      := $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null || echo x86_64))
 ISA_avx2       := -mavx2 -mfma -mf16c
+ISA_avx2pick   := $(ISA_avx2)
 ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
 ISA_avx512pick := $(ISA_avx512)
 ISA_avx2tile   := $(ISA_avx2)
@@ -72,8 +73,9 @@ $(BUILD)/libwideout.a: $(LIB_OBJ)
 $(BUILD)/libworkshop.a: $(SHOP_OBJ)
 	@rm -f $@
 	$(call say,AR) ar rcs $@ $^
+# nodelete: the library's threads sleep until the process ends (src/base/team.c), and must not lose their code to dlclose.
 $(BUILD)/libwideout.so: $(LIB_OBJ)
-	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -shared -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
+	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
 $(BUILD)/wideout: $(CLI_OBJ) $(ARCHIVES)
 	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(ZLIB) $(LIBS)
 

@@ -5,14 +5,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
-
-static double seconds(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static wo_status build_ours(bench_contender *c, int threads, const wo_progress *progress, wo_error *err)
 {
@@ -23,7 +15,7 @@ static wo_status build_ours(bench_contender *c, int threads, const wo_progress *
         return cli_set_error(err, WO_ERR_UNSUPPORTED, "there is no training log to learn from");
     wo_status status = wo_index_build(c->data->layer, c->data->train, &o, &c->index, err);
     if (status) return status;
-    wo_index_info info;
+    wo_index_info info = {.struct_size = sizeof info};
     wo_index_describe(c->index, &info);
     c->index_bytes = info.index_bytes;
     return WO_OK;
@@ -33,11 +25,14 @@ static wo_status build_ours(bench_contender *c, int threads, const wo_progress *
 static wo_status build_tuned(bench_contender *c, int threads, const wo_progress *progress, wo_error *err)
 {
     const bench_options *given = &c->config->options;
+    wo_build_options build;
+    wo_build_defaults(WO_METHOD_EVIDENCE, &build, sizeof build);
+    build.seed = given->build.seed;
+    build.threads = threads;
+    build.progress = *progress;
     wo_tune_options o;
-    wo_tune_defaults(&o);
-    o.build.seed = given->build.seed;
-    o.build.threads = threads;
-    o.build.progress = *progress;
+    wo_tune_defaults(&o, sizeof o);
+    o.build = &build;
     o.target = given->target;
     if (o.target5 > o.target) o.target5 = o.target; /* as 'wideout build' does */
     o.batch = given->tune_batch;
@@ -47,8 +42,8 @@ static wo_status build_tuned(bench_contender *c, int threads, const wo_progress 
     if (!c->data->valid) return cli_set_error(err, WO_ERR_UNSUPPORTED, "there is no validation log to tune on");
     wo_status status = wo_index_tune(c->data->layer, c->data->train, c->data->valid, &o, &c->index, err);
     if (status) return status;
-    wo_index_info info;
-    wo_curve curve;
+    wo_index_info info = {.struct_size = sizeof info};
+    wo_curve curve = {.struct_size = sizeof curve};
     wo_index_describe(c->index, &info);
     c->index_bytes = info.index_bytes;
     const bool by_full = info.full_from && o.batch >= info.full_from && (!info.full_to || o.batch <= info.full_to);
@@ -82,12 +77,12 @@ wo_status bench_contender_build(const bench_config *config, const bench_data *da
                                 const wo_progress *progress, bench_contender *contender, wo_error *err)
 {
     bench_contender c = {.config = config, .data = data};
-    const double start = cli_now();
+    const double start = woi_now_s();
     wo_status status = config->method->kind == BENCH_OURS    ? build_ours(&c, threads, progress, err)
                        : config->method->kind == BENCH_TUNED ? build_tuned(&c, threads, progress, err)
                        : config->method->kind == BENCH_PEER  ? build_peer(&c, threads, err)
                                                              : bench_torch_start(data, &c.torch, err);
-    c.build_s = cli_now() - start;
+    c.build_s = woi_now_s() - start;
     if (status)
         bench_contender_free(&c);
     else
@@ -114,13 +109,26 @@ void bench_contender_free(bench_contender *c)
 wo_status bench_contender_prepare(bench_contender *c, int threads, wo_error *err)
 {
     if (!c->index || (c->searcher && c->searcher_threads == threads)) return WO_OK;
-    wo_searcher_options so;
-    wo_searcher_defaults(&so);
-    so.threads = c->searcher_threads = threads;
-    so.probes = c->config->options.build.probes;
+    const wo_searcher_options so = {
+        .struct_size = sizeof so, .threads = threads, .max_probes = c->config->options.build.probes};
+    c->searcher_threads = threads;
     wo_searcher_free(c->searcher);
     c->searcher = NULL;
     return wo_searcher_create(c->index, &so, &c->searcher, err);
+}
+
+wo_status bench_contender_ask(bench_contender *c, const float *q, size_t n, size_t k, int32_t *ids, float *scores,
+                              wo_query_stats *stats, wo_error *err)
+{
+    const wo_search_call call = {.struct_size = sizeof call,
+                                 .queries = q,
+                                 .n = n,
+                                 .k = k,
+                                 .ids = ids,
+                                 .scores = scores,
+                                 .stats = stats,
+                                 .probes = c->config->options.build.probes};
+    return wo_search_run(c->searcher, &call, err);
 }
 
 wo_status bench_contender_search(bench_contender *c, size_t first, size_t n, size_t k, int threads, int32_t *ids,
@@ -130,13 +138,12 @@ wo_status bench_contender_search(bench_contender *c, size_t first, size_t n, siz
     const float *q = c->data->judged.queries + first * c->data->rows->d;
     char error[PEER_ERROR_BYTES];
     wo_status status = WO_OK;
-    const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID),
-                 wall = seconds(CLOCK_MONOTONIC); /* the former is slow to read */
+    const double cpu = woi_cpu_s(), wall = woi_now_s(); /* the former is slow to read */
     if (c->index)
-        status = wo_search(c->searcher, q, n, k, ids, scores, err);
+        status = bench_contender_ask(c, q, n, k, ids, scores, NULL, err);
     else if (peer_search(c->peer, q, n, k, c->config->options.dial, threads, ids, scores, NULL, error))
         status = cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
-    took->wall_s = seconds(CLOCK_MONOTONIC) - wall;
-    took->cpu_s = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    took->wall_s = woi_now_s() - wall;
+    took->cpu_s = woi_cpu_s() - cpu;
     return status;
 }

@@ -42,6 +42,10 @@ typedef struct bench_took {
 wo_status bench_contender_search(bench_contender *contender, size_t first, size_t n, size_t k, int threads,
                                  int32_t *ids, float *scores, bench_took *took, wo_error *err);
 
+/* The same of an index of ours, for any queries, with stats (n) unless NULL. */
+wo_status bench_contender_ask(bench_contender *contender, const float *q, size_t n, size_t k, int32_t *ids,
+                              float *scores, wo_query_stats *stats, wo_error *err);
+
 /* torch.c: the layer of `data` in torch_full.py. */
 wo_status bench_torch_start(const bench_data *data, bench_torch **torch, wo_error *err);
 wo_status bench_torch_search(bench_torch *torch, size_t first, size_t n, size_t k, int threads, int32_t *ids,

@@ -8,6 +8,7 @@
  * the median of the rounds' ratios. Where others take the processor away, the ratios of CPU times say more. The
  * products of other libraries are in products.c. Usage: exact [--json FILE]. */
 #include "median.h"
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/team.h"
 #include "kernels/gemm.h"
@@ -17,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ROUNDS = 9, N = 1024, K = 5, THREADS = 2, PARTS = 32 };
 
@@ -83,13 +83,6 @@ static void run_read(void)
 
 /* ---- Measuring --------------------------------------------------------------------------------------------- */
 
-static double seconds(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static double median(double sample[ROUNDS])
 {
     return bench_median(sample, ROUNDS);
@@ -104,13 +97,13 @@ typedef struct duration {
 static duration time_of(void (*run)(void))
 {
     size_t calls = 0;
-    const double start = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    const double start = woi_now_s(), cpu = woi_cpu_s();
     double took;
     do {
         run();
         calls++;
-    } while ((took = seconds(CLOCK_MONOTONIC) - start) < 5e-3);
-    return (duration){took / (double)calls, (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (double)calls};
+    } while ((took = woi_now_s() - start) < 5e-3);
+    return (duration){took / (double)calls, (woi_cpu_s() - cpu) / (double)calls};
 }
 
 static duration time_of_full(size_t batch, int threads)

@@ -7,6 +7,7 @@
  * Rates drift on a shared machine, so all paths and both ceilings are measured in turn, ROUNDS times, and medians are
  * shown. Usage: kernels [--json FILE]. */
 #include "median.h"
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "kernels/kernels.h"
 
@@ -16,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { ROUNDS = 7, D = 128, N_GATHER = 1 << 20, N_OUT = 1 << 21, TOP_K = 10 };
 #define TABLE_BYTES ((size_t)256 << 20)
@@ -228,21 +228,14 @@ enum { MAX_PATHS = 4 };
 
 enum { FMA_STEPS = 200000 };
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* GB/s over the table; the fastest of the paths, for on Zen 4 that is not the widest. */
 static double read_ceiling(const path *all, int n_paths)
 {
     double best = 0;
     for (int p = 0; p < n_paths; p++) {
-        const double start = seconds();
+        const double start = woi_now_s();
         sink = (double)all[p].table.sum_f32((const float *)data.table, N_F32);
-        const double rate = 1e-9 * (double)TABLE_BYTES / (seconds() - start);
+        const double rate = 1e-9 * (double)TABLE_BYTES / (woi_now_s() - start);
         if (rate > best) best = rate;
     }
     return best;
@@ -251,9 +244,9 @@ static double read_ceiling(const path *all, int n_paths)
 /* GFLOP/s of one path. */
 static double fma_peak(const path *p)
 {
-    const double start = seconds();
+    const double start = woi_now_s();
     const size_t done = p->table.multiply_adds(FMA_STEPS);
-    return 1e-9 * 2 * (double)done / (seconds() - start);
+    return 1e-9 * 2 * (double)done / (woi_now_s() - start);
 }
 
 /* ---- Measuring --------------------------------------------------------------------------------------------- */
@@ -271,9 +264,9 @@ static double median(double sample[ROUNDS])
 static double call_rate(void (*run)(const woi_kernels *, const job *), const woi_kernels *table, const job *j)
 {
     for (size_t calls = 1;; calls *= 2) {
-        const double start = seconds();
+        const double start = woi_now_s();
         for (size_t c = 0; c < calls; c++) run(table, j);
-        const double took = seconds() - start;
+        const double took = woi_now_s() - start;
         if (took > 1e-3) return (double)calls / took;
     }
 }

@@ -39,7 +39,7 @@ static json_t *commit(void)
 
 static json_t *machine(void)
 {
-    wo_cpu_info cpu;
+    wo_cpu_info cpu = {.struct_size = sizeof cpu};
     struct utsname system;
     const bool known = uname(&system) == 0;
     const double gib = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1 << 30);
@@ -100,7 +100,7 @@ json_t *bench_row_json(const bench_contender *c, const bench_quality *q, const b
 
 json_t *bench_trace_json(const bench_contender *c)
 {
-    wo_trace trace;
+    wo_trace trace = {.struct_size = sizeof trace};
     if (!c->index || !wo_index_trace(c->index, &trace)) return NULL;
     json_t *columns = json_array(), *values = json_array();
     for (size_t i = 0; i < trace.columns; i++) json_array_append_new(columns, json_string(trace.names[i]));

@@ -254,14 +254,15 @@ wo_status bench_sweep_expand(const char *text, bench_configs *configs, wo_error 
     if (!config.method)
         return cli_set_error(err, WO_ERR_FORMAT, "'%.*s' is no method: there are %s", (int)(length < 40 ? length : 40),
                              text, bench_method_names());
-    if (config.method->kind == BENCH_OURS) wo_build_defaults((wo_method)config.method->which, &config.options.build);
+    if (config.method->kind == BENCH_OURS)
+        wo_build_defaults((wo_method)config.method->which, &config.options.build, sizeof config.options.build);
     if (config.method->kind == BENCH_TUNED) {
         wo_tune_options o;
-        wo_tune_defaults(&o);
+        wo_tune_defaults(&o, sizeof o);
         config.options.target = o.target;
         config.options.seconds = o.max_time_s;
         config.options.tune_batch = o.batch;
-        config.options.build.seed = o.build.seed;
+        wo_build_defaults(WO_METHOD_EVIDENCE, &config.options.build, sizeof config.options.build);
     }
     return expand(text + length, &config, configs, err);
 }

@@ -5,6 +5,7 @@
 #ifndef WOI_CLI_CLI_H
 #define WOI_CLI_CLI_H
 
+#include "base/clock.h"
 #include "wideout.h"
 
 #include <stdbool.h>
@@ -63,6 +64,8 @@ int cli_run(const cli_command *command, int argc, char **argv);
 
 /* "wideout: PATH: SENTENCE" on stderr; path may be NULL. Returns CLI_FAILED. */
 int cli_fail(const char *path, const wo_error *err);
+/* The same with "; HINT" behind it, unless NULL. */
+int cli_fail_hint(const char *path, const wo_error *err, const char *hint);
 
 /* A failure of the command's own, printf style; gives `status`. */
 wo_status cli_set_error(wo_error *err, wo_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -99,7 +102,6 @@ wo_progress cli_progress(const cli_common *common);
 void cli_progress_line(const char *text); /* any other line, in place of the bar */
 void cli_progress_end(void);              /* wipes it */
 
-double cli_now(void);      /* seconds, monotonic */
 double cli_peak_mib(void); /* the most memory this process has held */
 
 /* ---- The commands ------------------------------------------------------------------------------------------ */

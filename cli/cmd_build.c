@@ -285,46 +285,38 @@ static uint64_t file_bytes(const char *path)
 
 static int report(const arguments *args, const wo_index *index, double seconds)
 {
-    wo_index_info info;
-    wo_curve curve;
+    wo_curve curve = {.struct_size = sizeof curve};
     const bool tuned = wo_index_curve(index, &curve);
-    wo_index_describe(index, &info);
+    const cli_index about = cli_index_of(index);
+    const wo_index_info *info = &about.info;
     const uint64_t bytes = file_bytes(args->output);
     if (args->common.json) {
-        json_t *json = cli_index_json(&info);
+        json_t *json = cli_index_json(&about);
         json_object_update_new(json, json_pack("{s:s, s:I, s:f, s:f}", "index", args->output, "file_bytes",
                                                (json_int_t)bytes, "seconds", seconds, "peak_mib", cli_peak_mib()));
         if (tuned) json_object_set_new(json, "tuning", cli_curve_json(&curve));
-        if (!isnan(info.same_best))
+        if (!isnan(info->same_best))
             json_object_update_new(json,
-                                   json_pack("{s:f, s:f}", "same_best", info.same_best, "same_five", info.same_five));
+                                   json_pack("{s:f, s:f}", "same_best", info->same_best, "same_five", info->same_five));
         return cli_print_json(json);
     }
     cli_print_text(stdout, args->output);
     printf(": index, %s\n", cli_bytes(bytes));
-    cli_index_print(&info, "  ");
-    if (!isnan(info.same_best))
+    cli_index_print(&about, "  ");
+    if (!isnan(info->same_best))
         printf("  beside f32 rows, on logged queries: the same best answer for %.2f%%, of the five best %.2f%%\n",
-               100 * info.same_best, 100 * info.same_five);
+               100 * info->same_best, 100 * info->same_five);
     if (tuned) cli_curve_print(&curve, "  ");
     printf("  built in %.1f s, peak memory %.0f MiB\n", seconds, cli_peak_mib());
     printf("next: wideout eval --index ");
     cli_print_text(stdout, args->output);
-    const wo_weights weights = info.options.weights; /* without f32 rows there is no FULL to compare with */
+    const wo_weights weights = about.options.weights; /* without f32 rows there is no FULL to compare with */
     if (weights == WO_WEIGHTS_BF16 || weights == WO_WEIGHTS_NONE) {
         printf(" --layer ");
         cli_print_text(stdout, args->layer.path);
     }
     printf(" --log TEST.LOG\n");
     return cli_end();
-}
-
-/* What is wrong is nearly always a log, and the text says which; that a goal cannot be reached is nobody's fault. */
-static int fail(const arguments *args, const wo_error *err)
-{
-    const bool tuned_on = args->tune.log && strstr(err->text, "the tune log");
-    const char *file = tuned_on ? args->tune.log : args->log ? args->log : args->layer.path;
-    return cli_fail(err->status == WO_ERR_UNSUPPORTED ? NULL : file, err);
 }
 
 /* `tune` NULL: exactly what the options say. */
@@ -334,21 +326,25 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     wo_log *log = NULL, *tune_log = NULL;
     wo_index *index = NULL;
     wo_error err;
-    const double start = cli_now();
-    int code = cli_layer_open(&args->layer, &layer);
+    const cli_files files = {.layer = args->layer.path,
+                             .bias = args->layer.bias_path,
+                             .log = args->log,
+                             .tune_log = args->tune.log,
+                             .output = args->output};
+    const double start = woi_now_s();
+    int code = cli_layer_open(self, &args->layer, &layer);
     if (!code && args->route_d % 16 && args->route_d < wo_layer_d(layer))
         code = cli_usage(self, "--route-d takes a multiple of 16, or all %zu coordinates, not %" PRIu64,
                          wo_layer_d(layer), args->route_d);
     if (code) goto done;
     if (args->log && wo_log_open(args->log, &log, &err))
-        code = cli_fail(args->log, &err);
+        code = cli_blame(self, &files, &err);
     else if (args->tune.log && wo_log_open(args->tune.log, &tune_log, &err))
-        code = cli_fail(args->tune.log, &err);
-    else if (tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err)
-                  : wo_index_build(layer, log, o, &index, &err))
-        code = fail(args, &err);
-    else if (wo_index_save(index, args->output, &err))
-        code = cli_fail(args->output, &err);
+        code = cli_blame(self, &(cli_files){.log = args->tune.log}, &err);
+    else if ((tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err)
+                   : wo_index_build(layer, log, o, &index, &err)) ||
+             wo_index_save(index, args->output, &err))
+        code = cli_blame(self, &files, &err);
     if (code) goto done;
     cli_progress_end();
     if (tune && !tune_log && !args->common.quiet)
@@ -356,7 +352,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                 "%s: warning: without --tune-log a tenth of the log was held out to judge on; queries that the "
                 "network was trained on flatter every index\n",
                 cli_program);
-    code = report(args, index, cli_now() - start);
+    code = report(args, index, woi_now_s() - start);
 done:
     wo_index_free(index);
     wo_log_free(log);
@@ -381,18 +377,18 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         if (cli_same_file(args->output, in[i]))
             return cli_usage(self, "-o '%s' would replace what is read", args->output);
     wo_build_options o;
-    wo_build_defaults(method, &o);
+    wo_build_defaults(method, &o, sizeof o);
     wo_tune_options tune;
-    wo_tune_defaults(&tune);
+    wo_tune_defaults(&tune, sizeof tune);
     code = check_methods(self, args, method);
     if (!code) code = check_ranges(self, args, &o);
     if (!code) code = cli_tune_read(self, &args->tune, &tune);
     if (code) return code;
     override(&o, args);
     o.progress = cli_progress(&args->common);
-    tune.build = o;
+    if (tune.target_agree > 0 && !args->source) o.source = WO_SOURCE_TOP; /* labels have no part in it */
+    tune.build = &o;
     tune.fixed = fixed(args);
-    if (tune.target_agree > 0 && !args->source) tune.build.source = WO_SOURCE_TOP; /* labels have no part in it */
     return build(self, args, &o, is_named(args) && !cli_tune_asked(&args->tune) ? NULL : &tune);
 }
 

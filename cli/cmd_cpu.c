@@ -17,7 +17,7 @@ static int run(const cli_command *self, void *args, int n, char **rest)
 {
     const cli_common *common = args;
     if (n > 0) return cli_usage(self, "takes no file, found '%s'", rest[0]);
-    wo_cpu_info info;
+    wo_cpu_info info = {.struct_size = sizeof info};
     wo_error err;
     if (wo_cpu_query(&info, &err)) return cli_fail(NULL, &err);
     if (common->json) return print_json(&info);

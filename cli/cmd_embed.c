@@ -54,7 +54,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                                    .distinct = args->distinct};
     const woi_dtype dtype = args->dtype == 2 ? WOI_BF16 : WOI_F32;
     const wo_progress progress = cli_progress(&args->common);
-    const double start = cli_now();
+    const double start = woi_now_s();
     const uint64_t d = net->d;
     uint64_t n_queries = 0;
     woi_precision precision;
@@ -67,7 +67,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (status == WO_ERR_ARGUMENT && args->distinct) at = rest[0];
     if (status) return cli_fail(at, &err);
     cli_progress_end();
-    const double seconds = cli_now() - start;
+    const double seconds = woi_now_s() - start;
     const bool scored = args->score && precision.n > precision.unlabelled;
     if (args->common.json)
         return cli_print_json(json_pack("{s:s, s:I, s:I, s:f, s:o*, s:o*}", "log", args->output, "n",

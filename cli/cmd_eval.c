@@ -182,9 +182,10 @@ static void print_timings(const wo_eval_result *r)
     printf("\n");
 }
 
-static int print_result(const arguments *args, const wo_eval_options *o, const wo_index_info *info,
+static int print_result(const arguments *args, const wo_eval_options *o, const cli_index *index,
                         const wo_eval_result *r)
 {
+    const wo_index_info *info = &index->info;
     cli_print_text(stdout, args->index);
     printf(": %s, %s classes, %s dimensions\n", info->method_name, cli_number(info->m), cli_number(info->d));
     cli_print_text(stdout, args->log);
@@ -210,7 +211,7 @@ static int print_result(const arguments *args, const wo_eval_options *o, const w
     printf(" %9.2f%%\n", 100 * r->sample_size / (double)info->m);
     print_row("queries without a neuron", r->empty_share, 0, 4, 0);
     printf("\n");
-    if (info->options.fallback) {
+    if (index->options.fallback) {
         print_row("queries that opened more cells", r->wider_share, NAN, 4, 0);
         printf("\n");
     }
@@ -230,36 +231,39 @@ static int print_result(const arguments *args, const wo_eval_options *o, const w
 
 /* ---- The command ------------------------------------------------------------------------------------------- */
 
-static int evaluate(const arguments *args, const wo_eval_options *o)
+static int evaluate(const cli_command *self, const arguments *args, const wo_eval_options *o)
 {
     wo_layer *layer = NULL;
     wo_index *index = NULL;
     wo_log *log = NULL;
     wo_searcher *searcher = NULL;
-    wo_searcher_options so;
-    wo_searcher_defaults(&so);
-    so.threads = 1;
-    so.probes = o->probes;
-    so.exact_fallback = o->exact_fallback;
-    wo_eval_result result;
-    wo_index_info info;
+    const wo_searcher_options so = {.struct_size = sizeof so, .threads = 1, .max_probes = o->probes};
+    wo_open_options oo = {.struct_size = sizeof oo};
+    wo_eval_timing timings[WO_EVAL_MAX + 1];
+    wo_eval_result result = {.struct_size = sizeof result,
+                             .timings = timings,
+                             .timings_room = WO_EVAL_MAX + 1,
+                             .timing_bytes = sizeof timings[0]};
+    const cli_files files = {.layer = args->layer.path, .index = args->index, .log = args->log};
+    cli_index info;
     wo_error err;
-    int code = args->layer.path ? cli_layer_open(&args->layer, &layer) : CLI_OK;
+    int code = args->layer.path ? cli_layer_open(self, &args->layer, &layer) : CLI_OK;
     if (code) goto done;
-    /* A searcher, made to see whether one can be: that failure is the index's, all later ones are the log's. */
-    if (wo_index_open(args->index, layer, &index, &err) || wo_searcher_create(index, &so, &searcher, &err)) {
-        code = cli_fail(args->index, &err);
+    /* A searcher, made to see whether one can be, before the exact layer ranks every label. */
+    oo.layer = layer;
+    if (wo_index_open(args->index, &oo, &index, &err) || wo_searcher_create(index, &so, &searcher, &err)) {
+        code = cli_blame(self, &files, &err);
         goto done;
     }
     wo_searcher_free(searcher);
-    wo_index_describe(index, &info);
+    info = cli_index_of(index);
     cli_index_warn(args->index, &info, args->exact_fallback);
     if (wo_log_open(args->log, &log, &err) || wo_evaluate(index, layer, log, o, &result, &err)) {
-        code = cli_fail(args->log, &err);
+        code = cli_blame(self, &files, &err);
         goto done;
     }
     cli_progress_end();
-    code = args->common.json ? cli_print_json(result_json(args, o, &info, &result))
+    code = args->common.json ? cli_print_json(result_json(args, o, &info.info, &result))
                              : print_result(args, o, &info, &result);
 done:
     wo_log_free(log);
@@ -281,7 +285,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->rounds > MAX_ROUNDS)
         return cli_usage(self, "--rounds takes at most %d, not %" PRIu64, MAX_ROUNDS, args->rounds);
     wo_eval_options o;
-    wo_eval_defaults(&o);
+    wo_eval_defaults(&o, sizeof o);
     if (args->ks && !parse_ks(args->ks, &o))
         return cli_usage(self, "-k takes up to %d numbers from 1 to %d with commas between, not '%s'", WO_EVAL_MAX,
                          MAX_K, args->ks);
@@ -294,7 +298,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     o.seed = args->common.seed;
     o.threads = (int)args->common.threads;
     o.progress = cli_progress(&args->common);
-    return evaluate(args, &o);
+    return evaluate(self, args, &o);
 }
 
 const cli_command cli_cmd_eval = {

@@ -53,7 +53,7 @@ static bool is_checksum(const char *key)
     return strncmp(key, "xxh3.", 5) == 0;
 }
 
-static int st_json(const woi_st *st, const wo_index_info *index, const wo_curve *curve)
+static int st_json(const woi_st *st, const cli_index *index, const wo_curve *curve)
 {
     json_t *tensors = json_array(), *metadata = json_object();
     for (size_t i = 0; i < woi_st_n_tensors(st); i++) {
@@ -73,7 +73,7 @@ static int st_json(const woi_st *st, const wo_index_info *index, const wo_curve 
                                     curve ? cli_curve_json(curve) : NULL, "metadata", metadata, "tensors", tensors));
 }
 
-static void st_print(const char *path, const woi_st *st, const wo_index_info *index, const wo_curve *curve)
+static void st_print(const char *path, const woi_st *st, const cli_index *index, const wo_curve *curve)
 {
     const char *kind = woi_st_kind(st);
     size_t n = woi_st_n_tensors(st), n_shards = woi_st_n_shards(st);
@@ -146,7 +146,7 @@ static void trace_csv(const wo_trace *trace)
 
 static int print_trace(const char *path, const wo_index *index, bool json)
 {
-    wo_trace trace;
+    wo_trace trace = {.struct_size = sizeof trace};
     wo_error err;
     if (!index || !wo_index_trace(index, &trace)) {
         cli_set_error(&err, WO_ERR_ARGUMENT,
@@ -161,7 +161,7 @@ static int print_trace(const char *path, const wo_index *index, bool json)
 
 static int print_curve(const char *path, const wo_index *index, bool json)
 {
-    wo_curve curve;
+    wo_curve curve = {.struct_size = sizeof curve};
     wo_error err;
     if (!index || !wo_index_curve(index, &curve)) {
         cli_set_error(&err, WO_ERR_ARGUMENT,
@@ -195,17 +195,18 @@ static wo_status check_index(const char *path, const woi_st *st, const wo_layer 
     const char *kind = woi_st_kind(st), *weights = woi_st_meta(st, "index.weights");
     if (!kind || strcmp(kind, "index") != 0) return WO_OK;
     if (!layer && !needed && weights && strcmp(weights, "none") == 0) return WO_OK;
-    return wo_index_open(path, layer, index, err);
+    const wo_open_options o = {.struct_size = sizeof o, .layer = layer};
+    return wo_index_open(path, &o, index, err);
 }
 
-static int info_st(const char *path, const arguments *args)
+static int info_st(const cli_command *self, const char *path, const arguments *args)
 {
     woi_st *st = NULL;
     wo_layer *layer = NULL;
     wo_index *index = NULL;
-    wo_index_info info;
+    cli_index info;
     wo_error err;
-    if (args->layer.path && cli_layer_open(&args->layer, &layer)) return CLI_FAILED;
+    if (args->layer.path && cli_layer_open(self, &args->layer, &layer)) return CLI_FAILED;
     if (woi_st_open(path, &st, &err)) {
         wo_layer_free(layer);
         return cli_fail(path, &err);
@@ -214,12 +215,14 @@ static int info_st(const char *path, const arguments *args)
     int code;
     if (woi_st_verify(st, &progress, &err) || check_log(st, &err) ||
         check_index(path, st, layer, args->trace || args->curve, &index, &err)) {
-        code = cli_fail(path, &err);
+        code = err.about == WO_ABOUT_NONE
+                   ? cli_fail(path, &err)
+                   : cli_blame(self, &(cli_files){.layer = args->layer.path, .index = path, .log = path}, &err);
     } else {
         cli_progress_end();
-        wo_curve curve;
+        wo_curve curve = {.struct_size = sizeof curve};
         const bool tuned = index && wo_index_curve(index, &curve);
-        if (index) wo_index_describe(index, &info);
+        if (index) info = cli_index_of(index);
         if (args->trace) {
             code = print_trace(path, index, args->common.json);
         } else if (args->curve) {
@@ -287,7 +290,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->curve && kind != WOI_FILE_SAFETENSORS) return print_curve(rest[0], NULL, false);
     switch (kind) {
     case WOI_FILE_SAFETENSORS:
-    case WOI_FILE_SHARD_INDEX: return info_st(rest[0], args);
+    case WOI_FILE_SHARD_INDEX: return info_st(self, rest[0], args);
     case WOI_FILE_NPY: return info_npy(rest[0], args);
     case WOI_FILE_XC: return info_xc(rest[0], args);
     }

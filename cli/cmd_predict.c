@@ -47,12 +47,18 @@ static const cli_option options[] = {
     {0},
 };
 
+typedef struct classes {
+    int32_t *ids;
+    size_t n, room;
+} classes;
+
 /* All that answering takes. A zeroed one is empty. */
 typedef struct session {
+    const cli_command *self;
     const arguments *args;
     wo_layer *layer;
     wo_index *index;
-    wo_index_info info;
+    size_t m, d;
     woi_network *net;
     wo_searcher *searcher;
     woi_names names; /* of the classes, for looking them up; made when they are asked for */
@@ -60,9 +66,11 @@ typedef struct session {
     int32_t *ids;    /* (rows, k) */
     float *scores;
     wo_query_stats *stats; /* (rows) */
-    uint64_t n, n_bad;     /* answered; of them, not finite */
-    json_t *list;          /* the answers with --json */
-    const char *at;        /* the source's name */
+    classes forbidden, mandatory;
+    wo_search_call call; /* all but its queries */
+    uint64_t n, n_bad;   /* answered; of them, not finite */
+    json_t *list;        /* the answers with --json */
+    const char *at;      /* the source's name */
 } session;
 
 /* ---- Names ------------------------------------------------------------------------------------------------- */
@@ -71,7 +79,7 @@ typedef struct session {
 static const char *name_of(const session *s, int32_t id, size_t *bytes)
 {
     const char *name = wo_index_label(s->index, id, bytes);
-    if (name || !s->net || (size_t)s->net->labels.n != s->info.m) return name;
+    if (name || !s->net || (size_t)s->net->labels.n != s->m) return name;
     *bytes = woi_names_bytes(&s->net->labels, id);
     return woi_names_get(&s->net->labels, id);
 }
@@ -79,7 +87,7 @@ static const char *name_of(const session *s, int32_t id, size_t *bytes)
 static wo_status list_names(session *s, wo_error *err)
 {
     wo_status status = WO_OK;
-    for (size_t i = 0; !status && (size_t)s->names.n < s->info.m; i++) {
+    for (size_t i = 0; !status && (size_t)s->names.n < s->m; i++) {
         size_t bytes = 0;
         const char *name = name_of(s, (int32_t)i, &bytes);
         if (!name) break;
@@ -89,11 +97,6 @@ static wo_status list_names(session *s, wo_error *err)
 }
 
 /* ---- Lists of classes -------------------------------------------------------------------------------------- */
-
-typedef struct classes {
-    int32_t *ids;
-    size_t n, room;
-} classes;
 
 /* An id, or a name; what is all digits is an id. */
 static wo_status add_class(session *s, classes *list, const char *text, size_t bytes, wo_error *err)
@@ -110,9 +113,8 @@ static wo_status add_class(session *s, classes *list, const char *text, size_t b
     if (bytes == 0 || id < 0)
         return cli_set_error(err, WO_ERR_ARGUMENT, "'%.*s' is neither the number nor the name of a class",
                              (int)(bytes < 60 ? bytes : 60), text);
-    if ((uint64_t)id >= s->info.m)
-        return cli_set_error(err, WO_ERR_ARGUMENT, "class %" PRId64 " is not below the %zu of the index", id,
-                             s->info.m);
+    if ((uint64_t)id >= s->m)
+        return cli_set_error(err, WO_ERR_ARGUMENT, "class %" PRId64 " is not below the %zu of the index", id, s->m);
     if (list->n == list->room) {
         const size_t room = 2 * list->room + 64;
         int32_t *ids = realloc(list->ids, room * sizeof *ids);
@@ -227,12 +229,13 @@ static void report_bad(session *s, const cli_query_batch *batch, size_t i)
 
 static wo_status answer(session *s, const cli_query_batch *batch, wo_error *err)
 {
-    const size_t d = s->info.d;
+    const size_t d = s->d;
     for (size_t first = 0, n; first < batch->n; first += n) {
         n = batch->n - first < s->rows ? batch->n - first : s->rows;
         const float *q = batch->q + first * d;
-        wo_status status = s->args->exact ? wo_search_exact(s->searcher, q, n, s->k, s->ids, s->scores, err)
-                                          : wo_search_stats(s->searcher, q, n, s->k, s->ids, s->scores, s->stats, err);
+        s->call.queries = q;
+        s->call.n = n;
+        const wo_status status = wo_search_run(s->searcher, &s->call, err);
         if (status) return status;
         for (size_t i = 0; i < n; i++) {
             const bool bad = !is_finite(q + i * d, d);
@@ -262,7 +265,10 @@ static int answer_all(session *s, cli_source *source)
         const wo_status read = cli_source_next(source, &batch, &more, &err);
         if (read || (more && answer(s, &batch, &err))) {
             fflush(stdout);
-            cli_fail(s->at, &err);
+            if (read)
+                cli_fail(s->at, &err);
+            else
+                cli_blame(s->self, &(cli_files){.index = s->args->index, .query = s->at}, &err);
             if (read != WO_ERR_FORMAT || !person) return CLI_FAILED;
             failed = true; /* whoever typed that line can type another */
             continue;
@@ -286,10 +292,14 @@ static int open_index(session *s)
 {
     const arguments *args = s->args;
     wo_error err;
-    if (args->layer.path && cli_layer_open(&args->layer, &s->layer)) return CLI_FAILED;
-    if (wo_index_open(args->index, s->layer, &s->index, &err)) return cli_fail(args->index, &err);
-    wo_index_describe(s->index, &s->info);
-    cli_index_warn(args->index, &s->info, args->exact_fallback);
+    if (args->layer.path && cli_layer_open(s->self, &args->layer, &s->layer)) return CLI_FAILED;
+    const cli_files files = {.layer = args->layer.path, .index = args->index};
+    const wo_open_options o = {.struct_size = sizeof o, .layer = s->layer};
+    if (wo_index_open(args->index, &o, &s->index, &err)) return cli_blame(s->self, &files, &err);
+    s->m = wo_index_m(s->index);
+    s->d = wo_index_d(s->index);
+    const cli_index about = cli_index_of(s->index);
+    cli_index_warn(args->index, &about, args->exact_fallback);
     if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)
                                  : woi_network_open(args->net, &s->net, &err)))
         return cli_fail(args->net, &err);
@@ -299,31 +309,37 @@ static int open_index(session *s)
 static int make_searcher(session *s)
 {
     const arguments *args = s->args;
-    classes forbidden = {0}, mandatory = {0};
-    wo_searcher_options o;
+    const uint32_t probes = args->probes < UINT32_MAX ? (uint32_t)args->probes : UINT32_MAX;
     wo_error err;
     int code = CLI_OK;
-    wo_searcher_defaults(&o);
-    o.threads = (int)args->common.threads;
-    o.exact_fallback = args->exact_fallback;
-    o.probes = args->probes < UINT32_MAX ? (uint32_t)args->probes : UINT32_MAX;
-    o.scores = args->softmax ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS;
-    if (args->forbid) code = take_classes(s, "--forbid", args->forbid, &forbidden);
-    if (!code && args->require) code = take_classes(s, "--require", args->require, &mandatory);
-    o.forbidden = forbidden.ids;
-    o.n_forbidden = forbidden.n;
-    o.mandatory = mandatory.ids;
-    o.n_mandatory = mandatory.n;
-    if (!code && wo_searcher_create(s->index, &o, &s->searcher, &err)) code = cli_fail(args->index, &err);
-    free(forbidden.ids);
-    free(mandatory.ids);
+    if (args->forbid) code = take_classes(s, "--forbid", args->forbid, &s->forbidden);
+    if (!code && args->require) code = take_classes(s, "--require", args->require, &s->mandatory);
+    const wo_searcher_options o = {.struct_size = sizeof o,
+                                   .threads = (int)args->common.threads,
+                                   .max_probes = probes,
+                                   .max_mandatory = (uint32_t)s->mandatory.n};
+    if (!code && wo_searcher_create(s->index, &o, &s->searcher, &err))
+        code = cli_blame(s->self, &(cli_files){.index = args->index}, &err);
     if (code) return code;
     const uint64_t k = args->k ? args->k : DEFAULT_K;
-    s->k = k < s->info.m ? (size_t)k : s->info.m;
+    s->k = k < s->m ? (size_t)k : s->m;
     s->rows = MAX_ANSWERS / s->k < 1024 ? MAX_ANSWERS / s->k + 1 : 1024;
     s->ids = malloc(s->rows * s->k * sizeof *s->ids);
     s->scores = malloc(s->rows * s->k * sizeof *s->scores);
     s->stats = malloc(s->rows * sizeof *s->stats);
+    s->call = (wo_search_call){.struct_size = sizeof s->call,
+                               .k = s->k,
+                               .ids = s->ids,
+                               .scores = s->scores,
+                               .stats = s->stats,
+                               .by = args->exact ? WO_BY_FULL : WO_BY_PLANNER,
+                               .score = args->softmax ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS,
+                               .probes = probes,
+                               .exact_fallback = args->exact_fallback,
+                               .forbidden = s->forbidden.ids,
+                               .n_forbidden = s->forbidden.n,
+                               .mandatory = s->mandatory.ids,
+                               .n_mandatory = s->mandatory.n};
     if (s->ids && s->scores && s->stats) return CLI_OK;
     cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
     return cli_fail(NULL, &err);
@@ -331,6 +347,8 @@ static int make_searcher(session *s)
 
 static void free_session(session *s)
 {
+    free(s->forbidden.ids);
+    free(s->mandatory.ids);
     free(s->ids);
     free(s->scores);
     free(s->stats);
@@ -357,7 +375,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                          format == CLI_FORMAT_XC     ? "xc"
                          : format == CLI_FORMAT_TEXT ? "text"
                                                      : "deb822");
-    session s = {.args = args};
+    session s = {.self = self, .args = args};
     cli_source source = {0};
     wo_error err;
     int code = open_index(&s);
@@ -365,7 +383,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!code && args->common.json && !(s.list = json_array())) code = CLI_FAILED;
     if (!code && cli_source_open(&source, path, format, s.net, args->net,
                                  args->one_based ? WOI_XC_ONE_BASED_FEATURES : WOI_XC_ZERO_BASED,
-                                 (int)args->common.threads, s.info.d, &s.at, &err))
+                                 (int)args->common.threads, s.d, &s.at, &err))
         code = cli_fail(s.at, &err);
     if (!code) code = answer_all(&s, &source);
     cli_source_free(&source);

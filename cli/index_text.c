@@ -42,9 +42,18 @@ static void print_lss(const wo_build_options *o)
            optimiser_names[o->optimiser & 1], o->t1, o->t2, o->t_are_values ? "logits" : "ranks");
 }
 
-void cli_index_print(const wo_index_info *info, const char *indent)
+cli_index cli_index_of(const wo_index *index)
 {
-    const wo_build_options *o = &info->options;
+    cli_index of = {.info.struct_size = sizeof of.info, .options.struct_size = sizeof of.options};
+    wo_index_describe(index, &of.info);
+    wo_index_options(index, &of.options);
+    return of;
+}
+
+void cli_index_print(const cli_index *index, const char *indent)
+{
+    const wo_index_info *info = &index->info;
+    const wo_build_options *o = &index->options;
     printf("%smethod %s", indent, info->method_name);
     if (has_tree(o))
         printf(", tree of %" PRIu32 " x %" PRIu32 " in %" PRIu32 " coordinates, beam %" PRIu32 ", probes %" PRIu32,
@@ -103,19 +112,20 @@ static json_t *options_json(const wo_build_options *o)
     return json;
 }
 
-json_t *cli_index_json(const wo_index_info *info)
+json_t *cli_index_json(const cli_index *index)
 {
+    const wo_index_info *info = &index->info;
     return json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "method", info->method_name,
-                     "options", options_json(&info->options), "m", (json_int_t)info->m, "d", (json_int_t)info->d,
+                     "options", options_json(&index->options), "m", (json_int_t)info->m, "d", (json_int_t)info->d,
                      "cells", (json_int_t)info->n_cells, "entries", (json_int_t)info->n_entries, "empty_cells",
                      (json_int_t)info->n_empty, "largest_cell", (json_int_t)info->largest, "index_bytes",
                      (json_int_t)info->index_bytes, "full_from", (json_int_t)info->full_from, "full_to",
                      (json_int_t)info->full_to, "names", info->has_names);
 }
 
-void cli_index_warn(const char *path, const wo_index_info *info, bool exact_fallback)
+void cli_index_warn(const char *path, const cli_index *index, bool exact_fallback)
 {
-    if (!exact_fallback || info->options.fallback || info->method == WO_METHOD_FULL) return;
+    if (!exact_fallback || index->options.fallback || index->info.method == WO_METHOD_FULL) return;
     fprintf(stderr, "%s: warning: ", cli_program);
     cli_print_text(stderr, path);
     fputs(" has no threshold, so that --exact-fallback changes nothing: 'wideout build --fallback N' sets one\n",

@@ -6,13 +6,21 @@
 
 struct json_t;
 
+/* What the library says of an index. */
+typedef struct cli_index {
+    wo_index_info info;
+    wo_build_options options;
+} cli_index;
+
+cli_index cli_index_of(const wo_index *index);
+
 /* "evidence, K 10, L 4, lambda 0.1, ..." and a line of counts; each line begins with `indent`. */
-void cli_index_print(const wo_index_info *info, const char *indent);
+void cli_index_print(const cli_index *index, const char *indent);
 
 /* The same in "method", "options", "m", "d", "cells", ...: NULL where memory ran out. */
-struct json_t *cli_index_json(const wo_index_info *info);
+struct json_t *cli_index_json(const cli_index *index);
 
 /* Where --exact-fallback was given and the index has no threshold for it, a warning. */
-void cli_index_warn(const char *path, const wo_index_info *info, bool exact_fallback);
+void cli_index_warn(const char *path, const cli_index *index, bool exact_fallback);
 
 #endif

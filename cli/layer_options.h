@@ -2,7 +2,7 @@
 #ifndef WOI_CLI_LAYER_OPTIONS_H
 #define WOI_CLI_LAYER_OPTIONS_H
 
-#include "cli.h"
+#include "blame.h"
 
 typedef struct cli_layer {
     const char *path, *weight_name, *bias_name, *bias_path;
@@ -24,11 +24,13 @@ typedef struct cli_layer {
     }
 
 /* Opens it; where that fails, prints why and returns CLI_FAILED. */
-static inline int cli_layer_open(const cli_layer *given, wo_layer **layer)
+static inline int cli_layer_open(const cli_command *self, const cli_layer *given, wo_layer **layer)
 {
     const wo_layer_options o = {sizeof o, given->weight_name, given->bias_name, given->bias_path};
     wo_error err;
-    return wo_layer_open(given->path, &o, layer, &err) ? cli_fail(given->path, &err) : CLI_OK;
+    return wo_layer_open(given->path, &o, layer, &err)
+               ? cli_blame(self, &(cli_files){.layer = given->path, .bias = given->bias_path}, &err)
+               : CLI_OK;
 }
 
 #endif

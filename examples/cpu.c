@@ -6,7 +6,7 @@
 
 int main(void)
 {
-    wo_cpu_info info;
+    wo_cpu_info info = {.struct_size = sizeof info};
     wo_error err;
     if (wo_cpu_query(&info, &err)) {
         fprintf(stderr, "%s\n", err.text);

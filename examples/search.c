@@ -69,7 +69,7 @@ static wo_status build(const char *path, wo_error *err)
     wo_log *log = NULL;
     wo_index *index = NULL;
     wo_build_options options;
-    wo_build_defaults(WO_METHOD_EVIDENCE, &options);
+    wo_build_defaults(WO_METHOD_EVIDENCE, &options, sizeof options);
     options.K = 6; /* 64 cells in each table, for a small log */
     options.lambda = 0.05;
     options.source_k = BEST;
@@ -89,8 +89,7 @@ static wo_status search(const wo_index *index, wo_error *err)
     static int32_t ids[BATCH * BEST], exact_ids[BATCH * BEST];
     static float scores[BATCH * BEST];
     static wo_query_stats stats[BATCH];
-    wo_searcher *searcher = NULL, *masked = NULL;
-    wo_searcher_options options;
+    wo_searcher *searcher = NULL;
 
     /* One query. A searcher is one thread's; others may share the index, each with its own. */
     wo_status status = wo_searcher_create(index, NULL, &searcher, err);
@@ -101,31 +100,42 @@ static wo_status search(const wo_index *index, wo_error *err)
 
     /* The same without its best class, with class 7 among the candidates, and with probabilities over them. */
     const int32_t forbidden[] = {ids[0]}, mandatory[] = {7};
-    wo_searcher_defaults(&options);
-    options.scores = WO_SCORES_SOFTMAX;
-    options.forbidden = forbidden;
-    options.n_forbidden = 1;
-    options.mandatory = mandatory;
-    options.n_mandatory = 1;
-    if ((status = wo_searcher_create(index, &options, &masked, err)) ||
-        (status = wo_search(masked, fresh, 1, BEST, ids, scores, err)))
-        goto done;
+    const wo_search_call masked = {.struct_size = sizeof masked,
+                                   .queries = fresh,
+                                   .n = 1,
+                                   .k = BEST,
+                                   .ids = ids,
+                                   .scores = scores,
+                                   .score = WO_SCORES_SOFTMAX,
+                                   .forbidden = forbidden,
+                                   .n_forbidden = 1,
+                                   .mandatory = mandatory,
+                                   .n_mandatory = 1};
+    if ((status = wo_search_run(searcher, &masked, err))) goto done;
     printf("the same, masked:");
     print_answers(index, ids, scores);
 
     /* A batch, beside the exact layer. */
-    if ((status = wo_search_stats(searcher, fresh, BATCH, BEST, ids, scores, stats, err)) ||
-        (status = wo_search_exact(searcher, fresh, BATCH, BEST, exact_ids, scores, err)))
-        goto done;
+    wo_search_call batch = {.struct_size = sizeof batch,
+                            .queries = fresh,
+                            .n = BATCH,
+                            .k = BEST,
+                            .ids = ids,
+                            .scores = scores,
+                            .stats = stats};
+    if ((status = wo_search_run(searcher, &batch, err))) goto done;
+    batch.by = WO_BY_FULL;
+    batch.ids = exact_ids;
+    batch.stats = NULL;
+    if ((status = wo_search_run(searcher, &batch, err))) goto done;
     size_t same = 0, candidates = 0;
     for (size_t i = 0; i < BATCH; i++) {
         same += ids[i * BEST] == exact_ids[i * BEST];
         candidates += stats[i].candidates;
     }
-    printf("a batch of %d: the exact layer's best class for %.1f%%, with %.0f of %d neurons a query\n", BATCH,
+    printf("a batch of %d: the exact layer's best class for %.1f%%, with %.0f of %d classes a query\n", BATCH,
            100.0 * (double)same / BATCH, (double)candidates / BATCH, CLASSES);
 done:
-    wo_searcher_free(masked);
     wo_searcher_free(searcher);
     return status;
 }
@@ -133,7 +143,7 @@ done:
 int main(void)
 {
     wo_index *index = NULL;
-    wo_index_info info;
+    wo_index_info info = {.struct_size = sizeof info};
     wo_error err;
     char path[] = "/tmp/wideout-search-XXXXXX";
     const int file = mkstemp(path);
@@ -147,7 +157,7 @@ int main(void)
     if (!status) status = wo_index_open(path, NULL, &index, &err); /* the file has the layer's rows */
     if (!status) {
         wo_index_describe(index, &info);
-        printf("%s: %zu classes, %zu dimensions; %" PRIu64 " cells, %" PRIu64 " neurons in them\n", info.method_name,
+        printf("%s: %zu classes, %zu dimensions; %" PRIu64 " cells, %" PRIu64 " classes in them\n", info.method_name,
                info.m, info.d, info.n_cells, info.n_entries);
         status = search(index, &err);
     }

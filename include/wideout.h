@@ -1,13 +1,21 @@
 /* wideout: cheap inference for wide output layers on CPUs.
  *
- * This header is all that users of the library need.
+ * This header is all that users of the library need. A class is one of the layer's m outputs, a label is a class that is
+ * true of a query, a name is what people call a class.
  *
  * Rules that hold for every function:
  *   - Functions that can fail return a wo_status (0 is success) and take an optional `wo_error *`, owned by the
  *     caller, that receives one sentence. NULL is fine where the sentence is not wanted.
  *   - On failure nothing is half-made: output handles stay NULL, output files keep their old content.
- *   - The library never prints, exits or aborts on input.
- *   - Functions may be called from any thread unless their comment says otherwise.
+ *   - The library never prints, exits or aborts on input, and changes no setting of the process.
+ *   - Functions may be called from any thread unless their comment says otherwise. A thread that waits sleeps. A forked
+ *     child may go on searching.
+ *   - Structs that begin with struct_size: set it to sizeof the struct. Options of an older header are served, and have
+ *     the defaults in what they lack; so are those of a newer one where all that this library does not know is zero.
+ *     Results are filled as far as there is room. NULL in place of options means the defaults.
+ *
+ * What it does not do: search by a range of scores, another k for each query of a call, add or remove classes of an
+ * index, train networks, use a GPU.
  */
 #ifndef WIDEOUT_H
 #define WIDEOUT_H
@@ -22,6 +30,8 @@ extern "C" {
 #define WO_VERSION_MAJOR 0
 #define WO_VERSION_MINOR 1
 #define WO_VERSION_PATCH 0
+/* 100 is 0.1.0, 10203 would be 1.2.3. */
+#define WO_VERSION (WO_VERSION_MAJOR * 10000 + WO_VERSION_MINOR * 100 + WO_VERSION_PATCH)
 
 #if defined(__GNUC__)
 #define WO_API __attribute__((visibility("default")))
@@ -29,8 +39,10 @@ extern "C" {
 #define WO_API
 #endif
 
-/* "0.1.0": the version of the library that is linked, which may differ from the header's. Static storage. */
+/* The version of the library that is linked, which may differ from the header's: "0.1.0", in static storage, and as
+ * WO_VERSION counts. */
 WO_API const char *wo_version(void);
+WO_API unsigned wo_version_number(void);
 
 /* ---- Status and errors ------------------------------------------------------------------------------------ */
 
@@ -52,11 +64,30 @@ WO_API const char *wo_status_text(wo_status status);
 /* wo_error.offset where no position applies. */
 #define WO_NO_OFFSET UINT64_MAX
 
-/* One sentence about a failure, without the name of the file (the caller knows it) and without a final stop. */
+/* Which of the things that were handed over a failure is about. Values are pinned. */
+typedef enum wo_about {
+    WO_ABOUT_NONE = 0,     /* none of them: memory, the processor, a goal that cannot be reached */
+    WO_ABOUT_OPTION = 1,   /* an option: wo_error.option has its name */
+    WO_ABOUT_LAYER = 2,    /* the layer, or its file */
+    WO_ABOUT_BIAS = 3,     /* the file of the layer's biases (wo_layer_options.bias_path) */
+    WO_ABOUT_LOG = 4,      /* the log, or its file */
+    WO_ABOUT_TUNE_LOG = 5, /* the log that is tuned on */
+    WO_ABOUT_INDEX = 6,    /* the index, or its file */
+    WO_ABOUT_QUERY = 7,    /* queries, or an array that their answers go to */
+    WO_ABOUT_OUTPUT = 8    /* the file that is written */
+} wo_about;
+
+/* One sentence about a failure, without the name of the file (the caller knows it) and without a final stop. All of it
+ * is set by every call that fails, and nothing by one that does not. */
 typedef struct wo_error {
     wo_status status;
+    wo_about about;
     uint64_t offset; /* byte position in the file where reading failed, or WO_NO_OFFSET */
-    char text[192];  /* always terminated; shortened with "..." where a value is long */
+    /* The field of an options struct, or the argument, that is wrong or that would help: "lambda", "weight_name". Empty
+     * where there is none. With WO_ABOUT_INDEX, "layer": the call needs the layer too. */
+    char option[32];
+    char text[240];             /* always terminated; shortened with "..." where a value is long */
+    unsigned char reserved[32]; /* zero: room for what later versions say */
 } wo_error;
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
@@ -91,6 +122,7 @@ typedef struct wo_progress {
  * operating system saves (XCR0), and from the environment variable WIDEOUT_CPU (ref, avx2 or avx512), which can only
  * lower it. */
 typedef struct wo_cpu_info {
+    size_t struct_size;   /* set it to sizeof(wo_cpu_info) */
     const char *level;    /* "ref", "avx2" or "avx512": what runs */
     const char *best;     /* the best that this machine could run */
     const char *reason;   /* one sentence: why `level` */
@@ -113,7 +145,7 @@ WO_API int wo_cpu_kernel(size_t i, const char **name, const char **path);
 typedef struct wo_layer wo_layer;
 
 typedef struct wo_layer_options {
-    size_t struct_size;      /* sizeof(wo_layer_options) */
+    size_t struct_size;      /* set it to sizeof(wo_layer_options) */
     const char *weight_name; /* tensor of W (m, d); NULL: "weight" of a layer, "output.weight" of a network or model */
     const char *bias_name;   /* tensor of b (m); NULL: the name that goes with the weight's, where there is one */
     const char *bias_path;   /* with a .npy file of W: the .npy file of b; NULL: no bias */
@@ -152,11 +184,11 @@ WO_API const float *wo_log_queries(const wo_log *log); /* (n, d) */
 
 /* ---- Building an index ------------------------------------------------------------------------------------- */
 
-/* Every method is a router (query -> a few cells), a fill (cell -> neurons) and exact scoring of those neurons. */
+/* Every method is a router (query -> a few cells), a fill (cell -> classes) and exact scoring of those classes. */
 typedef enum wo_method {
-    WO_METHOD_FULL = 0,    /* no router, all neurons: the exact layer */
+    WO_METHOD_FULL = 0,    /* no router, all classes: the exact layer */
     WO_METHOD_POPULAR = 1, /* one cell: the most frequent labels */
-    WO_METHOD_SLIDE = 2,   /* L tables of K random hyperplanes; each neuron lies where its [w, b] hashes to */
+    WO_METHOD_SLIDE = 2,   /* L tables of K random hyperplanes; each class lies where its [w, b] hashes to */
     WO_METHOD_LSS = 3,     /* the same with hyperplanes learned from the labels (the paper) */
     WO_METHOD_EVIDENCE =
         4 /* learned hyperplanes or a tree over queries; a cell holds what its training queries needed */
@@ -177,18 +209,18 @@ typedef enum wo_weights {
 } wo_weights;
 
 typedef struct wo_build_options {
-    size_t struct_size; /* sizeof(wo_build_options): set by wo_build_defaults */
+    size_t struct_size; /* wo_build_defaults sets it */
     wo_method method;
     uint32_t K, L;   /* slide, lss, evidence: hyperplanes in a table (1 to 24), tables (1 to 256) */
     uint32_t probes; /* cells opened in each table, or leaves of the tree, 1 to 64: the query's own, then the nearest */
-    uint32_t n_popular; /* popular: neurons in its cell */
+    uint32_t n_popular; /* popular: classes in its cell */
 
     /* evidence */
     wo_router router;   /* hyperplanes, or a tree of k-means centres (K, L and learner are then not used) */
     wo_learner learner; /* of the hyperplanes */
     wo_source source;   /* what a query needed: its labels, FULL's top-k, or both */
     uint32_t source_k;  /* k of FULL's top-k: at least as many answers as will be asked for */
-    double lambda;      /* a neuron joins a cell when the cell's queries needed it at least this often on average */
+    double lambda;      /* a class joins a cell when the cell's queries needed it at least this often on average */
     uint32_t thin;      /* cells with fewer queries than this borrow their neighbours' */
     uint32_t fallback;  /* a query whose cells had fewer training queries than this, together, opens WO_WIDER times as
                          * many, and is answered by FULL where the searcher says so; 0: none */
@@ -223,43 +255,71 @@ typedef struct wo_build_options {
 
 enum { WO_WIDER = 4 };
 
-/* The defaults of a method: they serve without tuning. */
-WO_API void wo_build_defaults(wo_method method, wo_build_options *options);
+/* The defaults of a method: they serve without tuning. options_bytes: sizeof *options. */
+WO_API void wo_build_defaults(wo_method method, wo_build_options *options, size_t options_bytes);
 
 /* Immutable once made, shared by any number of threads. */
 typedef struct wo_index wo_index;
 
-/* `log` may be NULL for full and slide. The layer must outlive the index. */
+/* `log` may be NULL for full and slide. The layer must outlive the index. options NULL: evidence with its defaults. */
 WO_API wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *options,
                                 wo_index **index, wo_error *err);
 
 /* The same index gives the same bytes. */
 WO_API wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err);
 
-/* Maps an index. `layer` may be NULL unless the file has no rows; given, it must be the one that the index was built
- * for (checksums are compared), and must outlive the index. */
-WO_API wo_status wo_index_open(const char *path, const wo_layer *layer, wo_index **index, wo_error *err);
+/* How much of a file is compared with its checksums when it is opened. Whatever is chosen, everything that decides an
+ * address is checked: docs/FORMAT.md says what. */
+typedef enum wo_verify {
+    WO_VERIFY_ALL = 0,  /* every byte */
+    WO_VERIFY_USED = 1, /* what searching uses: not the records of learning and tuning, nor rows that a layer replaces */
+    WO_VERIFY_NONE = 2  /* nothing: the file is trusted, and read when it is needed */
+} wo_verify;
+
+typedef struct wo_open_options {
+    size_t struct_size; /* set it to sizeof(wo_open_options) */
+    /* Needed where the file has no rows. It must be the layer that the index was built for (checksums are compared), and
+     * must outlive the index. NULL: none */
+    const wo_layer *layer;
+    wo_verify verify;
+    uint32_t reserved; /* 0 */
+    wo_progress progress;
+} wo_open_options;
+
+/* Maps an index file. A file that is replaced by rename while it is in use, as ours are, does no harm; one that is
+ * overwritten in place gives wrong scores, one that is cut short ends the process with SIGBUS. */
+WO_API wo_status wo_index_open(const char *path, const wo_open_options *options, wo_index **index, wo_error *err);
+
+/* The same of the bytes of a file in memory, aligned to 8, which are not copied and must stay as they are. */
+WO_API wo_status wo_index_open_memory(const void *data, size_t bytes, const wo_open_options *options, wo_index **index,
+                                      wo_error *err);
 WO_API void wo_index_free(wo_index *index);
 
+WO_API size_t wo_index_m(const wo_index *index); /* classes */
+WO_API size_t wo_index_d(const wo_index *index); /* dimensions */
+
 typedef struct wo_index_info {
+    size_t struct_size; /* set it to sizeof(wo_index_info) */
     wo_method method;
+    int has_names;
     const char *method_name; /* "evidence" */
     size_t m, d;
-    wo_build_options options;  /* it was built with; progress and threads are empty */
     uint64_t n_cells;          /* over all tables; of a tree all leaves, used or not */
-    uint64_t n_entries;        /* neurons in them */
-    uint64_t n_empty, largest; /* cells without a neuron, unused leaves among them; neurons in the largest */
+    uint64_t n_entries;        /* classes in them */
+    uint64_t n_empty, largest; /* cells without a class, unused leaves among them; classes in the largest */
     uint64_t index_bytes;      /* router and cells, without the layer's rows */
     /* Batches of full_from to full_to queries are answered by FULL, which a tuner found to be faster there; full_from
      * 0: none are; full_to 0: all larger ones. */
     uint32_t full_from, full_to;
-    int has_names;
     /* Of an index that was just built with rows in bf16 or int8: what they changed, beside f32 rows, on up to 2,000 of
      * the logged queries: the share with the same best answer, and of the five best that stayed. NAN: not measured. */
     double same_best, same_five;
 } wo_index_info;
 
-WO_API void wo_index_describe(const wo_index *index, wo_index_info *info);
+/* Both fail, with WO_ERR_ARGUMENT, only where struct_size is not set. */
+WO_API wo_status wo_index_describe(const wo_index *index, wo_index_info *info);
+/* The options that it was built with; progress and threads are empty. */
+WO_API wo_status wo_index_options(const wo_index *index, wo_build_options *options);
 
 /* The name of a class, not terminated, in the index's memory; NULL where names or the class are unknown. */
 WO_API const char *wo_index_label(const wo_index *index, int32_t id, size_t *name_bytes);
@@ -267,6 +327,7 @@ WO_API const char *wo_index_label(const wo_index *index, int32_t id, size_t *nam
 /* What learning looked like (lss): `rows` points of `columns` numbers, row after row, in the index's
  * memory; names[c] tells what column c is. Returns 0 where there is no trace. */
 typedef struct wo_trace {
+    size_t struct_size; /* set it to sizeof(wo_trace) */
     size_t rows, columns;
     const double *values;
     const char *const *names;
@@ -293,9 +354,11 @@ enum {
 };
 
 typedef struct wo_tune_options {
-    size_t struct_size;     /* sizeof(wo_tune_options): set by wo_tune_defaults */
-    wo_build_options build; /* what is fixed, and what is never tuned: source, thin, seed, threads, progress, ... */
-    unsigned fixed;         /* WO_FIX_...; 0: everything is tuned */
+    size_t struct_size; /* wo_tune_defaults sets it */
+    /* What is fixed, and what is never tuned: source, thin, seed, threads, progress, ... NULL: evidence's defaults */
+    const wo_build_options *build;
+    unsigned fixed;    /* WO_FIX_...; 0: everything is tuned */
+    uint32_t reserved; /* 0 */
 
     /* The goal, one of three: */
     double target, target5; /* shares of FULL's P@1 (above 0 to 1) and P@5 (0: any). Default: 0.995 and 0.99 */
@@ -309,7 +372,7 @@ typedef struct wo_tune_options {
     uint64_t max_queries; /* judge a seeded sample of so many. Default: 200,000 */
 } wo_tune_options;
 
-WO_API void wo_tune_defaults(wo_tune_options *options);
+WO_API void wo_tune_defaults(wo_tune_options *options, size_t options_bytes);
 
 /* Tries methods, routers, probes, lambdas and precisions on `tune_log`, and builds the fastest that reaches the goal
  * there with 95% confidence, from all of `log`. Nothing but times depends on the machine, but they decide: two runs may
@@ -325,6 +388,7 @@ WO_API wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const w
 /* What the tuner tried, in the order of trying: `rows` points of `columns` numbers, row after row, in the index's
  * memory; names[c] tells what column c is (docs/FORMAT.md). NAN stands for what does not apply. */
 typedef struct wo_curve {
+    size_t struct_size; /* set it to sizeof(wo_curve) */
     size_t rows, columns;
     const double *values;
     const char *const *names;
@@ -347,60 +411,82 @@ WO_API size_t wo_curve_text(const wo_curve *curve, size_t row, char *text, size_
  * Nothing is allocated after its creation. */
 typedef struct wo_searcher wo_searcher;
 
-typedef enum wo_scores { WO_SCORES_LOGITS = 0, WO_SCORES_SOFTMAX = 1 } wo_scores;
-
 typedef struct wo_searcher_options {
-    size_t struct_size; /* sizeof(wo_searcher_options) */
-    int threads;        /* that a batch may use; 0: all cores. One query never starts a thread. */
-    uint32_t probes;    /* 0: the index's own */
-    wo_scores scores;   /* softmax: over the candidates */
-    int exact_fallback; /* queries that the index knows little about are answered by FULL: see wo_build_options */
-    /* Classes that are never answered, classes that are always candidates, and what is added to the logits (m), or
-     * NULL. All are copied. */
-    const int32_t *forbidden, *mandatory;
-    size_t n_forbidden, n_mandatory;
-    const float *logit_bias;
+    size_t struct_size;     /* wo_searcher_defaults sets it */
+    int threads;            /* that a batch may use; 0: all cores. Default: 1. One query never starts a thread. */
+    uint32_t max_probes;    /* that a call may ask for; 0: the index's own */
+    uint32_t max_mandatory; /* classes that a call may demand. Default: 1,024 */
+    uint32_t reserved;      /* 0 */
 } wo_searcher_options;
 
-WO_API void wo_searcher_defaults(wo_searcher_options *options);
-
-/* `options` may be NULL: the defaults. */
+WO_API void wo_searcher_defaults(wo_searcher_options *options, size_t options_bytes);
 WO_API wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *options, wo_searcher **searcher,
                                     wo_error *err);
 WO_API void wo_searcher_free(wo_searcher *searcher);
 
-typedef struct wo_query_stats {
-    wo_status status;    /* WO_ERR_ARGUMENT: the query is not finite, all its ids are -1 */
-    uint32_t cells;      /* opened */
-    uint32_t candidates; /* distinct neurons scored */
-    uint8_t wider;       /* little evidence: more cells were opened */
-    uint8_t exact;       /* answered by FULL: for that reason, or because it is faster for a batch of this size */
-} wo_query_stats;
-
 /* The k best classes of each of n queries (n, d): ids and scores (n, k), best first, ties to the lower id, padded with
- * -1 and -INFINITY (softmax: 0) where there are fewer candidates. A query with NaN or infinite numbers gets -1; the
- * others are answered. */
+ * -1 and -INFINITY where there are fewer candidates. A query with NaN or infinite numbers gets -1; the others are
+ * answered. */
 WO_API wo_status wo_search(wo_searcher *searcher, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
                            wo_error *err);
 
-/* The same, with stats (n) for every query. */
-WO_API wo_status wo_search_stats(wo_searcher *searcher, const float *queries, size_t n, size_t k, int32_t *ids,
-                                 float *scores, wo_query_stats *stats, wo_error *err);
+typedef enum wo_scores {
+    WO_SCORES_LOGITS = 0,
+    WO_SCORES_SOFTMAX = 1 /* over the candidates; 0 in place of -INFINITY */
+} wo_scores;
 
-/* The same over all m classes: the exact layer, with the searcher's masks and bias. */
-WO_API wo_status wo_search_exact(wo_searcher *searcher, const float *queries, size_t n, size_t k, int32_t *ids,
-                                 float *scores, wo_error *err);
+/* Who answers. */
+typedef enum wo_by {
+    WO_BY_PLANNER = 0, /* FULL for batches where the index knows it to be faster, else the cells */
+    WO_BY_CELLS = 1,   /* the cells: a query has the same answer in every batch */
+    WO_BY_FULL = 2     /* all m classes, exactly. Needs f32 rows. */
+} wo_by;
 
-/* All candidates of one query, in no particular order: at most `capacity` go to `ids`, *n_candidates counts all. */
-WO_API wo_status wo_search_candidates(wo_searcher *searcher, const float *query, int32_t *ids, size_t capacity,
+typedef struct wo_query_stats {
+    wo_status status;    /* WO_ERR_ARGUMENT: the query is not finite, all its ids are -1 */
+    uint32_t cells;      /* opened */
+    uint32_t candidates; /* distinct classes scored */
+    uint8_t wider;       /* little evidence: more cells were opened */
+    uint8_t exact;       /* answered by FULL */
+    uint8_t reserved[2];
+} wo_query_stats;
+
+/* A search with all that can be asked of it. What is 0 or NULL has its default; nothing is kept after the call. */
+typedef struct wo_search_call {
+    size_t struct_size;   /* set it to sizeof(wo_search_call) */
+    const float *queries; /* (n, d) */
+    size_t n, k;
+    int32_t *ids;          /* (n, k) */
+    float *scores;         /* (n, k) */
+    wo_query_stats *stats; /* (n), or NULL: one for every query */
+    size_t stats_bytes;    /* from one to the next; 0: sizeof(wo_query_stats) */
+    wo_by by;
+    wo_scores score;
+    uint32_t probes;    /* 0: the index's own; at most the searcher's max_probes */
+    int exact_fallback; /* FULL answers queries that the index knows little about: see wo_build_options */
+    /* Classes that are never answered, and classes that are always candidates: a pass over each list a call. */
+    const int32_t *forbidden, *mandatory;
+    size_t n_forbidden, n_mandatory;
+    const float *logit_bias; /* (m), finite, added to the logits */
+} wo_search_call;
+
+WO_API wo_status wo_search_run(wo_searcher *searcher, const wo_search_call *call, wo_error *err);
+
+/* All candidates of a call's only query, in no particular order: at most `capacity` go to `ids`, *n_candidates counts
+ * all. k, ids and scores of the call are not used. */
+WO_API wo_status wo_search_candidates(wo_searcher *searcher, const wo_search_call *call, int32_t *ids, size_t capacity,
                                       size_t *n_candidates, wo_error *err);
+
+/* The logits of given classes for one query, as exact as the index's rows are: logits (n). */
+WO_API wo_status wo_score(wo_searcher *searcher, const float *query, const int32_t *ids, size_t n, float *logits,
+                          wo_error *err);
 
 /* ---- Evaluation -------------------------------------------------------------------------------------------- */
 
 enum { WO_EVAL_MAX = 16 }; /* numbers of answers, batch sizes */
 
 typedef struct wo_eval_options {
-    size_t struct_size; /* sizeof(wo_eval_options): set by wo_eval_defaults */
+    size_t struct_size; /* wo_eval_defaults sets it */
     /* k: for each, the share of FULL's k best that are among the method's k best. The largest is also how many answers
      * are asked for when searches are timed. 1 to 1,000 each. Default: 1 and 5. */
     uint32_t ks[WO_EVAL_MAX];
@@ -413,14 +499,14 @@ typedef struct wo_eval_options {
     uint64_t max_queries; /* judge a seeded sample of so many; 0: the whole log */
     uint32_t rounds;      /* of timing, each of the method, then of FULL; 0: 9, fewer on layers that take long */
     uint32_t probes;      /* 0: the index's own */
-    int exact_fallback;   /* as in wo_searcher_options */
+    int exact_fallback;   /* as in wo_search_call */
     int skip_timing;      /* quality only */
     uint64_t seed;
     int threads; /* 0: all cores. Quality does not depend on it. */
     wo_progress progress;
 } wo_eval_options;
 
-WO_API void wo_eval_defaults(wo_eval_options *options);
+WO_API void wo_eval_defaults(wo_eval_options *options, size_t options_bytes);
 
 /* Microseconds a query, of the method and of FULL: a call's time divided by its batch, the median and the 99th
  * percentile over the calls, which is the slowest where there are fewer than 100. Caches are warm: untimed calls with
@@ -438,6 +524,10 @@ typedef struct wo_eval_timing {
 
 /* NAN stands for what does not apply: precision without labels, FULL without f32 rows, times that were skipped. */
 typedef struct wo_eval_result {
+    size_t struct_size; /* set it to sizeof(wo_eval_result) */
+    /* Set these too: where the timings go, room for so many, timing_bytes from one to the next. NULL: nowhere. */
+    wo_eval_timing *timings;
+    size_t timings_room, timing_bytes;
     uint64_t n;       /* queries judged */
     uint64_t skipped; /* of them without a label: left out of P@k */
     uint64_t refused; /* queries with NaN or infinite numbers: left out of everything, not in n */
@@ -446,7 +536,7 @@ typedef struct wo_eval_result {
     double full_p_at_1, full_p_at_3, full_p_at_5;
     double agreement[WO_EVAL_MAX]; /* for ks[i]: of FULL's ks[i] best, the share among the method's ks[i] best */
     double label_recall;           /* labels among the candidates / labels */
-    double sample_size;            /* distinct neurons scored, mean */
+    double sample_size;            /* distinct classes scored, mean */
     double cells;                  /* opened, mean */
     double empty_share;            /* queries without a candidate */
     double wider_share;            /* queries that opened more cells, because theirs had little evidence */
@@ -458,9 +548,9 @@ typedef struct wo_eval_result {
     double label_rank_retrieved;
 
     uint32_t k;       /* answers asked for when timing */
-    size_t n_timings; /* batch sizes, rising */
-    wo_eval_timing timings[WO_EVAL_MAX + 1];
-    size_t headline; /* timings[headline] is that of options.batch */
+    uint32_t reserved;
+    size_t n_timings; /* batch sizes, rising: at most WO_EVAL_MAX + 1; those beyond timings_room are left out */
+    size_t headline;  /* timings[headline] is that of options.batch */
     /* One query, one thread, after a walk through twice the last-level cache: microseconds, median */
     double cold_us, full_cold_us;
     /* Joules per 1,000 queries at the headline's batch, those of the idle machine subtracted: packages and memory by

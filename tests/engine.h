@@ -6,6 +6,7 @@
 #ifndef WO_ENGINE_H
 #define WO_ENGINE_H
 
+#include "asker.h"
 #include "naive_tree.h"
 #include "testing.h"
 
@@ -152,7 +153,7 @@ enum { EVIDENCE_BY_TREE = WO_METHOD_EVIDENCE + 1 };
 static inline wo_build_options small_options(int method)
 {
     wo_build_options o;
-    wo_build_defaults(method == EVIDENCE_BY_TREE ? WO_METHOD_EVIDENCE : (wo_method)method, &o);
+    wo_build_defaults(method == EVIDENCE_BY_TREE ? WO_METHOD_EVIDENCE : (wo_method)method, &o, sizeof o);
     if (method == EVIDENCE_BY_TREE) {
         o.router = WO_ROUTER_TREE;
         o.nodes = 16;
@@ -169,11 +170,11 @@ static inline wo_build_options small_options(int method)
     return o;
 }
 
-static inline wo_searcher *create(const wo_index *index, const wo_searcher_options *options)
+static inline asker *create(const wo_index *index, const asked *options)
 {
-    wo_searcher *searcher = NULL;
+    asker *searcher = NULL;
     wo_error err;
-    if (wo_searcher_create(index, options, &searcher, &err)) fail_msg("%s", err.text);
+    if (try_create(index, options, &searcher, &err)) fail_msg("%s", err.text);
     return searcher;
 }
 

@@ -30,13 +30,26 @@ static void end_with_dots(wo_error *err)
 void woi_error_set(wo_error *err, wo_status status, uint64_t offset, const char *format, ...)
 {
     if (!err) return;
+    wo_error made = {.status = status, .about = WO_ABOUT_NONE, .offset = offset};
     va_list args;
     va_start(args, format);
-    int length = vsnprintf(err->text, sizeof err->text, format, args);
+    int length = vsnprintf(made.text, sizeof made.text, format, args);
     va_end(args);
-    if (length >= (int)sizeof err->text) end_with_dots(err);
-    err->status = status;
-    err->offset = offset;
+    if (length >= (int)sizeof made.text) end_with_dots(&made);
+    *err = made; /* at the end: `args` may point into the old sentence */
+}
+
+void woi_error_option(wo_error *err, wo_about about, const char *option)
+{
+    if (!err) return;
+    err->about = about;
+    snprintf(err->option, sizeof err->option, "%s", option);
+}
+
+wo_status woi_about(wo_error *err, wo_about about, wo_status status)
+{
+    if (status && err && err->about == WO_ABOUT_NONE) err->about = about;
+    return status;
 }
 
 void woi_error_set_errno(wo_error *err, const char *what, int errnum)

@@ -12,6 +12,20 @@
 /* "cannot open: No such file or directory": `what` and the text of `errnum`; gives WO_ERR_IO. */
 #define woi_fail_errno(err, what, errnum) (woi_error_set_errno((err), (what), (errnum)), WO_ERR_IO)
 
+/* The same about a thing, and the option that is wrong or would help ("": none). */
+#define woi_fail_about(err, status, about, option, ...) \
+    (woi_error_set((err), (status), WO_NO_OFFSET, __VA_ARGS__), woi_error_option((err), (about), (option)), (status))
+
+/* "lambda is 3, expected 0 to 2": the option itself is wrong. */
+#define woi_fail_option(err, status, option, ...) woi_fail_about(err, status, WO_ABOUT_OPTION, option, __VA_ARGS__)
+
+/* Hands `status` on. A failure that does not say what it is about yet is about this: an outer caller that knows which
+ * of its things an inner one was given. */
+wo_status woi_about(wo_error *err, wo_about about, wo_status status);
+
+/* Sets what the failure in `err` is about, and its option. */
+void woi_error_option(wo_error *err, wo_about about, const char *option);
+
 void woi_error_set(wo_error *err, wo_status status, uint64_t offset, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void woi_error_set_errno(wo_error *err, const char *what, int errnum);

@@ -17,8 +17,8 @@ static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *rout
 {
     wo_build_options *o = &index->options;
     if (o->route_d < log->d && o->route_d % 16)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "a tree in %u coordinates: expected a multiple of 16, or all %zu", o->route_d, log->d);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "route_d", "route_d is %u, expected a multiple of 16, or all %zu",
+                               o->route_d, log->d);
     const woi_tree_options tree = {.r = o->route_d ? o->route_d : 32,
                                    .A = o->nodes,
                                    .B = o->leaves,

@@ -292,12 +292,14 @@ wo_status woi_build_lss(const wo_layer *layer, const wo_log *log, wo_index *inde
 {
     const wo_build_options *o = &index->options;
     if (!log->indptr || log->indptr[log->n] == 0)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has no labels, and lss learns from labels");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
+                              "the log has no labels, and lss learns from labels");
     if (log->n > UINT32_MAX)
-        return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "%zu queries are too many to learn from", log->n);
+        return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_LOG, "", "%zu queries are too many to learn from",
+                              log->n);
     if (log->max_label >= (int64_t)layer->dense.m)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has label %" PRId64 ", the layer %zu classes",
-                        log->max_label, layer->dense.m);
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
+                              "the log has label %" PRId64 ", the layer %zu classes", log->max_label, layer->dense.m);
     lss s = {.rows = &layer->dense, .log = log, .o = o, .index = index};
     wo_status status = prepare(&s, err);
     if (!status) status = woi_hash_create(o->K, o->L, s.rows->d, true, &index->hash, err);

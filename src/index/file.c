@@ -220,7 +220,10 @@ static wo_status read_options(const woi_st *st, wo_index *index, wo_error *err)
         status = woi_fail(err, WO_ERR_FORMAT, 8, "'tune.full_to' is %u, below 'tune.full_from', %u", index->full.to,
                           index->full.from);
     if (status || !woi_build_check(options, err)) return status;
-    if (err) err->status = WO_ERR_FORMAT; /* the file's fault, not the caller's */
+    if (err) { /* the file's fault, not the caller's */
+        err->status = WO_ERR_FORMAT;
+        err->about = WO_ABOUT_INDEX;
+    }
     return WO_ERR_FORMAT;
 }
 
@@ -364,8 +367,9 @@ static wo_status read_tree(wo_index *index, wo_error *err)
     const wo_build_options *o = &index->options;
     const size_t d = index->rows.d, r = o->route_d;
     if (!o->nodes || !o->leaves || !r || r > d || (r < d && r % 16) || d > WOI_MAX_I8)
-        return woi_fail(err, WO_ERR_FORMAT, 8, "a tree of %" PRIu32 " x %" PRIu32 " centres in %zu of %zu coordinates",
-                        o->nodes, o->leaves, r, d);
+        return woi_fail(err, WO_ERR_FORMAT, 8,
+                        "the tree has %" PRIu32 " x %" PRIu32 " centres in %zu of %zu coordinates", o->nodes, o->leaves,
+                        r, d);
     woi_tree *tree = &index->tree;
     *tree = (woi_tree){.d = d, .r = r, .A = o->nodes, .B = o->leaves, .beam = o->beam};
     const uint64_t A = tree->A, B = tree->B, fours = woi_tree_fours(tree);
@@ -493,7 +497,7 @@ static wo_status read_int8(wo_index *index, wo_error *err)
     woi_small *small = &index->small;
     const void *data;
     if (d > WOI_MAX_I8)
-        return woi_fail(err, WO_ERR_FORMAT, 8, "has int8 rows of %zu numbers: at most %d", d, WOI_MAX_I8);
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the index has int8 rows of %zu numbers: at most %d", d, WOI_MAX_I8);
     wo_status status = take(index->st, "weight.int8", WOI_I8, m, d, &data, err);
     if (status) return status;
     small->i8 = (int8_t *)data;
@@ -509,16 +513,14 @@ static wo_status read_rows(wo_index *index, const wo_layer *layer, wo_error *err
     const wo_weights weights = index->options.weights;
     const void *data;
     if (layer && layer->checksum != index->layer_checksum)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "was built for another layer: checksum %016" PRIx64 ", the given one has %016" PRIx64,
-                        index->layer_checksum, layer->checksum);
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "", WOI_OTHER_LAYER, layer->checksum,
+                              index->layer_checksum);
     if (weights == WO_WEIGHTS_NONE && !layer)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "has no rows inside (it was built with weights none): "
-                        "give the layer too (--layer)");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_INDEX, "layer",
+                              "the index has no rows (it was built with weights none): the layer has them");
     if (layer && (layer->dense.m != index->rows.m || layer->dense.d != index->rows.d))
-        return woi_fail(err, WO_ERR_FORMAT, 8, "says that its layer is %zu x %zu, but that is %zu x %zu", index->rows.m,
-                        index->rows.d, layer->dense.m, layer->dense.d);
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the index says that its layer is %zu x %zu, but that is %zu x %zu",
+                        index->rows.m, index->rows.d, layer->dense.m, layer->dense.d);
     const bool f32 = weights == WO_WEIGHTS_F32 || weights == WO_WEIGHTS_INT8;
     if (!f32 && layer) index->rows = layer->dense;
     if (weights == WO_WEIGHTS_NONE) return WO_OK;
@@ -570,23 +572,23 @@ static wo_status read_names(wo_index *index, wo_error *err)
     if (!woi_st_find(index->st, "names.labels.bytes")) return WO_OK;
     wo_status status = woi_names_load(index->st, "labels", &index->labels, err);
     if (!status && (size_t)index->labels.n != index->rows.m)
-        status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "%" PRId32 " names for %zu classes", index->labels.n,
-                          index->rows.m);
+        status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "the index has %" PRId32 " names for %zu classes",
+                          index->labels.n, index->rows.m);
     return status;
 }
 
-wo_status wo_index_open(const char *path, const wo_layer *layer, wo_index **index, wo_error *err)
+wo_status wo_index_open(const char *path, const wo_open_options *options, wo_index **index, wo_error *err)
 {
     *index = NULL;
+    const wo_layer *layer = options ? options->layer : NULL;
     wo_index *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
     wo_status status = woi_st_open(path, &made->st, err);
     if (!status) {
         const char *kind = woi_st_kind(made->st);
         if (!kind || strcmp(kind, "index") != 0)
-            status =
-                woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "is %s%s, not an index: 'wideout build' makes one",
-                         kind ? "a wideout file of kind " : "a safetensors file of someone else", kind ? kind : "");
+            status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "the file is %s%s, not an index",
+                              kind ? "of kind " : "a safetensors file of someone else", kind ? kind : "");
     }
     if (!status) status = woi_st_verify(made->st, NULL, err);
     if (!status) status = read_options(made->st, made, err);
@@ -599,7 +601,7 @@ wo_status wo_index_open(const char *path, const wo_layer *layer, wo_index **inde
     if (!status) status = read_names(made, err);
     if (status) {
         wo_index_free(made);
-        return status;
+        return woi_about(err, WO_ABOUT_INDEX, status);
     }
     woi_index_measure(made);
     made->same_best = made->same_five = NAN;

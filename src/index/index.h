@@ -9,6 +9,7 @@
 #ifndef WOI_INDEX_INDEX_H
 #define WOI_INDEX_INDEX_H
 
+#include "base/team.h"
 #include "fill/cells.h"
 #include "layer/layer.h"
 #include "layer/small.h"
@@ -119,17 +120,22 @@ const char *woi_method_name(wo_method method);
 
 /* build.c: counts empty and largest cells, the last thing that building or opening does. */
 void woi_index_measure(wo_index *index);
+wo_build_options woi_build_defaults(wo_method method);
 wo_status woi_build_check(const wo_build_options *options, wo_error *err);
+/* A caller's options, of whatever size, completed and checked; NULL: the defaults. */
+wo_status woi_build_take(const wo_build_options *given, wo_build_options *options, wo_error *err);
 /* "lambda is 3, expected 0 to 2", unless it is; NaN never is. */
 wo_status woi_check_range(const char *name, double value, double low, double high, wo_error *err);
-enum { WOI_MAX_THREADS = 1024 }; /* OpenMP ends the process when it cannot start the threads that it is asked for */
+/* The sentence about a layer that an index was not built for, with its checksum and the expected one. */
+#define WOI_OTHER_LAYER \
+    "the layer is not the one that the index was built for: its checksum is %016" PRIx64 ", expected %016" PRIx64
 /* Whether a log goes with a layer or an index. */
 wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err);
 /* Whether there are queries, all finite. */
 wo_status woi_queries_check(const wo_log *log, wo_error *err);
 
 /* build.c: what rows in fewer bits change: index->same_best and same_five; NAN where there are none, or no log. */
-wo_status woi_small_measure(wo_index *index, const wo_log *log, int threads, wo_error *err);
+wo_status woi_small_measure(wo_index *index, const wo_log *log, wo_error *err);
 
 /* build_lss.c: random planes; Algorithm 1, with its trace. */
 wo_status woi_build_slide(const wo_layer *layer, wo_index *index, wo_error *err);

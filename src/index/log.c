@@ -13,7 +13,7 @@ wo_status wo_log_open(const char *path, wo_log **log, wo_error *err)
     *log = NULL;
     wo_log *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
-    wo_status status = woi_log_open(path, &made->file, err);
+    wo_status status = woi_about(err, WO_ABOUT_LOG, woi_log_open(path, &made->file, err));
     if (!status) {
         const woi_tensor *q = made->file.queries;
         made->n = made->file.n;
@@ -62,8 +62,8 @@ wo_status wo_log_wrap(const float *queries, size_t n, size_t d, const int64_t *i
     int64_t max;
     size_t elements;
     if (d < 1 || !woi_size_mul(n, d, &elements) || (n && !queries))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%zu queries of %zu numbers are no log", n, d);
-    wo_status status = check_labels(indptr, labels, n, &max, err);
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "", "%zu queries of %zu numbers are no log", n, d);
+    wo_status status = woi_about(err, WO_ABOUT_LOG, check_labels(indptr, labels, n, &max, err));
     if (status) return status;
     wo_log *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;

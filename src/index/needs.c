@@ -38,9 +38,8 @@ wo_status woi_needs_of(const woi_dense *rows, const wo_log *log, wo_source sourc
     *needs = (woi_sparse){.n = log->n};
     const bool with_labels = source & WO_SOURCE_LABELS && log->indptr, with_top = source & WO_SOURCE_TOP;
     if (!with_labels && !with_top)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "the log has no labels, and nothing else was to be used: "
-                        "take FULL's top-k as the source");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "source",
+                              "the log has no labels, and nothing else was to be used: FULL's top-k can be the source");
     if (!with_top) k = 0;
     if (k > rows->m) k = (uint32_t)rows->m;
     const size_t n_labels = with_labels ? (size_t)log->indptr[log->n] : 0, room = n_labels + log->n * k;

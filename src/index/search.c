@@ -1,243 +1,66 @@
-/* Searching: Algorithm 2. A query opens its cells, their neurons are united, scored exactly, and the best k kept.
+/* Searching: Algorithm 2. A query opens its cells, their classes are united, scored exactly, and the best k kept.
  *
- *   wo_searcher
- *     workers (threads)    one for each thread of a batch: scratch that no other thread touches
- *       seen (m)           a neuron is in the union when its byte equals `epoch`, so that nothing is cleared between
- *                          queries but once in 255
- *       ids, logits        the union and its scores
- *       cells              those that the queries of a block open
- *     forbidden (m)        1: never answered; NULL where nothing is
- *     bias (m)             added to the logits; NULL
- *
- * Nothing is allocated after creation. */
-#include "index/index.h"
+ *   wo_search_run -> answer_by_cells -> answer_block -> route, then for each query: unite -> screen -> score -> pick
+ *                 -> answer_by_full                     batches and queries that FULL answers */
+#include "index/searcher.h"
 
 #include "base/error.h"
+#include "base/sized.h"
+#include "base/team.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 enum {
-    BLOCK = 32,       /* queries that are routed together, while the router is in the cache; then scored */
-    WIDE_BLOCK = 512, /* the same for a tree of which queries look at many nodes, and share them */
-    MIN_SHARE = 64,   /* queries that a thread must have to be worth waking */
-    RESCORED = 5,     /* of an int8 screen the best 9/8 k + RESCORED are scored exactly */
-    SCREENED = 256,   /* at most so many */
-    LISTED = 256,     /* ids of a list that are asked for ahead; the processor follows a longer one by itself */
-    FOR_FULL = -2,    /* the first id of a query that is left to FULL */
+    MIN_SHARE = 64, /* queries that a thread must have to be worth waking */
+    RESCORED = 5,   /* of an int8 screen the best 9/8 k + RESCORED are scored exactly */
+    SCREENED = 256, /* at most so many */
+    LISTED = 256,   /* ids of a list that are asked for ahead; the processor follows a longer one by itself */
+    FOR_FULL = -2,  /* the first id of a query that is left to FULL */
 };
 
-typedef struct worker {
-    uint8_t *seen;
-    uint8_t epoch;
+/* A call, checked and completed. */
+typedef struct task {
+    wo_searcher *s;
+    const float *queries;
+    size_t n, k;
     int32_t *ids;
-    float *logits;
-    void *route_scratch;
-    uint32_t *cells;              /* (block, most_cells): those of each query of the block */
-    uint32_t *wider;              /* (most_cells times WO_WIDER): of a query with little evidence */
-    uint32_t n_cells[WIDE_BLOCK]; /* 0: the query is not finite */
-    int8_t *q8;                   /* (d): a query in int8 */
-} worker;
-
-struct wo_searcher {
-    const wo_index *index;
-    const woi_kernels *kernels;
-    int threads;
-    uint32_t probes;
-    wo_scores scores;
-    uint8_t *forbidden;
-    size_t n_forbidden; /* distinct */
-    float *bias;
-    int32_t *mandatory;
-    size_t n_mandatory;
-    worker *workers;
-    uint32_t wider_probes;
+    float *scores;
+    char *stats; /* NULL: none wanted */
+    size_t stats_bytes;
+    uint32_t probes, wider_probes;
+    size_t cells_each; /* room for a query's cells */
+    wo_scores score;
     bool exact_fallback;
-    size_t block;      /* queries that are routed together */
-    size_t most_cells; /* that one query opens, unless it opens more */
-    void *exact_scratch;
-};
+    const uint8_t *forbidden; /* (m), or NULL: nothing is */
+    size_t n_forbidden;       /* distinct */
+    const int32_t *mandatory;
+    size_t n_mandatory;
+    const float *bias;
+} task;
 
-static wo_status no_rows(wo_error *err)
+static void tell(const task *t, size_t i, wo_query_stats about)
 {
-    return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET,
-                    "has no f32 rows to answer exactly with: give the layer too (--layer)");
-}
-
-void wo_searcher_defaults(wo_searcher_options *options)
-{
-    *options = (wo_searcher_options){.struct_size = sizeof *options};
-}
-
-static wo_status check_ids(const char *what, const int32_t *ids, size_t n, size_t m, wo_error *err)
-{
-    if (n && !ids) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%zu %s classes are at NULL", n, what);
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || (size_t)ids[i] >= m)
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%s class %" PRId32 " is not one of the %zu classes",
-                            what, ids[i], m);
-    return WO_OK;
-}
-
-static wo_status copy_masks(wo_searcher *s, const wo_searcher_options *o, wo_error *err)
-{
-    const size_t m = s->index->rows.m;
-    wo_status status = check_ids("forbidden", o->forbidden, o->n_forbidden, m, err);
-    if (!status) status = check_ids("mandatory", o->mandatory, o->n_mandatory, m, err);
-    if (status) return status;
-    if (o->n_forbidden) {
-        if (!(s->forbidden = woi_alloc_zero(m, 1, err))) return WO_ERR_MEMORY;
-        for (size_t i = 0; i < o->n_forbidden; i++) {
-            s->n_forbidden += !s->forbidden[o->forbidden[i]];
-            s->forbidden[o->forbidden[i]] = 1;
-        }
-    }
-    if (o->n_mandatory) {
-        if (!(s->mandatory = woi_alloc(o->n_mandatory, sizeof *s->mandatory, err))) return WO_ERR_MEMORY;
-        memcpy(s->mandatory, o->mandatory, o->n_mandatory * sizeof *s->mandatory);
-        s->n_mandatory = o->n_mandatory;
-    }
-    if (o->logit_bias) {
-        for (size_t j = 0; j < m; j++)
-            if (!isfinite(o->logit_bias[j]))
-                return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                                "the logit bias of class %zu is %g: forbid a class "
-                                "instead",
-                                j, (double)o->logit_bias[j]);
-        if (!(s->bias = woi_alloc(m, sizeof *s->bias, err))) return WO_ERR_MEMORY;
-        memcpy(s->bias, o->logit_bias, m * sizeof *s->bias);
-    }
-    return WO_OK;
-}
-
-/* At most. */
-static size_t cells_opened(const wo_index *index, uint32_t probes)
-{
-    return index->hash.K ? (size_t)index->hash.L * probes : index->tree.A ? probes : index->cells.n;
-}
-
-static size_t route_scratch(const wo_searcher *s)
-{
-    const wo_index *index = s->index;
-    if (!index->tree.A) return woi_hash_scratch(&index->hash, s->block) * sizeof(float);
-    const size_t many = woi_tree_scratch(&index->tree, s->block, s->probes);
-    const size_t one = woi_tree_scratch(&index->tree, 1, s->wider_probes);
-    return many > one ? many : one;
-}
-
-static wo_status create_workers(wo_searcher *s, wo_error *err)
-{
-    const wo_index *index = s->index;
-    const size_t m = index->rows.m, n_cells = s->most_cells = cells_opened(index, s->probes);
-    const size_t most = cells_opened(index, s->wider_probes);
-    s->block = index->tree.beam >= WOI_WIDE_BEAM ? WIDE_BLOCK : BLOCK;
-    size_t room = most * index->largest + s->n_mandatory;
-    if (room > m) room = m;
-    if (!(s->workers = woi_alloc_zero((size_t)s->threads, sizeof *s->workers, err))) return WO_ERR_MEMORY;
-    if (index->options.method == WO_METHOD_FULL) return WO_OK;
-    for (int t = 0; t < s->threads; t++) {
-        worker *w = &s->workers[t];
-        w->seen = woi_alloc_zero(m, 1, err);
-        w->ids = woi_alloc(room + 1, sizeof *w->ids, err); /* one past: see unite */
-        w->logits = woi_alloc(room, sizeof *w->logits, err);
-        w->cells = woi_alloc_zero(s->block * n_cells, sizeof *w->cells, err);
-        w->wider = woi_alloc(most, sizeof *w->wider, err);
-        w->q8 = woi_alloc(index->rows.d, 1, err);
-        w->route_scratch = woi_alloc_zero(1, route_scratch(s), err);
-        if (!w->seen || !w->ids || !w->logits || !w->cells || !w->wider || !w->q8 || !w->route_scratch)
-            return WO_ERR_MEMORY;
-    }
-    return WO_OK;
-}
-
-wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *options, wo_searcher **searcher,
-                             wo_error *err)
-{
-    *searcher = NULL;
-    wo_searcher_options o;
-    wo_searcher_defaults(&o);
-    if (options) {
-        if (options->struct_size != sizeof o)
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                            "searcher options of %zu bytes, expected %zu: start "
-                            "from wo_searcher_defaults",
-                            options->struct_size, sizeof o);
-        o = *options;
-    }
-    wo_status status = woi_check_range("threads", o.threads, 0, WOI_MAX_THREADS, err);
-    if (!status) status = woi_check_range("scores", o.scores, WO_SCORES_LOGITS, WO_SCORES_SOFTMAX, err);
-    if (status) return status;
-    const woi_kernels *kernels = woi_kernels_get(err);
-    if (!kernels) return WO_ERR_UNSUPPORTED;
-    const uint32_t probes = o.probes ? o.probes : index->options.probes;
-    if (o.exact_fallback && !index->rows.w) return no_rows(err);
-    if (index->tree.A && probes > WOI_MAX_LEAVES)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%" PRIu32 " probes are too many: at most %d", probes,
-                        WOI_MAX_LEAVES);
-    if (index->hash.K && (probes > WOI_MAX_PROBES || probes > 1U << index->hash.K))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "%" PRIu32 " probes are too many: at most %d, and the %u "
-                        "cells of a table",
-                        probes, WOI_MAX_PROBES, 1U << index->hash.K);
-    wo_searcher *s = woi_alloc_zero(1, sizeof *s, err);
-    if (!s) return WO_ERR_MEMORY;
-    s->index = index;
-    s->kernels = kernels;
-    s->threads = o.threads < 1 ? omp_get_max_threads() : o.threads;
-    s->probes = s->wider_probes = probes;
-    if (index->options.fallback) { /* as far as there are cells to open */
-        uint32_t most = index->tree.A ? WOI_MAX_LEAVES : WOI_MAX_PROBES;
-        if (index->hash.K && most > 1U << index->hash.K) most = 1U << index->hash.K;
-        s->wider_probes = probes * WO_WIDER < most ? probes * WO_WIDER : most;
-    }
-    s->exact_fallback = o.exact_fallback;
-    s->scores = o.scores;
-    status = copy_masks(s, &o, err);
-    if (!status) status = create_workers(s, err);
-    if (!status && !(s->exact_scratch = woi_alloc(woi_exact_scratch(s->index->rows.d, s->threads), 1, err)))
-        status = WO_ERR_MEMORY;
-    if (status) {
-        wo_searcher_free(s);
-        return status;
-    }
-    *searcher = s;
-    return WO_OK;
-}
-
-void wo_searcher_free(wo_searcher *s)
-{
-    if (!s) return;
-    for (int t = 0; s->workers && t < s->threads; t++) {
-        woi_free(s->workers[t].seen);
-        woi_free(s->workers[t].ids);
-        woi_free(s->workers[t].logits);
-        woi_free(s->workers[t].cells);
-        woi_free(s->workers[t].wider);
-        woi_free(s->workers[t].q8);
-        woi_free(s->workers[t].route_scratch);
-    }
-    woi_free(s->workers);
-    woi_free(s->forbidden);
-    woi_free(s->bias);
-    woi_free(s->mandatory);
-    woi_free(s->exact_scratch);
-    woi_free(s);
+    if (!t->stats) return;
+    char *to = t->stats + i * t->stats_bytes;
+    if (t->stats_bytes > sizeof about) memset(to + sizeof about, 0, t->stats_bytes - sizeof about);
+    memcpy(to, &about, t->stats_bytes < sizeof about ? t->stats_bytes : sizeof about);
 }
 
 /* ---- One query --------------------------------------------------------------------------------------------- */
 
-/* The cells of n queries, up to s->block: cells (n, cells_opened(probes)); n_cells 0 where the query is not finite. */
-static void route(const wo_searcher *s, worker *w, const float *q, size_t n, uint32_t probes, uint32_t *cells,
+/* The cells of n queries, up to a block: cells (n, woi_cells_opened(probes)); n_cells 0 where the query is not finite.
+ */
+static void route(const task *t, woi_worker *w, const float *q, size_t n, uint32_t probes, uint32_t *cells,
                   uint32_t *n_cells)
 {
-    const wo_index *index = s->index;
+    const wo_index *index = t->s->index;
     if (index->tree.A) {
         const float margin = probes > index->options.probes ? INFINITY : index->tree.margin; /* learned for so many */
-        woi_tree_route(&index->tree, s->kernels, q, n, probes, margin, w->route_scratch, cells, n_cells);
+        woi_tree_route(&index->tree, t->s->kernels, q, n, probes, margin, w->route_scratch, cells, n_cells);
     } else if (index->hash.K) {
-        woi_hash_route(&index->hash, s->kernels, q, n, probes, w->route_scratch, cells, n_cells);
+        woi_hash_route(&index->hash, t->s->kernels, q, n, probes, w->route_scratch, cells, n_cells);
     } else {
         const size_t all = index->cells.n;
         for (size_t i = 0; i < n; i++) {
@@ -255,22 +78,22 @@ static bool knows_little(const wo_index *index, const uint32_t *opened, size_t n
     return queries < index->options.fallback;
 }
 
-static void new_epoch(worker *w, size_t m)
+static void new_epoch(woi_worker *w, size_t m)
 {
     if (++w->epoch) return;
     memset(w->seen, 0, m);
     w->epoch = 1;
 }
 
-/* The distinct neurons of the cells; returns how many. */
-static size_t unite(const wo_searcher *s, worker *w, const uint32_t *opened, size_t n_cells, const int32_t **candidates)
+/* The distinct classes of the cells; returns how many. */
+static size_t unite(const task *t, woi_worker *w, const uint32_t *opened, size_t n_cells, const int32_t **candidates)
 {
-    const woi_cells *cells = &s->index->cells;
-    if (n_cells == 1 && !s->n_mandatory && !s->forbidden) { /* there is nothing to unite */
+    const woi_cells *cells = &t->s->index->cells;
+    if (n_cells == 1 && !t->n_mandatory && !t->forbidden) { /* there is nothing to unite */
         *candidates = cells->ids + cells->offsets[*opened];
         return cells->offsets[*opened + 1] - cells->offsets[*opened];
     }
-    new_epoch(w, s->index->rows.m);
+    new_epoch(w, t->s->index->rows.m);
     uint8_t *seen = w->seen;
     const uint8_t epoch = w->epoch;
     int32_t *ids = w->ids;
@@ -283,55 +106,56 @@ static size_t unite(const wo_searcher *s, worker *w, const uint32_t *opened, siz
             seen[*from] = epoch;
         }
     }
-    for (size_t i = 0; i < s->n_mandatory; i++) {
-        if (seen[s->mandatory[i]] != epoch) ids[n++] = s->mandatory[i];
-        seen[s->mandatory[i]] = epoch;
+    for (size_t i = 0; i < t->n_mandatory; i++) {
+        if (seen[t->mandatory[i]] != epoch) ids[n++] = t->mandatory[i];
+        seen[t->mandatory[i]] = epoch;
     }
-    if (s->forbidden) {
+    if (t->forbidden) {
         size_t kept = 0;
         for (size_t i = 0; i < n; i++)
-            if (!s->forbidden[ids[i]]) ids[kept++] = ids[i];
+            if (!t->forbidden[ids[i]]) ids[kept++] = ids[i];
         n = kept;
     }
     *candidates = ids;
     return n;
 }
 
-static void add_bias(const wo_searcher *s, const int32_t *ids, size_t n, float *logits)
+static void add_bias(const wo_index *index, const float *more, const int32_t *ids, size_t n, float *logits)
 {
-    const float *b = s->index->rows.b;
+    const float *b = index->rows.b;
     if (b)
         for (size_t i = 0; i < n; i++) logits[i] += b[ids[i]];
-    if (s->bias)
-        for (size_t i = 0; i < n; i++) logits[i] += s->bias[ids[i]];
+    if (more)
+        for (size_t i = 0; i < n; i++) logits[i] += more[ids[i]];
 }
 
 /* The logits of some classes: in bf16 where the index is built for it, else exact. */
-static void score(const wo_searcher *s, const float *q, const int32_t *ids, size_t n, float *logits)
+static void score(const task *t, const float *q, const int32_t *ids, size_t n, float *logits)
 {
-    const wo_index *index = s->index;
+    const wo_index *index = t->s->index;
     const size_t d = index->rows.d;
     if (index->small.bf16)
-        s->kernels->gather_bf16(q, index->small.bf16, ids, n, d, d, logits);
+        t->s->kernels->gather_bf16(q, index->small.bf16, ids, n, d, d, logits);
     else
-        s->kernels->gather_f32(q, index->rows.w, ids, n, d, d, logits);
-    add_bias(s, ids, n, logits);
+        t->s->kernels->gather_f32(q, index->rows.w, ids, n, d, d, logits);
+    add_bias(index, t->bias, ids, n, logits);
 }
 
 /* Of many candidates those that int8 rows find best, in w->ids; returns how many. */
-static size_t screen(const wo_searcher *s, worker *w, const float *q, size_t k, const int32_t **candidates, size_t n)
+static size_t screen(const task *t, woi_worker *w, const float *q, const int32_t **candidates, size_t n)
 {
-    const wo_index *index = s->index;
-    const size_t d = index->rows.d, keep = k + k / 8 + RESCORED;
-    if (!index->small.i8 || n <= 2 * keep || keep > SCREENED || s->scores == WO_SCORES_SOFTMAX)
+    const wo_index *index = t->s->index;
+    const woi_kernels *kernels = t->s->kernels;
+    const size_t d = index->rows.d, keep = t->k + t->k / 8 + RESCORED;
+    if (!index->small.i8 || n <= 2 * keep || keep > SCREENED || t->score == WO_SCORES_SOFTMAX)
         return n; /* softmax is over all of them */
-    const float scale = s->kernels->quantise(q, d, w->q8);
+    const float scale = kernels->quantise(q, d, w->q8);
     if (scale == 0) return n; /* too small for int8, which would tell no rows apart */
-    s->kernels->gather_i8(w->q8, scale, index->small.i8, index->small.scales, *candidates, n, d, d, w->logits);
-    add_bias(s, *candidates, n, w->logits);
+    kernels->gather_i8(w->q8, scale, index->small.i8, index->small.scales, *candidates, n, d, d, w->logits);
+    add_bias(index, t->bias, *candidates, n, w->logits);
     float kept_scores[SCREENED];
     int32_t kept[SCREENED];
-    n = s->kernels->pick(w->logits, *candidates, n, keep, kept_scores, kept);
+    n = kernels->pick(w->logits, *candidates, n, keep, kept_scores, kept);
     memcpy(w->ids, kept, n * sizeof *kept);
     *candidates = w->ids;
     return n;
@@ -344,189 +168,305 @@ static double log_sum(const woi_kernels *kernels, const float *logits, size_t n)
     return (double)shift + log(kernels->exp_sum(logits, n, shift, NULL));
 }
 
-static void pad(const wo_searcher *s, size_t k, int32_t *ids, float *scores)
+static void pad(const task *t, int32_t *ids, float *scores)
 {
-    for (size_t i = 0; i < k; i++) {
+    for (size_t i = 0; i < t->k; i++) {
         ids[i] = -1;
-        scores[i] = s->scores == WO_SCORES_SOFTMAX ? 0 : -INFINITY;
+        scores[i] = t->score == WO_SCORES_SOFTMAX ? 0 : -INFINITY;
     }
 }
 
-static void answer(const wo_searcher *s, worker *w, const float *q, const uint32_t *opened, uint32_t n_cells, size_t k,
-                   int32_t *ids, float *scores, wo_query_stats *stats)
+/* Query i of the call, which opens these cells. */
+static void answer(const task *t, woi_worker *w, size_t i, const uint32_t *opened, uint32_t n_cells)
 {
-    const wo_index *index = s->index;
+    const wo_index *index = t->s->index;
+    const float *q = t->queries + i * index->rows.d;
+    int32_t *ids = t->ids + i * t->k;
+    float *scores = t->scores + i * t->k;
     wo_query_stats about = {.cells = n_cells};
     if (!n_cells) {
-        pad(s, k, ids, scores);
-        if (stats) *stats = (wo_query_stats){.status = WO_ERR_ARGUMENT};
+        pad(t, ids, scores);
+        tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
         return;
     }
     if (index->options.fallback && knows_little(index, opened, n_cells)) {
-        if (s->exact_fallback) {
+        if (t->exact_fallback) {
             ids[0] = FOR_FULL;
             return;
         }
-        if (s->wider_probes > s->probes) {
-            route(s, w, q, 1, s->wider_probes, w->wider, &about.cells);
+        if (t->wider_probes > t->probes) {
+            route(t, w, q, 1, t->wider_probes, w->wider, &about.cells);
             opened = w->wider;
             about.wider = 1;
         }
     }
     const int32_t *candidates;
-    about.candidates = (uint32_t)unite(s, w, opened, about.cells, &candidates);
-    const size_t n = screen(s, w, q, k, &candidates, about.candidates);
-    score(s, q, candidates, n, w->logits);
-    const double whole = s->scores == WO_SCORES_SOFTMAX ? log_sum(s->kernels, w->logits, n) : 0;
-    const size_t found = s->kernels->pick(w->logits, candidates, n, k, scores, ids);
-    if (s->scores == WO_SCORES_SOFTMAX)
-        for (size_t i = 0; i < k; i++) scores[i] = i < found ? (float)exp((double)scores[i] - whole) : 0;
-    if (stats) *stats = about;
+    about.candidates = (uint32_t)unite(t, w, opened, about.cells, &candidates);
+    const size_t n = screen(t, w, q, &candidates, about.candidates);
+    score(t, q, candidates, n, w->logits);
+    const double whole = t->score == WO_SCORES_SOFTMAX ? log_sum(t->s->kernels, w->logits, n) : 0;
+    const size_t found = t->s->kernels->pick(w->logits, candidates, n, t->k, scores, ids);
+    if (t->score == WO_SCORES_SOFTMAX)
+        for (size_t j = 0; j < t->k; j++) scores[j] = j < found ? (float)exp((double)scores[j] - whole) : 0;
+    tell(t, i, about);
 }
 
-/* ---- Calls ------------------------------------------------------------------------------------------------- */
+/* ---- Batches ----------------------------------------------------------------------------------------------- */
 
-static wo_status check_call(const float *queries, size_t n, size_t k, const int32_t *ids, const float *scores,
-                            wo_error *err)
+/* Queries first .. end-1 of the call, at most a block of them. */
+static void answer_block(void *call, int worker, size_t first, size_t end)
 {
-    if (k < 1) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "k is 0: at least one answer must be asked for");
-    if (n && (!queries || !ids || !scores))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "queries, ids or scores are NULL");
-    return WO_OK;
+    const task *t = call;
+    woi_worker *w = &t->s->workers[worker];
+    const woi_cells *cells = &t->s->index->cells;
+    const size_t n = end - first;
+    route(t, w, t->queries + first * t->s->index->rows.d, n, t->probes, w->cells, w->n_cells);
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < w->n_cells[i]; c++) __builtin_prefetch(&cells->offsets[w->cells[i * t->cells_each + c]]);
+    for (size_t i = 0; i < n; i++) {
+        if (i + 1 < n) /* the lists of the next query come while this one is scored */
+            for (size_t c = 0; c < w->n_cells[i + 1]; c++) {
+                const uint32_t *list = &cells->offsets[w->cells[(i + 1) * t->cells_each + c]];
+                const uint32_t last = list[1] - list[0] < LISTED ? list[1] : list[0] + LISTED;
+                for (uint32_t at = list[0]; at < last; at += 16) __builtin_prefetch(cells->ids + at);
+            }
+        answer(t, w, first + i, w->cells + i * t->cells_each, w->n_cells[i]);
+    }
 }
 
-/* In pieces, because softmax needs a number for each query beside the answer. */
-static wo_status exact(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
-                       wo_query_stats *stats, wo_error *err)
+static void answer_by_cells(task *t)
+{
+    const size_t block = t->s->block, most = t->n / MIN_SHARE;
+    const size_t threads = most < (size_t)t->s->threads ? most : (size_t)t->s->threads;
+    const size_t share = threads > 1 ? t->n / threads + 1 : block;
+    woi_team_ranges((int)threads, t->n, share < block ? share : block, answer_block, t);
+}
+
+static wo_status no_rows(wo_error *err)
+{
+    return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_INDEX, "layer",
+                          "the index has no f32 rows to answer exactly with: the layer has them");
+}
+
+/* Queries first .. first + n of the call. In pieces, because softmax needs a number for each query beside the answer.
+ */
+static wo_status answer_by_full(const task *t, size_t first, size_t n, wo_error *err)
 {
     enum { PIECE = 1024 };
-    const woi_dense *rows = &s->index->rows;
+    const woi_dense *rows = &t->s->index->rows;
+    const woi_adjust adjust = {t->forbidden, t->bias};
     if (!rows->w) return no_rows(err);
-    const bool softmax = s->scores == WO_SCORES_SOFTMAX;
-    for (size_t first = 0; first < n; first += PIECE) {
-        const size_t count = n - first < PIECE ? n - first : PIECE;
-        const float *q = queries + first * rows->d;
+    const bool softmax = t->score == WO_SCORES_SOFTMAX;
+    for (const size_t end = first + n; first < end; first += PIECE) {
+        const size_t count = end - first < PIECE ? end - first : PIECE, k = t->k;
+        const float *q = t->queries + first * rows->d;
         float lse[PIECE];
         const woi_exact_call call = {.layer = rows,
-                                     .adjust = {s->forbidden, s->bias},
+                                     .adjust = adjust,
                                      .q = q,
                                      .n = count,
                                      .k = k,
-                                     .threads = s->threads,
-                                     .scratch = s->exact_scratch,
-                                     .ids = ids + first * k,
-                                     .scores = scores + first * k,
+                                     .threads = t->s->threads,
+                                     .scratch = t->s->exact_scratch,
+                                     .ids = t->ids + first * k,
+                                     .scores = t->scores + first * k,
                                      .lse = softmax ? lse : NULL};
         const wo_status status = woi_exact_topk(&call, err);
         if (status) return status;
         for (size_t i = 0; softmax && i < count; i++)
             for (size_t j = 0; j < k; j++) {
-                float *score = &scores[(first + i) * k + j];
-                *score = ids[(first + i) * k + j] < 0 ? 0 : expf(*score - lse[i]);
+                float *score = &t->scores[(first + i) * k + j];
+                *score = t->ids[(first + i) * k + j] < 0 ? 0 : expf(*score - lse[i]);
             }
-        for (size_t i = 0; stats && i < count; i++)
-            stats[first + i] = woi_all_finite(q + i * rows->d, rows->d)
-                                   ? (wo_query_stats){.candidates = (uint32_t)(rows->m - s->n_forbidden), .exact = 1}
-                                   : (wo_query_stats){.status = WO_ERR_ARGUMENT};
+        for (size_t i = 0; t->stats && i < count; i++)
+            tell(t, first + i,
+                 woi_all_finite(q + i * rows->d, rows->d)
+                     ? (wo_query_stats){.candidates = (uint32_t)(rows->m - t->n_forbidden), .exact = 1}
+                     : (wo_query_stats){.status = WO_ERR_ARGUMENT});
     }
     return WO_OK;
 }
 
-wo_status wo_search_exact(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
-                          wo_error *err)
+static wo_status answer_all(task *t, wo_by by, wo_error *err)
 {
-    const wo_status status = check_call(queries, n, k, ids, scores, err);
-    return status ? status : exact(s, queries, n, k, ids, scores, NULL, err);
+    const wo_index *index = t->s->index;
+    const bool planned = by == WO_BY_PLANNER && woi_batches_have(index->full, t->n) && index->rows.w;
+    if (by == WO_BY_FULL || planned || index->options.method == WO_METHOD_FULL) return answer_by_full(t, 0, t->n, err);
+    answer_by_cells(t);
+    wo_status status = WO_OK;
+    for (size_t i = 0; t->exact_fallback && !status && i < t->n; i++) /* few; each is read once more by all threads */
+        if (t->ids[i * t->k] == FOR_FULL) status = answer_by_full(t, i, 1, err);
+    return status;
 }
 
-/* Up to s->block queries. */
-static void answer_block(const wo_searcher *s, worker *w, const float *queries, size_t n, size_t k, int32_t *ids,
-                         float *scores, wo_query_stats *stats)
+/* ---- Calls ------------------------------------------------------------------------------------------------- */
+
+static task begin(wo_searcher *s, const float *queries, size_t n, uint32_t probes)
 {
-    const size_t d = s->index->rows.d;
-    const woi_cells *cells = &s->index->cells;
-    route(s, w, queries, n, s->probes, w->cells, w->n_cells);
+    return (task){.s = s,
+                  .queries = queries,
+                  .n = n,
+                  .probes = probes,
+                  .wider_probes = woi_wider_probes(s->index, probes),
+                  .cells_each = woi_cells_opened(s->index, probes)};
+}
+
+static wo_status check_places(size_t n, size_t k, const void *queries, const void *ids, const void *scores,
+                              wo_error *err)
+{
+    if (k < 1) return woi_fail_option(err, WO_ERR_ARGUMENT, "k", "k is 0: at least one answer must be asked for");
+    if (n && (!queries || !ids || !scores))
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "queries, ids or scores are NULL");
+    return WO_OK;
+}
+
+static wo_status check_ids(const char *what, const int32_t *ids, size_t n, size_t m, wo_error *err)
+{
+    if (n && !ids) return woi_fail_option(err, WO_ERR_ARGUMENT, what, "%zu %s classes are at NULL", n, what);
     for (size_t i = 0; i < n; i++)
-        for (size_t c = 0; c < w->n_cells[i]; c++) __builtin_prefetch(&cells->offsets[w->cells[i * s->most_cells + c]]);
-    for (size_t i = 0; i < n; i++) {
-        if (i + 1 < n) /* the lists of the next query come while this one is scored */
-            for (size_t c = 0; c < w->n_cells[i + 1]; c++) {
-                const uint32_t *list = &cells->offsets[w->cells[(i + 1) * s->most_cells + c]];
-                const uint32_t end = list[1] - list[0] < LISTED ? list[1] : list[0] + LISTED;
-                for (uint32_t at = list[0]; at < end; at += 16) __builtin_prefetch(cells->ids + at);
-            }
-        answer(s, w, queries + i * d, w->cells + i * s->most_cells, w->n_cells[i], k, ids + i * k, scores + i * k,
-               stats ? stats + i : NULL);
-    }
+        if (ids[i] < 0 || (size_t)ids[i] >= m)
+            return woi_fail_option(err, WO_ERR_ARGUMENT, what, "%s class %" PRId32 " is not one of the %zu classes",
+                                   what, ids[i], m);
+    return WO_OK;
 }
 
-static void answer_by_cells(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
-                            wo_query_stats *stats)
+/* Completes a task by the rest of a call, all but where answers go; nothing is marked as forbidden yet. */
+static wo_status read_call(const wo_search_call *c, task *t, wo_error *err)
 {
-    int threads = s->threads;
-    if (n / MIN_SHARE < (size_t)threads) threads = n < 2 * MIN_SHARE ? 1 : (int)(n / MIN_SHARE);
-    const size_t d = s->index->rows.d, share = n / (size_t)threads + 1;
-    const size_t block = share < s->block ? share : s->block, n_blocks = (n + block - 1) / block;
-    if (threads == 1) { /* without OpenMP: its smallest region costs half of what a query does */
-        for (size_t first = 0; first < n; first += block)
-            answer_block(s, &s->workers[0], queries + first * d, n - first < block ? n - first : block, k,
-                         ids + first * k, scores + first * k, stats ? stats + first : NULL);
-        return;
+    const wo_index *index = t->s->index;
+    wo_status status;
+    if ((status = woi_check_range("by", c->by, WO_BY_PLANNER, WO_BY_FULL, err)) ||
+        (status = woi_check_range("score", c->score, WO_SCORES_LOGITS, WO_SCORES_SOFTMAX, err)) ||
+        (status = check_ids("forbidden", c->forbidden, c->n_forbidden, index->rows.m, err)) ||
+        (status = check_ids("mandatory", c->mandatory, c->n_mandatory, index->rows.m, err)))
+        return status;
+    if (c->probes > t->s->max_probes) {
+        if ((status = woi_probes_check(index, c->probes, err))) return status;
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "probes",
+                               "%" PRIu32 " probes are more than the %" PRIu32 " that the searcher was made for",
+                               c->probes, t->s->max_probes);
     }
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (size_t b = 0; b < n_blocks; b++) {
-        const size_t first = b * block, count = n - first < block ? n - first : block;
-        answer_block(s, &s->workers[omp_get_thread_num()], queries + first * d, count, k, ids + first * k,
-                     scores + first * k, stats ? stats + first : NULL);
-    }
+    if (c->n_mandatory > t->s->max_mandatory)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "mandatory",
+                               "%zu mandatory classes are more than the %" PRIu32 " that the searcher was made for",
+                               c->n_mandatory, t->s->max_mandatory);
+    if (c->exact_fallback && !index->rows.w) return no_rows(err);
+    if (c->logit_bias && !woi_all_finite(c->logit_bias, index->rows.m))
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "logit_bias",
+                               "the logit bias of some class is not finite: forbid a class instead");
+    t->k = c->k;
+    t->ids = c->ids;
+    t->scores = c->scores;
+    t->stats = (char *)c->stats;
+    t->stats_bytes = c->stats_bytes ? c->stats_bytes : sizeof *c->stats;
+    t->score = c->score;
+    t->exact_fallback = c->exact_fallback;
+    t->mandatory = c->mandatory;
+    t->n_mandatory = c->n_mandatory;
+    t->bias = c->logit_bias;
+    return WO_OK;
 }
 
-wo_status wo_search_stats(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
-                          wo_query_stats *stats, wo_error *err)
+static void forbid(const wo_search_call *c, task *t)
 {
-    const wo_index *index = s->index;
-    wo_status status = check_call(queries, n, k, ids, scores, err);
+    for (size_t i = 0; i < c->n_forbidden; i++) {
+        t->n_forbidden += !t->s->forbidden[c->forbidden[i]];
+        t->s->forbidden[c->forbidden[i]] = 1;
+    }
+    if (c->n_forbidden) t->forbidden = t->s->forbidden;
+}
+
+static void allow_again(const wo_search_call *c, const task *t)
+{
+    for (size_t i = 0; i < c->n_forbidden; i++) t->s->forbidden[c->forbidden[i]] = 0;
+}
+
+wo_status wo_search_run(wo_searcher *s, const wo_search_call *call, wo_error *err)
+{
+    wo_search_call c = {.struct_size = sizeof c};
+    wo_status status = woi_sized_take(&c, sizeof c, call, "search call", err);
+    if (!status) status = check_places(c.n, c.k, c.queries, c.ids, c.scores, err);
     if (status) return status;
-    if ((woi_batches_have(index->full, n) && index->rows.w) || index->options.method == WO_METHOD_FULL)
-        return exact(s, queries, n, k, ids, scores, stats, err);
-    answer_by_cells(s, queries, n, k, ids, scores, stats);
-    for (size_t i = 0; s->exact_fallback && !status && i < n; i++) /* few; each is read once more by all threads */
-        if (ids[i * k] == FOR_FULL)
-            status =
-                exact(s, queries + i * index->rows.d, 1, k, ids + i * k, scores + i * k, stats ? stats + i : NULL, err);
+    task t = begin(s, c.queries, c.n, c.probes ? c.probes : s->index->options.probes);
+    if ((status = read_call(&c, &t, err))) return status;
+    forbid(&c, &t);
+    status = answer_all(&t, c.by, err);
+    allow_again(&c, &t);
     return status;
 }
 
 wo_status wo_search(wo_searcher *s, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
                     wo_error *err)
 {
-    return wo_search_stats(s, queries, n, k, ids, scores, NULL, err);
+    const wo_status status = check_places(n, k, queries, ids, scores, err);
+    if (status) return status;
+    task t = begin(s, queries, n, s->index->options.probes);
+    t.k = k;
+    t.ids = ids;
+    t.scores = scores;
+    return answer_all(&t, WO_BY_PLANNER, err);
 }
 
-wo_status wo_search_candidates(wo_searcher *s, const float *query, int32_t *ids, size_t capacity, size_t *n_candidates,
-                               wo_error *err)
+/* All that are not forbidden. */
+static size_t list_all(const task *t, int32_t *ids, size_t capacity)
 {
-    *n_candidates = 0;
-    if (!woi_all_finite(query, s->index->rows.d))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the query is not finite");
-    if (s->index->options.method == WO_METHOD_FULL) {
-        for (size_t j = 0; j < s->index->rows.m; j++)
-            if (!s->forbidden || !s->forbidden[j]) {
-                if (*n_candidates < capacity) ids[*n_candidates] = (int32_t)j;
-                ++*n_candidates;
-            }
-        return WO_OK;
+    size_t n = 0;
+    for (size_t j = 0; j < t->s->index->rows.m; j++) {
+        if (t->forbidden && t->forbidden[j]) continue;
+        if (n < capacity) ids[n] = (int32_t)j;
+        n++;
     }
-    worker *w = &s->workers[0];
+    return n;
+}
+
+static size_t list_candidates(task *t, int32_t *ids, size_t capacity)
+{
+    const wo_index *index = t->s->index;
+    woi_worker *w = &t->s->workers[0];
     const int32_t *candidates;
     const uint32_t *opened = w->cells;
-    route(s, w, query, 1, s->probes, w->cells, w->n_cells);
-    if (s->index->options.fallback && knows_little(s->index, opened, *w->n_cells)) {
-        route(s, w, query, 1, s->wider_probes, w->wider, w->n_cells);
+    route(t, w, t->queries, 1, t->probes, w->cells, w->n_cells);
+    if (index->options.fallback && knows_little(index, opened, *w->n_cells)) {
+        route(t, w, t->queries, 1, t->wider_probes, w->wider, w->n_cells);
         opened = w->wider;
     }
-    const size_t n = unite(s, w, opened, *w->n_cells, &candidates);
+    const size_t n = unite(t, w, opened, *w->n_cells, &candidates);
     if (capacity) memcpy(ids, candidates, (n < capacity ? n : capacity) * sizeof *ids);
-    *n_candidates = n;
+    return n;
+}
+
+wo_status wo_search_candidates(wo_searcher *s, const wo_search_call *call, int32_t *ids, size_t capacity,
+                               size_t *n_candidates, wo_error *err)
+{
+    *n_candidates = 0;
+    wo_search_call c = {.struct_size = sizeof c};
+    wo_status status = woi_sized_take(&c, sizeof c, call, "search call", err);
+    if (status) return status;
+    if (c.n != 1 || !c.queries)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "the call has %zu queries, expected 1", c.n);
+    if (!woi_all_finite(c.queries, s->index->rows.d))
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "the query is not finite");
+    task t = begin(s, c.queries, 1, c.probes ? c.probes : s->index->options.probes);
+    if ((status = read_call(&c, &t, err))) return status;
+    forbid(&c, &t);
+    *n_candidates = c.by == WO_BY_FULL || s->index->options.method == WO_METHOD_FULL
+                        ? list_all(&t, ids, capacity)
+                        : list_candidates(&t, ids, capacity);
+    allow_again(&c, &t);
+    return WO_OK;
+}
+
+wo_status wo_score(wo_searcher *s, const float *query, const int32_t *ids, size_t n, float *logits, wo_error *err)
+{
+    const wo_index *index = s->index;
+    if (n && (!query || !logits))
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "query or logits are NULL");
+    const wo_status status = check_ids("given", ids, n, index->rows.m, err);
+    if (status || !n) return status;
+    if (index->rows.w)
+        s->kernels->gather_f32(query, index->rows.w, ids, n, index->rows.d, index->rows.d, logits);
+    else
+        s->kernels->gather_bf16(query, index->small.bf16, ids, n, index->rows.d, index->rows.d, logits);
+    add_bias(index, NULL, ids, n, logits);
     return WO_OK;
 }

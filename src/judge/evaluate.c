@@ -4,15 +4,15 @@
  * matter. */
 #include "judge/evaluate.h"
 
-#include "base/ids.h"
 #include "base/error.h"
+#include "base/hits.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "base/sized.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,17 +20,19 @@ enum { CHUNK = 1024, PIECE = 64 };           /* queries between two reports; que
 enum { PRECISION_K = 5 };                    /* P@1, P@3 and P@5 */
 enum { MAX_K = 1000, MAX_BATCH = 1u << 16 }; /* of the options */
 
-void wo_eval_defaults(wo_eval_options *options)
+const wo_eval_options woi_eval_defaults = {
+    .struct_size = sizeof woi_eval_defaults,
+    .ks = {1, 5},
+    .n_ks = 2,
+    .batches = {1, 1024},
+    .n_batches = 2,
+    .batch = 1024,
+    .seed = 1,
+};
+
+void wo_eval_defaults(wo_eval_options *options, size_t options_bytes)
 {
-    *options = (wo_eval_options){
-        .struct_size = sizeof *options,
-        .ks = {1, 5},
-        .n_ks = 2,
-        .batches = {1, 1024},
-        .n_batches = 2,
-        .batch = 1024,
-        .seed = 1,
-    };
+    woi_sized_defaults(options, options_bytes, &woi_eval_defaults, sizeof woi_eval_defaults);
 }
 
 size_t woi_eval_place(uint64_t seed, uint64_t stream, size_t i, size_t n, size_t total)
@@ -58,7 +60,7 @@ typedef struct worker {
     int32_t *candidates;
     float *logits;
     size_t candidates_room, logits_room;
-    int32_t *sorted[2]; /* k each */
+    int32_t *sorted; /* k */
     tally sums;
     wo_status status;
     wo_error err;
@@ -72,38 +74,20 @@ typedef struct chunk {
     int32_t *ids, *full_ids; /* (n, k) */
     float *scores;
     wo_query_stats *stats;
+    wo_by by;
 } chunk;
-
-static bool is_label(const int32_t *labels, size_t n, int32_t id)
-{
-    return woi_ids_find(labels, n, id) != NULL;
-}
 
 static void add_hits(const int32_t *labels, size_t n, const int32_t *ids, uint64_t hits[3])
 {
-    for (size_t k = 0; k < PRECISION_K; k++) {
-        if (ids[k] < 0 || !is_label(labels, n, ids[k])) continue;
-        hits[0] += k < 1;
-        hits[1] += k < 3;
-        hits[2]++;
-    }
+    for (int i = 0; i < 3; i++) hits[i] += woi_hits(labels, n, ids, (size_t)(2 * i + 1));
 }
 
-/* Of the first k of `full`, how many are among the first k of `ids`. */
 static void compare(worker *w, const wo_eval_options *options, const int32_t *ids, const int32_t *full)
 {
     for (size_t i = 0; i < options->n_ks; i++) {
-        const size_t k = options->ks[i];
-        memcpy(w->sorted[0], ids, k * sizeof *ids);
-        memcpy(w->sorted[1], full, k * sizeof *full);
-        for (int side = 0; side < 2; side++) woi_ids_sort(w->sorted[side], k);
-        for (size_t a = 0, b = 0; b < k; b++) {
-            const int32_t id = w->sorted[1][b];
-            if (id < 0) continue;
-            while (a < k && w->sorted[0][a] < id) a++;
-            w->sums.common[i] += a < k && w->sorted[0][a] == id;
-            w->sums.all[i]++;
-        }
+        const woi_agreement a = woi_agree(ids, full, options->ks[i], w->sorted);
+        w->sums.common[i] += a.common;
+        w->sums.all[i] += a.all;
     }
 }
 
@@ -113,11 +97,13 @@ static wo_status judge_candidates(const woi_eval *eval, worker *w, const float *
 {
     const woi_dense *rows = &eval->index->rows;
     const woi_kernels *kernels = woi_kernels_get(err);
+    const wo_search_call call = {
+        .struct_size = sizeof call, .queries = q, .n = 1, .probes = eval->options->probes, .by = WO_BY_CELLS};
     wo_status status;
     if (!kernels) return WO_ERR_UNSUPPORTED;
     if ((status = woi_grow(&w->candidates, &w->candidates_room, 0, n, sizeof *w->candidates, err)) ||
         (status = woi_grow(&w->logits, &w->logits_room, 0, n, sizeof *w->logits, err)) ||
-        (status = wo_search_candidates(w->searcher, q, w->candidates, w->candidates_room, &n, err)))
+        (status = wo_search_candidates(w->searcher, &call, w->candidates, w->candidates_room, &n, err)))
         return status;
     size_t found = 0;
     if (rows->w)
@@ -127,7 +113,7 @@ static wo_status judge_candidates(const woi_eval *eval, worker *w, const float *
     for (size_t i = 0; i < n; i++) {
         const int32_t id = w->candidates[i];
         if (rows->b) w->logits[i] += rows->b[id];
-        if (is_label(w->labels, n_labels, id)) w->ranked[found++] = (woi_ranked){w->logits[i], id, 0};
+        if (woi_ids_find(w->labels, n_labels, id)) w->ranked[found++] = (woi_ranked){w->logits[i], id, 0};
     }
     woi_rank_begin(w->ranked, found);
     woi_rank_count(w->ranked, found, w->logits, w->candidates, 0, n);
@@ -146,7 +132,8 @@ static wo_status judge_query(const woi_eval *eval, worker *w, const chunk *c, si
     w->sums.cells += stats->cells;
     w->sums.candidates += stats->candidates;
     if (eval->full) compare(w, eval->options, c->ids + i * c->k, c->full_ids + i * c->k);
-    const size_t n_labels = eval->log->indptr ? woi_eval_labels(eval->log, c->picks[i], w->labels) : 0;
+    const size_t n_labels =
+        eval->log->indptr ? woi_labels_of(eval->log->indptr, eval->log->labels, c->picks[i], w->labels) : 0;
     w->sums.unlabelled += n_labels == 0;
     if (n_labels == 0) return WO_OK;
     w->sums.labels += n_labels;
@@ -160,15 +147,37 @@ static wo_status judge_query(const woi_eval *eval, worker *w, const chunk *c, si
 
 static wo_status judge_piece(const woi_eval *eval, worker *w, const chunk *c, size_t first, size_t count, wo_error *err)
 {
-    wo_status status = wo_search_stats(w->searcher, c->q + first * eval->log->d, count, c->k, c->ids + first * c->k,
-                                       c->scores + first * c->k, c->stats + first, err);
+    const wo_search_call call = {.struct_size = sizeof call,
+                                 .queries = c->q + first * eval->log->d,
+                                 .n = count,
+                                 .k = c->k,
+                                 .ids = c->ids + first * c->k,
+                                 .scores = c->scores + first * c->k,
+                                 .stats = c->stats + first,
+                                 .by = c->by,
+                                 .probes = eval->options->probes,
+                                 .exact_fallback = eval->options->exact_fallback};
+    wo_status status = wo_search_run(w->searcher, &call, err);
     for (size_t i = first; !status && i < first + count; i++) status = judge_query(eval, w, c, i, err);
     return status;
 }
 
+typedef struct judging {
+    const woi_eval *eval;
+    worker *workers;
+    const chunk *c;
+} judging;
+
+static void judge_part(void *own, int worker_number, size_t first, size_t end)
+{
+    const judging *j = own;
+    worker *w = &j->workers[worker_number];
+    if (!w->status) w->status = judge_piece(j->eval, w, j->c, first, end - first, &w->err);
+}
+
 static wo_status judge_chunk(const woi_eval *eval, worker *workers, chunk *c, wo_error *err)
 {
-    const size_t d = eval->log->d, n_pieces = (c->n + PIECE - 1) / PIECE;
+    const size_t d = eval->log->d;
     wo_status status = WO_OK;
     for (size_t i = 0; i < c->n; i++) memcpy(c->q + i * d, eval->log->queries + c->picks[i] * d, d * sizeof *c->q);
     if (eval->full)
@@ -181,12 +190,7 @@ static wo_status judge_chunk(const woi_eval *eval, worker *workers, chunk *c, wo
                                                   .scores = c->scores},
                                 err);
     if (status) return status;
-#pragma omp parallel for num_threads(eval->threads) schedule(dynamic)
-    for (size_t piece = 0; piece < n_pieces; piece++) {
-        worker *w = &workers[omp_get_thread_num()];
-        const size_t first = piece * PIECE, count = c->n - first < PIECE ? c->n - first : PIECE;
-        if (!w->status) w->status = judge_piece(eval, w, c, first, count, &w->err);
-    }
+    woi_team_ranges(eval->threads, c->n, PIECE, judge_part, &(judging){eval, workers, c});
     for (int i = 0; !status && i < eval->threads; i++)
         if ((status = workers[i].status) && err) *err = workers[i].err;
     return status;
@@ -200,29 +204,23 @@ static void free_workers(worker *workers, int n)
         woi_free(workers[i].ranked);
         woi_free(workers[i].candidates);
         woi_free(workers[i].logits);
-        woi_free(workers[i].sorted[0]);
-        woi_free(workers[i].sorted[1]);
+        woi_free(workers[i].sorted);
     }
     woi_free(workers);
 }
 
-static wo_status make_workers(const woi_eval *eval, const wo_index *index, size_t k, worker **workers, wo_error *err)
+static wo_status make_workers(const woi_eval *eval, size_t k, worker **workers, wo_error *err)
 {
-    const size_t most = woi_eval_most_labels(eval->log);
-    wo_searcher_options so;
-    wo_searcher_defaults(&so);
-    so.threads = 1;
-    so.probes = eval->options->probes;
-    so.exact_fallback = eval->options->exact_fallback;
+    const size_t most = woi_most_labels(eval->log->indptr, eval->log->n);
+    const wo_searcher_options so = {.struct_size = sizeof so, .threads = 1, .max_probes = eval->options->probes};
     worker *made = *workers = woi_alloc_zero((size_t)eval->threads, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
     for (int i = 0; i < eval->threads; i++) {
-        wo_status status = wo_searcher_create(index, &so, &made[i].searcher, err);
+        wo_status status = wo_searcher_create(eval->index, &so, &made[i].searcher, err);
         if (status) return status;
         if (!(made[i].labels = woi_alloc(most, sizeof(int32_t), err)) ||
             !(made[i].ranked = woi_alloc(most, sizeof(woi_ranked), err)) ||
-            !(made[i].sorted[0] = woi_alloc(k, sizeof(int32_t), err)) ||
-            !(made[i].sorted[1] = woi_alloc(k, sizeof(int32_t), err)))
+            !(made[i].sorted = woi_alloc(k, sizeof(int32_t), err)))
             return WO_ERR_MEMORY;
     }
     return WO_OK;
@@ -264,9 +262,9 @@ static wo_status judge(const woi_eval *eval, wo_error *err)
     for (size_t i = 0; i < eval->options->n_ks; i++)
         if (eval->options->ks[i] > c.k) c.k = eval->options->ks[i];
     /* Queries go through in pieces; who answers them is what the planner says of the batch that was asked for. */
-    wo_index planned = *eval->index;
-    planned.full = (woi_batches){.from = woi_batches_have(planned.full, eval->options->batch)};
-    wo_status status = make_workers(eval, &planned, c.k, &workers, err);
+    const bool by_full = woi_batches_have(eval->index->full, eval->options->batch) && eval->index->rows.w;
+    c.by = by_full ? WO_BY_FULL : WO_BY_CELLS;
+    wo_status status = make_workers(eval, c.k, &workers, err);
     if (status) goto done;
     if (!(c.q = woi_alloc(CHUNK * d, sizeof *c.q, err)) || !(c.ids = woi_alloc(CHUNK * c.k, sizeof *c.ids, err)) ||
         !(c.full_ids = woi_alloc(CHUNK * c.k, sizeof *c.full_ids, err)) ||
@@ -301,20 +299,18 @@ done:
 
 static wo_status check_options(const wo_eval_options *o, wo_error *err)
 {
-    if (o->struct_size != sizeof *o)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "struct_size is %zu, expected %zu (see wo_eval_defaults)",
-                        o->struct_size, sizeof *o);
     if (o->n_ks > WO_EVAL_MAX || o->n_batches > WO_EVAL_MAX)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "%zu values of k and %zu batch sizes, expected at most %d",
-                        o->n_ks, o->n_batches, WO_EVAL_MAX);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, o->n_ks > WO_EVAL_MAX ? "n_ks" : "n_batches",
+                               "%zu values of k and %zu batch sizes, expected at most %d", o->n_ks, o->n_batches,
+                               WO_EVAL_MAX);
     for (size_t i = 0; i < o->n_ks; i++)
         if (o->ks[i] < 1 || o->ks[i] > MAX_K)
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "k is %" PRIu32 ", expected 1 to %d", o->ks[i], MAX_K);
+            return woi_fail_option(err, WO_ERR_ARGUMENT, "ks", "k is %" PRIu32 ", expected 1 to %d", o->ks[i], MAX_K);
     for (size_t i = 0; i <= o->n_batches; i++) {
         const uint32_t batch = i < o->n_batches ? o->batches[i] : o->batch;
         if (batch < 1 || batch > MAX_BATCH)
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "a batch of %" PRIu32 ", expected 1 to %d", batch,
-                            MAX_BATCH);
+            return woi_fail_option(err, WO_ERR_ARGUMENT, "batch", "batch is %" PRIu32 ", expected 1 to %d", batch,
+                                   MAX_BATCH);
     }
     return woi_check_range("threads", o->threads, 0, WOI_MAX_THREADS, err);
 }
@@ -334,23 +330,43 @@ static wo_status pick(woi_eval *eval, wo_error *err)
             eval->result->refused++;
     }
     if (eval->n == 0)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "every query of the log has a number that is not finite");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
+                              "every query of the log has a number that is not finite");
     return WO_OK;
+}
+
+/* To the caller's struct and the caller's timings, whatever their sizes. */
+static wo_status hand_over(wo_eval_result *r, wo_eval_result *result)
+{
+    const wo_eval_timing *from = r->timings;
+    r->timings = result->timings;
+    r->timings_room = result->timings_room;
+    r->timing_bytes = result->timing_bytes ? result->timing_bytes : sizeof *from;
+    for (size_t i = 0; r->timings && i < r->n_timings && i < r->timings_room; i++) {
+        char *to = (char *)r->timings + i * r->timing_bytes;
+        memset(to, 0, r->timing_bytes);
+        memcpy(to, &from[i], r->timing_bytes < sizeof *from ? r->timing_bytes : sizeof *from);
+    }
+    return woi_sized_give(result, r, sizeof *r);
 }
 
 wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log *log, const wo_eval_options *options,
                       wo_eval_result *result, wo_error *err)
 {
-    wo_eval_options defaults;
-    wo_eval_defaults(&defaults);
-    if (!options) options = &defaults;
-    wo_status status = check_options(options, err);
+    wo_eval_options o = woi_eval_defaults;
+    wo_status status = woi_sized_take(&o, sizeof o, options, "evaluation options", err);
+    if (!status) status = check_options(&o, err);
     if (status) return status;
+    if (result->struct_size < offsetof(wo_eval_result, n))
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size", "struct_size of the result is not set");
     if (layer && layer->checksum != index->layer_checksum)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the layer is not the one that the index was built for");
-    if ((status = woi_log_check(log, index->rows.m, index->rows.d, err))) return status;
-    if (log->n == 0) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has no queries");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "", WOI_OTHER_LAYER, layer->checksum,
+                              index->layer_checksum);
+    if ((status = woi_log_check(log, index->rows.m, index->rows.d, err))) return woi_about(err, WO_ABOUT_LOG, status);
+    if (log->n == 0) return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "", "the log has no queries");
+    wo_eval_timing timings[WO_EVAL_MAX + 1];
     wo_eval_result r = {
+        .timings = timings,
         .label_rank = NAN,
         .cold_us = NAN,
         .full_cold_us = NAN,
@@ -358,14 +374,12 @@ wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log
         .full_energy_j_per_1000 = NAN,
         .energy_note = "nothing was timed",
     };
-    woi_eval eval = {.index = index, .log = log, .options = options, .threads = options->threads, .result = &r};
-    if (eval.threads < 1) eval.threads = omp_get_max_threads();
+    woi_eval eval = {.index = index, .log = log, .options = &o, .threads = woi_team_threads(o.threads), .result = &r};
     if (layer || index->rows.w) eval.full = layer ? &layer->dense : &index->rows;
     status = pick(&eval, err);
     if (!status && eval.full && log->indptr) status = woi_eval_rank(&eval, err);
     if (!status) status = judge(&eval, err);
-    if (!status && !options->skip_timing) status = woi_eval_time(&eval, err);
+    if (!status && !o.skip_timing) status = woi_eval_time(&eval, err);
     woi_free(eval.picks);
-    if (!status) *result = r;
-    return status;
+    return status ? status : hand_over(&r, result);
 }

@@ -9,12 +9,14 @@ typedef struct woi_eval {
     const woi_dense *full; /* FULL's rows; NULL: there is no FULL */
     const wo_log *log;
     const wo_eval_options *options;
-    int threads;    /* 1 or more */
-    bool warm_only; /* woi_eval_time: batches alone, neither cold caches nor energy */
-    size_t *picks;  /* the queries that are judged, rising */
-    size_t n;       /* of them */
-    wo_eval_result *result;
+    int threads;            /* 1 or more */
+    bool warm_only;         /* woi_eval_time: batches alone, neither cold caches nor energy */
+    size_t *picks;          /* the queries that are judged, rising */
+    size_t n;               /* of them */
+    wo_eval_result *result; /* timings: room for WO_EVAL_MAX + 1 */
 } woi_eval;
+
+extern const wo_eval_options woi_eval_defaults;
 
 /* Streams of the seed. */
 enum { WOI_EVAL_STREAM_QUERIES = 0x6576616c, WOI_EVAL_STREAM_RANKS };
@@ -37,11 +39,6 @@ void woi_rank_count(woi_ranked *labels, size_t n, const float *logits, const int
                     size_t n_classes);
 /* The sum of the labels' ranks, 1 the highest. */
 uint64_t woi_rank_sum(const woi_ranked *labels, size_t n);
-
-/* The distinct labels of query i, ascending, into `labels`; returns how many. */
-size_t woi_eval_labels(const wo_log *log, size_t i, int32_t *labels);
-/* The most labels that a query has. */
-size_t woi_eval_most_labels(const wo_log *log);
 
 /* ranks.c, result->label_rank: labels among all m. Needs FULL and labels. */
 wo_status woi_eval_rank(const woi_eval *eval, wo_error *err);

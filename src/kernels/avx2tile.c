@@ -112,7 +112,7 @@ float woi_sum_f32_avx2(const float *x, size_t n)
 size_t woi_multiply_adds_avx2(size_t steps)
 {
     enum { CHAINS = 12 };
-    __m256 sums[CHAINS], x = _mm256_setzero_ps();
+    __m256 sums[CHAINS], x = _mm256_set1_ps(0.5f);
     WOI_EACH(c, CHAINS) sums[c] = x;
     for (size_t s = 0; s < steps; s++) {
         WOI_EACH(c, CHAINS) sums[c] = _mm256_fmadd_ps(x, x, sums[c]);

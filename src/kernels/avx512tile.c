@@ -115,7 +115,7 @@ float woi_sum_f32_avx512(const float *x, size_t n)
 size_t woi_multiply_adds_avx512(size_t steps)
 {
     enum { CHAINS = 12 };
-    __m512 sums[CHAINS], x = _mm512_setzero_ps();
+    __m512 sums[CHAINS], x = _mm512_set1_ps(0.5f);
     WOI_EACH(c, CHAINS) sums[c] = x;
     for (size_t s = 0; s < steps; s++) {
         WOI_EACH(c, CHAINS) sums[c] = _mm512_fmadd_ps(x, x, sums[c]);

@@ -153,13 +153,12 @@ static float sum_f32_ref(const float *x, size_t n)
 static size_t multiply_adds_ref(size_t steps)
 {
     enum { CHAINS = 32 };
-    float sums[CHAINS] = {0}, x = 0;
+    volatile float half = 0.5F, result = 0;
+    float sums[CHAINS] = {0};
     for (size_t s = 0; s < steps; s++) {
-        for (size_t c = 0; c < CHAINS; c++) sums[c] += x * x;
-        volatile float again = x;
-        x = again;
+        const float x = half;
+        for (size_t c = 0; c < CHAINS; c++) sums[c] = sums[c] * x + x;
     }
-    volatile float result = 0;
     for (size_t c = 0; c < CHAINS; c++) result = result + sums[c];
     return steps * CHAINS;
 }

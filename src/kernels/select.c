@@ -1,6 +1,7 @@
 /* Which kernels this process runs: the processor's best, unless WIDEOUT_CPU lowers it. Chosen once, at first use. */
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "kernels/kernels.h"
 
 #include <pthread.h>
@@ -97,8 +98,10 @@ wo_status wo_cpu_query(wo_cpu_info *info, wo_error *err)
 {
     if (!info) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "wo_cpu_query has nowhere to write: info is NULL");
     if (!woi_kernels_get(err)) return chosen.refusal.status;
-    *info = (wo_cpu_info){level_names[chosen.level], level_names[chosen.best], chosen.reason, chosen.cpu.model,
-                          chosen.cpu.features};
+    const wo_cpu_info about = {sizeof about,  level_names[chosen.level], level_names[chosen.best],
+                               chosen.reason, chosen.cpu.model,          chosen.cpu.features};
+    if (woi_sized_give(info, &about, sizeof about))
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "struct_size of the processor's description is not set");
     return WO_OK;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/sized.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -130,18 +131,21 @@ static wo_status find_weight(const woi_st *st, const char *asked, const woi_tens
         const woi_tensor *t = woi_st_find(st, names[i]);
         if (!t || (n_names > 1 && !is_matrix(t))) continue;
         if (*weight)
-            return woi_fail(err, WO_ERR_FORMAT, 8, "has both '%s' and '%s': choose with --weight-name", (*weight)->name,
-                            t->name);
+            return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_LAYER, "weight_name",
+                                  "the file has both '%s' and '%s', and one was not chosen", (*weight)->name, t->name);
         *weight = t;
     }
     if (*weight) return WO_OK;
     list_matrices(st, list, sizeof list);
     if (n_names > 1)
-        return woi_fail(err, WO_ERR_FORMAT, 8, "which tensor is the layer? Name it with --weight-name: %s", list);
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_LAYER, "weight_name",
+                              "no tensor has the name of a layer, and none was chosen: the matrices are %s", list);
     if (kind && !asked && strcmp(kind, "index") == 0)
-        return woi_fail(err, WO_ERR_FORMAT, 8, "is an index without rows: give the layer that it was built from");
-    return woi_fail(err, WO_ERR_FORMAT, 8, "has no tensor '%s': its matrices are %s",
-                    woi_quote(quoted, names[0], strlen(names[0])), list);
+        return woi_fail(err, WO_ERR_FORMAT, 8,
+                        "the file is an index without rows: the layer that it was built from has them");
+    return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_LAYER, "weight_name",
+                          "the file has no tensor '%s': its matrices are %s",
+                          woi_quote(quoted, names[0], strlen(names[0])), list);
 }
 
 /* The tensor that was asked for, or, where there is one, that with the weight's name but "bias" at its end. */
@@ -155,8 +159,9 @@ static wo_status find_bias(const woi_st *st, const char *weight, const char *ask
     if (asked) {
         *bias = woi_st_find(st, asked);
         return *bias ? WO_OK
-                     : woi_fail(err, WO_ERR_FORMAT, 8, "has no tensor '%s' for the biases",
-                                woi_quote(quoted, asked, strlen(asked)));
+                     : woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_LAYER, "bias_name",
+                                      "the file has no tensor '%s' for the biases",
+                                      woi_quote(quoted, asked, strlen(asked)));
     }
     if (bytes < sizeof ending - 1 || bytes >= sizeof name || strcmp(weight + stem, ending) != 0) return WO_OK;
     memcpy(name, weight, stem);
@@ -193,7 +198,7 @@ static wo_status read_names(wo_layer *layer, bool chosen, wo_error *err)
     if (status || n == 0 || (size_t)n == layer->dense.m) return status;
     woi_names_free(&layer->labels);
     if (chosen) return WO_OK;
-    return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has %" PRId32 " names of labels, expected %zu", n,
+    return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "the file has %" PRId32 " names of labels, expected %zu", n,
                     layer->dense.m);
 }
 
@@ -205,7 +210,7 @@ static wo_status check_kind(const woi_st *st, wo_error *err)
     if (!kind) return WO_OK;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kind, kinds[i]) == 0) return WO_OK;
-    return woi_fail(err, WO_ERR_FORMAT, 8, "is of kind '%s': expected a layer, a network, an index or a model",
+    return woi_fail(err, WO_ERR_FORMAT, 8, "the file is of kind '%s': expected a layer, a network, an index or a model",
                     woi_quote(quoted, kind, strlen(kind)));
 }
 
@@ -214,8 +219,8 @@ static wo_status read_safetensors(wo_layer *layer, const char *path, const wo_la
     const woi_tensor *weight = NULL, *bias = NULL;
     wo_status status;
     if (options->bias_path)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "is no .npy file: a file of biases (--bias) goes with one; name a tensor with --bias-name");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "bias_path",
+                              "the file is no .npy file, and only beside one do biases have a file of their own");
     if ((status = woi_st_open(path, &layer->st, err)) || (status = check_kind(layer->st, err)) ||
         (status = woi_st_verify(layer->st, NULL, err)) ||
         (status = find_weight(layer->st, options->weight_name, &weight, err)))
@@ -256,30 +261,31 @@ static wo_status read_npy_bias(wo_layer *layer, const char *path, wo_error *err)
 {
     wo_status status = woi_npy_open(path, &layer->npy_b, err);
     if (!status && (layer->npy_b.n_dims != 1 || layer->npy_b.n != layer->dense.m))
-        status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
-                          "is an array of %d dimensions, %" PRIu64 " elements: expected %zu, one for each class",
-                          layer->npy_b.n_dims, layer->npy_b.n, layer->dense.m);
+        status =
+            woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                     "the array of biases has %d dimensions, %" PRIu64 " elements: expected %zu, one for each class",
+                     layer->npy_b.n_dims, layer->npy_b.n, layer->dense.m);
     if (!status) status = npy_floats(&layer->npy_b, &layer->dense.b, &layer->copy_b, err);
-    if (status) woi_error_prefix(err, path);
-    return status;
+    return woi_about(err, WO_ABOUT_BIAS, status);
 }
 
 static wo_status read_npy(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err)
 {
     wo_status status;
     if (options->weight_name || options->bias_name)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "is a .npy file, which has no names of tensors: leave out --weight-name and --bias-name");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, options->weight_name ? "weight_name" : "bias_name",
+                              "the file is a .npy file, which has no tensor '%s': its arrays have no names",
+                              options->weight_name ? options->weight_name : options->bias_name);
     if ((status = woi_npy_open(path, &layer->npy_w, err))) return status;
     if (layer->npy_w.n_dims != 2)
         return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
-                        "is an array of %d dimensions, expected 2: classes x dimensions", layer->npy_w.n_dims);
+                        "the array has %d dimensions, expected 2: classes x dimensions", layer->npy_w.n_dims);
     if ((status = check_shape(layer->npy_w.shape[0], layer->npy_w.shape[1], WO_ERR_FORMAT, err))) return status;
     layer->dense.m = (size_t)layer->npy_w.shape[0];
     layer->dense.d = (size_t)layer->npy_w.shape[1];
     if ((status = npy_floats(&layer->npy_w, &layer->dense.w, &layer->copy_w, err))) return status;
     if (options->bias_path && (status = read_npy_bias(layer, options->bias_path, err))) return status;
-    return check_values(&layer->dense, "weight", options->bias_path, WO_ERR_FORMAT, err);
+    return check_values(&layer->dense, "weight", "bias", WO_ERR_FORMAT, err);
 }
 
 /* ---- Layers ------------------------------------------------------------------------------------------------ */
@@ -292,21 +298,19 @@ static wo_status read_layer(wo_layer *layer, const char *path, const wo_layer_op
     if (kind == WOI_FILE_NPY) return read_npy(layer, path, options, err);
     if (kind == WOI_FILE_SAFETENSORS || kind == WOI_FILE_SHARD_INDEX)
         return read_safetensors(layer, path, options, err);
-    return woi_fail(err, WO_ERR_FORMAT, 0, "is no layer: expected a safetensors or .npy file");
+    return woi_fail(err, WO_ERR_FORMAT, 0, "the file is no layer: expected a safetensors or .npy file");
 }
 
 wo_status wo_layer_open(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err)
 {
-    static const wo_layer_options defaults = {.struct_size = sizeof defaults};
     if (!path || !layer) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the path or the result is NULL");
     *layer = NULL;
-    if (!options) options = &defaults;
-    if (options->struct_size != sizeof *options)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "layer options of %zu bytes, expected %zu",
-                        options->struct_size, sizeof *options);
+    wo_layer_options o = {.struct_size = sizeof o};
+    wo_status status = woi_sized_take(&o, sizeof o, options, "layer options", err);
+    if (status) return status;
     wo_layer *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
-    const wo_status status = read_layer(made, path, options, err);
+    status = woi_about(err, WO_ABOUT_LAYER, read_layer(made, path, &o, err));
     if (status) {
         wo_layer_free(made);
         return status;
@@ -324,7 +328,7 @@ wo_status wo_layer_wrap(const float *weight, const float *bias, size_t m, size_t
     wo_status status;
     if ((status = check_shape(m, d, WO_ERR_ARGUMENT, err)) ||
         (status = check_values(&dense, "weight", "bias", WO_ERR_ARGUMENT, err)))
-        return status;
+        return woi_about(err, WO_ABOUT_LAYER, status);
     wo_layer *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
     made->dense = dense;

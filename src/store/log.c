@@ -9,7 +9,7 @@
 static wo_status check_tensor(const woi_tensor *tensor, const char *name, int n_dims, unsigned dtypes,
                               const char *expected, wo_error *err)
 {
-    if (!tensor) return woi_fail(err, WO_ERR_FORMAT, 8, "is not a log: it has no tensor '%s'", name);
+    if (!tensor) return woi_fail(err, WO_ERR_FORMAT, 8, "the file is no log: it has no tensor '%s'", name);
     if (tensor->n_dims != n_dims)
         return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' has %d dimensions, expected %d", name, tensor->n_dims,
                         n_dims);

@@ -19,9 +19,9 @@ wo_status woi_open_plain(const char *path, int *fd, uint64_t *size, wo_error *er
     if (fstat(got, &about) != 0)
         status = woi_fail_errno(err, "cannot stat", errno);
     else if (S_ISDIR(about.st_mode))
-        status = woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "is a directory, expected a file");
+        status = woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "the path is a directory, expected a file");
     else if (!S_ISREG(about.st_mode))
-        status = woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "is not a plain file");
+        status = woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "the path is not a plain file");
     if (status) {
         close(got);
         return status;

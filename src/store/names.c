@@ -65,7 +65,8 @@ static wo_status grow_slots(woi_names *names, wo_error *err)
 /* Puts the name behind the last one; finding it is the caller's matter. */
 static wo_status append(woi_names *names, const char *name, size_t bytes, wo_error *err)
 {
-    if (names->n == INT32_MAX) return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "more than %d names", INT32_MAX);
+    if (names->n == INT32_MAX)
+        return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "there are more than %d names", INT32_MAX);
     size_t n = (size_t)names->n, used = n ? (size_t)names->indptr[n] : 0;
     wo_status status = woi_grow(&names->bytes, &names->bytes_capacity, used, used + bytes, 1, err);
     if (!status)
@@ -161,7 +162,7 @@ static wo_status find_tensor(const woi_st *st, const char *name, woi_dtype dtype
                              wo_error *err)
 {
     *tensor = woi_st_find(st, name);
-    if (!*tensor) return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has no tensor '%s'", name);
+    if (!*tensor) return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "the file has no tensor '%s'", name);
     if ((*tensor)->dtype != dtype || (*tensor)->n_dims != 1)
         return woi_fail(err, WO_ERR_FORMAT, (*tensor)->offset, "'%s' has %d dimensions of %s, expected 1 of %s", name,
                         (*tensor)->n_dims, woi_dtype_name((*tensor)->dtype), woi_dtype_name(dtype));

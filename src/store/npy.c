@@ -91,12 +91,12 @@ static wo_status take_descr(reader *in, woi_npy *npy, wo_error *err)
     skip_space(in);
     if (in->at < in->end && *in->at == '[')
         return woi_fail(err, WO_ERR_UNSUPPORTED, (uint64_t)(in->at - in->start),
-                        "an array of records: expected one of f2, f4, f8, i4, i8");
+                        "the array is one of records: expected one of f2, f4, f8, i4, i8");
     wo_status status = take_string(in, &text, &bytes, "a type such as '<f4'", err);
     if (status) return status;
     if (memchr(text, 'O', bytes))
         return woi_fail(err, WO_ERR_UNSUPPORTED, (uint64_t)(text - in->start),
-                        "an array of Python objects, which is a pickle and could run code: save numbers");
+                        "the array is one of Python objects, which is a pickle and could run code: save numbers");
     if (bytes == 3 && memchr("<>=", text[0], 3))
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
             if (memcmp(text + 1, known[i].name, 2) == 0) {
@@ -155,14 +155,14 @@ static wo_status check_file(woi_npy *npy, wo_error *err)
     size_t bytes = npy->map_bytes;
     if (bytes < 10 || memcmp(file, "\x93NUMPY", 6) != 0)
         return woi_fail(err, WO_ERR_FORMAT, 0,
-                        "is not a whole .npy file: it has %zu bytes, or no \\x93NUMPY at the start", bytes);
+                        "the file is not a whole .npy file: it has %zu bytes, or no \\x93NUMPY at the start", bytes);
     npy->version = file[6];
     if (npy->version < 1 || npy->version > 3 || file[7] != 0)
         return woi_fail(err, WO_ERR_UNSUPPORTED, 6, "npy version %d.%d is not supported: expected 1.0, 2.0 or 3.0",
                         file[6], file[7]);
     uint64_t length = 0, length_bytes = npy->version == 1 ? 2 : 4;
     if (bytes < 8 + length_bytes)
-        return woi_fail(err, WO_ERR_FORMAT, 8, "ends at byte %zu, inside the header length", bytes);
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the file ends at byte %zu, inside the header length", bytes);
     memcpy(&length, file + 8, (size_t)length_bytes);
     uint64_t data_start = 8 + length_bytes + length;
     if (data_start > bytes)
@@ -176,11 +176,11 @@ static wo_status check_file(woi_npy *npy, wo_error *err)
     size_t n = 1, need;
     for (int i = 0; i < npy->n_dims; i++)
         if (!woi_size_mul(n, npy->shape[i], &n))
-            return woi_fail(err, WO_ERR_FORMAT, 8, "the product of its shape overflows at shape[%d] = %" PRIu64, i,
+            return woi_fail(err, WO_ERR_FORMAT, 8, "the product of the shape overflows at shape[%d] = %" PRIu64, i,
                             npy->shape[i]);
     if (!woi_size_mul(n, woi_dtype_bytes(npy->dtype), &need) || need != bytes - data_start)
         return woi_fail(err, WO_ERR_FORMAT, data_start,
-                        "its shape and type take %zu x %zu bytes of data, but %" PRIu64 " follow the header", n,
+                        "shape and type take %zu x %zu bytes of data, but %" PRIu64 " follow the header", n,
                         woi_dtype_bytes(npy->dtype), (uint64_t)bytes - data_start);
     npy->n = n;
     npy->data = file + data_start;

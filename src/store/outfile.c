@@ -22,12 +22,17 @@ struct woi_outfile {
     char *buffer;
 };
 
+static wo_status fail_output(wo_error *err, const char *what, int errnum)
+{
+    return woi_about(err, WO_ABOUT_OUTPUT, woi_fail_errno(err, what, errnum));
+}
+
 static wo_status write_all(int fd, const char *data, size_t bytes, wo_error *err)
 {
     while (bytes > 0) {
         ssize_t wrote = write(fd, data, bytes);
         if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return woi_fail_errno(err, "cannot write", errno);
+        if (wrote < 0) return fail_output(err, "cannot write", errno);
         data += wrote;
         bytes -= (size_t)wrote;
     }
@@ -49,20 +54,20 @@ static wo_status open_temporary(const char *path, char *name, size_t name_bytes,
         snprintf(name, name_bytes, "%s.tmp.%ld.%u", path, (long)getpid(), attempt);
         *fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (*fd >= 0) return WO_OK;
-        if (errno != EEXIST || attempt == 1000) return woi_fail_errno(err, "cannot create", errno);
+        if (errno != EEXIST || attempt == 1000) return fail_output(err, "cannot create", errno);
     }
 }
 
 wo_status woi_outfile_create(const char *path, woi_outfile **result, wo_error *err)
 {
     struct stat about;
-    if (!*path) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the name of the output is empty");
+    if (!*path) return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_OUTPUT, "", "the name of the output is empty");
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
-        return woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "exists and is not a plain file");
+        return woi_fail_about(err, WO_ERR_IO, WO_ABOUT_OUTPUT, "", "the output exists and is not a plain file");
     /* Through a link to the file that it names: the rename would replace the link itself. */
     char target[PATH_MAX];
     if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode)) {
-        if (!realpath(path, target)) return woi_fail_errno(err, "cannot follow the link", errno);
+        if (!realpath(path, target)) return fail_output(err, "cannot follow the link", errno);
         path = target;
     }
     woi_outfile *out = woi_alloc_zero(1, sizeof *out, err);
@@ -104,7 +109,7 @@ wo_status woi_outfile_patch(woi_outfile *out, uint64_t offset, const void *data,
     while (!status && bytes > 0) {
         ssize_t wrote = pwrite(out->fd, from, bytes, (off_t)offset);
         if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return woi_fail_errno(err, "cannot write", errno);
+        if (wrote < 0) return fail_output(err, "cannot write", errno);
         from += wrote;
         offset += (uint64_t)wrote;
         bytes -= (size_t)wrote;
@@ -134,18 +139,18 @@ wo_status woi_outfile_sync(woi_outfile *out, wo_error *err)
     if (out->fd < 0) return WO_OK; /* done before */
     wo_status status = flush(out, err);
     if (status) return status;
-    if (fsync(out->fd) != 0) return woi_fail_errno(err, "cannot write", errno);
+    if (fsync(out->fd) != 0) return fail_output(err, "cannot write", errno);
     /* Some file systems report a failed write only here. */
     int fd = out->fd;
     out->fd = -1;
-    return close(fd) == 0 ? WO_OK : woi_fail_errno(err, "cannot write", errno);
+    return close(fd) == 0 ? WO_OK : fail_output(err, "cannot write", errno);
 }
 
 wo_status woi_outfile_commit(woi_outfile *out, wo_error *err)
 {
     wo_status status = woi_outfile_sync(out, err);
     if (status) return status;
-    if (rename(out->temporary, out->path) != 0) return woi_fail_errno(err, "cannot rename into place", errno);
+    if (rename(out->temporary, out->path) != 0) return fail_output(err, "cannot rename into place", errno);
     woi_free(out->temporary);
     out->temporary = NULL;
     sync_folder(out->path);

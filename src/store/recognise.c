@@ -39,9 +39,9 @@ wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *er
         *kind = WOI_FILE_XC;
     } else if (starts_with(head, n, "PK\x03\x04", 4)) {
         return woi_fail(err, WO_ERR_UNSUPPORTED, 0,
-                        "is a zip archive (.npz or PyTorch .pt): save the arrays as .npy or as safetensors");
+                        "the file is a zip archive (.npz or PyTorch .pt): save the arrays as .npy or as safetensors");
     } else if (head[0] == 0x80 && n > 1 && head[1] >= 2 && head[1] <= 5) {
-        return woi_fail(err, WO_ERR_UNSUPPORTED, 0, "is a pickle, which could run code: save as safetensors");
+        return woi_fail(err, WO_ERR_UNSUPPORTED, 0, "the file is a pickle, which could run code: save as safetensors");
     } else if (memchr(head, 0, n < 8 ? n : 8)) {
         /* Text has no NUL, a header length below 2^56 has one. */
         *kind = WOI_FILE_SAFETENSORS;

@@ -179,11 +179,11 @@ static wo_status check_layout(const shard *file, const woi_tensor *tensors, size
     for (size_t i = 0; i < n; i++) {
         if (tensors[i].offset > end)
             return fail_format(err, end, tensors[i].name,
-                               "begins at byte %" PRIu64 " of the data, leaving a hole of %" PRIu64 " bytes",
+                               "it begins at byte %" PRIu64 " of the data, leaving a hole of %" PRIu64 " bytes",
                                tensors[i].offset - data_start, tensors[i].offset - end);
         if (tensors[i].offset < end)
             return fail_format(err, tensors[i].offset, tensors[i].name,
-                               "begins at byte %" PRIu64 " of the data, inside the tensor before it",
+                               "it begins at byte %" PRIu64 " of the data, inside the tensor before it",
                                tensors[i].offset - data_start);
         end += tensors[i].bytes;
     }
@@ -226,15 +226,15 @@ static wo_status check_own_header(const shard *file, size_t header_bytes, wo_err
     char digits[WOI_ST_DIGITS + 1], quoted[WOI_QUOTE_BYTES];
     if (format && strcmp(format, WOI_ST_FORMAT_VERSION) != 0)
         return woi_fail(err, WO_ERR_UNSUPPORTED, 8,
-                        "was written in format '%s', this version of wideout reads format %s",
+                        "the file was written in format '%s', this version of wideout reads format %s",
                         woi_quote(quoted, format, strlen(format)), WOI_ST_FORMAT_VERSION);
     if (!stated || !woi_st_header_checksum((const char *)file->map + 8, header_bytes, digits))
-        return woi_fail(err, WO_ERR_CHECKSUM, 8, "a wideout file without the checksum of its header in its place");
+        return woi_fail(err, WO_ERR_CHECKSUM, 8, "the header of a wideout file has no checksum in its place");
     if (strcmp(digits, stated) != 0)
         return woi_fail(err, WO_ERR_CHECKSUM, 8, "the header was changed: its checksum is %s, the file says '%s'",
                         digits, woi_quote(quoted, stated, strlen(stated)));
     if (!format || !json_object_get(metadata, "kind"))
-        return woi_fail(err, WO_ERR_FORMAT, 8, "a wideout file without a %s", format ? "kind" : "format");
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the metadata of a wideout file have no %s", format ? "kind" : "format");
     return WO_OK;
 }
 
@@ -250,7 +250,8 @@ static wo_status open_shard(woi_st *st, size_t i, const char *path, wo_error *er
     file->map = map;
 
     if (file->map_bytes < 8)
-        return woi_fail(err, WO_ERR_FORMAT, 0, "has %zu bytes, a safetensors file begins with 8 bytes of header length",
+        return woi_fail(err, WO_ERR_FORMAT, 0,
+                        "the file has %zu bytes, a safetensors file begins with 8 bytes of header length",
                         file->map_bytes);
     uint64_t header_bytes;
     memcpy(&header_bytes, file->map, 8);
@@ -364,7 +365,7 @@ static wo_status index_names(woi_st *st, wo_error *err)
     qsort(st->by_name, st->n_tensors, sizeof *st->by_name, by_name);
     for (size_t i = 1; i < st->n_tensors; i++)
         if (strcmp(st->by_name[i]->name, st->by_name[i - 1]->name) == 0)
-            return fail_format(err, 0, st->by_name[i]->name, "stands in two shards");
+            return fail_format(err, 0, st->by_name[i]->name, "it stands in two shards");
     return WO_OK;
 }
 
@@ -398,12 +399,12 @@ static wo_status open_sharded(woi_st *st, const char *path, wo_error *err)
     json_t *weight_map = json_object_get(index, "weight_map");
     if (!json_is_object(weight_map) || json_object_size(weight_map) == 0) {
         status = woi_fail(err, WO_ERR_FORMAT, 0,
-                          "a JSON file without a weight_map: expected the index of a sharded safetensors model");
+                          "the JSON file has no weight_map: expected the index of a sharded safetensors model");
         goto done;
     }
     if ((status = list_shards(weight_map, &names, &n, err))) goto done;
     if (n > MAX_SHARDS) {
-        status = woi_fail(err, WO_ERR_FORMAT, 0, "names %zu shards, the limit is %d", n, MAX_SHARDS);
+        status = woi_fail(err, WO_ERR_FORMAT, 0, "the file names %zu shards, the limit is %d", n, MAX_SHARDS);
         goto done;
     }
     const char *slash = strrchr(path, '/');
@@ -446,7 +447,7 @@ wo_status woi_st_open(const char *path, woi_st **result, wo_error *err)
     wo_status status = woi_file_recognise(path, &kind, err);
     if (status) return status;
     if (kind != WOI_FILE_SAFETENSORS && kind != WOI_FILE_SHARD_INDEX)
-        return woi_fail(err, WO_ERR_FORMAT, 0, "is not a safetensors file");
+        return woi_fail(err, WO_ERR_FORMAT, 0, "the file is not a safetensors file");
     woi_st *st = woi_alloc_zero(1, sizeof *st, err);
     if (!st) return WO_ERR_MEMORY;
     status = kind == WOI_FILE_SHARD_INDEX ? open_sharded(st, path, err) : open_single(st, path, err);

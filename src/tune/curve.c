@@ -2,6 +2,7 @@
 #include "tune/tune.h"
 
 #include "base/error.h"
+#include "base/sized.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -72,7 +73,7 @@ wo_status woi_curve_add(woi_tune *t, const double *row, wo_error *err)
 int wo_index_curve(const wo_index *index, wo_curve *curve)
 {
     if (!index->n_curve) return 0;
-    *curve = (wo_curve){
+    wo_curve found = {
         .rows = index->n_curve,
         .columns = WOI_CURVE_COLUMNS,
         .values = index->curve,
@@ -86,9 +87,9 @@ int wo_index_curve(const wo_index *index, wo_curve *curve)
         .n = index->goal.n,
         .chosen = index->n_curve,
     };
-    for (size_t i = 0; i < curve->rows; i++)
-        if (index->curve[i * WOI_CURVE_COLUMNS + WOI_CURVE_CHOSEN] == 1) curve->chosen = i;
-    return 1;
+    for (size_t i = 0; i < found.rows; i++)
+        if (index->curve[i * WOI_CURVE_COLUMNS + WOI_CURVE_CHOSEN] == 1) found.chosen = i;
+    return woi_sized_give(curve, &found, sizeof found) == WO_OK;
 }
 
 size_t wo_curve_text(const wo_curve *curve, size_t row, char *text, size_t text_bytes)

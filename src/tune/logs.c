@@ -65,7 +65,7 @@ static size_t pick_judged(const woi_tune *t, const wo_log *from, size_t n, uint6
 {
     size_t found = 0;
     for (size_t i = 0; i < n; i++) {
-        const size_t query = woi_eval_place(t->o.build.seed, stream, i, n, from->n);
+        const size_t query = woi_eval_place(t->build.seed, stream, i, n, from->n);
         if (woi_all_finite(from->queries + query * from->d, from->d)) picks[found++] = query;
     }
     return found;
@@ -76,8 +76,8 @@ wo_status woi_tune_split(woi_tune *t, const wo_log *tune_log, wo_error *err)
     const wo_log *log = t->log;
     t->held_out = !tune_log;
     if (t->held_out && log->n < LEAST_LOG)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "has %zu queries: too few to hold some out for tuning, give a tune log", log->n);
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "tune_log",
+                              "the log has %zu queries: too few to hold some out for tuning", log->n);
     const wo_log *from = tune_log ? tune_log : log;
     size_t n = tune_log ? tune_log->n : log->n / HELD_OUT, kept = 0;
     if (n > t->o.max_queries) n = (size_t)t->o.max_queries;
@@ -86,7 +86,9 @@ wo_status woi_tune_split(woi_tune *t, const wo_log *tune_log, wo_error *err)
     if (status) goto done;
     n = pick_judged(t, from, n, t->held_out ? STREAM_HELD_OUT : STREAM_JUDGED, picks);
     if (n == 0) {
-        status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the tune log has no query with finite numbers");
+        status =
+            woi_fail_about(err, WO_ERR_ARGUMENT, tune_log ? WO_ABOUT_TUNE_LOG : WO_ABOUT_LOG, "",
+                           "%s has no query with finite numbers to judge by", tune_log ? "the tune log" : "the log");
         goto done;
     }
     if ((status = copy(from, picks, n, &t->judged, err))) goto done;
@@ -104,7 +106,7 @@ wo_status woi_tune_split(woi_tune *t, const wo_log *tune_log, wo_error *err)
     }
     if (kept > MOST_TRAIN) {
         for (size_t i = 0; i < MOST_TRAIN; i++)
-            rest[i] = rest[woi_eval_place(t->o.build.seed, STREAM_TRAIN, i, MOST_TRAIN, kept)]; /* never behind i */
+            rest[i] = rest[woi_eval_place(t->build.seed, STREAM_TRAIN, i, MOST_TRAIN, kept)]; /* never behind i */
         kept = MOST_TRAIN;
     }
     status = copy(log, rest, kept, &t->train, err);

@@ -14,8 +14,7 @@ enum { ROUNDS = 5, TURNS = 4, FIRST_TURNS = 8, APART_MS = 40 }; /* of timing: so
 wo_status woi_tune_time(const woi_tune *t, const wo_index *index, bool full, const uint32_t *batches, size_t n,
                         uint32_t rounds, wo_eval_timing *timings, wo_error *err)
 {
-    wo_eval_options o;
-    wo_eval_defaults(&o);
+    wo_eval_options o = woi_eval_defaults;
     o.ks[0] = t->o.k;
     o.n_ks = 1;
     memcpy(o.batches, batches, n * sizeof *batches);
@@ -23,7 +22,8 @@ wo_status woi_tune_time(const woi_tune *t, const wo_index *index, bool full, con
     o.batch = batches[0];
     o.rounds = rounds;
     o.progress = t->progress;
-    wo_eval_result result = {0};
+    wo_eval_timing all[WO_EVAL_MAX + 1];
+    wo_eval_result result = {.timings = all};
     const woi_eval eval = {.index = index,
                            .full = full ? &t->layer->dense : NULL,
                            .log = &t->judged,

@@ -5,6 +5,8 @@
  * fails and is already slower than the best so far about the whole setting. */
 #include "tune/tune.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +20,7 @@ static const double GROWN = 1.05;     /* times the neurons: less is nothing new 
 /* In time, what was tried is kept; the first setting is always finished. */
 static bool out_of_time(woi_tune *t)
 {
-    if (!t->late && t->n_tried) t->late = woi_tune_now() - t->start >= SEARCHING * t->o.max_time_s;
+    if (!t->late && t->n_tried) t->late = woi_now_s() - t->start >= SEARCHING * t->o.max_time_s;
     return t->late;
 }
 
@@ -392,7 +394,7 @@ done:
 wo_status woi_tune_search(woi_tune *t, wo_error *err)
 {
     const bool fixed = t->o.fixed & WO_FIX_METHOD;
-    const wo_method method = t->o.build.method;
+    const wo_method method = t->build.method;
     const bool evidence = !fixed || method == WO_METHOD_EVIDENCE;
     wo_status status = WO_OK;
     t->best = WOI_NO_ROW;
@@ -400,16 +402,15 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err)
     if (status || (fixed && method == WO_METHOD_FULL)) return status;
     if (woi_by_time(t) && t->best != WOI_NO_ROW) return WO_OK; /* nothing is better than FULL */
     if (evidence || !t->train.indptr)
-        status = woi_needs_of(&t->layer->dense, &t->train, t->o.build.source, t->o.build.source_k, t->threads,
-                              &t->o.build.progress, &t->needs, err);
+        status = woi_needs_of(&t->layer->dense, &t->train, t->build.source, t->build.source_k, t->threads,
+                              &t->build.progress, &t->needs, err);
     if (status) return status;
     woi_kind kinds[2];
     size_t n = 0;
     if (fixed && (method == WO_METHOD_SLIDE || method == WO_METHOD_LSS)) kinds[n++] = WOI_TABLES;
     const bool one = t->o.fixed & WO_FIX_ROUTER;
-    if (evidence && (one ? t->o.build.router == WO_ROUTER_TREE : t->layer->dense.d <= WOI_MAX_I8))
-        kinds[n++] = WOI_TREE;
-    if (evidence && (!one || t->o.build.router == WO_ROUTER_HASH)) kinds[n++] = WOI_HASH;
+    if (evidence && (one ? t->build.router == WO_ROUTER_TREE : t->layer->dense.d <= WOI_MAX_I8)) kinds[n++] = WOI_TREE;
+    if (evidence && (!one || t->build.router == WO_ROUTER_HASH)) kinds[n++] = WOI_HASH;
     if (n) status = search_routers(t, kinds, n, err);
     if (!status && (!fixed || method == WO_METHOD_POPULAR)) status = search_popular(t, err);
     if (!status && evidence) status = try_small_rows(t, err);

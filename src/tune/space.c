@@ -63,7 +63,7 @@ bool woi_space_widen(const wo_tune_options *o, woi_place *place)
  * f32 scores these exactly. */
 static bool has_precision(const woi_tune *t)
 {
-    return !(t->o.fixed & WO_FIX_WEIGHTS) && t->o.build.weights != WO_WEIGHTS_NONE;
+    return !(t->o.fixed & WO_FIX_WEIGHTS) && t->build.weights != WO_WEIGHTS_NONE;
 }
 
 static const wo_weights precisions[] = {WO_WEIGHTS_BF16, WO_WEIGHTS_INT8, WO_WEIGHTS_F32};
@@ -78,10 +78,10 @@ bool woi_space_refine(woi_tune *t)
 
 wo_build_options woi_space_of_method(const woi_tune *t, wo_method method)
 {
-    const wo_build_options *given = &t->o.build;
+    const wo_build_options *given = &t->build;
     wo_build_options o = *given;
     if (method != given->method) {
-        wo_build_defaults(method, &o);
+        o = woi_build_defaults(method);
         o.source = given->source;
         o.source_k = given->source_k;
         o.thin = given->thin;
@@ -96,7 +96,7 @@ wo_build_options woi_space_of_method(const woi_tune *t, wo_method method)
 
 wo_build_options woi_space_options(const woi_tune *t, const woi_place *place)
 {
-    const wo_method given = t->o.build.method;
+    const wo_method given = t->build.method;
     const wo_method method = place->kind == WOI_FULL      ? WO_METHOD_FULL
                              : place->kind == WOI_POPULAR ? WO_METHOD_POPULAR
                              : place->kind == WOI_TABLES  ? given

@@ -4,44 +4,39 @@
  * faster */
 #include "tune/tune.h"
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/sized.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
-#include <time.h>
 
-void wo_tune_defaults(wo_tune_options *options)
-{
-    *options = (wo_tune_options){
-        .struct_size = sizeof *options,
-        .target = 0.995,
-        .target5 = 0.99,
-        .k = 5,
-        .batch = 1,
-        .max_time_s = 180,
-        .max_queries = 200000,
-    };
-    wo_build_defaults(WO_METHOD_EVIDENCE, &options->build);
-}
+static const wo_tune_options defaults = {
+    .struct_size = sizeof defaults,
+    .target = 0.995,
+    .target5 = 0.99,
+    .k = 5,
+    .batch = 1,
+    .max_time_s = 180,
+    .max_queries = 200000,
+};
 
-double woi_tune_now(void)
+void wo_tune_defaults(wo_tune_options *options, size_t options_bytes)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    woi_sized_defaults(options, options_bytes, &defaults, sizeof defaults);
 }
 
 /* ---- What is asked for ------------------------------------------------------------------------------------- */
 
-static wo_status check(const wo_tune_options *o, wo_error *err)
+/* Takes the caller's options, of whatever size. */
+static wo_status take(woi_tune *t, const wo_tune_options *given, wo_error *err)
 {
+    wo_tune_options *o = &t->o;
+    *o = defaults;
     wo_status status;
-    if (o->struct_size != sizeof *o)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "tune options of %zu bytes, expected %zu: start from wo_tune_defaults", o->struct_size,
-                        sizeof *o);
-    if ((status = woi_build_check(&o->build, err)) || (status = woi_check_range("target", o->target, 1e-9, 1, err)) ||
+    if ((status = woi_sized_take(o, sizeof *o, given, "tune options", err)) ||
+        (status = woi_build_take(o->build, &t->build, err)) ||
+        (status = woi_check_range("target", o->target, 1e-9, 1, err)) ||
         (status = woi_check_range("target5", o->target5, 0, 1, err)) ||
         (status = woi_check_range("target_agree", o->target_agree, 0, 1, err)) ||
         (status = woi_check_range("target_us", o->target_us, 0, 1e12, err)) ||
@@ -51,17 +46,18 @@ static wo_status check(const wo_tune_options *o, wo_error *err)
         (status = woi_check_range("max_queries", (double)o->max_queries, 1, 1e9, err)))
         return status;
     const unsigned of_hash = WO_FIX_K | WO_FIX_L, of_tree = WO_FIX_TREE | WO_FIX_ROUTE_D | WO_FIX_BEAM;
-    if (o->build.method == WO_METHOD_EVIDENCE && o->fixed & of_hash && o->fixed & of_tree)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "K or L and parts of a tree are fixed: an index has hyperplanes or a tree, not both");
+    if (t->build.method == WO_METHOD_EVIDENCE && o->fixed & of_hash && o->fixed & of_tree)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "fixed",
+                               "K or L and parts of a tree are fixed: an index has hyperplanes or a tree, not both");
     return WO_OK;
 }
 
 /* What is fixed fixes what it belongs to. */
-static void complete(wo_tune_options *o)
+static void complete(woi_tune *t)
 {
+    wo_tune_options *o = &t->o;
     const unsigned of_hash = WO_FIX_K | WO_FIX_L, of_tree = WO_FIX_TREE | WO_FIX_ROUTE_D | WO_FIX_BEAM;
-    wo_build_options *b = &o->build;
+    wo_build_options *b = &t->build;
     if (!(o->fixed & WO_FIX_METHOD) && o->fixed & (of_hash | of_tree | WO_FIX_ROUTER | WO_FIX_LAMBDA)) {
         o->fixed |= WO_FIX_METHOD;
         b->method = WO_METHOD_EVIDENCE;
@@ -76,21 +72,24 @@ static void complete(wo_tune_options *o)
 static wo_status check_logs(const woi_tune *t, const wo_log *tune_log, wo_error *err)
 {
     const woi_dense *rows = &t->layer->dense;
-    if (!t->log) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tuning needs a log of queries, none was given");
+    if (!t->log)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "", "tuning needs a log of queries, none was given");
     const wo_log *judged = tune_log ? tune_log : t->log;
     wo_status status = woi_log_check(t->log, rows->m, rows->d, err);
     if (!status) status = woi_queries_check(t->log, err);
-    if (!status && tune_log && (status = woi_log_check(tune_log, rows->m, rows->d, err)))
+    if (status) return woi_about(err, WO_ABOUT_LOG, status);
+    if (tune_log && (status = woi_log_check(tune_log, rows->m, rows->d, err))) {
         woi_error_prefix(err, "the tune log");
-    if (status) return status;
+        return woi_about(err, WO_ABOUT_TUNE_LOG, status);
+    }
     if (tune_log && tune_log->n == 0)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the tune log has no queries");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_TUNE_LOG, "", "the tune log has no queries");
     if (t->o.target_us > 0 || t->o.target_agree > 0) return WO_OK;
     if (!judged->indptr || judged->indptr[judged->n] == 0)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "%s has no labels to judge by: ask for agreement with FULL instead (--target-agree), or for a "
-                        "time (--target-us)",
-                        tune_log ? "the tune log" : "the log");
+        return woi_fail_about(
+            err, WO_ERR_ARGUMENT, tune_log ? WO_ABOUT_TUNE_LOG : WO_ABOUT_LOG, "target",
+            "%s has no labels to judge by: without them the goal can be agreement with FULL, or a time",
+            tune_log ? "the tune log" : "the log");
     return WO_OK;
 }
 
@@ -98,7 +97,7 @@ static wo_status check_logs(const woi_tune *t, const wo_log *tune_log, wo_error 
 static wo_status fail_goal(const woi_tune *t, size_t first, size_t n, wo_error *err)
 {
     const wo_tune_options *o = &t->o;
-    const char *method = woi_method_name(o->build.method);
+    const char *method = woi_method_name(t->build.method);
     double fastest = INFINITY, low = -1, shares[3] = {0};
     for (size_t i = first; i < first + n; i++) {
         const double *row = woi_row(t, i);
@@ -156,8 +155,8 @@ static wo_status build_evidence(woi_tune *t, wo_build_options *o, double *row, w
     wo_status status = WO_OK;
     if (!t->train_is_log) {
         woi_sparse_free(&t->needs);
-        status = woi_needs_of(&t->layer->dense, log, o->source, o->source_k, t->threads, &t->o.build.progress,
-                              &t->needs, err);
+        status =
+            woi_needs_of(&t->layer->dense, log, o->source, o->source_k, t->threads, &t->build.progress, &t->needs, err);
     }
     for (int i = 0; !status && i < TRIES; i++) {
         if ((status = woi_tune_route(t, log, &t->needs, o, err)) || (status = woi_tune_fill(t, &t->needs, o, err)))
@@ -282,8 +281,8 @@ static int relay(void *ctx, const char *stage, uint64_t done, uint64_t total)
 {
     (void)stage, (void)done, (void)total;
     const woi_tune *t = ctx;
-    const wo_progress *outer = &t->o.build.progress;
-    const double gone = fmin(woi_tune_now() - t->start, t->o.max_time_s);
+    const wo_progress *outer = &t->build.progress;
+    const double gone = fmin(woi_now_s() - t->start, t->o.max_time_s);
     return outer->fn ? outer->fn(outer->ctx, "tuning", (uint64_t)(1000 * gone), (uint64_t)(1000 * t->o.max_time_s)) : 0;
 }
 
@@ -297,7 +296,7 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
     if (!status && t->best == WOI_NO_ROW) status = fail_goal(t, 0, t->n_rows, err);
     if (!status) status = build_winner(t, index, err);
     if (!status) status = plan(t, index, err);
-    if (!status) status = woi_small_measure(*index, t->log, t->threads, err);
+    if (!status) status = woi_small_measure(*index, t->log, err);
     if (status) return status;
     t->rows[t->best * WOI_CURVE_COLUMNS + WOI_CURVE_CHOSEN] = 1;
     (*index)->curve = t->rows;
@@ -318,17 +317,16 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
                         const wo_tune_options *options, wo_index **index, wo_error *err)
 {
     *index = NULL;
-    wo_tune_options defaults;
-    wo_tune_defaults(&defaults);
-    wo_status status = options ? check(options, err) : WO_OK;
-    if (status) return status;
     woi_tune *t = woi_alloc_zero(1, sizeof *t, err);
     if (!t) return WO_ERR_MEMORY;
-    *t = (woi_tune){.layer = layer, .log = log, .o = options ? *options : defaults, .start = woi_tune_now()};
-    t->threads = t->o.build.threads > 0 ? t->o.build.threads : omp_get_max_threads();
+    *t = (woi_tune){.layer = layer, .log = log, .start = woi_now_s()};
     t->progress = (wo_progress){relay, t};
-    complete(&t->o);
-    status = tune(t, tune_log, index, err);
+    wo_status status = take(t, options, err);
+    if (!status) {
+        t->threads = woi_team_threads(t->build.threads);
+        complete(t);
+        status = tune(t, tune_log, index, err);
+    }
     if (status) {
         wo_index_free(*index);
         *index = NULL;

@@ -25,6 +25,7 @@ typedef struct woi_tune {
     const wo_layer *layer;
     const wo_log *log; /* all of it */
     wo_tune_options o;
+    wo_build_options build; /* what o.build points to, completed */
     int threads;
     double start;
     wo_progress progress; /* of the parts: all are "tuning", and how much of the time is gone */
@@ -57,7 +58,6 @@ typedef struct woi_tune {
     int refined; /* rows of evidence are in bf16; 1: int8 and f32, 2: f32, because they did not do */
 } woi_tune;
 
-double woi_tune_now(void);
 /* An index without router and cells. On failure too *index is to be freed. */
 wo_status woi_tune_begin(const wo_layer *layer, const wo_build_options *o, wo_index **index, wo_error *err);
 

@@ -82,7 +82,7 @@ check 'tree: it answers' bash -c "paste tree.answers full.answers | awk -F '\t' 
 fails 'coordinates that are no multiple of 16' 2 \
     "wideout build: --route-d takes a multiple of 16, or all 40 coordinates, not 20 (see 'wideout build --help')" \
     build --layer u/layer.safetensors --log u/train.log.safetensors --router tree --route-d 20 -o bad
-fails 'more probes than a search opens' 1 'wideout: tree.1: 65 probes are too many: at most 64' \
+fails 'more probes than a search opens' 1 'wideout: --probes: 65 probes are too many: at most 64' \
     "$WIDEOUT" predict --index tree.1 --probes 65 s/test.log.safetensors
 for option in '-K 5' '-L 2' '--learner mix' '--iterations 5' '--rate 0.1' '--learn-batch 64'; do
     # shellcheck disable=SC2086 # an option and its value
@@ -189,19 +189,31 @@ st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[2,4],\"data_offsets\":[
 small 'queries of another size' "the log's queries have 4 numbers, the layer's rows 8"
 st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[1,8],\"data_offsets\":[0,32]},$labelled}" \
     "$(zeros 20)\\0\\0\\xc0\\x7f$(zeros 8)$(zeros 8)$one$(zeros 4)"
-small 'NaN in a query' 'query 0 has nan at place 5'
+small 'NaN in a query' 'query 0 of the log has nan at place 5'
 st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[1,8],\"data_offsets\":[0,32]},$labelled}" \
     "\\0\\0\\x80\\xff$(zeros 28)$(zeros 8)$one$(zeros 4)"
-small 'infinity in a query' 'query 0 has -inf at place 0'
+small 'infinity in a query' 'query 0 of the log has -inf at place 0'
 st small.log '{"queries":{"dtype":"F32","shape":[0,8],"data_offsets":[0,0]}}' ''
 small 'no query' 'the log has no queries'
 st small.log '{"queries":{"dtype":"F32","shape":[1,8],"data_offsets":[0,32]}}' "$(zeros 32)"
 fails 'lss without labels' 1 'wideout: small.log: the log has no labels, and lss learns from labels' \
     build --log small.log --method lss -o bad
+fails 'no labels to learn from' 1 "wideout: small.log: the log has no labels, and nothing else was to be used: FULL's top-k can be the source; --source top takes it" \
+    build --log small.log -K 2 -L 1 --source labels -o bad
+fails 'no labels to tune by' 1 'wideout: small.log: the log has no labels to judge by: without them the goal can be agreement with FULL, or a time; ask with --target-agree or --target-us' \
+    build --log small.log -o bad
+fails 'too few queries to tune by' 1 'wideout: small.log: the log has 1 queries: too few to hold some out for tuning; give another one with --tune-log FILE' \
+    build --log small.log --target-agree 0.9 -o bad
+fails 'a tune log without labels' 1 'wideout: small.log: the tune log has no labels to judge by: without them the goal can be agreement with FULL, or a time; ask with --target-agree or --target-us' \
+    build --tune-log small.log -o bad
+fails 'a tensor that the layer lacks' 1 "wideout: s/layer.safetensors: the file has no tensor 'none': its matrices are weight (500 x 8); choose with --weight-name NAME" \
+    build --weight-name none -o bad
+fails 'a file of biases beside safetensors' 1 'wideout: s/layer.safetensors: the file is no .npy file, and only beside one do biases have a file of their own; name a tensor with --bias-name NAME instead of --bias' \
+    build --bias x -o bad
 check 'evidence without labels' build --log small.log -K 2 -L 1 --learner none -o unlabelled
 check 'popular without labels' build --log small.log --method popular --popular 3 -o unlabelled
 same 'a layer that is a log' '1 1' "$(build --layer s/test.log.safetensors --method evidence -o bad 2>err; echo "$? $(wc -l <err)")"
-fails 'a log that is a layer' 1 "wideout: s/layer.safetensors: is not a log: it has no tensor 'queries'" \
+fails 'a log that is a layer' 1 "wideout: s/layer.safetensors: the file is no log: it has no tensor 'queries'" \
     "$WIDEOUT" build --layer s/layer.safetensors --log s/layer.safetensors --method evidence -o bad
 fails 'no such layer' 1 'wideout: none: cannot open: No such file or directory' build --layer none -o bad
 fails 'no such log' 1 'wideout: none: cannot open: No such file or directory' build --log none -o bad
@@ -210,11 +222,11 @@ check 'nothing was written' test ! -e bad -a -z "$(find . -name '*.tmp.*')"
 
 # ---- Other layers, damaged files ---------------------------------------------------------------------------------
 "$WIDEOUT" data synthetic -q -m 500 -d 8 -n 10 --seed 2 -o t >/dev/null
-same 'another layer is refused' '1 1 was built for another layer' "$("$WIDEOUT" predict --index evidence.one --layer t/layer.safetensors \
-    s/test.log.safetensors 2>err >out; echo "$? $(wc -l <err) $(sed 's/^wideout: evidence.one: //; s/:.*//' err)$(cat out)")"
+same 'another layer is refused' '1 1 the layer is not the one that the index was built for' "$("$WIDEOUT" predict --index evidence.one --layer t/layer.safetensors \
+    s/test.log.safetensors 2>err >out; echo "$? $(wc -l <err) $(sed 's/^wideout: t.layer.safetensors: //; s/:.*//' err)$(cat out)")"
 same 'no layer for an index without rows' '1 1' "$("$WIDEOUT" predict --index bare s/test.log.safetensors 2>err >out; echo "$? $(wc -l <err)$(cat out)")"
 check 'which asks for one' grep -q -e '--layer' err
-fails 'a layer is no index' 1 "wideout: s/layer.safetensors: is a wideout file of kind layer, not an index: 'wideout build' makes one" \
+fails 'a layer is no index' 1 "wideout: s/layer.safetensors: the file is of kind layer, not an index" \
     "$WIDEOUT" predict --index s/layer.safetensors s/test.log.safetensors
 
 # Every bit that is flipped, and every byte that is missing, is found: exit code 1, one sentence, no answer.

@@ -90,7 +90,7 @@ fails 'deb822 into a file' 1 'wideout: stanzas: exists and is not a folder' "$WI
 fails 'deb822 below a missing folder' 1 'wideout: no/no: cannot make the folder: No such file or directory' \
     "$WIDEOUT" data deb822 stanzas -o no/no
 mkdir folder folder/labels.txt
-fails 'deb822: a folder in the way' 1 'wideout: folder/labels.txt: exists and is not a plain file' \
+fails 'deb822: a folder in the way' 1 'wideout: folder/labels.txt: the output exists and is not a plain file' \
     "$WIDEOUT" data deb822 stanzas -o folder
 same 'deb822: then nothing is written' labels.txt "$(ls folder)"
 # Ctrl-C in a pipe ends the program that fills it as well: what came before that is not the catalogue. More than a pipe
@@ -131,7 +131,7 @@ gzip -nc one >one.gz
 "$WIDEOUT" data text -q one.gz -o t6 >/dev/null
 same 'text: gzip changes nothing' "$(contents t)" "$(contents t6)"
 before=$(contents t)
-fails 'text: empty' 1 'wideout: /dev/null: is not a plain file' "$WIDEOUT" data text /dev/null -o t
+fails 'text: empty' 1 'wideout: /dev/null: the path is not a plain file' "$WIDEOUT" data text /dev/null -o t
 : >empty
 fails 'text: an empty file' 1 'wideout: empty: the text is empty' "$WIDEOUT" data text empty -o t
 printf '   \n' >blank

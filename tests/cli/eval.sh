@@ -144,14 +144,14 @@ fails 'a missing log' 1 'wideout: no.log: cannot open: No such file or directory
 fails 'a missing layer' 1 'wideout: no.layer: cannot open: No such file or directory' \
     "$WIDEOUT" eval --index popular.idx --log $log --layer no.layer
 fails 'no rows anywhere' 1 \
-    'wideout: bare.idx: has no rows inside (it was built with weights none): give the layer too (--layer)' \
+    'wideout: bare.idx: the index has no rows (it was built with weights none): the layer has them; give the layer too: --layer FILE' \
     "$WIDEOUT" eval --index bare.idx --log $log
 "$WIDEOUT" data synthetic -q -m 600 -d 16 -n 10 --seed 2 -o other >/dev/null
-check 'another layer' grep -q '^wideout: bare.idx: was built for another layer' <<<"$("$WIDEOUT" eval --index bare.idx --log $log \
+check 'another layer' grep -q '^wideout: other/layer.safetensors: the layer is not the one that the index was built for: ' <<<"$("$WIDEOUT" eval --index bare.idx --log $log \
     --layer other/layer.safetensors 2>&1)"
 check 'a cut index' grep -q '^wideout: cut.idx: ' <<<"$("$WIDEOUT" eval --index cut.idx --log $log 2>&1)"
 check 'a log is no index' grep -q "^wideout: $log: " <<<"$("$WIDEOUT" eval --index $log --log $log 2>&1)"
-check 'too many probes' grep -q '^wideout: slide.idx: 99 probes are too many' <<<"$(evaluate slide --probes 99 2>&1)"
+check 'too many probes' grep -q '^wideout: --probes: 99 probes are too many' <<<"$(evaluate slide --probes 99 2>&1)"
 
 usage="(see 'wideout eval --help')"
 fails 'no index' 2 "wideout eval: needs --index FILE $usage" "$WIDEOUT" eval --log $log

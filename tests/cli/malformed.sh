@@ -58,21 +58,21 @@ xc() { # NAME SENTENCE TEXT(printf %b) [OPTION...]
 
 # ---- Any file ----------------------------------------------------------------------------------------------------
 raw empty 'the file is empty' ''
-raw zip 'is a zip archive (.npz or PyTorch .pt): save the arrays as .npy or as safetensors' 'PK\x03\x04rest'
-raw pickle 'is a pickle, which could run code: save as safetensors' '\x80\x02}q\x01.'
+raw zip 'the file is a zip archive (.npz or PyTorch .pt): save the arrays as .npy or as safetensors' 'PK\x03\x04rest'
+raw pickle 'the file is a pickle, which could run code: save as safetensors' '\x80\x02}q\x01.'
 if [ -z "$keep" ]; then
     mkdir "$dir/folder"
-    judge folder 'is a directory, expected a file'
+    judge folder 'the path is a directory, expected a file'
     mkfifo "$dir/fifo"
-    judge fifo 'is not a plain file'
+    judge fifo 'the path is not a plain file'
     judge absent 'cannot open: No such file or directory'
     ln -s loop "$dir/loop"
     judge loop 'cannot open: Too many levels of symbolic links'
 fi
 
 # ---- safetensors: the frame --------------------------------------------------------------------------------------
-raw st-1-byte 'has 1 bytes, a safetensors file begins with 8 bytes of header length' '\x00'
-raw st-7-bytes 'has 7 bytes, a safetensors file begins with 8 bytes of header length' '\x40\x00\x00\x00\x00\x00\x00'
+raw st-1-byte 'the file has 1 bytes, a safetensors file begins with 8 bytes of header length' '\x00'
+raw st-7-bytes 'the file has 7 bytes, a safetensors file begins with 8 bytes of header length' '\x40\x00\x00\x00\x00\x00\x00'
 raw st-8-bytes 'the header length 64 is more than the 0 bytes that follow' '\x40\x00\x00\x00\x00\x00\x00\x00'
 raw st-no-header 'the header length is 0' '\x00\x00\x00\x00\x00\x00\x00\x00'
 raw st-header-past-end 'the header length 64 is more than the 2 bytes that follow' '\x40\x00\x00\x00\x00\x00\x00\x00{}'
@@ -116,24 +116,24 @@ st st-offsets-backwards "tensor 'a': data_offsets go backwards, from 4 to 0" "{$
 st st-past-end "tensor 'a': data ends at byte 8, but the file holds 4 bytes of data" "{$(t a F32 '[2]' 0 8)}" 4
 st st-wrong-size "tensor 'a': data_offsets span 8 bytes, but its shape and dtype F32 take 4" "{$(t a F32 '[1]' 0 8)}" 8
 st st-size-of-half "tensor 'a': data_offsets span 4 bytes, but its shape and dtype F16 take 2" "{$(t a F16 '[1]' 0 4)}" 4
-st st-overlap "tensor 'b': begins at byte 2 of the data, inside the tensor before it" \
+st st-overlap "tensor 'b': it begins at byte 2 of the data, inside the tensor before it" \
     "{$(t a U8 '[4]' 0 4),$(t b U8 '[4]' 2 6)}" 6
-st st-same-bytes "tensor 'b': begins at byte 0 of the data, inside the tensor before it" \
+st st-same-bytes "tensor 'b': it begins at byte 0 of the data, inside the tensor before it" \
     "{$(t a U8 '[4]' 0 4),$(t b U8 '[4]' 0 4)}" 4
-st st-hole "tensor 'b': begins at byte 6 of the data, leaving a hole of 2 bytes" "{$(t a U8 '[4]' 0 4),$(t b U8 '[2]' 6 8)}" 8
-st st-hole-first "tensor 'a': begins at byte 2 of the data, leaving a hole of 2 bytes" "{$(t a U8 '[2]' 2 4)}" 4
+st st-hole "tensor 'b': it begins at byte 6 of the data, leaving a hole of 2 bytes" "{$(t a U8 '[4]' 0 4),$(t b U8 '[2]' 6 8)}" 8
+st st-hole-first "tensor 'a': it begins at byte 2 of the data, leaving a hole of 2 bytes" "{$(t a U8 '[2]' 2 4)}" 4
 st st-trailing '3 bytes follow the last tensor, at byte 62' "{$(t a U8 '[1]' 0 1)}" 4
 st st-only-data '4 bytes follow the last tensor, at byte 10' '{}' 4
 st st-control-name "tensor 'a?[31m?b': dtype 'X' is not one that wideout knows" '{"a\u001b[31m\nb":{"dtype":"X"}}' 0
 st st-metadata-list '__metadata__ is a list, expected an object' '{"__metadata__":[]}' 0
 st st-metadata-number "__metadata__: the value of 'n' is a number, expected a string" '{"__metadata__":{"n":1}}' 0
-st st-no-checksum 'a wideout file without the checksum of its header in its place' '{"__metadata__":{"wideout.format":"1","kind":"layer"}}' 0
-st st-other-format "was written in format '2', this version of wideout reads format 1" \
+st st-no-checksum 'the header of a wideout file has no checksum in its place' '{"__metadata__":{"wideout.format":"1","kind":"layer"}}' 0
+st st-other-format "the file was written in format '2', this version of wideout reads format 1" \
     '{"__metadata__":{"wideout.format":"2","xxh3.header":"fedcba9876543210"}}' 0
-st st-no-kind 'a wideout file without a kind' '{"__metadata__":{"wideout.format":"1","xxh3.header":"ac28cda26c3a6065"}}' 0
+st st-no-kind 'the metadata of a wideout file have no kind' '{"__metadata__":{"wideout.format":"1","xxh3.header":"ac28cda26c3a6065"}}' 0
 st st-damaged-format "the header was changed: its checksum is 682f7304df21f853, the file says 'fedcba9876543210'" \
     '{"__metadata__":{"wideout.formaz":"1","kind":"layer","xxh3.header":"fedcba9876543210"}}' 0
-st st-spaced-checksum 'a wideout file without the checksum of its header in its place' \
+st st-spaced-checksum 'the header of a wideout file has no checksum in its place' \
     '{"__metadata__":{"wideout.format":"1","kind":"layer","xxh3.header": "fedcba9876543210"}}' 0
 st st-bad-checksum "the header was changed: its checksum is ac28cda26c3a6065, the file says 'fedcba9876543210'" \
     '{"__metadata__":{"wideout.format":"1","xxh3.header":"fedcba9876543210"}}' 0
@@ -166,7 +166,7 @@ log log-indptr-end 'labels.indptr ends at 3, but there are 2 labels.indices' '0 
 log log-indptr-short 'labels.indptr has 2 entries, expected one more than the 2 queries' '0 2' '5 6'
 log log-label-negative 'labels.indices[1] is -7, expected 0 to 2147483647' '0 1 2' '5 -7'
 log log-label-huge 'labels.indices[0] is 4294967296, expected 0 to 2147483647' '0 1 2' '4294967296 5'
-st log-half "is not a log: it has no tensor 'labels.indices'" \
+st log-half "the file is no log: it has no tensor 'labels.indices'" \
     "{$(t queries F32 '[1,1]' 0 4),$(t labels.indptr I64 '[2]' 4 20)}" 20
 st log-queries-flat "'queries' has 1 dimensions, expected 2" \
     "{$(t queries F32 '[1]' 0 4),$(t labels.indptr I64 '[2]' 4 20)}" 20
@@ -176,24 +176,24 @@ st log-queries-type "'queries' is of type I32, expected F32, F16 or BF16" \
 # ---- Sharded models ----------------------------------------------------------------------------------------------
 { h="{$(t x U8 '[2]' 0 2)}"; u64 ${#h}; printf %s "$h"; printf ab; } >"$dir/shard-x"
 raw index-not-json "JSON: line 1: string or '}' expected near 'x'" '{x'
-raw index-no-map 'a JSON file without a weight_map: expected the index of a sharded safetensors model' '{"metadata":{}}'
-raw index-empty-map 'a JSON file without a weight_map: expected the index of a sharded safetensors model' '{"weight_map":{}}'
+raw index-no-map 'the JSON file has no weight_map: expected the index of a sharded safetensors model' '{"metadata":{}}'
+raw index-empty-map 'the JSON file has no weight_map: expected the index of a sharded safetensors model' '{"weight_map":{}}'
 raw index-map-number "tensor 'x': its shard in weight_map is not a string" '{"weight_map":{"x":1}}'
 raw index-outside "tensor 'x': its shard '../shard-x' is not a plain file name" '{"weight_map":{"x":"../shard-x"}}'
 raw index-absolute "tensor 'x': its shard '/etc/passwd' is not a plain file name" '{"weight_map":{"x":"/etc/passwd"}}'
 raw index-missing-file "shard 'none': cannot open: No such file or directory" '{"weight_map":{"x":"none"}}'
 raw index-missing-tensor "tensor 'y': weight_map puts it in shard 'shard-x', which does not have it" '{"weight_map":{"x":"shard-x","y":"shard-x"}}'
 cp "$dir/shard-x" "$dir/shard-x2"
-raw index-twice "tensor 'x': stands in two shards" '{"weight_map":{"x":"shard-x","z":"shard-x2"}}'
+raw index-twice "tensor 'x': it stands in two shards" '{"weight_map":{"x":"shard-x","z":"shard-x2"}}'
 raw index-duplicate "JSON: line 1: duplicate object key near '\"x\"'" '{"weight_map":{"x":"shard-x","x":"a"}}'
 head -c 20 "$dir/shard-x" >"$dir/shard-cut"
 raw index-bad-shard "shard 'shard-cut': the header length 53 is more than the 12 bytes that follow" '{"weight_map":{"x":"shard-cut"}}'
 
 # ---- npy ---------------------------------------------------------------------------------------------------------
 f4="'descr': '<f4', 'fortran_order': False"
-raw npy-magic 'is not a whole .npy file: it has 3 bytes, or no \x93NUMPY at the start' '\x93NU'
-raw npy-8-bytes 'is not a whole .npy file: it has 8 bytes, or no \x93NUMPY at the start' '\x93NUMPY\x01\x00'
-raw npy-cut-length 'ends at byte 10, inside the header length' '\x93NUMPY\x02\x00\x10\x00'
+raw npy-magic 'the file is not a whole .npy file: it has 3 bytes, or no \x93NUMPY at the start' '\x93NU'
+raw npy-8-bytes 'the file is not a whole .npy file: it has 8 bytes, or no \x93NUMPY at the start' '\x93NUMPY\x01\x00'
+raw npy-cut-length 'the file ends at byte 10, inside the header length' '\x93NUMPY\x02\x00\x10\x00'
 raw npy-version 'npy version 4.0 is not supported: expected 1.0, 2.0 or 3.0' '\x93NUMPY\x04\x00\x10\x00{}'
 raw npy-header-past-end 'the header length 4096 is more than the 2 bytes that follow' '\x93NUMPY\x01\x00\x00\x10{}'
 npy npy-empty-header "header: it ends at byte 10, expected '{'" 1 '' 0
@@ -203,9 +203,9 @@ npy npy-missing-key 'header: it ends at byte 27, expected the keys descr, fortra
 npy npy-other-key "header: byte 11: expected the keys descr, fortran_order and shape, once each, found '?x?: 1}'" 1 "{'x': 1}" 4
 npy npy-twice "header: byte 64: expected the keys descr, fortran_order and shape, once each, found '?descr?: ?<f'" 1 \
     "{'descr': '<f4', 'fortran_order': False, 'shape': (), 'descr': '<f4'}" 4
-npy npy-object 'an array of Python objects, which is a pickle and could run code: save numbers' 1 \
+npy npy-object 'the array is one of Python objects, which is a pickle and could run code: save numbers' 1 \
     "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}" 8
-npy npy-record 'an array of records: expected one of f2, f4, f8, i4, i8' 1 "{'descr': [('a', '<f4')], 'shape': (1,)}" 4
+npy npy-record 'the array is one of records: expected one of f2, f4, f8, i4, i8' 1 "{'descr': [('a', '<f4')], 'shape': (1,)}" 4
 npy npy-type "the type '<c8' is not supported: expected one of f2, f4, f8, i4, i8" 1 "{'descr': '<c8', 'shape': (1,)}" 8
 npy npy-order "header: byte 44: expected True or False, found 'Maybe}'" 1 "{'descr': '<f4', 'fortran_order': Maybe}" 0
 npy npy-negative "header: byte 61: expected a whole number of 0 or more in the shape, found '-1,)}'" 1 "{$f4, 'shape': (-1,)}" 4
@@ -213,9 +213,9 @@ npy npy-fraction "header: byte 62: expected ',' or ')' in the shape, found '.5,)
 npy npy-int-shape "header: byte 62: expected ',' after the only number of the shape, found ')}'" 1 "{$f4, 'shape': (1)}" 4
 npy npy-number "header: byte 80: expected a number below 2^64 in the shape, found '99,)}'" 1 "{$f4, 'shape': (999999999999999999999,)}" 4
 npy npy-9-dims "header: byte 77: expected at most 8 dimensions, found '1)}'" 1 "{$f4, 'shape': (1,1,1,1,1,1,1,1,1)}" 4
-npy npy-overflow 'the product of its shape overflows at shape[1] = 4294967296' 1 "{$f4, 'shape': (4294967296, 4294967296)}" 4
-npy npy-short 'its shape and type take 3 x 4 bytes of data, but 8 follow the header' 2 "{$f4, 'shape': (3,)}" 8
-npy npy-long 'its shape and type take 1 x 4 bytes of data, but 8 follow the header' 3 "{$f4, 'shape': (1,)}" 8
+npy npy-overflow 'the product of the shape overflows at shape[1] = 4294967296' 1 "{$f4, 'shape': (4294967296, 4294967296)}" 4
+npy npy-short 'shape and type take 3 x 4 bytes of data, but 8 follow the header' 2 "{$f4, 'shape': (3,)}" 8
+npy npy-long 'shape and type take 1 x 4 bytes of data, but 8 follow the header' 3 "{$f4, 'shape': (1,)}" 8
 npy npy-after-dict "header: byte 66: expected nothing after '}', found 'x'" 1 "{$f4, 'shape': (1,)} x" 4
 
 # ---- Extreme-classification text ---------------------------------------------------------------------------------

@@ -233,7 +233,7 @@ sed '1s/1100$/1101/' x/valid.txt >labels
 sed '1s/ [0-9]* / 999999 /' x/valid.txt >features
 sed '1s/1100$/9/' x/train.txt >out-of-range
 early 'a missing folder' 'no/o.net: cannot create: No such file or directory' xc --train x/train.txt -o no/o.net
-early 'an output that is a folder' 'x: exists and is not a plain file' xc --train x/train.txt -o x
+early 'an output that is a folder' 'x: the output exists and is not a plain file' xc --train x/train.txt -o x
 early 'no training file' 'nowhere: cannot open: No such file or directory' xc --train nowhere -o o.net
 for what in valid test; do
     early "$what: more labels than the network has" 'labels: has 1101 labels, the network 1100' xc --train x/train.txt --$what labels -o o.net

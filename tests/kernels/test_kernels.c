@@ -882,8 +882,8 @@ static void public_list_is_complete(void **state)
  * one argument. It prints what it sees and its exit status is the wo_status. */
 static int describe_choice(void)
 {
-    wo_cpu_info info;
-    wo_error err = {WO_OK, 0, ""}, again = {WO_OK, 0, ""};
+    wo_cpu_info info = {.struct_size = sizeof info};
+    wo_error err = {WO_OK}, again = {WO_OK};
     const char *name, *path;
     const wo_status status = wo_cpu_query(&info, &err);
     if (status == WO_OK) {

@@ -6,13 +6,13 @@
 /* ---- Searching --------------------------------------------------------------------------------------------- */
 
 /* All queries of a scene, at once and one by one, with `allowed` (n, m) or everything. */
-static void assert_search(const scene *s, wo_searcher *searcher, const bool *allowed, const rules *r, size_t k)
+static void assert_search(const scene *s, asker *searcher, const bool *allowed, const rules *r, size_t k)
 {
     wo_error err;
     int32_t *ids = room(s->n * k, sizeof *ids), *one_ids = room(k, sizeof *one_ids);
     float *scores = room(s->n * k, sizeof *scores), *one_scores = room(k, sizeof *one_scores);
     wo_query_stats *stats = room(s->n, sizeof *stats);
-    assert_int_equal(wo_search_stats(searcher, s->q, s->n, k, ids, scores, stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, s->q, s->n, k, ids, scores, stats, &err), WO_OK);
     for (size_t i = 0; i < s->n; i++) {
         const rules own = {allowed ? allowed + i * s->m : r->allowed, r->logit_bias, r->softmax};
         assert_answer(s, s->q + i * s->d, &own, k, ids + i * k, scores + i * k);
@@ -20,7 +20,7 @@ static void assert_search(const scene *s, wo_searcher *searcher, const bool *all
         for (size_t j = 0; j < s->m; j++) n += !own.allowed || own.allowed[j];
         assert_int_equal(stats[i].status, WO_OK);
         assert_int_equal(stats[i].candidates, n);
-        assert_int_equal(wo_search(searcher, s->q + i * s->d, 1, k, one_ids, one_scores, &err), WO_OK);
+        assert_int_equal(ask(searcher, s->q + i * s->d, 1, k, one_ids, one_scores, &err), WO_OK);
         assert_memory_equal(one_ids, ids + i * k, k * sizeof *ids);
         if (!r->softmax) assert_memory_equal(one_scores, scores + i * k, k * sizeof *scores);
     }
@@ -45,15 +45,15 @@ static void every_cell_open_is_the_exact_layer(void **state)
         o.L = L;
         o.probes = 1U << K;
         wo_index *index = build(&s, &o);
-        wo_searcher *searcher = create(index, NULL);
+        asker *searcher = create(index, NULL);
         for (size_t i = 0; i < 4; i++) assert_search(&s, searcher, NULL, &(rules){NULL, NULL, false}, ks[i]);
         wo_query_stats stats;
         int32_t id;
         float score;
         wo_error err;
-        assert_int_equal(wo_search_stats(searcher, s.q, 1, 1, &id, &score, &stats, &err), WO_OK);
+        assert_int_equal(ask_stats(searcher, s.q, 1, 1, &id, &score, &stats, &err), WO_OK);
         assert_int_equal(stats.cells, L << K);
-        wo_searcher_free(searcher);
+        free_asker(searcher);
         wo_index_free(index);
         free_scene(&s);
     }
@@ -76,7 +76,7 @@ static void candidates_are_the_union_of_the_cells(void **state)
         o.beam = 1 + (uint32_t)(turn % 4);
         if (tree) o.probes = 1 + (uint32_t)turn;
         wo_index *index = build(&s, &o);
-        wo_searcher *searcher = create(index, NULL);
+        asker *searcher = create(index, NULL);
         bool *allowed = room(s.n * s.m, sizeof *allowed);
         int32_t *ids = room(s.m, sizeof *ids);
         size_t told = 0, n = 0;
@@ -84,7 +84,7 @@ static void candidates_are_the_union_of_the_cells(void **state)
             bool *own = allowed + told * s.m, *met = room(s.m, sizeof *met);
             if (naive_candidates(index, s.q + i * s.d, false, own)) {
                 memmove(s.q + told * s.d, s.q + i * s.d, s.d * sizeof *s.q); /* those that are told move up */
-                assert_int_equal(wo_search_candidates(searcher, s.q + told * s.d, ids, s.m, &n, &err), WO_OK);
+                assert_int_equal(ask_candidates(searcher, s.q + told * s.d, ids, s.m, &n, &err), WO_OK);
                 for (size_t j = 0; j < n; j++) {
                     assert_false(met[ids[j]]);
                     met[ids[j]] = true;
@@ -98,7 +98,7 @@ static void candidates_are_the_union_of_the_cells(void **state)
         s.n = told;
         for (size_t k = 1; k < 60; k += 19)
             assert_search(&s, searcher, allowed, &(rules){NULL, NULL, false}, k); /* 4 x 240 searches and more */
-        wo_searcher_free(searcher);
+        free_asker(searcher);
         wo_index_free(index);
         free(allowed);
         free(ids);
@@ -115,26 +115,25 @@ static void old_stamps_do_not_hide_neurons(void **state)
     wo_build_options o = small_options(WO_METHOD_SLIDE);
     o.L = 1;
     wo_index *index = build(&s, &o);
-    wo_searcher *searcher = create(index, NULL);
+    asker *searcher = create(index, NULL);
     /* Two queries that share no neuron. */
     const float *rare = s.q, *often = NULL;
     int32_t first[50], ids[50];
     size_t n_first, n;
-    assert_int_equal(wo_search_candidates(searcher, rare, first, 50, &n_first, &err), WO_OK);
+    assert_int_equal(ask_candidates(searcher, rare, first, 50, &n_first, &err), WO_OK);
     assert_true(n_first > 0);
     for (size_t i = 1; !often && i < s.n; i++) {
-        assert_int_equal(wo_search_candidates(searcher, s.q + i * s.d, ids, 50, &n, &err), WO_OK);
+        assert_int_equal(ask_candidates(searcher, s.q + i * s.d, ids, 50, &n, &err), WO_OK);
         if (n && ids[0] != first[0]) often = s.q + i * s.d;
     }
     assert_non_null(often);
     for (int between = 245; between < 265; between++) {
-        for (int i = 0; i < between; i++)
-            assert_int_equal(wo_search_candidates(searcher, often, ids, 50, &n, &err), WO_OK);
-        assert_int_equal(wo_search_candidates(searcher, rare, ids, 50, &n, &err), WO_OK);
+        for (int i = 0; i < between; i++) assert_int_equal(ask_candidates(searcher, often, ids, 50, &n, &err), WO_OK);
+        assert_int_equal(ask_candidates(searcher, rare, ids, 50, &n, &err), WO_OK);
         assert_int_equal(n, n_first);
         assert_memory_equal(ids, first, n * sizeof *ids);
     }
-    wo_searcher_free(searcher);
+    free_asker(searcher);
     wo_index_free(index);
     free_scene(&s);
 }
@@ -148,23 +147,22 @@ static void candidates_fit_what_room_there_is(void **state)
     for (size_t i = 0; i < 4; i++) {
         const wo_build_options o = small_options(methods[i]);
         wo_index *index = build(&s, &o);
-        wo_searcher *searcher = create(index, NULL);
+        asker *searcher = create(index, NULL);
         int32_t all[30], some[31];
         size_t n, again;
-        assert_int_equal(wo_search_candidates(searcher, s.q, all, 30, &n, &err), WO_OK);
+        assert_int_equal(ask_candidates(searcher, s.q, all, 30, &n, &err), WO_OK);
         assert_true(n > 1 && n <= 30);
         for (size_t capacity = 0; capacity < n; capacity++) {
             for (size_t j = 0; j < 31; j++) some[j] = -77;
-            assert_int_equal(wo_search_candidates(searcher, s.q, capacity ? some : NULL, capacity, &again, &err),
-                             WO_OK);
+            assert_int_equal(ask_candidates(searcher, s.q, capacity ? some : NULL, capacity, &again, &err), WO_OK);
             assert_int_equal(again, n);
             assert_memory_equal(some, all, capacity * sizeof *all);
             assert_int_equal(some[capacity], -77);
         }
         float bad[4] = {1, NAN, 1, 1};
-        assert_int_equal(wo_search_candidates(searcher, bad, all, 30, &n, &err), WO_ERR_ARGUMENT);
+        assert_int_equal(ask_candidates(searcher, bad, all, 30, &n, &err), WO_ERR_ARGUMENT);
         assert_int_equal(n, 0);
-        wo_searcher_free(searcher);
+        free_asker(searcher);
         wo_index_free(index);
     }
     free_scene(&s);
@@ -194,15 +192,14 @@ static void masks_and_biases_are_obeyed(void **state)
         for (size_t i = 0; i < 9; i++) always[mandatory[i] = (int32_t)woi_rng_below(turn, 31, i, 40)] = true;
         for (size_t j = 0; j < 40; j++) bias[j] = 0.5F * whole(turn, 32, j, 9);
         const bool with_never = turn / 10 % 2, with_always = turn / 20 % 2, with_bias = turn / 40 % 2;
-        wo_searcher_options so;
-        wo_searcher_defaults(&so);
+        asked so = {0};
         so.threads = 1 + (int)(turn % 2);
         so.scores = softmax ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS;
         if (method == EVIDENCE_BY_TREE) so.probes = 64; /* all leaves: none is without a query, of which there are 60 */
         if (with_never) so.forbidden = forbidden, so.n_forbidden = 12;
         if (with_always) so.mandatory = mandatory, so.n_mandatory = 9;
         if (with_bias) so.logit_bias = bias;
-        wo_searcher *searcher = create(index, &so);
+        asker *searcher = create(index, &so);
         bool allowed[40], anything[40];
         assert_true(naive_candidates(index, s.q, true, allowed));
         for (size_t j = 0; j < 40; j++) {
@@ -216,14 +213,13 @@ static void masks_and_biases_are_obeyed(void **state)
         const rules exact = {anything, with_bias ? bias : NULL, softmax};
         int32_t ids[60 * 6];
         float scores[60 * 6];
-        assert_int_equal(wo_search_exact(searcher, s.q, s.n, 6, ids, scores, &err), WO_OK);
+        assert_int_equal(ask_exact(searcher, s.q, s.n, 6, ids, scores, &err), WO_OK);
         for (size_t i = 0; i < s.n; i++) assert_answer(&s, s.q + i * s.d, &exact, 6, ids + i * 6, scores + i * 6);
-        memset(bias, 0xff, sizeof bias); /* all are copied */
-        memset(forbidden, 0, sizeof forbidden);
-        memset(mandatory, 0, sizeof mandatory);
-        const rules again = {allowed, NULL, softmax};
-        if (!with_bias) assert_search(&s, searcher, NULL, &again, 2);
-        wo_searcher_free(searcher);
+        /* Nothing of a call stays. */
+        searcher->o = (asked){.probes = so.probes};
+        assert_true(naive_candidates(index, s.q, true, allowed));
+        assert_search(&s, searcher, NULL, &(rules){allowed, NULL, false}, 2);
+        free_asker(searcher);
         wo_index_free(index);
         free_scene(&s);
     }
@@ -238,25 +234,24 @@ static void everything_forbidden_is_no_answer(void **state)
     for (int i = 0; i < 8; i++) {
         const wo_build_options o = small_options(methods[i / 2]);
         wo_index *index = build(&s, &o);
-        wo_searcher_options so;
-        wo_searcher_defaults(&so);
+        asked so = {0};
         so.forbidden = (const int32_t[]){0, 1, 2, 3, 4, 5, 5};
         so.n_forbidden = 7;
         so.mandatory = so.forbidden;
         so.n_mandatory = 3;
         so.scores = i % 2 ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS;
-        wo_searcher *searcher = create(index, &so);
+        asker *searcher = create(index, &so);
         int32_t ids[40];
         float scores[40];
         wo_query_stats stats[20];
-        assert_int_equal(wo_search_stats(searcher, s.q, 20, 2, ids, scores, stats, &err), WO_OK);
+        assert_int_equal(ask_stats(searcher, s.q, 20, 2, ids, scores, stats, &err), WO_OK);
         for (int j = 0; j < 40; j++) {
             assert_int_equal(ids[j], -1);
             assert_true(scores[j] == (i % 2 ? 0 : -INFINITY));
             assert_int_equal(stats[j / 2].candidates, 0);
             assert_int_equal(stats[j / 2].status, WO_OK);
         }
-        wo_searcher_free(searcher);
+        free_asker(searcher);
         wo_index_free(index);
     }
     free_scene(&s);
@@ -282,13 +277,11 @@ static void batches_are_single_queries(void **state)
     for (size_t turn = 0; turn < 10; turn++) {
         const wo_build_options o = small_options(methods[turn / 2]);
         wo_index *index = build(&s, &o);
-        wo_searcher_options so;
-        wo_searcher_defaults(&so);
+        asked so = {0};
         so.scores = turn % 2 ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS;
-        wo_searcher *alone = create(index, &so);
+        asker *alone = create(index, &so);
         for (size_t i = 0; i < N; i++) {
-            assert_int_equal(wo_search_stats(alone, q + i * 7, 1, K, one + i * K, one_scores + i * K, &single, &err),
-                             WO_OK);
+            assert_int_equal(ask_stats(alone, q + i * 7, 1, K, one + i * K, one_scores + i * K, &single, &err), WO_OK);
             const bool refused = i % 37 == 0;
             assert_int_equal(single.status, refused ? WO_ERR_ARGUMENT : WO_OK);
             if (refused) assert_int_equal(single.candidates, 0);
@@ -298,14 +291,14 @@ static void batches_are_single_queries(void **state)
             }
             assert_true(refused || one[i * K] >= 0 || methods[turn / 2] == WO_METHOD_SLIDE);
         }
-        wo_searcher_free(alone);
+        free_asker(alone);
         for (int threads = 0; threads <= 3; threads++) {
             static const size_t sizes[] = {0, 2, 63, 127, 128, 129, 200, N};
             so.threads = threads;
-            wo_searcher *searcher = create(index, &so);
+            asker *searcher = create(index, &so);
             for (size_t i = 0; i < 8; i++) {
                 const size_t n = sizes[i], first = N - n;
-                assert_int_equal(wo_search_stats(searcher, q + first * 7, n, K, ids, scores, stats, &err), WO_OK);
+                assert_int_equal(ask_stats(searcher, q + first * 7, n, K, ids, scores, stats, &err), WO_OK);
                 assert_memory_equal(ids, one + first * K, n * K * sizeof *ids);
                 for (size_t j = 0; j < n * K; j++)
                     assert_true(scores[j] == one_scores[first * K + j] ||
@@ -313,7 +306,7 @@ static void batches_are_single_queries(void **state)
                 for (size_t j = 0; j < n; j++)
                     assert_int_equal(stats[j].status, (first + j) % 37 == 0 ? WO_ERR_ARGUMENT : WO_OK);
             }
-            wo_searcher_free(searcher);
+            free_asker(searcher);
         }
         wo_index_free(index);
     }
@@ -343,18 +336,17 @@ static void huge_numbers_do_no_harm(void **state)
         wo_index *index = NULL;
         assert_int_equal(wo_index_build(s.layer, bare, &o, &index, &err), WO_OK);
         for (int softmax = 0; softmax < 2; softmax++) {
-            wo_searcher_options so;
-            wo_searcher_defaults(&so);
+            asked so = {0};
             so.scores = softmax ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS;
-            wo_searcher *searcher = create(index, &so);
+            asker *searcher = create(index, &so);
             int32_t ids[60 * 25];
             float scores[60 * 25];
-            assert_int_equal(wo_search(searcher, s.q, 60, 25, ids, scores, &err), WO_OK);
+            assert_int_equal(ask(searcher, s.q, 60, 25, ids, scores, &err), WO_OK);
             for (size_t i = 0; i < 60 * 25; i++) {
                 assert_true(ids[i] >= -1 && ids[i] < 20);
                 if (ids[i] == -1) assert_true(scores[i] == (softmax ? 0 : -INFINITY));
             }
-            wo_searcher_free(searcher);
+            free_asker(searcher);
         }
         wo_index_free(index);
         wo_log_free(bare);
@@ -376,23 +368,22 @@ static void *run_client(void *argument)
     client *c = argument;
     enum { K = 3 };
     wo_error err;
-    wo_searcher_options so;
-    wo_searcher_defaults(&so);
+    asked so = {0};
     so.threads = c->threads;
-    wo_searcher *searcher = NULL;
+    asker *searcher = NULL;
     int32_t *ids = malloc(c->s->n * K * sizeof *ids);
     float *scores = malloc(c->s->n * K * sizeof *scores);
-    c->wrong = !ids || !scores || wo_searcher_create(c->index, &so, &searcher, &err);
+    c->wrong = !ids || !scores || try_create(c->index, &so, &searcher, &err);
     for (int turn = 0; !c->wrong && turn < 4; turn++) {
         if (turn % 2)
             for (size_t i = 0; i < c->s->n; i++)
-                wo_search(searcher, c->s->q + i * c->s->d, 1, K, ids + i * K, scores + i * K, &err);
+                ask(searcher, c->s->q + i * c->s->d, 1, K, ids + i * K, scores + i * K, &err);
         else
-            wo_search(searcher, c->s->q, c->s->n, K, ids, scores, &err);
+            ask(searcher, c->s->q, c->s->n, K, ids, scores, &err);
         c->wrong |= memcmp(ids, c->expected, c->s->n * K * sizeof *ids) != 0;
-        c->wrong |= wo_search_exact(searcher, c->s->q, 5, K, ids, scores, &err) != WO_OK;
+        c->wrong |= ask_exact(searcher, c->s->q, 5, K, ids, scores, &err) != WO_OK;
     }
-    wo_searcher_free(searcher);
+    free_asker(searcher);
     free(ids);
     free(scores);
     return NULL;
@@ -407,10 +398,10 @@ static void several_searchers_share_an_index(void **state)
         wo_build_options o = small_options(method);
         o.probes = 2;
         wo_index *index = build(&s, &o);
-        wo_searcher *searcher = create(index, NULL);
+        asker *searcher = create(index, NULL);
         int32_t *ids = room(s.n * 3, sizeof *ids);
         float *scores = room(s.n * 3, sizeof *scores);
-        assert_int_equal(wo_search(searcher, s.q, s.n, 3, ids, scores, &err), WO_OK);
+        assert_int_equal(ask(searcher, s.q, s.n, 3, ids, scores, &err), WO_OK);
         pthread_t threads[4];
         client clients[4];
         for (int t = 0; t < 4; t++) {
@@ -421,7 +412,7 @@ static void several_searchers_share_an_index(void **state)
             assert_int_equal(pthread_join(threads[t], NULL), 0);
             assert_int_equal(clients[t].wrong, 0);
         }
-        wo_searcher_free(searcher);
+        free_asker(searcher);
         wo_index_free(index);
         free(ids);
         free(scores);
@@ -446,26 +437,25 @@ static void searching_allocates_nothing(void **state)
         scene s = make_scene(60, 20, N, true, 12);
         const wo_build_options o = small_options(methods[turn / 2]);
         wo_index *index = build(&s, &o);
-        wo_searcher_options so;
-        wo_searcher_defaults(&so);
+        asked so = {0};
         so.threads = 2;
         so.forbidden = so.mandatory = (const int32_t[]){3, 4};
         so.n_forbidden = so.n_mandatory = 1 + (size_t)turn % 2;
         so.scores = turn % 2 ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS;
-        wo_searcher *searcher = create(index, &so);
+        asker *searcher = create(index, &so);
         const long made = allocations_made;
         assert_true(made > 0);
         size_t n;
         allocations_left = 0;
-        assert_int_equal(wo_search(searcher, s.q, 1, K, ids, scores, &err), WO_OK);
-        assert_int_equal(wo_search_stats(searcher, s.q, N, K, ids, scores, stats, &err), WO_OK);
-        assert_int_equal(wo_search(searcher, s.q, N, 200 / N + 1, ids, scores, &err), WO_OK);
-        assert_int_equal(wo_search_exact(searcher, s.q, 1, K, ids, scores, &err), WO_OK);
-        assert_int_equal(wo_search_exact(searcher, s.q, N, K, ids, scores, &err), WO_OK);
-        assert_int_equal(wo_search_candidates(searcher, s.q, all, 60, &n, &err), WO_OK);
+        assert_int_equal(ask(searcher, s.q, 1, K, ids, scores, &err), WO_OK);
+        assert_int_equal(ask_stats(searcher, s.q, N, K, ids, scores, stats, &err), WO_OK);
+        assert_int_equal(ask(searcher, s.q, N, 200 / N + 1, ids, scores, &err), WO_OK);
+        assert_int_equal(ask_exact(searcher, s.q, 1, K, ids, scores, &err), WO_OK);
+        assert_int_equal(ask_exact(searcher, s.q, N, K, ids, scores, &err), WO_OK);
+        assert_int_equal(ask_candidates(searcher, s.q, all, 60, &n, &err), WO_OK);
         allocations_left = -1;
         assert_int_equal(allocations_made, made);
-        wo_searcher_free(searcher);
+        free_asker(searcher);
         wo_index_free(index);
         free_scene(&s);
     }

@@ -73,7 +73,7 @@ static void logs_without_labels_serve(void **state)
     o.source = WO_SOURCE_LABELS;
     assert_int_equal(wo_index_build(s.layer, bare, &o, &index, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text,
-                        "the log has no labels, and nothing else was to be used: take FULL's top-k as the source");
+                        "the log has no labels, and nothing else was to be used: FULL's top-k can be the source");
     assert_null(index);
     o = small_options(WO_METHOD_POPULAR);
     o.source_k = 1;
@@ -112,18 +112,18 @@ static void training_queries_find_their_labels(void **state)
         o.lambda = 0;
         o.thin = 0;
         wo_index *index = build(&s, &o);
-        wo_searcher *searcher = create(index, NULL);
+        asker *searcher = create(index, NULL);
         for (size_t i = 0; i < s.n; i++) {
             int32_t ids[40];
             size_t n;
-            assert_int_equal(wo_search_candidates(searcher, s.q + i * s.d, ids, 40, &n, &err), WO_OK);
+            assert_int_equal(ask_candidates(searcher, s.q + i * s.d, ids, 40, &n, &err), WO_OK);
             for (int64_t at = s.indptr[i]; at < s.indptr[i + 1]; at++) {
                 bool there = false;
                 for (size_t j = 0; j < n; j++) there |= ids[j] == s.labels[at];
                 assert_true(there);
             }
         }
-        wo_searcher_free(searcher);
+        free_asker(searcher);
         wo_index_free(index);
         free_scene(&s);
     }
@@ -185,7 +185,7 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(EVIDENCE_BY_TREE, nodes, 24, "24 nodes and 16 leaves: expected multiples of 16");
     REFUSED(EVIDENCE_BY_TREE, leaves, UINT32_MAX, "leaves is 4294967295, expected 0 to 1024");
     REFUSED(EVIDENCE_BY_TREE, leaves, 1, "16 nodes and 1 leaves: expected multiples of 16");
-    REFUSED(EVIDENCE_BY_TREE, route_d, 2, "a tree in 2 coordinates: expected a multiple of 16, or all 3");
+    REFUSED(EVIDENCE_BY_TREE, route_d, 2, "route_d is 2, expected a multiple of 16, or all 3");
     REFUSED(EVIDENCE_BY_TREE, lambda, 2.5, "lambda is 2.5, expected 0 to 2");
     REFUSED(EVIDENCE_BY_TREE, source_k, 0, "source_k is 0, expected 1 to 1000");
     REFUSED(EVIDENCE_BY_TREE, router, (wo_router)2, "router is 2, expected 0 to 1");
@@ -215,11 +215,8 @@ static void options_out_of_range_are_refused(void **state)
     o.L = 17;
     refuse(&s, s.log, &o, "17 tables of 16777216 cells are too many");
     o = small_options(WO_METHOD_SLIDE);
-    o.struct_size = 8;
-    char sentence[128];
-    snprintf(sentence, sizeof sentence, "build options of 8 bytes, expected %zu: start from wo_build_defaults",
-             sizeof o);
-    refuse(&s, s.log, &o, sentence);
+    o.struct_size = 7;
+    refuse(&s, s.log, &o, "the build options have a struct_size of 7: it is not set");
     free_scene(&s);
 }
 
@@ -249,7 +246,7 @@ static void logs_that_do_not_fit_are_refused(void **state)
         refuse(&s, log, &o, "the log has no queries");
         wo_log_free(log);
         s.q[7] = INFINITY;
-        refuse(&s, s.log, &o, "query 2 has inf at place 1");
+        refuse(&s, s.log, &o, "query 2 of the log has inf at place 1");
         s.q[7] = NAN;
         wo_index *index = NULL;
         assert_int_equal(wo_index_build(s.layer, s.log, &o, &index, &err), WO_ERR_ARGUMENT);
@@ -292,13 +289,28 @@ static void arrays_that_are_no_log_are_refused(void **state)
     wo_log_free(NULL);
 }
 
-static void refuse_searcher(const wo_index *index, const wo_searcher_options *o, const char *sentence)
+static void refuse_searcher(const wo_index *index, const asked *o, const char *sentence)
 {
-    wo_searcher *searcher = (wo_searcher *)&searcher;
+    asker *searcher = (asker *)&searcher;
     wo_error err = {0};
-    assert_int_equal(wo_searcher_create(index, o, &searcher, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(try_create(index, o, &searcher, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text, sentence);
     assert_null(searcher);
+}
+
+/* Refused, and the searcher answers as before. */
+static void refuse_call(const wo_index *index, asked o, const char *sentence)
+{
+    wo_error err = {0};
+    int32_t id;
+    float score;
+    const float q[3] = {1, 2, 3};
+    asker *searcher = create(index, &o);
+    wo_query_stats stats;
+    assert_int_equal(ask_stats(searcher, q, 1, 1, &id, &score, &stats, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, sentence);
+    assert_int_equal(wo_search(searcher->searcher, q, 1, 1, &id, &score, &err), WO_OK);
+    free_asker(searcher);
 }
 
 static void searchers_that_cannot_be_are_refused(void **state)
@@ -308,64 +320,48 @@ static void searchers_that_cannot_be_are_refused(void **state)
     scene s = make_scene(10, 3, 20, true, 17);
     const wo_build_options o = small_options(WO_METHOD_EVIDENCE);
     wo_index *index = build(&s, &o);
-    wo_searcher_options so;
-    char sentence[128];
-    wo_searcher_defaults(&so);
+    asked so = {0};
     so.probes = 9;
     refuse_searcher(index, &so, "9 probes are too many: at most 64, and the 8 cells of a table");
     so.probes = 8;
-    wo_searcher *searcher = create(index, &so);
+    asker *searcher = create(index, &so);
     int32_t ids[2];
     float scores[2];
     wo_query_stats stats;
-    assert_int_equal(wo_search_stats(searcher, s.q, 1, 1, ids, scores, &stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, s.q, 1, 1, ids, scores, &stats, &err), WO_OK);
     assert_int_equal(stats.cells, 16);
-    assert_int_equal(wo_search(searcher, s.q, 1, 0, ids, scores, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(ask(searcher, s.q, 1, 0, ids, scores, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text, "k is 0: at least one answer must be asked for");
-    assert_int_equal(wo_search_exact(searcher, s.q, 1, 0, ids, scores, &err), WO_ERR_ARGUMENT);
-    assert_int_equal(wo_search(searcher, NULL, 1, 1, ids, scores, &err), WO_ERR_ARGUMENT);
-    assert_int_equal(wo_search(searcher, s.q, 1, 1, NULL, scores, &err), WO_ERR_ARGUMENT);
-    assert_int_equal(wo_search_exact(searcher, s.q, 1, 1, ids, NULL, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(ask_exact(searcher, s.q, 1, 0, ids, scores, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(ask(searcher, NULL, 1, 1, ids, scores, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(ask(searcher, s.q, 1, 1, NULL, scores, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(ask_exact(searcher, s.q, 1, 1, ids, NULL, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text, "queries, ids or scores are NULL");
-    assert_int_equal(wo_search(searcher, NULL, 0, 1, NULL, NULL, &err), WO_OK);
-    wo_searcher_free(searcher);
-    wo_searcher_free(NULL);
+    assert_int_equal(ask(searcher, NULL, 0, 1, NULL, NULL, &err), WO_OK);
+    free_asker(searcher);
+    free_asker(NULL);
     wo_index_free(NULL);
-    wo_searcher_defaults(&so);
-    so.struct_size--;
-    snprintf(sentence, sizeof sentence, "searcher options of %zu bytes, expected %zu: start from wo_searcher_defaults",
-             sizeof so - 1, sizeof so);
-    refuse_searcher(index, &so, sentence);
-    wo_searcher_defaults(&so);
-    so.forbidden = (const int32_t[]){3, 10};
-    so.n_forbidden = 2;
-    refuse_searcher(index, &so, "forbidden class 10 is not one of the 10 classes");
-    so.forbidden = NULL;
-    refuse_searcher(index, &so, "2 forbidden classes are at NULL");
-    wo_searcher_defaults(&so);
-    so.mandatory = (const int32_t[]){-1};
-    so.n_mandatory = 1;
-    refuse_searcher(index, &so, "mandatory class -1 is not one of the 10 classes");
-    wo_searcher_defaults(&so);
-    so.logit_bias = (const float[]){0, 0, -INFINITY, 0, 0, 0, 0, 0, 0, 0};
-    refuse_searcher(index, &so, "the logit bias of class 2 is -inf: forbid a class instead");
-    wo_searcher_defaults(&so);
-    so.scores = (wo_scores)2;
-    refuse_searcher(index, &so, "scores is 2, expected 0 to 1");
-    wo_searcher_defaults(&so);
+    refuse_call(index, (asked){.forbidden = (const int32_t[]){3, 10}, .n_forbidden = 2},
+                "forbidden class 10 is not one of the 10 classes");
+    refuse_call(index, (asked){.n_forbidden = 2}, "2 forbidden classes are at NULL");
+    refuse_call(index, (asked){.mandatory = (const int32_t[]){-1}, .n_mandatory = 1},
+                "mandatory class -1 is not one of the 10 classes");
+    refuse_call(index, (asked){.logit_bias = (const float[]){0, 0, -INFINITY, 0, 0, 0, 0, 0, 0, 0}},
+                "the logit bias of some class is not finite: forbid a class instead");
+    refuse_call(index, (asked){.scores = (wo_scores)2}, "score is 2, expected 0 to 1");
     so.threads = 1025;
     refuse_searcher(index, &so, "threads is 1025, expected 0 to 1024");
+    so.threads = 1;
     wo_index_free(index);
     const wo_build_options tree = small_options(EVIDENCE_BY_TREE);
     index = build(&s, &tree);
-    wo_searcher_defaults(&so);
     so.probes = 65;
     refuse_searcher(index, &so, "65 probes are too many: at most 64");
     so.probes = 64;
     searcher = create(index, &so);
-    assert_int_equal(wo_search_stats(searcher, s.q, 1, 1, ids, scores, &stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, s.q, 1, 1, ids, scores, &stats, &err), WO_OK);
     assert_true(stats.cells >= 1 && stats.cells <= 20); /* no more leaves than queries */
-    wo_searcher_free(searcher);
+    free_asker(searcher);
     wo_index_free(index);
     free_scene(&s);
 }
@@ -381,15 +377,15 @@ static void smallest_layers_work(void **state)
         wo_build_options o = small_options(method);
         o.probes = 1U << o.K;
         wo_index *index = build(&s, &o);
-        wo_searcher *searcher = create(index, NULL);
+        asker *searcher = create(index, NULL);
         const float q = 2;
         int32_t ids[3];
         float scores[3];
-        assert_int_equal(wo_search(searcher, &q, 1, 3, ids, scores, &err), WO_OK);
+        assert_int_equal(ask(searcher, &q, 1, 3, ids, scores, &err), WO_OK);
         assert_int_equal(ids[0], 0);
         assert_true(scores[0] == 2 * s.w[0]);
         assert_true(ids[1] == -1 && ids[2] == -1 && scores[2] == -INFINITY);
-        wo_searcher_free(searcher);
+        free_asker(searcher);
         wo_index_free(index);
     }
     free_scene(&s);
@@ -416,9 +412,9 @@ static void building_can_be_stopped(void **state)
             o.progress = (wo_progress){stop_later, &left};
             const wo_status status = wo_index_build(s.layer, s.log, &o, &index, &err);
             if (status == WO_OK) {
-                wo_index_info info;
-                wo_index_describe(index, &info);
-                assert_null(info.options.progress.fn);
+                wo_build_options kept = {.struct_size = sizeof kept};
+                wo_index_options(index, &kept);
+                assert_null(kept.progress.fn);
                 wo_index_free(index);
                 break;
             }
@@ -437,7 +433,7 @@ static void indexes_describe_themselves(void **state)
     wo_build_options o = small_options(WO_METHOD_SLIDE);
     o.threads = 2;
     wo_index *index = build(&s, &o);
-    wo_index_info info;
+    wo_index_info info = {.struct_size = sizeof info};
     wo_index_describe(index, &info);
     assert_int_equal(info.method, WO_METHOD_SLIDE);
     assert_string_equal(info.method_name, "slide");
@@ -445,7 +441,11 @@ static void indexes_describe_themselves(void **state)
     assert_int_equal(info.d, 4);
     assert_int_equal(info.n_cells, 16);
     assert_int_equal(info.n_entries, 60);
-    assert_int_equal(info.options.threads, 0);
+    wo_build_options kept = {.struct_size = sizeof kept};
+    assert_int_equal(wo_index_options(index, &kept), WO_OK);
+    assert_int_equal(kept.threads, 0);
+    assert_int_equal(wo_index_m(index), 30);
+    assert_int_equal(wo_index_d(index), 4);
     uint64_t empty = 0, largest = 0;
     for (uint32_t c = 0; c < 16; c++) {
         const uint32_t size = index->cells.offsets[c + 1] - index->cells.offsets[c];
@@ -456,7 +456,7 @@ static void indexes_describe_themselves(void **state)
     assert_int_equal(info.largest, largest);
     assert_int_equal(info.index_bytes, 16 * 6 * sizeof(float) + 17 * sizeof(uint32_t) + 60 * sizeof(int32_t));
     size_t bytes;
-    wo_trace trace;
+    wo_trace trace = {.struct_size = sizeof trace};
     assert_false(info.has_names);
     assert_null(wo_index_label(index, 0, &bytes));
     assert_null(wo_index_label(index, -1, &bytes));
@@ -466,7 +466,8 @@ static void indexes_describe_themselves(void **state)
     index = build(&s, &o);
     wo_index_describe(index, &info);
     assert_int_equal(info.n_cells, 256);
-    assert_true(info.options.nodes == 16 && info.options.leaves == 16 && info.options.route_d == 4);
+    assert_int_equal(wo_index_options(index, &kept), WO_OK);
+    assert_true(kept.nodes == 16 && kept.leaves == 16 && kept.route_d == 4);
     assert_int_equal(info.index_bytes, (16 + 256) * (4 + 8) + 4 * (256 + 257 + info.n_entries));
     wo_index_free(index);
     o = small_options(WO_METHOD_FULL);

@@ -18,7 +18,8 @@ static wo_index *open_index(const char *path, const wo_layer *layer)
 {
     wo_index *index = NULL;
     wo_error err;
-    if (wo_index_open(path, layer, &index, &err)) fail_msg("%s", err.text);
+    const wo_open_options o = {.struct_size = sizeof o, .layer = layer};
+    if (wo_index_open(path, &o, &index, &err)) fail_msg("%s", err.text);
     return index;
 }
 
@@ -38,9 +39,9 @@ static void assert_same_answers(const scene *s, const wo_index *a, const wo_inde
     int32_t *ids[2] = {room(s->n * 3, sizeof(int32_t)), room(s->n * 3, sizeof(int32_t))};
     float *scores[2] = {room(s->n * 3, sizeof(float)), room(s->n * 3, sizeof(float))};
     for (int i = 0; i < 2; i++) {
-        wo_searcher *searcher = create(i ? b : a, NULL);
-        assert_int_equal(wo_search(searcher, s->q, s->n, 3, ids[i], scores[i], &err), WO_OK);
-        wo_searcher_free(searcher);
+        asker *searcher = create(i ? b : a, NULL);
+        assert_int_equal(ask(searcher, s->q, s->n, 3, ids[i], scores[i], &err), WO_OK);
+        free_asker(searcher);
     }
     assert_memory_equal(ids[0], ids[1], s->n * 3 * sizeof(int32_t));
     assert_memory_equal(scores[0], scores[1], s->n * 3 * sizeof(float));
@@ -80,18 +81,20 @@ static void saving_and_opening_changes_nothing(void **state)
         save(again, scratch("second"));
         assert_same_file(scratch("first"), scratch("second"));
         assert_same_answers(&s, index, again);
-        wo_index_info info, other;
+        wo_index_info info = {.struct_size = sizeof info}, other = info;
+        wo_build_options kept = {.struct_size = sizeof kept};
         wo_index_describe(index, &info);
         wo_index_describe(again, &other);
+        assert_int_equal(wo_index_options(again, &kept), WO_OK);
         assert_true(info.method == other.method && info.m == other.m && info.d == other.d);
         assert_true(info.n_cells == other.n_cells && info.n_entries == other.n_entries);
         assert_true(info.n_empty == other.n_empty && info.largest == other.largest);
         assert_true(info.index_bytes == other.index_bytes && info.has_names == other.has_names);
-        assert_true(other.options.lambda == o.lambda && other.options.t1 == o.t1 && other.options.t2 == o.t2);
-        assert_true(other.options.seed == o.seed && other.options.K == o.K && other.options.source == o.source);
-        assert_true(other.options.router == o.router && other.options.beam == o.beam);
-        assert_true(other.options.nodes == o.nodes && other.options.leaves == o.leaves);
-        assert_int_equal(other.options.route_d, o.router == WO_ROUTER_TREE && d < 16 ? d : o.route_d);
+        assert_true(kept.lambda == o.lambda && kept.t1 == o.t1 && kept.t2 == o.t2);
+        assert_true(kept.seed == o.seed && kept.K == o.K && kept.source == o.source);
+        assert_true(kept.router == o.router && kept.beam == o.beam);
+        assert_true(kept.nodes == o.nodes && kept.leaves == o.leaves);
+        assert_int_equal(kept.route_d, o.router == WO_ROUTER_TREE && d < 16 ? d : o.route_d);
         assert_int_equal(info.has_names, named);
         size_t bytes = 0;
         const char *name = wo_index_label(again, 7, &bytes);
@@ -164,11 +167,14 @@ static void refuse(const char *path, const wo_layer *layer, wo_status status, co
 {
     wo_index *index = (wo_index *)&index;
     wo_error err = {0};
-    const wo_status got = wo_index_open(path, layer, &index, &err);
+    const wo_open_options o = {.struct_size = sizeof o, .layer = layer};
+    const wo_status got = wo_index_open(path, &o, &index, &err);
     if (got != status || !strstr(err.text, part))
         fail_msg("status %d, \"%s\", expected %d, \"%s\"", got, err.text, status, part);
     assert_null(index);
     assert_int_equal(err.status, status);
+    /* Also where an option in the file is wrong: that is the file's fault. */
+    assert_int_equal(err.about, strncmp(err.text, "the layer", 9) == 0 ? WO_ABOUT_LAYER : WO_ABOUT_INDEX);
 }
 
 static void an_index_without_rows_needs_its_layer(void **state)
@@ -185,9 +191,9 @@ static void an_index_without_rows_needs_its_layer(void **state)
         size_t bytes;
         free(slurp(scratch("bare"), &bytes));
         if (methods[turn / 2] != EVIDENCE_BY_TREE) assert_true(turn % 2 == 0 || bytes < 4096 + 128 * (5 + 17));
-        if (turn % 2) refuse(scratch("bare"), NULL, WO_ERR_ARGUMENT, "has no rows inside");
-        refuse(scratch("bare"), other.layer, WO_ERR_ARGUMENT, "was built for another layer");
-        refuse(scratch("bare"), larger.layer, WO_ERR_ARGUMENT, "was built for another layer");
+        if (turn % 2) refuse(scratch("bare"), NULL, WO_ERR_ARGUMENT, "the index has no rows");
+        refuse(scratch("bare"), other.layer, WO_ERR_ARGUMENT, "the layer is not the one that the index was built for");
+        refuse(scratch("bare"), larger.layer, WO_ERR_ARGUMENT, "the layer is not the one that the index was built for");
         wo_index *again = open_index(scratch("bare"), s.layer);
         assert_same_answers(&s, index, again);
         save(again, scratch("again"));
@@ -219,19 +225,19 @@ static void an_index_with_nothing_in_its_cells_is_an_index(void **state)
     wo_index *index = build(&s, &o);
     save(index, scratch("empty"));
     wo_index *again = open_index(scratch("empty"), NULL);
-    wo_index_info info;
+    wo_index_info info = {.struct_size = sizeof info};
     wo_index_describe(again, &info);
     assert_int_equal(info.n_entries, 0);
     assert_int_equal(info.n_empty, 16);
-    wo_searcher *searcher = create(again, NULL);
+    asker *searcher = create(again, NULL);
     int32_t id;
     float score;
     wo_query_stats stats;
-    assert_int_equal(wo_search_stats(searcher, s.q, 1, 1, &id, &score, &stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, s.q, 1, 1, &id, &score, &stats, &err), WO_OK);
     assert_int_equal(id, -1);
     assert_int_equal(stats.candidates, 0);
     assert_int_equal(stats.status, WO_OK);
-    wo_searcher_free(searcher);
+    free_asker(searcher);
     wo_index_free(again);
     wo_index_free(index);
     free_scene(&s);
@@ -489,7 +495,7 @@ static void hostile_trees_are_refused(void **state)
         {{.name = "index.router", .text = "hash"}, "no tensor 'router.planes'"},
         {{.name = "index.router", .text = "forest"}, "'index.router' is \"forest\""},
         {{.name = "index.router", .drop = true}, "no 'index.router'"},
-        {{.name = "index.nodes", .text = "0"}, "a tree of 0 x 32 centres in 16 of 20 coordinates"},
+        {{.name = "index.nodes", .text = "0"}, "the tree has 0 x 32 centres in 16 of 20 coordinates"},
         {{.name = "index.nodes", .text = "17"}, "17 nodes and 32 leaves: expected multiples of 16"},
         {{.name = "index.nodes", .text = "32"}, "'tree.nodes' is not of the expected shape (4, 128)"},
         {{.name = "index.nodes", .text = "1024"}, "'tree.nodes' is not of the expected shape (4, 4096)"},
@@ -497,7 +503,7 @@ static void hostile_trees_are_refused(void **state)
         {{.name = "index.nodes", .text = "4294967280"}, "nodes is 4294967280"},
         {{.name = "index.nodes", .text = "-16"}, "'index.nodes' is \"-16\""},
         {{.name = "index.nodes", .drop = true}, "no 'index.nodes'"},
-        {{.name = "index.leaves", .text = "0"}, "a tree of 16 x 0 centres in 16 of 20 coordinates"},
+        {{.name = "index.leaves", .text = "0"}, "the tree has 16 x 0 centres in 16 of 20 coordinates"},
         {{.name = "index.leaves", .text = "33"}, "16 nodes and 33 leaves: expected multiples of 16"},
         {{.name = "index.leaves", .text = "16"}, "'tree.leaves' is not of the expected shape (64, 64)"},
         {{.name = "index.leaves", .text = "4294967296"}, "'index.leaves' is"},
@@ -533,16 +539,15 @@ static void hostile_trees_are_refused(void **state)
             odd[i] = turn < 16 ? (float[]){NAN, -INFINITY}[turn / 8]
                                : (float[]){NAN, INFINITY, -INFINITY, 3e38F, 1}[woi_rng_below(turn, 1, i, 5)];
         wo_index *opened = open_index(rewrite(scratch("whole"), &edits[turn % 8]), NULL);
-        wo_searcher_options so;
-        wo_searcher_defaults(&so);
+        asked so = {0};
         for (int wide = 0; wide < 2; wide++) { /* within the margin, and beyond */
             so.probes = wide ? 2 + (uint32_t)turn : 1;
-            wo_searcher *searcher = create(opened, &so);
+            asker *searcher = create(opened, &so);
             int32_t ids[30 * 4];
             float scores[30 * 4];
-            assert_int_equal(wo_search(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
+            assert_int_equal(ask(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
             for (size_t j = 0; j < 30 * 4; j++) assert_true(ids[j] >= -1 && ids[j] < 6);
-            wo_searcher_free(searcher);
+            free_asker(searcher);
         }
         wo_index_free(opened);
     }
@@ -632,17 +637,16 @@ static void planes_and_rows_of_any_value_are_searched(void **state)
         };
         for (size_t i = 0; i < 4; i++) {
             wo_index *opened = open_index(rewrite(scratch("whole"), &edits[i]), NULL);
-            wo_searcher_options so;
-            wo_searcher_defaults(&so);
+            asked so = {0};
             so.scores = turn % 2 ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS;
-            wo_searcher *searcher = create(opened, &so);
+            asker *searcher = create(opened, &so);
             int32_t ids[30 * 4];
             float scores[30 * 4];
-            assert_int_equal(wo_search(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
+            assert_int_equal(ask(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
             for (size_t j = 0; j < 30 * 4; j++) assert_true(ids[j] >= -1 && ids[j] < 6);
-            assert_int_equal(wo_search_exact(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
+            assert_int_equal(ask_exact(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
             for (size_t j = 0; j < 30 * 4; j++) assert_true(ids[j] >= -1 && ids[j] < 6);
-            wo_searcher_free(searcher);
+            free_asker(searcher);
             wo_index_free(opened);
         }
     }
@@ -658,7 +662,7 @@ static void other_files_are_no_index(void **state)
     assert_int_equal(woi_st_create(scratch("log"), "log", &writer, &err), WO_OK);
     assert_int_equal(woi_st_finish(writer, &err), WO_OK);
     woi_st_writer_free(writer);
-    refuse(scratch("log"), NULL, WO_ERR_FORMAT, "is a wideout file of kind log, not an index");
+    refuse(scratch("log"), NULL, WO_ERR_FORMAT, "the file is of kind log, not an index");
     char others[72] = {60};
     memcpy(others + 8, "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 53);
     memset(others + 61, ' ', 7);
@@ -684,9 +688,8 @@ static wo_status build_and_search(wo_error *err)
     wo_layer *layer = NULL;
     wo_log *log = NULL;
     wo_index *index = NULL;
-    wo_searcher *searcher = NULL;
-    wo_searcher_options so;
-    wo_searcher_defaults(&so);
+    asker *searcher = NULL;
+    asked so = {0};
     float bias[12] = {0}, scores[6];
     int32_t ids[6];
     so.threads = 1;
@@ -700,9 +703,9 @@ static wo_status build_and_search(wo_error *err)
     if (!status) status = woi_names_copy(&s->layer->labels, &layer->labels, err);
     if (!status) status = wo_log_wrap(s->q, s->n, s->d, s->indptr, s->labels, &log, err);
     if (!status) status = wo_index_build(layer, log, &o, &index, err);
-    if (!status) status = wo_searcher_create(index, &so, &searcher, err);
-    if (!status) status = wo_search(searcher, s->q, 2, 3, ids, scores, err);
-    wo_searcher_free(searcher);
+    if (!status) status = try_create(index, &so, &searcher, err);
+    if (!status) status = ask(searcher, s->q, 2, 3, ids, scores, err);
+    free_asker(searcher);
     wo_index_free(index);
     wo_log_free(log);
     wo_layer_free(layer);
@@ -717,13 +720,13 @@ static wo_status save_again(wo_error *err)
 static wo_status open_and_search(wo_error *err)
 {
     wo_index *index = NULL;
-    wo_searcher *searcher = NULL;
+    asker *searcher = NULL;
     float scores[6];
     int32_t ids[6];
     wo_status status = wo_index_open(scratch("made"), NULL, &index, err);
-    if (!status) status = wo_searcher_create(index, NULL, &searcher, err);
-    if (!status) status = wo_search(searcher, failing_scene->q, 2, 3, ids, scores, err);
-    wo_searcher_free(searcher);
+    if (!status) status = try_create(index, NULL, &searcher, err);
+    if (!status) status = ask(searcher, failing_scene->q, 2, 3, ids, scores, err);
+    free_asker(searcher);
     wo_index_free(index);
     return status;
 }

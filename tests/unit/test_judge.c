@@ -96,7 +96,7 @@ static void an_index_is_judged_as_it_will_answer(void **state)
     assert_int_equal(wo_layer_wrap(w, NULL, ROWS, 2, &layer, &err), WO_OK);
     assert_int_equal(wo_log_wrap(q, 1, 2, indptr, &label, &log, &err), WO_OK);
     wo_build_options o;
-    wo_build_defaults(WO_METHOD_POPULAR, &o);
+    wo_build_defaults(WO_METHOD_POPULAR, &o, sizeof o);
     o.n_popular = ROWS;
     o.weights = WO_WEIGHTS_INT8;
     if (wo_index_build(layer, log, &o, &index, &err)) fail_msg("%s", err.text);
@@ -113,7 +113,7 @@ static void an_index_is_judged_as_it_will_answer(void **state)
     assert_true(index->same_five == 0.2); /* the best; the others that int8 keeps are none of FULL's */
     index->full = (woi_batches){1, 0};    /* which says nothing about the tables */
     index->same_five = 1;
-    assert_int_equal(woi_small_measure(index, log, 1, &err), WO_OK);
+    assert_int_equal(woi_small_measure(index, log, &err), WO_OK);
     assert_true(index->same_five == 0.2);
     wo_index_free(index);
     wo_log_free(log);

@@ -320,7 +320,7 @@ static void bad_arrays_are_refused(void **state)
     assert_null(layer);
     assert_int_equal(wo_layer_open(NULL, NULL, &layer, &err), WO_ERR_ARGUMENT);
     assert_int_equal(wo_layer_open("x", &(wo_layer_options){.struct_size = 3}, &layer, &err), WO_ERR_ARGUMENT);
-    assert_string_equal(err.text, "layer options of 3 bytes, expected 32");
+    assert_string_equal(err.text, "the layer options have a struct_size of 3: it is not set");
 }
 
 static void bad_files_of_our_own_are_refused(void **state)
@@ -328,18 +328,19 @@ static void bad_files_of_our_own_are_refused(void **state)
     (void)state;
     refuse("nowhere", PLAIN, WO_ERR_IO, "cannot open: No such file or directory");
     scratch_text("text", "1 2 3\n0 1:1\n");
-    refuse("text", PLAIN, WO_ERR_FORMAT, "is no layer: expected a safetensors or .npy file");
+    refuse("text", PLAIN, WO_ERR_FORMAT, "the file is no layer: expected a safetensors or .npy file");
     write_own("log", "log", "weight", "bias", ROWS, 0);
-    refuse("log", PLAIN, WO_ERR_FORMAT, "is of kind 'log': expected a layer, a network, an index or a model");
+    refuse("log", PLAIN, WO_ERR_FORMAT, "the file is of kind 'log': expected a layer, a network, an index or a model");
     write_own("index", "index", NULL, NULL, 0, ROWS);
-    refuse("index", PLAIN, WO_ERR_FORMAT, "is an index without rows: give the layer that it was built from");
+    refuse("index", PLAIN, WO_ERR_FORMAT,
+           "the file is an index without rows: the layer that it was built from has them");
     write_own("layer", "layer", "rows", "bias", ROWS, 0);
-    refuse("layer", PLAIN, WO_ERR_FORMAT, "has no tensor 'weight': its matrices are rows (5 x 3)");
+    refuse("layer", PLAIN, WO_ERR_FORMAT, "the file has no tensor 'weight': its matrices are rows (5 x 3)");
     write_own("layer", "layer", "weight", "bias", ROWS - 1, 0);
     refuse("layer", PLAIN, WO_ERR_FORMAT,
            "tensor 'bias' has 1 dimensions, 4 elements of F32: expected 5 floats, one for each class");
     write_own("layer", "layer", "weight", "bias", ROWS, 4);
-    refuse("layer", PLAIN, WO_ERR_FORMAT, "has 4 names of labels, expected 5");
+    refuse("layer", PLAIN, WO_ERR_FORMAT, "the file has 4 names of labels, expected 5");
     write_own("layer", "layer", "weight", "bias", ROWS, 0);
     size_t bytes;
     char *file = slurp(scratch("layer"), &bytes);
@@ -357,26 +358,27 @@ static void bad_models_are_refused(void **state)
     float both[ROWS * COLUMNS + ROWS] = {0};
     write_foreign("model", F32_WEIGHT("decoder.weight") F32_BIAS("decoder.bias") "}", 0, both, sizeof both);
     refuse("model", PLAIN, WO_ERR_FORMAT,
-           "which tensor is the layer? Name it with --weight-name: decoder.weight (5 x 3)");
+           "no tensor has the name of a layer, and none was chosen: the matrices are decoder.weight (5 x 3)");
     refuse("model", (wo_layer_options){.weight_name = "head"}, WO_ERR_FORMAT,
-           "has no tensor 'head': its matrices are decoder.weight (5 x 3)");
+           "the file has no tensor 'head': its matrices are decoder.weight (5 x 3)");
     refuse("model", (wo_layer_options){.weight_name = "decoder.weight", .bias_name = "b"}, WO_ERR_FORMAT,
-           "has no tensor 'b' for the biases");
+           "the file has no tensor 'b' for the biases");
     refuse("model", (wo_layer_options){.weight_name = "decoder.bias"}, WO_ERR_FORMAT,
            "tensor 'decoder.bias' has 1 dimensions, 5 elements of F32: expected a matrix of floats, classes x "
            "dimensions");
     refuse("model", (wo_layer_options){.weight_name = "decoder.weight", .bias_path = "b.npy"}, WO_ERR_ARGUMENT,
-           "is no .npy file: a file of biases (--bias) goes with one; name a tensor with --bias-name");
+           "the file is no .npy file, and only beside one do biases have a file of their own");
     write_foreign("model",
                   F32_WEIGHT("weight") ",\"output.weight\":{\"dtype\":\"F32\",\"shape\":[5,1],\"data_offsets\":"
                                        "[60,80]}}",
                   0, both, sizeof both);
-    refuse("model", PLAIN, WO_ERR_FORMAT, "has both 'output.weight' and 'weight': choose with --weight-name");
+    refuse("model", PLAIN, WO_ERR_FORMAT, "the file has both 'output.weight' and 'weight', and one was not chosen");
     write_foreign("model", "{\"weight\":{\"dtype\":\"I32\",\"shape\":[5,4],\"data_offsets\":[0,80]}}", 0, both,
                   sizeof both);
     refuse("model", (wo_layer_options){.weight_name = "weight"}, WO_ERR_FORMAT,
            "tensor 'weight' has 2 dimensions, 20 elements of I32: expected a matrix of floats, classes x dimensions");
-    refuse("model", PLAIN, WO_ERR_FORMAT, "which tensor is the layer? Name it with --weight-name: none");
+    refuse("model", PLAIN, WO_ERR_FORMAT,
+           "no tensor has the name of a layer, and none was chosen: the matrices are none");
     write_foreign("model", "{\"weight\":{\"dtype\":\"F32\",\"shape\":[0,4],\"data_offsets\":[0,0]}}", 0, both, 0);
     refuse(
         "model", PLAIN, WO_ERR_FORMAT,
@@ -402,38 +404,37 @@ static void a_choice_of_tensors_is_listed(void **state)
     static const char zeros[152];
     write_foreign("model", header, 0, zeros, 76);
     refuse("model", PLAIN, WO_ERR_FORMAT,
-           "which tensor is the layer? Name it with --weight-name: b (4 x 1), d (4 x 1), e (3 x 1) and 1 more");
+           "no tensor has the name of a layer, and none was chosen: the matrices are b (4 x 1), d (4 x 1), e (3 x 1) "
+           "and 1 more");
 #define LONG "model.transformer.layers.block.0123456789."
     write_foreign("model",
                   "{\"" LONG "a\":{\"dtype\":\"F32\",\"shape\":[3,4],\"data_offsets\":[0,48]},"
                   "\"" LONG "b\":{\"dtype\":\"F32\",\"shape\":[3,4],\"data_offsets\":[48,96]},"
                   "\"" LONG "c\":{\"dtype\":\"F32\",\"shape\":[14,1],\"data_offsets\":[96,152]}}",
                   0, zeros, 152);
-    refuse(
-        "model", PLAIN, WO_ERR_FORMAT,
-        "which tensor is the layer? Name it with --weight-name: model.transformer.layers.block.012345678... (14 x 1) "
-        "and 2 more");
+    refuse("model", PLAIN, WO_ERR_FORMAT,
+           "no tensor has the name of a layer, and none was chosen: the matrices are "
+           "model.transformer.layers.block.012345678... (14 x 1) "
+           "and 2 more");
 }
 
 static void bad_numpy_arrays_are_refused(void **state)
 {
     (void)state;
-    char path[256], sentence[400];
+    char path[256];
     write_npy("w.npy", "<f4", false, "(15,)", weight, sizeof weight);
-    refuse("w.npy", PLAIN, WO_ERR_FORMAT, "is an array of 1 dimensions, expected 2: classes x dimensions");
+    refuse("w.npy", PLAIN, WO_ERR_FORMAT, "the array has 1 dimensions, expected 2: classes x dimensions");
     write_npy("w.npy", "<i4", false, "(5, 3)", weight, sizeof weight);
     refuse("w.npy", PLAIN, WO_ERR_UNSUPPORTED, "I32 elements cannot be read as floats");
     write_npy("w.npy", "<f4", false, "(5, 3)", weight, sizeof weight);
     refuse("w.npy", (wo_layer_options){.weight_name = "weight"}, WO_ERR_ARGUMENT,
-           "is a .npy file, which has no names of tensors: leave out --weight-name and --bias-name");
+           "the file is a .npy file, which has no tensor 'weight': its arrays have no names");
     write_npy("b.npy", "<f4", false, "(4,)", bias, 4 * sizeof *bias);
     snprintf(path, sizeof path, "%s", scratch("b.npy"));
-    snprintf(sentence, sizeof sentence, "%s: is an array of 1 dimensions, 4 elements: expected 5, one for each class",
-             path);
-    refuse("w.npy", (wo_layer_options){.bias_path = path}, WO_ERR_FORMAT, sentence);
+    refuse("w.npy", (wo_layer_options){.bias_path = path}, WO_ERR_FORMAT,
+           "the array of biases has 1 dimensions, 4 elements: expected 5, one for each class");
     snprintf(path, sizeof path, "%s", scratch("none.npy"));
-    snprintf(sentence, sizeof sentence, "%s: cannot open: No such file or directory", path);
-    refuse("w.npy", (wo_layer_options){.bias_path = path}, WO_ERR_IO, sentence);
+    refuse("w.npy", (wo_layer_options){.bias_path = path}, WO_ERR_IO, "cannot open: No such file or directory");
 }
 
 /* ---- Without memory ---------------------------------------------------------------------------------------- */

@@ -53,7 +53,7 @@ static void uproot(planted *p)
 static wo_build_options options_of(wo_method method, wo_loss loss)
 {
     wo_build_options o;
-    wo_build_defaults(method, &o);
+    wo_build_defaults(method, &o, sizeof o);
     o.K = 5;
     o.L = 3;
     o.iterations = 60;
@@ -173,7 +173,7 @@ static void learning_finds_more_labels_among_fewer(void **state)
         wo_build_options o = options_of(WO_METHOD_LSS, loss ? WO_LOSS_MARGIN : WO_LOSS_PAPER);
         o.iterations = 300;
         wo_index *index = build(p, &o);
-        wo_trace trace;
+        wo_trace trace = {.struct_size = sizeof trace};
         assert_true(wo_index_trace(index, &trace));
         assert_int_equal(trace.rows, 7);
         assert_int_equal(trace.columns, WOI_TRACE_COLUMNS);

@@ -128,7 +128,7 @@ static void damaged_tensors_get_one_sentence(void **state)
         assert_int_equal(woi_names_load(st, "labels", &names, &err), WO_ERR_FORMAT);
         assert_string_equal(err.text, cases[i].sentence);
         assert_int_equal(woi_names_load(st, "features", &names, &err), WO_ERR_FORMAT);
-        assert_string_equal(err.text, "has no tensor 'names.features.bytes'");
+        assert_string_equal(err.text, "the file has no tensor 'names.features.bytes'");
         woi_st_free(st);
     }
 }

@@ -244,7 +244,7 @@ static void places_that_cannot_be_written_are_sentences(void **state)
     assert_int_equal(woi_outfile_create("/nonexistent/x", &out, &err), WO_ERR_IO);
     assert_string_equal(err.text, "cannot create: No such file or directory");
     assert_int_equal(woi_outfile_create(scratch_folder, &out, &err), WO_ERR_IO);
-    assert_string_equal(err.text, "exists and is not a plain file");
+    assert_string_equal(err.text, "the output exists and is not a plain file");
     assert_null(out);
 }
 

@@ -3,11 +3,10 @@
 
 #include <unistd.h>
 
-static void search_all(const scene *s, wo_searcher *searcher, size_t k, int32_t *ids, float *scores,
-                       wo_query_stats *stats)
+static void search_all(const scene *s, asker *searcher, size_t k, int32_t *ids, float *scores, wo_query_stats *stats)
 {
     wo_error err;
-    if (wo_search_stats(searcher, s->q, s->n, k, ids, scores, stats, &err)) fail_msg("%s", err.text);
+    if (ask_stats(searcher, s->q, s->n, k, ids, scores, stats, &err)) fail_msg("%s", err.text);
 }
 
 /* The index itself, or what its file holds. */
@@ -16,7 +15,8 @@ static wo_index *through_a_file(const wo_index *index, const wo_layer *layer)
     const char *path = scratch("small");
     wo_error err;
     wo_index *opened;
-    if (wo_index_save(index, path, &err) || wo_index_open(path, layer, &opened, &err)) fail_msg("%s", err.text);
+    const wo_open_options oo = {.struct_size = sizeof oo, .layer = layer};
+    if (wo_index_save(index, path, &err) || wo_index_open(path, &oo, &opened, &err)) fail_msg("%s", err.text);
     return opened;
 }
 
@@ -38,7 +38,7 @@ static void small_rows_find_the_same(void **state)
         wo_index *built = build(&s, &o), *opened = through_a_file(built, NULL);
         assert_true(isnan(full->same_best) && isnan(opened->same_best));
         assert_true(built->same_best == 1 || o.weights == WO_WEIGHTS_INT8);
-        wo_searcher *exact = create(full, NULL), *searchers[] = {create(built, NULL), create(opened, NULL)};
+        asker *exact = create(full, NULL), *searchers[] = {create(built, NULL), create(opened, NULL)};
         for (size_t i = 0; i < 4; i++) {
             const size_t k = ks[i], n = s.n * k;
             int32_t *ids = room(n, sizeof *ids), *own = room(n, sizeof *own);
@@ -61,10 +61,10 @@ static void small_rows_find_the_same(void **state)
         wo_error err;
         int32_t id;
         float score;
-        assert_int_equal(wo_search_exact(searchers[1], s.q, 1, 1, &id, &score, &err), /* int8 is beside f32 */
+        assert_int_equal(ask_exact(searchers[1], s.q, 1, 1, &id, &score, &err), /* int8 is beside f32 */
                          o.weights == WO_WEIGHTS_INT8 ? WO_OK : WO_ERR_UNSUPPORTED);
-        for (int which = 0; which < 2; which++) wo_searcher_free(searchers[which]);
-        wo_searcher_free(exact);
+        for (int which = 0; which < 2; which++) free_asker(searchers[which]);
+        free_asker(exact);
         wo_index_free(opened);
         wo_index_free(built);
         wo_index_free(full);
@@ -84,7 +84,7 @@ static void rounding_is_small(void **state)
     for (int weights = WO_WEIGHTS_BF16; weights <= WO_WEIGHTS_INT8; weights++) {
         o.weights = (wo_weights)weights;
         wo_index *index = build(&s, &o);
-        wo_searcher *searcher = create(index, NULL);
+        asker *searcher = create(index, NULL);
         int32_t ids[200 * K];
         float scores[200 * K];
         search_all(&s, searcher, K, ids, scores, NULL);
@@ -102,11 +102,11 @@ static void rounding_is_small(void **state)
                     assert_true(fabs((double)scores[i * K + at] - logits[at]) < close * size);
         }
         assert_true(same > s.n * 95 / 100);
-        wo_index_info info;
+        wo_index_info info = {.struct_size = sizeof info};
         wo_index_describe(index, &info);
         assert_true(info.same_best == (double)same / (double)s.n && info.same_five > 0.95);
         assert_true(weights == WO_WEIGHTS_INT8 || info.same_five < 1);
-        wo_searcher_free(searcher);
+        free_asker(searcher);
         wo_index_free(index);
     }
     free_scene(&s);
@@ -121,27 +121,28 @@ static void without_f32_rows_there_is_no_full(void **state)
     o.weights = WO_WEIGHTS_BF16;
     o.fallback = 5;
     wo_index *index = build(&s, &o), *alone = through_a_file(index, NULL), *with = through_a_file(index, s.layer);
-    wo_searcher_options so;
-    wo_searcher_defaults(&so);
+    asked so = {0};
     int32_t id;
     float score;
-    wo_searcher *searcher = create(alone, &so);
-    assert_int_equal(wo_search(searcher, s.q, 1, 1, &id, &score, &err), WO_OK);
-    assert_int_equal(wo_search_exact(searcher, s.q, 1, 1, &id, &score, &err), WO_ERR_UNSUPPORTED);
+    asker *searcher = create(alone, &so);
+    assert_int_equal(ask(searcher, s.q, 1, 1, &id, &score, &err), WO_OK);
+    assert_int_equal(ask_exact(searcher, s.q, 1, 1, &id, &score, &err), WO_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "no f32 rows"));
-    wo_searcher_free(searcher);
+    free_asker(searcher);
     so.exact_fallback = 1;
-    assert_int_equal(wo_searcher_create(alone, &so, &searcher, &err), WO_ERR_UNSUPPORTED);
+    searcher = create(alone, &so);
+    assert_int_equal(ask(searcher, s.q, 1, 1, &id, &score, &err), WO_ERR_UNSUPPORTED);
+    free_asker(searcher);
     alone->full.from = 1; /* what cannot be is passed over */
     so.exact_fallback = 0;
     searcher = create(alone, &so);
     wo_query_stats stats;
-    assert_int_equal(wo_search_stats(searcher, s.q, 1, 1, &id, &score, &stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, s.q, 1, 1, &id, &score, &stats, &err), WO_OK);
     assert_int_equal(stats.exact, 0);
-    wo_searcher_free(searcher);
+    free_asker(searcher);
     searcher = create(with, NULL);
-    assert_int_equal(wo_search_exact(searcher, s.q, 1, 1, &id, &score, &err), WO_OK);
-    wo_searcher_free(searcher);
+    assert_int_equal(ask_exact(searcher, s.q, 1, 1, &id, &score, &err), WO_OK);
+    free_asker(searcher);
     wo_index_free(index);
     wo_index_free(alone);
     wo_index_free(with);
@@ -165,11 +166,10 @@ static void little_evidence_opens_more(void **state)
         uint64_t held = 0;
         for (size_t c = 0; c < careful->cells.n; c++) held += careful->cells.queries[c];
         assert_int_equal(held, s.n * (tree ? 1 : o.L));
-        wo_searcher *narrow = create(plain, NULL), *own = create(opened, NULL);
-        wo_searcher_options so;
-        wo_searcher_defaults(&so);
+        asker *narrow = create(plain, NULL), *own = create(opened, NULL);
+        asked so = {0};
         so.exact_fallback = 1;
-        wo_searcher *exact = create(careful, &so);
+        asker *exact = create(careful, &so);
         enum { K = 3, N = 150 };
         int32_t ids[N * K], own_ids[N * K], exact_ids[N * K], full_ids[N * K];
         float scores[N * K], own_scores[N * K], exact_scores[N * K], full_scores[N * K];
@@ -178,7 +178,7 @@ static void little_evidence_opens_more(void **state)
         search_all(&s, narrow, K, ids, scores, stats);
         search_all(&s, own, K, own_ids, own_scores, own_stats);
         search_all(&s, exact, K, exact_ids, exact_scores, exact_stats);
-        assert_int_equal(wo_search_exact(narrow, s.q, s.n, K, full_ids, full_scores, &err), WO_OK);
+        assert_int_equal(ask_exact(narrow, s.q, s.n, K, full_ids, full_scores, &err), WO_OK);
         size_t n_wider = 0;
         for (size_t i = 0; i < s.n; i++) {
             assert_int_equal(stats[i].wider + stats[i].exact, 0);
@@ -193,13 +193,13 @@ static void little_evidence_opens_more(void **state)
             assert_memory_equal(exact_scores + at, wider ? full_scores + at : scores + at, bytes);
             int32_t candidates[60];
             size_t n;
-            assert_int_equal(wo_search_candidates(own, s.q + i * s.d, candidates, 60, &n, &err), WO_OK);
+            assert_int_equal(ask_candidates(own, s.q + i * s.d, candidates, 60, &n, &err), WO_OK);
             assert_int_equal(n, own_stats[i].candidates);
         }
         assert_true(n_wider > 0 && n_wider < s.n);
-        wo_searcher_free(narrow);
-        wo_searcher_free(own);
-        wo_searcher_free(exact);
+        free_asker(narrow);
+        free_asker(own);
+        free_asker(exact);
         wo_index_free(plain);
         wo_index_free(careful);
         wo_index_free(opened);
@@ -219,7 +219,7 @@ static void the_threshold_is_a_number_of_queries(void **state)
     assert_int_equal(wo_log_wrap(q, 3, 2, NULL, NULL, &log, &err), WO_OK);
     for (uint32_t fallback = 2; fallback <= 5; fallback++) {
         wo_build_options o;
-        wo_build_defaults(WO_METHOD_EVIDENCE, &o);
+        wo_build_defaults(WO_METHOD_EVIDENCE, &o, sizeof o);
         o.K = 2;
         o.L = 1;
         o.learner = WO_LEARNER_NONE;
@@ -228,14 +228,14 @@ static void the_threshold_is_a_number_of_queries(void **state)
         o.fallback = fallback;
         wo_index *index;
         if (wo_index_build(layer, log, &o, &index, &err)) fail_msg("%s", err.text);
-        wo_searcher *searcher = create(index, NULL);
+        asker *searcher = create(index, NULL);
         int32_t id;
         float score;
         wo_query_stats stats;
-        assert_int_equal(wo_search_stats(searcher, q, 1, 1, &id, &score, &stats, &err), WO_OK);
+        assert_int_equal(ask_stats(searcher, q, 1, 1, &id, &score, &stats, &err), WO_OK);
         assert_int_equal(stats.wider, fallback > 3);
         assert_int_equal(stats.cells, fallback > 3 ? 4 : 1);
-        wo_searcher_free(searcher);
+        free_asker(searcher);
         wo_index_free(index);
     }
     wo_layer_free(layer);
@@ -253,10 +253,9 @@ static void wider_ends_with_the_cells(void **state)
     o.fallback = 1000;
     wo_index *index = build(&s, &o);
     for (uint32_t probes = 1; probes <= 8; probes++) {
-        wo_searcher_options so;
-        wo_searcher_defaults(&so);
+        asked so = {0};
         so.probes = probes;
-        wo_searcher *searcher = create(index, &so);
+        asker *searcher = create(index, &so);
         int32_t ids[50];
         float scores[50];
         wo_query_stats stats[50];
@@ -265,7 +264,7 @@ static void wider_ends_with_the_cells(void **state)
             assert_int_equal(stats[i].wider, probes < 8);
             assert_int_equal(stats[i].cells, 4 * probes < 8 ? 4 * probes : 8);
         }
-        wo_searcher_free(searcher);
+        free_asker(searcher);
     }
     wo_index_free(index);
     free_scene(&s);
@@ -281,7 +280,7 @@ static void tiny_queries_are_not_screened(void **state)
     o.n_popular = 90;
     o.weights = WO_WEIGHTS_INT8;
     wo_index *index = build(&s, &o);
-    wo_searcher *searcher = create(index, NULL);
+    asker *searcher = create(index, NULL);
     int32_t ids[60];
     float scores[60];
     search_all(&s, searcher, 1, ids, scores, NULL);
@@ -291,7 +290,7 @@ static void tiny_queries_are_not_screened(void **state)
         brute_force(&s, s.q + i * s.d, &(rules){NULL, NULL, false}, 1, &expected, &logit);
         assert_true((double)scores[i] == logit);
     }
-    wo_searcher_free(searcher);
+    free_asker(searcher);
     wo_index_free(index);
     free_scene(&s);
 }
@@ -332,9 +331,9 @@ static void evaluation_asks_whom_the_planner_says(void **state)
     static const uint32_t batches[] = {1, 7, 8, 100, 101, 1024};
     for (size_t i = 0; i < 6; i++) {
         wo_eval_options eo;
-        wo_eval_result r;
+        wo_eval_result r = {.struct_size = sizeof r};
         wo_error err;
-        wo_eval_defaults(&eo);
+        wo_eval_defaults(&eo, sizeof eo);
         eo.skip_timing = 1;
         eo.batch = batches[i];
         assert_int_equal(wo_evaluate(index, NULL, s.log, &eo, &r, &err), WO_OK);
@@ -353,21 +352,21 @@ static void batches_that_full_is_faster_at_are_its(void **state)
     wo_build_options o = small_options(WO_METHOD_EVIDENCE);
     wo_index *index = build(&s, &o);
     index->full = (woi_batches){3, 4};
-    wo_index_info info;
+    wo_index_info info = {.struct_size = sizeof info};
     wo_index_describe(index, &info);
     assert_true(info.full_from == 3 && info.full_to == 4);
-    wo_searcher *searcher = create(index, NULL);
+    asker *searcher = create(index, NULL);
     for (size_t n = 1; n <= 5; n++) {
         int32_t ids[10], full[10];
         float scores[10], full_scores[10];
         wo_query_stats stats[5];
         wo_error err;
-        assert_int_equal(wo_search_stats(searcher, s.q, n, 2, ids, scores, stats, &err), WO_OK);
-        assert_int_equal(wo_search_exact(searcher, s.q, n, 2, full, full_scores, &err), WO_OK);
+        assert_int_equal(ask_stats(searcher, s.q, n, 2, ids, scores, stats, &err), WO_OK);
+        assert_int_equal(ask_exact(searcher, s.q, n, 2, full, full_scores, &err), WO_OK);
         for (size_t i = 0; i < n; i++) assert_int_equal(stats[i].exact, n == 3 || n == 4);
         if (n == 3 || n == 4) assert_memory_equal(ids, full, 2 * n * sizeof *ids);
     }
-    wo_searcher_free(searcher);
+    free_asker(searcher);
     wo_index_free(index);
     free_scene(&s);
 }

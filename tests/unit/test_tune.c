@@ -42,17 +42,21 @@ static void free_pair(pair *p)
 }
 
 /* A small tree, a goal that several hundred queries can show, and no time: one setting of each kind at most. */
+static wo_build_options built; /* of what quick() returns */
+
 static wo_tune_options quick(void)
 {
     wo_tune_options o;
-    wo_tune_defaults(&o);
-    o.build.threads = 1;
-    o.build.iterations = 4;
-    o.build.batch = 16;
-    o.build.thin = 3;
-    o.build.nodes = o.build.leaves = 16;
+    wo_tune_defaults(&o, sizeof o);
+    wo_build_defaults(WO_METHOD_EVIDENCE, &built, sizeof built);
+    o.build = &built;
+    built.threads = 1;
+    built.iterations = 4;
+    built.batch = 16;
+    built.thin = 3;
+    built.nodes = built.leaves = 16;
     o.fixed = WO_FIX_METHOD | WO_FIX_ROUTER | WO_FIX_TREE;
-    o.build.router = WO_ROUTER_TREE;
+    built.router = WO_ROUTER_TREE;
     o.target = 0.97;
     o.target5 = 0.9;
     o.max_time_s = 0.001;
@@ -84,9 +88,9 @@ static double at(const wo_curve *curve, size_t row, int column)
 static void assert_goal_is_reached(const pair *p, const wo_index *index, double target)
 {
     wo_eval_options eo;
-    wo_eval_result r;
+    wo_eval_result r = {.struct_size = sizeof r};
     wo_error err;
-    wo_eval_defaults(&eo);
+    wo_eval_defaults(&eo, sizeof eo);
     eo.skip_timing = 1;
     eo.threads = 1;
     assert_int_equal(wo_evaluate(index, NULL, p->tune, &eo, &r, &err), WO_OK);
@@ -100,7 +104,7 @@ static void the_dial_stops_at_the_goal(void **state)
     pair p = make_pair();
     const wo_tune_options o = quick();
     wo_index *index = tune(&p, p.tune, &o);
-    wo_curve curve;
+    wo_curve curve = {.struct_size = sizeof curve};
     assert_int_equal(wo_index_curve(index, &curve), 1);
     assert_int_equal(curve.rows, 7);
     assert_int_equal(curve.columns, WOI_CURVE_COLUMNS);
@@ -152,7 +156,7 @@ static void everything_is_tuned_by_default(void **state)
     o.fixed = WO_FIX_PROBES | WO_FIX_FALLBACK;
     o.max_time_s = 30; /* more than it takes, also under a sanitizer: both routers must get their turn */
     wo_index *index = tune(&p, p.tune, &o);
-    wo_curve curve;
+    wo_curve curve = {.struct_size = sizeof curve};
     assert_int_equal(wo_index_curve(index, &curve), 1);
     bool tree = false, hash = false;
     assert_int_equal(at(&curve, 0, WOI_CURVE_METHOD), WO_METHOD_FULL);
@@ -184,16 +188,16 @@ static void full_serves_alone(void **state)
     wo_error err;
     int32_t id;
     float score;
-    o.build.weights = WO_WEIGHTS_INT8;
+    built.weights = WO_WEIGHTS_INT8;
     o.fixed = WO_FIX_WEIGHTS;
     o.target = 1; /* more than so few queries show of any other */
     wo_index *index = tune(&p, p.tune, &o), *opened = NULL;
     assert_int_equal(index->options.method, WO_METHOD_FULL);
     assert_int_equal(wo_index_save(index, scratch("full"), &err), WO_OK);
     if (wo_index_open(scratch("full"), NULL, &opened, &err)) fail_msg("%s", err.text);
-    wo_searcher *searcher = create(opened, NULL);
-    if (wo_search(searcher, p.s.q, 1, 1, &id, &score, &err)) fail_msg("%s", err.text);
-    wo_searcher_free(searcher);
+    asker *searcher = create(opened, NULL);
+    if (ask(searcher, p.s.q, 1, 1, &id, &score, &err)) fail_msg("%s", err.text);
+    free_asker(searcher);
     wo_index_free(opened);
     wo_index_free(index);
     free_pair(&p);
@@ -219,16 +223,16 @@ static void a_long_log_is_judged_again(void **state)
     assert_int_equal(wo_log_wrap(q, LONG, D, indptr, labels, &p.log, &err), WO_OK);
     for (size_t i = 0; i < 2; i++) {
         wo_tune_options o = quick();
-        wo_curve curve;
-        o.build.method = methods[i];
+        wo_curve curve = {.struct_size = sizeof curve};
+        built.method = methods[i];
         if (methods[i] == WO_METHOD_POPULAR) {
             o.fixed = WO_FIX_METHOD;
             o.target = o.target5 = 0.5;
         }
         wo_index *index = tune(&p, p.tune, &o);
         wo_eval_options eo;
-        wo_eval_result r;
-        wo_eval_defaults(&eo);
+        wo_eval_result r = {.struct_size = sizeof r};
+        wo_eval_defaults(&eo, sizeof eo);
         eo.skip_timing = 1;
         index->full.from = 0; /* the row is of the cells, whoever answers large batches */
         assert_int_equal(wo_index_curve(index, &curve), 1);
@@ -249,9 +253,9 @@ static void widening_ends(void **state)
 {
     (void)state;
     wo_tune_options o;
-    wo_tune_defaults(&o);
+    wo_tune_defaults(&o, sizeof o);
     for (int fixed = 0; fixed < 2; fixed++) {
-        woi_tune t = {.o = o, .train = {.n = 1000, .d = D}};
+        woi_tune t = {.o = o, .build = woi_build_defaults(WO_METHOD_EVIDENCE), .train = {.n = 1000, .d = D}};
         t.o.fixed = fixed ? WO_FIX_PROBES | WO_FIX_BEAM : 0;
         t.best = WOI_NO_ROW;
         woi_place place = woi_space_start(WOI_TREE, true);
@@ -274,11 +278,15 @@ static void rows_get_better(void **state)
 {
     (void)state;
     wo_tune_options o;
-    wo_tune_defaults(&o);
+    wo_tune_defaults(&o, sizeof o);
     const woi_place place = woi_space_start(WOI_TREE, false);
     for (int turn = 0; turn < 3; turn++) {
         wo_layer layer = {.dense = {.m = 2, .d = turn == 1 ? WOI_MAX_I8 + 1 : D}};
-        woi_tune t = {.layer = &layer, .o = o, .train = {.n = 1000, .d = layer.dense.d}, .best = WOI_NO_ROW};
+        woi_tune t = {.layer = &layer,
+                      .o = o,
+                      .build = woi_build_defaults(WO_METHOD_EVIDENCE),
+                      .train = {.n = 1000, .d = layer.dense.d},
+                      .best = WOI_NO_ROW};
         t.o.fixed = turn == 2 ? WO_FIX_WEIGHTS : 0;
         static const wo_weights expected[3][3] = {{WO_WEIGHTS_BF16, WO_WEIGHTS_INT8, WO_WEIGHTS_F32},
                                                   {WO_WEIGHTS_BF16, WO_WEIGHTS_F32, WO_WEIGHTS_F32},
@@ -299,7 +307,7 @@ static void another_reach_is_as_if_learned(void **state)
     wo_index *indexes[2];
     woi_routed routed[2];
     for (uint32_t i = 0; i < 2; i++) {
-        wo_build_options o = quick().build;
+        wo_build_options o = *quick().build;
         o.beam = i ? 2 : 7;
         o.probes = i ? 3 : 1;
         assert_int_equal(woi_tune_begin(p.s.layer, &o, &indexes[i], &err), WO_OK);
@@ -330,11 +338,11 @@ static void a_fallback_that_nobody_uses_is_not_taken(void **state)
     pair p = make_pair();
     wo_tune_options o = quick();
     o.max_time_s = 60;
-    o.build.router = WO_ROUTER_HASH;
-    o.build.K = o.build.L = 2;
+    built.router = WO_ROUTER_HASH;
+    built.K = built.L = 2;
     o.fixed = WO_FIX_K | WO_FIX_L | WO_FIX_WEIGHTS | WO_FIX_PROBES;
     wo_index *index = tune(&p, p.tune, &o);
-    wo_curve curve;
+    wo_curve curve = {.struct_size = sizeof curve};
     assert_int_equal(wo_index_curve(index, &curve), 1);
     size_t tried = 0;
     for (size_t i = 0; i < curve.rows; i++) tried += at(&curve, i, WOI_CURVE_FALLBACK) > 0;
@@ -349,11 +357,11 @@ static void what_is_fixed_is_kept(void **state)
     (void)state;
     pair p = make_pair();
     wo_tune_options o = quick();
-    wo_curve curve;
+    wo_curve curve = {.struct_size = sizeof curve};
     o.max_time_s = 0.5;
-    o.build.router = WO_ROUTER_HASH; /* implied by K and L, as the method is */
-    o.build.K = 3;
-    o.build.L = 5;
+    built.router = WO_ROUTER_HASH; /* implied by K and L, as the method is */
+    built.K = 3;
+    built.L = 5;
     o.fixed = WO_FIX_K | WO_FIX_L | WO_FIX_WEIGHTS | WO_FIX_FALLBACK;
     wo_index *index = tune(&p, p.tune, &o);
     assert_int_equal(wo_index_curve(index, &curve), 1);
@@ -365,10 +373,10 @@ static void what_is_fixed_is_kept(void **state)
 
     o = quick();
     o.max_time_s = 2;
-    o.build.lambda = 0.004;
-    o.build.probes = 3;
-    o.build.beam = 3;
-    o.build.route_d = 16;
+    built.lambda = 0.004;
+    built.probes = 3;
+    built.beam = 3;
+    built.route_d = 16;
     o.fixed |= WO_FIX_LAMBDA | WO_FIX_PROBES | WO_FIX_BEAM | WO_FIX_ROUTE_D | WO_FIX_FALLBACK | WO_FIX_WEIGHTS;
     index = tune(&p, p.tune, &o);
     assert_int_equal(wo_index_curve(index, &curve), 1);
@@ -378,8 +386,9 @@ static void what_is_fixed_is_kept(void **state)
 
     static const wo_method methods[] = {WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_LSS};
     for (size_t i = 0; i < 3; i++) {
-        wo_tune_defaults(&o);
-        o.build = small_options(methods[i]);
+        wo_tune_defaults(&o, sizeof o);
+        o.build = &built;
+        built = small_options(methods[i]);
         o.fixed = WO_FIX_METHOD;
         o.target = 0.5;
         o.target5 = 0.5;
@@ -388,8 +397,8 @@ static void what_is_fixed_is_kept(void **state)
         assert_int_equal(index->options.method, methods[i]);
         wo_index_free(index);
     }
-    o.build = small_options(WO_METHOD_POPULAR);
-    o.build.n_popular = 2;
+    built = small_options(WO_METHOD_POPULAR);
+    built.n_popular = 2;
     o.fixed |= WO_FIX_POPULAR;
     o.target = 0.995;
     refused(&p, p.tune, &o, WO_ERR_UNSUPPORTED, "popular reached 0.");
@@ -402,9 +411,10 @@ static void goals_without_labels(void **state)
 {
     (void)state;
     pair p = make_pair();
-    wo_curve curve;
+    wo_curve curve = {.struct_size = sizeof curve};
     wo_tune_options o = quick();
-    refused(&p, p.bare, &o, WO_ERR_ARGUMENT, "the tune log has no labels to judge by: ask for agreement");
+    refused(&p, p.bare, &o, WO_ERR_ARGUMENT,
+            "the tune log has no labels to judge by: without them the goal can be agreement");
     o.target_agree = 0.9;
     o.k = 7;
     wo_index *index = tune(&p, p.bare, &o);
@@ -417,8 +427,10 @@ static void goals_without_labels(void **state)
     wo_index_free(index);
 
     /* The other direction: all the quality that a time allows. */
-    wo_tune_defaults(&o);
-    o.build.threads = 1;
+    wo_tune_defaults(&o, sizeof o);
+    wo_build_defaults(WO_METHOD_EVIDENCE, &built, sizeof built);
+    o.build = &built;
+    built.threads = 1;
     o.target_us = 1e6;
     index = tune(&p, p.bare, &o);
     assert_int_equal(index->options.method, WO_METHOD_FULL);
@@ -441,7 +453,7 @@ static void a_part_of_the_log_is_held_out(void **state)
     wo_tune_options o = quick();
     o.target = 0.9;
     wo_index *index = tune(&p, NULL, &o);
-    wo_curve curve;
+    wo_curve curve = {.struct_size = sizeof curve};
     assert_int_equal(wo_index_curve(index, &curve), 1);
     assert_int_equal(curve.n, N / 10);
     /* Built from all of the log. */
@@ -457,7 +469,7 @@ static void a_part_of_the_log_is_held_out(void **state)
     assert_int_equal(wo_log_wrap(p.s.q, 19, D, p.s.indptr, p.s.labels, &few, &err), WO_OK);
     wo_log *kept = p.log;
     p.log = few;
-    refused(&p, NULL, &o, WO_ERR_ARGUMENT, "has 19 queries: too few to hold some out for tuning, give a tune log");
+    refused(&p, NULL, &o, WO_ERR_ARGUMENT, "the log has 19 queries: too few to hold some out for tuning");
     p.log = kept;
     wo_log_free(few);
     free_pair(&p);
@@ -476,7 +488,7 @@ static void bad_options_are_refused(void **state)
         o.member = value;                                   \
         refused(&p, p.tune, &o, WO_ERR_ARGUMENT, sentence); \
     } while (0)
-    REFUSED(struct_size, 8, "tune options of 8 bytes");
+    REFUSED(struct_size, 3, "the tune options have a struct_size of 3: it is not set");
     REFUSED(target, 1.5, "target is 1.5, expected");
     REFUSED(target, NAN, "target is ");
     REFUSED(target5, -1, "target5 is -1, expected 0 to 1");
@@ -486,8 +498,10 @@ static void bad_options_are_refused(void **state)
     REFUSED(batch, 70000, "batch is 70000, expected 1 to 65536");
     REFUSED(max_time_s, -1, "max_time_s is -1");
     REFUSED(max_queries, 0, "max_queries is 0");
-    REFUSED(build.beam, 0, "beam is 0");
     REFUSED(fixed, WO_FIX_K | WO_FIX_BEAM, "an index has hyperplanes or a tree, not both");
+    o = quick();
+    built.beam = 0;
+    refused(&p, p.tune, &o, WO_ERR_ARGUMENT, "beam is 0");
     o = quick();
     wo_error err;
     wo_log *other = NULL, *kept = p.log;
@@ -519,7 +533,7 @@ static void it_can_be_stopped(void **state)
     (void)state;
     pair p = make_pair();
     wo_tune_options o = quick();
-    o.build.progress.fn = stop_after;
+    built.progress.fn = stop_after;
     for (int calls = 0; calls < 60; calls += 1 + calls / 4) {
         calls_left = calls;
         refused(&p, p.tune, &o, WO_ERR_CANCELLED, "stopped while");
@@ -571,40 +585,40 @@ static void batches_of_a_tiny_layer_are_left_to_full(void **state)
     wo_log *log;
     wo_index *index;
     wo_error err;
-    wo_index_info info;
+    wo_index_info info = {.struct_size = sizeof info};
     assert_int_equal(wo_layer_wrap(w, NULL, 2, 1, &layer, &err), WO_OK);
     assert_int_equal(wo_log_wrap(q, TINY, 1, indptr, labels, &log, &err), WO_OK);
     wo_tune_options o = quick();
-    o.build.beam = o.build.probes = 8;
+    built.beam = built.probes = 8;
     o.fixed |= WO_FIX_PROBES;
     if (wo_index_tune(layer, log, log, &o, &index, &err)) fail_msg("%s", err.text);
     wo_index_describe(index, &info);
     assert_true(info.method == WO_METHOD_EVIDENCE && info.full_from >= 1 && info.full_from <= 1024);
-    assert_int_equal(info.options.weights, WO_WEIGHTS_F32); /* which FULL needs, and the tuner would not have taken */
-    wo_searcher *searcher;
-    assert_int_equal(wo_searcher_create(index, NULL, &searcher, &err), WO_OK);
+    assert_int_equal(index->options.weights, WO_WEIGHTS_F32); /* which FULL needs, and the tuner would not have taken */
+    asker *searcher;
+    assert_int_equal(try_create(index, NULL, &searcher, &err), WO_OK);
     static wo_query_stats stats[1024];
     static int32_t ids[1024];
     static float scores[1024];
-    assert_int_equal(wo_search_stats(searcher, q, info.full_from, 1, ids, scores, stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, q, info.full_from, 1, ids, scores, stats, &err), WO_OK);
     for (size_t i = 0; i < info.full_from; i++) assert_true(stats[i].exact && ids[i] == labels[i]);
-    wo_searcher_free(searcher);
+    free_asker(searcher);
     wo_index_free(index);
     /* Where fewer bits are asked for by name, they answer alone. */
     o.fixed |= WO_FIX_WEIGHTS;
-    o.build.weights = WO_WEIGHTS_BF16;
+    built.weights = WO_WEIGHTS_BF16;
     if (wo_index_tune(layer, log, log, &o, &index, &err)) fail_msg("%s", err.text);
     wo_index_describe(index, &info);
-    assert_true(info.options.weights == WO_WEIGHTS_BF16 && info.full_from == 0);
+    assert_true(index->options.weights == WO_WEIGHTS_BF16 && info.full_from == 0);
     wo_index_free(index);
-    o.build.weights = WO_WEIGHTS_INT8; /* which has f32 beside it */
+    built.weights = WO_WEIGHTS_INT8; /* which has f32 beside it */
     if (wo_index_tune(layer, log, log, &o, &index, &err)) fail_msg("%s", err.text);
     wo_index_describe(index, &info);
-    assert_true(info.options.weights == WO_WEIGHTS_INT8 && info.full_from >= 1);
+    assert_true(index->options.weights == WO_WEIGHTS_INT8 && info.full_from >= 1);
     wo_index_free(index);
     /* So few classes are all popular. */
     o = quick();
-    o.build.method = WO_METHOD_POPULAR;
+    built.method = WO_METHOD_POPULAR;
     o.fixed = WO_FIX_METHOD;
     if (wo_index_tune(layer, log, log, &o, &index, &err)) fail_msg("%s", err.text);
     assert_true(index->options.method == WO_METHOD_POPULAR && index->options.n_popular == 2);
@@ -625,8 +639,8 @@ static void a_file_keeps_the_curve(void **state)
     index->full = (woi_batches){64, 127};
     assert_int_equal(wo_index_save(index, scratch("tuned"), &err), WO_OK);
     if (wo_index_open(scratch("tuned"), NULL, &opened, &err)) fail_msg("%s", err.text);
-    wo_curve a, b;
-    wo_index_info info;
+    wo_curve a = {.struct_size = sizeof a}, b = a;
+    wo_index_info info = {.struct_size = sizeof info};
     assert_true(wo_index_curve(index, &a) && wo_index_curve(opened, &b));
     wo_index_describe(opened, &info);
     assert_true(info.full_from == 64 && info.full_to == 127);
@@ -670,7 +684,7 @@ static void every_allocation_may_fail(void **state)
     wo_error err;
     wo_tune_options o = quick();
     o.fixed |= WO_FIX_LAMBDA;
-    o.build.lambda = 0.002;
+    built.lambda = 0.002;
     o.max_queries = 200;
     o.target = 0.9;
     wo_status status = WO_ERR_MEMORY;

@@ -1,0 +1,99 @@
+/* From what the library says a failure is about to files and options of the tool. */
+#include "blame.h"
+
+#include <string.h>
+
+static const char *file_of(const cli_files *files, wo_about about)
+{
+    switch (about) {
+    case WO_ABOUT_LAYER: return files->layer;
+    case WO_ABOUT_BIAS: return files->bias;
+    case WO_ABOUT_LOG: return files->log;
+    case WO_ABOUT_TUNE_LOG: return files->tune_log;
+    case WO_ABOUT_INDEX: return files->index;
+    case WO_ABOUT_QUERY: return files->query;
+    case WO_ABOUT_OUTPUT: return files->output;
+    case WO_ABOUT_OPTION:
+    case WO_ABOUT_NONE: break;
+    }
+    return NULL;
+}
+
+/* What helps, by what the failure is about, the option, and the status. */
+static const struct hint {
+    wo_about about;
+    const char *option;
+    wo_status status; /* WO_OK: any */
+    const char *text;
+} hints[] = {
+    {WO_ABOUT_LAYER, "weight_name", WO_ERR_FORMAT, "choose with --weight-name NAME"},
+    {WO_ABOUT_LAYER, "weight_name", WO_ERR_ARGUMENT, "leave out --weight-name"},
+    {WO_ABOUT_LAYER, "bias_name", WO_ERR_FORMAT, "choose with --bias-name NAME"},
+    {WO_ABOUT_LAYER, "bias_name", WO_ERR_ARGUMENT, "leave out --bias-name"},
+    {WO_ABOUT_LAYER, "bias_path", WO_OK, "name a tensor with --bias-name NAME instead of --bias"},
+    {WO_ABOUT_INDEX, "layer", WO_OK, "give the layer too: --layer FILE"},
+    {WO_ABOUT_LOG, "tune_log", WO_OK, "give another one with --tune-log FILE"},
+    {WO_ABOUT_LOG, "target", WO_OK, "ask with --target-agree or --target-us"},
+    {WO_ABOUT_TUNE_LOG, "target", WO_OK, "ask with --target-agree or --target-us"},
+    {WO_ABOUT_LOG, "source", WO_OK, "--source top takes it"},
+};
+
+static const char *hint_of(const wo_error *err)
+{
+    for (size_t i = 0; i < sizeof hints / sizeof hints[0]; i++)
+        if (hints[i].about == err->about && strcmp(hints[i].option, err->option) == 0 &&
+            (hints[i].status == WO_OK || hints[i].status == err->status))
+            return hints[i].text;
+    return NULL;
+}
+
+/* Options of the library that are not called the same here, but for '_' and '-'. */
+static const struct word {
+    const char *option, *here;
+} words[] = {
+    {"K", "bits"},
+    {"L", "tables"},
+    {"k", "top"},
+    {"ks", "top"},
+    {"n_popular", "popular"},
+    {"forbidden", "forbid"},
+    {"mandatory", "require"},
+    {"bias_path", "bias"},
+    {"t_are_values", "t-values"},
+    {"max_time_s", "max-time"},
+};
+
+static const cli_option *find(const cli_option *options, const char *name)
+{
+    for (; options && options->name; options++)
+        if (strcmp(options->name, name) == 0) return options;
+    return NULL;
+}
+
+/* The command's own option, as it is written: "--source-k", "-K"; NULL where it has none. */
+static const char *option_of(const cli_command *command, const char *option, char text[64])
+{
+    char name[sizeof((wo_error *)0)->option];
+    memcpy(name, option, sizeof name);
+    for (char *c = name; *c; c++)
+        if (*c == '_') *c = '-';
+    const char *here = name;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(words[i].option, option) == 0) here = words[i].here;
+    const cli_option *found = find(command->options, here);
+    if (!found) found = find(cli_common_options, here);
+    if (!found) return NULL;
+    if (found->letter)
+        snprintf(text, 64, "-%c", found->letter);
+    else
+        snprintf(text, 64, "--%s", found->name);
+    return text;
+}
+
+int cli_blame(const cli_command *command, const cli_files *files, const wo_error *err)
+{
+    char option[64];
+    const char *about =
+        err->about == WO_ABOUT_OPTION ? option_of(command, err->option, option) : file_of(files, err->about);
+    return cli_fail_hint(about, err, hint_of(err));
+}

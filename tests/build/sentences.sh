@@ -1,0 +1,28 @@
+#!/bin/bash
+# The library's sentences name no option and no command of the tool: whoever embeds it has neither. The tool adds both.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+# tool_words FILE...: string literals, as "FILE:LINE:...", with an option of the tool or one of its commands in them
+tool_words() {
+    local verbs='build|eval|predict|embed|train|data|info|cpu|version|completion|bench'
+    grep -HnoE '"([^"\\]|\\.)*"' "$@" | grep -E "[^-[:alnum:]]--[a-z]|wideout ($verbs)([^[:alnum:]]|\$)"
+}
+
+same 'no sentence of src/ names what the tool has' '' "$(tool_words src/*/*.[ch])"
+
+# The pattern finds what it should, and only that.
+cat >"$scratch/bad.c" <<'END'
+    return fail(err, "give the layer too (--layer)");
+    return fail(err, "--probes is too large");
+    return fail(err, "'wideout build' makes one");
+    return fail(err, "a \"quoted\" word, then --log");
+END
+cat >"$scratch/good.c" <<'END'
+    i--; /* "one less" --and so on */
+    return fail(err, "this version of wideout reads format 1, from 0 -- 9");
+    puts("a wideout file"), n--, puts("a-b");
+END
+same 'each of these is found' 4 "$(tool_words "$scratch/bad.c" | wc -l)"
+same 'none of these is' '' "$(tool_words "$scratch/good.c")"
+finish
