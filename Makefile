@@ -35,16 +35,16 @@ SOVERSION := $(if $(filter 0.%,$(VERSION)),$(basename $(VERSION)),$(firstword $(
 
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings
 # The library needs PKGS, the workshop (text/, net/) and the tool zlib besides.
-PKGS     := jansson openblas
+PKGS     := jansson
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) zlib 2>/dev/null)
-PKG_LIBS := $(or $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null),-ljansson -lopenblas)
+PKG_LIBS := $(or $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null),-ljansson)
 ZLIB     := $(or $(shell $(PKG_CONFIG) --libs zlib 2>/dev/null),-lz)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 # Fat objects: the static library can then be linked by a program, and packed by an ar, that know nothing of LTO.
 LTOFLAGS := $(if $(filter-out 0,$(LTO)),-flto=auto -ffat-lto-objects)
 ALL_CFLAGS = -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. $(WARN) $(WERROR) $(SANFLAGS) $(LTOFLAGS) -fvisibility=hidden -fPIC -pthread \
-             -fopenmp -ffp-contract=off $(PKG_CFLAGS) $(CPPFLAGS) $(CFLAGS)
-LIBS     = $(PKG_LIBS) -lm -pthread -fopenmp
+             -fopenmp-simd -ffp-contract=off $(PKG_CFLAGS) $(CPPFLAGS) $(CFLAGS)
+LIBS     = $(PKG_LIBS) -lm -pthread
 LINK     = $(CC) $(SANFLAGS) $(LTOFLAGS) $(LDFLAGS)
 
 # One file per instruction set, each with its own flags; nothing else gets them. Processors other than x86-64 and 64-bit
@@ -54,6 +54,8 @@ ISA_avx2       := -mavx2 -mfma -mf16c
 ISA_avx2pick   := $(ISA_avx2)
 ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
 ISA_avx512pick := $(ISA_avx512)
+ISA_avx2tile   := $(ISA_avx2)
+ISA_avx512tile := $(ISA_avx512)
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
 ISA_neondot    := -march=armv8.2-a+dotprod
 
@@ -94,7 +96,6 @@ $(BUILD)/wideout: $(CLI_OBJ) $(ARCHIVES)
 
 -include $(LIB_OBJ:.o=.d) $(SHOP_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
 
-COMMA := ,
 
 # ---- Set-up ----------------------------------------------------------------------------------------------------------
 
@@ -145,15 +146,14 @@ ARM      := build/arm
 ARM_ROOT := $(abspath $(ARM))/root/usr
 # The tuner's tests search by measured times, which an emulator's are not; they take half as long as all others together.
 ARM_LEAVE_OUT := unit/test_tune
-ARM_LIBS := $(addprefix $(ARM_ROOT)/lib/aarch64-linux-gnu/,. openblas-pthread)
+ARM_LIBS := $(ARM_ROOT)/lib/aarch64-linux-gnu
 test-arm:  ## the unit and kernel tests for 64-bit Arm, under qemu-user, with and without dot-product instructions
 	$(call setup,build arm)
 	@scripts/arm-root.sh $(ARM)/root
 	@$(INNER) check-unit BUILD=$(ARM) CC=aarch64-linux-gnu-gcc RUN='qemu-aarch64 -L /usr/aarch64-linux-gnu' CPUS='max cortex-a53' \
 	    LEAVE_OUT='$(ARM_LEAVE_OUT)' \
-	    PKG_CONFIG='env PKG_CONFIG_LIBDIR=$(subst $(eval ) ,:,$(addsuffix /pkgconfig,$(ARM_LIBS))) pkg-config' \
-	    CPPFLAGS='$(addprefix -isystem $(ARM_ROOT)/include/,. aarch64-linux-gnu/openblas-pthread)' \
-	    LDFLAGS='-Wl,--disable-new-dtags $(addprefix -L,$(ARM_LIBS)) $(addprefix -Wl$(COMMA)-rpath$(COMMA),$(ARM_LIBS))'
+	    PKG_CONFIG='env PKG_CONFIG_LIBDIR=$(ARM_LIBS)/pkgconfig pkg-config' CPPFLAGS='-isystem $(ARM_ROOT)/include' \
+	    LDFLAGS='-Wl,--disable-new-dtags -L$(ARM_LIBS) -Wl,-rpath,$(ARM_LIBS)'
 
 asan:  ## the tests under AddressSanitizer and UBSan, in build/asan
 	$(call setup,build test)
@@ -161,9 +161,9 @@ asan:  ## the tests under AddressSanitizer and UBSan, in build/asan
 ubsan:  ## the tests under UBSan alone, in build/ubsan
 	$(call setup,build test)
 	@$(INNER) BUILD=build/ubsan SAN=undefined CFLAGS='-O2 -g' check
-tsan:  ## the tests under ThreadSanitizer (clang, LLVM's OpenMP), in build/tsan
-	$(call setup,build test check)
-	@$(INNER) BUILD=build/tsan SAN=thread CC=$(CLANG) CFLAGS='-O1 -g' check
+tsan:  ## the tests under ThreadSanitizer, in build/tsan
+	$(call setup,build test)
+	@$(INNER) BUILD=build/tsan SAN=thread CFLAGS='-O1 -g' check
 
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
 TARGET    ?= fuzz_xc
@@ -243,6 +243,12 @@ bench-exact:  ## the exact layer beside bare sgemm and a plain read
 	@$(INNER) $(BUILD)/bench/exact
 	@$(BUILD)/bench/exact --json bench/results/exact.json
 
+# Rivals are loaded where they are installed. On another machine: products --libs DIR, with the libraries in DIR.
+bench-products:  ## our products beside those of OpenBLAS, oneDNN and BLIS
+	$(call setup,build bench)
+	@$(INNER) $(BUILD)/bench/products
+	@$(BUILD)/bench/products --json bench/results/products.json
+
 bench-layout:  ## what the order and the pages of the rows are worth, on Debian's network (INDEX=FILE: time that too)
 	$(call setup,build bench)
 	@$(INNER) $(BUILD)/bench/layout
@@ -259,7 +265,8 @@ PEERS      := $(if $(PEER_GOALS),$(shell printf '%s\n' '$(HASH)if __has_include(
 PEER_OBJ   := $(patsubst %,$(BUILD)/obj/bench/peers/%.o,peers $(PEERS))
 PEER_LD     = $(if $(PEERS),$(CXX),$(CC))
 FAISS_LIBS ?= -lfaiss
-PEER_LIBS  := $(if $(filter faiss,$(PEERS)),$(FAISS_LIBS))
+# Both use OpenMP, which the library does not.
+PEER_LIBS  := $(if $(filter faiss,$(PEERS)),$(FAISS_LIBS)) $(if $(PEERS),-fopenmp)
 CXXFLAGS   ?= -O3 -march=native
 PACKAGE_hnswlib = -DHNSWLIB_VERSION='"$(shell dpkg-query -W -f '$${Version}' libhnswlib-dev 2>/dev/null || echo of unknown version)"'
 PACKAGE_faiss   = -DFAISS_PACKAGE='"$(shell dpkg-query -W -f 'Debian $${Version}' libfaiss-dev 2>/dev/null || echo no package)"'
@@ -272,9 +279,8 @@ $(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OB
 	$(call say,LD) $(PEER_LD) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(PEER_LIBS) $(ZLIB) $(LIBS)
 -include $(wildcard $(BUILD)/obj/bench/peers/*.d)
 
-# wideout-bench: the harness, the peers, the report, and the tool's own way with options and messages. Linked by CC, whose
-# OpenMP the library was compiled for.
-BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c,$(wildcard bench/*.c))
+# wideout-bench: the harness, the peers, the report, and the tool's own way with options and messages.
+BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c bench/products.c,$(wildcard bench/*.c))
 BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
 BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options build_options output progress)
 $(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'
@@ -309,12 +315,11 @@ TO_INCLUDE = $(DESTDIR)$(INCLUDEDIR)
 TO_MAN     = $(DESTDIR)$(MANDIR)
 TO_SHARE   = $(DESTDIR)$(PREFIX)/share
 
-# Libs.private and not Requires.private: OpenBLAS's own private libraries (gfortran) are for linking it statically too.
 $(BUILD)/wideout.pc: include/wideout.h FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(call pc,$(LIBDIR))' 'includedir=$(call pc,$(INCLUDEDIR))' '' 'Name: wideout' \
 	    'Description: cheap inference for wide output layers on CPUs' 'Version: $(VERSION)' \
-	    'Libs: -L$${libdir} -lwideout' 'Libs.private: $(PKG_LIBS) -lm -pthread -fopenmp' \
+	    'Libs: -L$${libdir} -lwideout' 'Libs.private: $(PKG_LIBS) -lm -pthread' \
 	    'Cflags: -I$${includedir}' > $@
 
 install: all $(BUILD)/wideout.pc  ## install under PREFIX (default /usr/local), DESTDIR before it
@@ -344,6 +349,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all deps test check check-unit test-arm asan ubsan tsan fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-layout bench-peers-test nets install uninstall \
+.PHONY: all deps test check check-unit test-arm asan ubsan tsan fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-layout bench-peers-test nets install uninstall \
         clean help FORCE
 .DELETE_ON_ERROR:

@@ -18,10 +18,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 enum { ROUNDS = 7, D = 128, N_GATHER = 1 << 20, N_OUT = 1 << 21, TOP_K = 10 };
 #define TABLE_BYTES ((size_t)256 << 20)
 
@@ -96,6 +92,35 @@ static void run_project_i8(const woi_kernels *k, const job *j)
     k->project_i8(data.q8, &scale, 1, (const uint8_t *)data.table, data.q, data.q, j->d / 4, j->n, j->n, data.out);
 }
 
+/* A tile with d steps: n is what it has of sums, whatever the path, so that rates are those of the whole tile. */
+static void run_tile(const woi_kernels *k, const job *j)
+{
+    static const float zeros[WOI_MOST_TILE_COLUMNS];
+    const float *panels = (const float *)data.table;
+    const size_t sums = k->tile_rows * k->tile_columns;
+    for (size_t done = 0; done < j->n; done += sums)
+        k->tile(&(woi_tile){panels, panels + k->tile_rows * j->d, k->tile_rows, j->d, k->tile_rows, k->tile_columns,
+                            zeros, data.out, k->tile_columns});
+}
+
+static void run_interleave(const woi_kernels *k, const job *j)
+{
+    const float *rows = (const float *)data.table;
+    for (size_t i = 0; i < j->n; i += k->tile_columns)
+        k->interleave(rows + i * j->d, k->tile_columns, j->d, j->d, k->tile_columns, data.out);
+}
+
+static void run_sum_f32(const woi_kernels *k, const job *j)
+{
+    sink = (double)k->sum_f32((const float *)data.table, j->n);
+}
+
+static void run_multiply_adds(const woi_kernels *k, const job *j)
+{
+    const size_t one = k->multiply_adds(1);
+    sink = (double)k->multiply_adds(j->n / one);
+}
+
 static void run_topk_scan(const woi_kernels *k, const job *j)
 {
     float scores[TOP_K];
@@ -146,6 +171,10 @@ static const job jobs_project[] = {{"128 x 48 planes, L1", 48, D, OF_FMA_PEAK},
                                    {"128 x 512 planes, L2", 512, D, OF_FMA_PEAK}};
 static const job jobs_project_i8[] = {{"32 x 48 planes, L1", 48, 32, OPERATIONS},
                                       {"64 x 192 planes, L1", 192, 64, OPERATIONS}};
+static const job jobs_tile[] = {{"d 128, L1", 384 * 20, D, OF_FMA_PEAK}, {"d 512, L2", 384 * 20, 4 * D, OF_FMA_PEAK}};
+static const job jobs_interleave[] = {{"256 MiB, d 128", ROWS_IN(4) / 48 * 48, D, OF_READ}};
+static const job jobs_sum_f32[] = {{"256 MiB", N_F32, 1, OF_READ}};
+static const job jobs_multiply_adds[] = {{"registers", 1 << 22, 1, OF_FMA_PEAK}};
 static const job jobs_topk_scan[] = {{"256 MiB, k 10", N_F32, 1, OF_READ}};
 static const job jobs_pick[] = {{"5 of 64, L1", 64, 1, BYTES}, {"20 of 272, L1", 272, 1, BYTES}};
 static const job jobs_max_f32[] = {{"256 MiB", N_F32, 1, OF_READ}};
@@ -163,6 +192,10 @@ enum {
     BYTES_quantise = 4,
     BYTES_project = 4,
     BYTES_project_i8 = 1,
+    BYTES_tile = 4,
+    BYTES_interleave = 4,
+    BYTES_sum_f32 = 4,
+    BYTES_multiply_adds = 4,
     BYTES_topk_scan = 4,
     BYTES_pick = 4,
     BYTES_max_f32 = 4,
@@ -183,132 +216,44 @@ static const struct {
 #undef WOI_KERNEL
 };
 
-/* ---- Ceilings ---------------------------------------------------------------------------------------------- */
-
-enum { FMA_STEPS = 200000, FMA_CHAINS = 12 };
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) static double read_sum_512(const float *x, size_t n)
-{
-    __m512 a0 = _mm512_setzero_ps(), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0;
-    for (size_t i = 0; i + 128 <= n; i += 128) {
-        a0 = _mm512_add_ps(a0, _mm512_loadu_ps(x + i));
-        a1 = _mm512_add_ps(a1, _mm512_loadu_ps(x + i + 16));
-        a2 = _mm512_add_ps(a2, _mm512_loadu_ps(x + i + 32));
-        a3 = _mm512_add_ps(a3, _mm512_loadu_ps(x + i + 48));
-        a4 = _mm512_add_ps(a4, _mm512_loadu_ps(x + i + 64));
-        a5 = _mm512_add_ps(a5, _mm512_loadu_ps(x + i + 80));
-        a6 = _mm512_add_ps(a6, _mm512_loadu_ps(x + i + 96));
-        a7 = _mm512_add_ps(a7, _mm512_loadu_ps(x + i + 112));
-    }
-    a0 = _mm512_add_ps(_mm512_add_ps(_mm512_add_ps(a0, a1), _mm512_add_ps(a2, a3)),
-                       _mm512_add_ps(_mm512_add_ps(a4, a5), _mm512_add_ps(a6, a7)));
-    return (double)_mm512_reduce_add_ps(a0);
-}
-
-__attribute__((target("avx2"))) static double read_sum_256(const float *x, size_t n)
-{
-    __m256 a0 = _mm256_setzero_ps(), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0;
-    for (size_t i = 0; i + 64 <= n; i += 64) {
-        a0 = _mm256_add_ps(a0, _mm256_loadu_ps(x + i));
-        a1 = _mm256_add_ps(a1, _mm256_loadu_ps(x + i + 8));
-        a2 = _mm256_add_ps(a2, _mm256_loadu_ps(x + i + 16));
-        a3 = _mm256_add_ps(a3, _mm256_loadu_ps(x + i + 24));
-        a4 = _mm256_add_ps(a4, _mm256_loadu_ps(x + i + 32));
-        a5 = _mm256_add_ps(a5, _mm256_loadu_ps(x + i + 40));
-        a6 = _mm256_add_ps(a6, _mm256_loadu_ps(x + i + 48));
-        a7 = _mm256_add_ps(a7, _mm256_loadu_ps(x + i + 56));
-    }
-    a0 = _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(a0, a1), _mm256_add_ps(a2, a3)),
-                       _mm256_add_ps(_mm256_add_ps(a4, a5), _mm256_add_ps(a6, a7)));
-    float lane[8];
-    _mm256_storeu_ps(lane, a0);
-    return (double)(lane[0] + lane[1] + lane[2] + lane[3] + lane[4] + lane[5] + lane[6] + lane[7]);
-}
-
-/* FMA_CHAINS independent chains; the empty asm keeps each step. */
-#define CHAINS(type, fma, zero)                                                                             \
-    type a[FMA_CHAINS], x = zero;                                                                           \
-    for (int c = 0; c < FMA_CHAINS; c++) a[c] = zero;                                                       \
-    for (int i = 0; i < FMA_STEPS; i++) {                                                                   \
-        a[0] = fma(x, x, a[0]), a[1] = fma(x, x, a[1]), a[2] = fma(x, x, a[2]), a[3] = fma(x, x, a[3]);     \
-        a[4] = fma(x, x, a[4]), a[5] = fma(x, x, a[5]), a[6] = fma(x, x, a[6]), a[7] = fma(x, x, a[7]);     \
-        a[8] = fma(x, x, a[8]), a[9] = fma(x, x, a[9]), a[10] = fma(x, x, a[10]), a[11] = fma(x, x, a[11]); \
-        __asm__ volatile("" : "+v"(x));                                                                     \
-    }
-
-__attribute__((target("avx512f"))) static double fma_512(void)
-{
-    CHAINS(__m512, _mm512_fmadd_ps, _mm512_setzero_ps())
-    for (int c = 1; c < FMA_CHAINS; c++) a[0] = _mm512_add_ps(a[0], a[c]);
-    return (double)_mm512_reduce_add_ps(a[0]);
-}
-
-__attribute__((target("avx2,fma"))) static double fma_256(void)
-{
-    CHAINS(__m256, _mm256_fmadd_ps, _mm256_setzero_ps())
-    for (int c = 1; c < FMA_CHAINS; c++) a[0] = _mm256_add_ps(a[0], a[c]);
-    return (double)_mm256_cvtss_f32(a[0]);
-}
-#endif
-
-static double read_sum_plain(const float *x, size_t n)
-{
-    float sum[8] = {0};
-    for (size_t i = 0; i + 8 <= n; i += 8)
-        for (size_t k = 0; k < 8; k++) sum[k] += x[i + k];
-    return (double)(sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]);
-}
-
-/* GB/s over the table; the faster of the two widths, for on Zen 4 that is the narrower one. */
-static double read_rate(double (*sum)(const float *, size_t))
-{
-    const double start = woi_now_s();
-    sink = sum((const float *)data.table, N_F32);
-    return 1e-9 * (double)TABLE_BYTES / (woi_now_s() - start);
-}
-
-static double read_ceiling(const woi_cpu *cpu)
-{
-#if defined(__x86_64__)
-    const double narrow = cpu->avx2 ? read_rate(read_sum_256) : read_rate(read_sum_plain);
-    const double wide = cpu->avx512 ? read_rate(read_sum_512) : 0;
-    return wide > narrow ? wide : narrow;
-#else
-    (void)cpu;
-    return read_rate(read_sum_plain);
-#endif
-}
-
-/* GFLOP/s of one width; 0 where it is not known. */
-static double fma_peak(const woi_cpu *cpu, woi_level level)
-{
-#if defined(__x86_64__)
-    const bool wide = level == WOI_LEVEL_AVX512;
-    if (wide ? !cpu->avx512 : !cpu->avx2) return 0;
-    const double start = woi_now_s();
-    sink = wide ? fma_512() : fma_256();
-    return 1e-9 * 2 * FMA_CHAINS * FMA_STEPS * (wide ? 16 : 8) / (woi_now_s() - start);
-#else
-    (void)cpu;
-    (void)level;
-    return 0;
-#endif
-}
-
-/* ---- Measuring --------------------------------------------------------------------------------------------- */
-
 typedef struct path {
     const char *name;
     woi_level level;
     woi_kernels table;
 } path;
 
+enum { MAX_PATHS = 2 * WOI_N_LEVELS };
+
+/* ---- Ceilings ---------------------------------------------------------------------------------------------- */
+
+enum { FMA_STEPS = 200000 };
+
+/* GB/s over the table; the fastest of the paths, for on Zen 4 that is not the widest. */
+static double read_ceiling(const path *all, int n_paths)
+{
+    double best = 0;
+    for (int p = 0; p < n_paths; p++) {
+        const double start = woi_now_s();
+        sink = (double)all[p].table.sum_f32((const float *)data.table, N_F32);
+        const double rate = 1e-9 * (double)TABLE_BYTES / (woi_now_s() - start);
+        if (rate > best) best = rate;
+    }
+    return best;
+}
+
+/* GFLOP/s of one path. */
+static double fma_peak(const path *p)
+{
+    const double start = woi_now_s();
+    const size_t done = p->table.multiply_adds(FMA_STEPS);
+    return 1e-9 * 2 * (double)done / (woi_now_s() - start);
+}
+
+/* ---- Measuring --------------------------------------------------------------------------------------------- */
+
 typedef struct result {
     double rate, ceiling; /* medians; ceiling 0: none */
 } result;
-
-enum { MAX_PATHS = 2 * WOI_N_LEVELS };
 
 static double median(double sample[ROUNDS])
 {
@@ -377,30 +322,26 @@ static int find_paths(path found[MAX_PATHS])
 }
 
 /* All paths and ceilings in turn, ROUNDS times. A path that a kernel has no version of its own for gets rate 0. */
-static void measure_job(size_t kernel, const job *j, const path *all, int n_paths, const woi_cpu *cpu,
-                        result results[MAX_PATHS])
+static void measure_job(size_t kernel, const job *j, const path *all, int n_paths, result results[MAX_PATHS])
 {
-    double rate[MAX_PATHS][ROUNDS], peak[WOI_N_LEVELS][ROUNDS], read[ROUNDS];
+    double rate[MAX_PATHS][ROUNDS], peak[MAX_PATHS][ROUNDS], read[ROUNDS];
     const double elements = (double)j->n * (double)j->d;
     const bool counts_bytes = j->measure == OF_READ || j->measure == BYTES;
     const double work = 1e-9 * elements * (counts_bytes ? (double)kernels[kernel].bytes : 2);
     bool own[MAX_PATHS];
     for (int p = 0; p < n_paths; p++) own[p] = !strcmp(all[p].table.path[kernels[kernel].id], all[p].name);
     for (int round = 0; round < ROUNDS; round++) {
-        if (j->measure == OF_READ) read[round] = read_ceiling(cpu);
+        if (j->measure == OF_READ) read[round] = read_ceiling(all, n_paths);
         if (j->measure == OF_FMA_PEAK)
-            for (int level = WOI_LEVEL_REF + 1; level < WOI_N_LEVELS; level++)
-                peak[level][round] = fma_peak(cpu, (woi_level)level);
+            for (int p = 0; p < n_paths; p++) peak[p][round] = fma_peak(&all[p]);
         for (int p = 0; p < n_paths; p++)
             if (own[p]) rate[p][round] = work * call_rate(kernels[kernel].run, &all[p].table, j);
     }
     /* The reference has no width of its own: it is held against the widest. */
-    const woi_level widest = all[n_paths - 1].level;
     for (int p = 0; p < n_paths; p++) {
-        const woi_level width = all[p].level == WOI_LEVEL_REF ? widest : all[p].level;
         results[p] = (result){own[p] ? median(rate[p]) : 0, 0};
         if (j->measure == OF_READ) results[p].ceiling = median(read);
-        if (j->measure == OF_FMA_PEAK && width > WOI_LEVEL_REF) results[p].ceiling = median(peak[width]);
+        if (j->measure == OF_FMA_PEAK) results[p].ceiling = median(peak[p ? p : n_paths - 1]);
     }
 }
 
@@ -464,7 +405,7 @@ int main(int argc, char **argv)
         for (size_t c = 0; c < kernels[k].n_jobs; c++) {
             const job *j = &kernels[k].jobs[c];
             result results[MAX_PATHS];
-            measure_job(k, j, all, n_paths, &cpu, results);
+            measure_job(k, j, all, n_paths, results);
             for (int p = 0; p < n_paths; p++) {
                 if (results[p].rate > 0) show(rows, kernels[k].name, all[p].name, j, &results[p], results[0].rate);
                 if (kernels[k].id == WOI_K_dot_f32 && !strcmp(all[p].name, "avx512") && j->d == D &&

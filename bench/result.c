@@ -4,7 +4,6 @@
 
 #include "../cli/cli.h"
 
-#include <cblas.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -54,8 +53,8 @@ static json_t *packages(void)
 {
     const char *faiss = peer_version(PEER_PQ);
     const bool generic = strstr(faiss, "GENERIC") || strstr(faiss, "generic");
-    return json_pack("{s:s, s:s, s:s, s:s?}", "openblas", openblas_get_config(), "hnswlib", peer_version(PEER_IP_NSW),
-                     "faiss", faiss, "faiss_note", generic ? "generic build" : NULL);
+    return json_pack("{s:s, s:s, s:s?}", "hnswlib", peer_version(PEER_IP_NSW), "faiss", faiss, "faiss_note",
+                     generic ? "generic build" : NULL);
 }
 
 json_t *bench_result_head(const bench_workload *w, const bench_data *data, const bench_quality *full, int threads,

@@ -28,8 +28,14 @@ static wo_status score_batch(tally *t, const woi_query_batch *batch, wo_error *e
     if ((status = woi_grow(&t->labels, &t->labels_room, 0, most, sizeof *t->labels, err)) ||
         (status = woi_grow(&t->ids, &t->ids_room, 0, batch->n * K, sizeof *t->ids, err)) ||
         (status = woi_grow(&t->scores, &t->scores_room, 0, batch->n * K, sizeof *t->scores, err)) ||
-        (status =
-             woi_exact_topk(&t->layer, NULL, batch->q, batch->n, K, t->threads, NULL, t->ids, t->scores, NULL, err)))
+        (status = woi_exact_topk(&(woi_exact_call){.layer = &t->layer,
+                                                   .q = batch->q,
+                                                   .n = batch->n,
+                                                   .k = K,
+                                                   .threads = t->threads,
+                                                   .ids = t->ids,
+                                                   .scores = t->scores},
+                                 err)))
         return status;
     for (size_t i = 0; i < batch->n; i++) {
         const size_t n_labels = woi_labels_of(batch->indptr, batch->labels, i, t->labels);

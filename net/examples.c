@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "base/team.h"
 #include "base/utf8.h"
-#include "layer/blas.h"
 #include "text/deb822.h"
 #include "text/text.h"
 
@@ -205,9 +204,7 @@ static wo_status look_up(woi_examples *s, woi_span word, const float **row, wo_e
 
 static void run_lstm(woi_examples *s)
 {
-    const int before = woi_blas_single();
     woi_lstm_forward(&s->lstm, s->slice, s->n_steps, s->x, 0, 0, 0, s->hidden);
-    woi_blas_restore(before);
 }
 
 /* The state after the last word of a line that begins from nothing. */

@@ -1,9 +1,10 @@
-/* LSTM layers: the products with the input for all steps in one GEMM, the recurrence a step at a time. */
+/* LSTM layers: the product with the input for all steps at once, the recurrence a step at a time, with W_hh packed once
+ * for all steps. */
 #include "net/lstm.h"
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "layer/blas.h"
+#include "kernels/gemm.h"
 #include "net/dropout.h"
 
 #include <stdbool.h>
@@ -25,6 +26,8 @@ struct woi_lstm_slice {
     layer_tape layers[WOI_LSTM_DEPTH];
     float *dh, *dc; /* (rows, d): flowing back from the step after */
     float *dout;    /* (steps, rows, d): gradient in a layer's output */
+    float *w_hh;    /* in panels, for forwards or for backwards */
+    float *scratch; /* woi_gemm's */
 };
 
 wo_status woi_lstm_slice_create(size_t d, size_t max_steps, size_t rows, woi_lstm_slice **result, wo_error *err)
@@ -35,7 +38,10 @@ wo_status woi_lstm_slice_create(size_t d, size_t max_steps, size_t rows, woi_lst
     if (!s) return WO_ERR_MEMORY;
     *s = (woi_lstm_slice){.kernels = kernels, .d = d, .rows = rows, .max_steps = max_steps};
     const size_t all = max_steps * rows * d, state = (max_steps + 1) * rows * d;
-    bool there = (s->dh = woi_alloc(rows * d, sizeof(float), err)) &&
+    const size_t forward = woi_gemm_packed(kernels, 4 * d, d), backward = woi_gemm_packed(kernels, d, 4 * d);
+    bool there = (s->w_hh = woi_alloc(forward > backward ? forward : backward, sizeof(float), err)) &&
+                 (s->scratch = woi_alloc(WOI_GEMM_SCRATCH, sizeof(float), err)) &&
+                 (s->dh = woi_alloc(rows * d, sizeof(float), err)) &&
                  (s->dc = woi_alloc(rows * d, sizeof(float), err)) && (s->dout = woi_alloc(all, sizeof(float), err));
     for (int l = 0; there && l < WOI_LSTM_DEPTH; l++) {
         layer_tape *tape = &s->layers[l];
@@ -64,6 +70,8 @@ void woi_lstm_slice_free(woi_lstm_slice *s)
     woi_free(s->dh);
     woi_free(s->dc);
     woi_free(s->dout);
+    woi_free(s->w_hh);
+    woi_free(s->scratch);
     woi_free(s);
 }
 
@@ -105,15 +113,27 @@ static void step_row(const woi_lstm *lstm, const woi_kernels *kernels, int l, fl
     }
 }
 
+/* W_hh in panels, (m, k). */
+static woi_operand packed(woi_lstm_slice *s, const woi_operand *w, size_t m, size_t k)
+{
+    woi_gemm_pack(s->kernels, w, m, k, s->w_hh);
+    return (woi_operand){s->w_hh, 0, WOI_IN_PANELS};
+}
+
 static void layer_forward(const woi_lstm *lstm, woi_lstm_slice *s, int l)
 {
     const size_t d = s->d, rows = s->rows;
     layer_tape *tape = &s->layers[l];
-    woi_gemm_nt(s->steps * rows, 4 * d, d, tape->x, d, lstm->w_ih[l], d, 0, tape->gates, 4 * d);
+    const woi_operand x = {tape->x, d, WOI_BY_ROWS}, w_ih = {lstm->w_ih[l], d, WOI_BY_ROWS};
+    woi_operand w_hh = {lstm->w_hh[l], d, WOI_BY_ROWS};
+    woi_gemm(s->kernels, &(woi_product){s->steps * rows, 4 * d, d, x, w_ih, tape->gates, 4 * d, false, NULL},
+             s->scratch);
+    if (rows > WOI_GEMM_FEW) w_hh = packed(s, &w_hh, 4 * d, d);
     for (size_t t = 0; t < s->steps; t++) {
         float *gates = tape->gates + t * rows * 4 * d;
         const float *h = tape->h + t * rows * d, *c = tape->c + t * rows * d;
-        woi_gemm_nt(rows, 4 * d, d, h, d, lstm->w_hh[l], d, 1, gates, 4 * d);
+        const woi_operand state = {h, d, WOI_BY_ROWS};
+        woi_gemm(s->kernels, &(woi_product){rows, 4 * d, d, state, w_hh, gates, 4 * d, true, NULL}, s->scratch);
         for (size_t r = 0; r < rows; r++) {
             const size_t at = (t * rows + r) * d, next = ((t + 1) * rows + r) * d;
             step_row(lstm, s->kernels, l, gates + r * 4 * d, c + r * d, tape->c + next, tape->tanh_c + at,
@@ -149,7 +169,6 @@ void woi_lstm_forward(const woi_lstm *lstm, woi_lstm_slice *s, size_t steps, con
 static void step_row_back(size_t d, float *gates, const float *c, const float *tanh_c, const float *dh, float *dc)
 {
     float *i = gates, *f = gates + d, *g = gates + 2 * d, *o = gates + 3 * d;
-#pragma omp simd
     for (size_t j = 0; j < d; j++) {
         const float through = dc[j] + dh[j] * o[j] * (1 - tanh_c[j] * tanh_c[j]);
         const float i_in = through * g[j] * i[j] * (1 - i[j]), f_in = through * c[j] * f[j] * (1 - f[j]);
@@ -162,11 +181,21 @@ static void step_row_back(size_t d, float *gates, const float *c, const float *t
     }
 }
 
+/* Sixteen at a time, which is what it takes for gcc to use vectors at -O2. */
+static void add_row(float *restrict sum, const float *restrict row, size_t n)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (size_t j = 0; j < 16; j++) sum[i + j] += row[i + j];
+    for (; i < n; i++) sum[i] += row[i];
+}
+
 /* From dout (in s->dout) to the gradient in what came in (there too). */
 static void layer_backward(const woi_lstm *lstm, woi_lstm_slice *s, int l, woi_lstm_gradient *gradient)
 {
     const size_t d = s->d, rows = s->rows, n = s->steps * rows;
     layer_tape *tape = &s->layers[l];
+    const woi_operand plain = {lstm->w_hh[l], d, WOI_BY_DEPTH}, w_hh = packed(s, &plain, d, 4 * d);
     memset(s->dh, 0, rows * d * sizeof(float));
     memset(s->dc, 0, rows * d * sizeof(float));
     for (size_t t = s->steps; t-- > 0;) {
@@ -176,14 +205,16 @@ static void layer_backward(const woi_lstm *lstm, woi_lstm_slice *s, int l, woi_l
         for (size_t r = 0; r < rows; r++)
             step_row_back(d, gates + r * 4 * d, tape->c + at + r * d, tape->tanh_c + at + r * d, s->dh + r * d,
                           s->dc + r * d);
-        woi_gemm_nn(rows, d, 4 * d, gates, 4 * d, lstm->w_hh[l], d, 0, s->dh, d);
+        const woi_operand step = {gates, 4 * d, WOI_BY_ROWS};
+        woi_gemm(s->kernels, &(woi_product){rows, d, 4 * d, step, w_hh, s->dh, d, false, NULL}, s->scratch);
     }
-    woi_gemm_tn(4 * d, d, n, tape->gates, 4 * d, tape->h, d, 1, gradient->w_hh[l], d);
-    woi_gemm_tn(4 * d, d, n, tape->gates, 4 * d, tape->x, d, 1, gradient->w_ih[l], d);
-    for (size_t i = 0; i < n; i++)
-#pragma omp simd
-        for (size_t j = 0; j < 4 * d; j++) gradient->b[l][j] += tape->gates[i * 4 * d + j];
-    woi_gemm_nn(n, d, 4 * d, tape->gates, 4 * d, lstm->w_ih[l], d, 0, s->dout, d);
+    const woi_operand down = {tape->gates, 4 * d, WOI_BY_DEPTH}, across = {tape->gates, 4 * d, WOI_BY_ROWS};
+    const woi_operand h = {tape->h, d, WOI_BY_DEPTH}, x = {tape->x, d, WOI_BY_DEPTH};
+    const woi_operand w_ih = {lstm->w_ih[l], d, WOI_BY_DEPTH};
+    woi_gemm(s->kernels, &(woi_product){4 * d, d, n, down, h, gradient->w_hh[l], d, true, NULL}, s->scratch);
+    woi_gemm(s->kernels, &(woi_product){4 * d, d, n, down, x, gradient->w_ih[l], d, true, NULL}, s->scratch);
+    for (size_t i = 0; i < n; i++) add_row(gradient->b[l], tape->gates + i * 4 * d, 4 * d);
+    woi_gemm(s->kernels, &(woi_product){n, d, 4 * d, across, w_ih, s->dout, d, false, NULL}, s->scratch);
     for (size_t i = 0; l && s->dropped && i < n * d; i++) s->dout[i] *= tape->mask[i];
 }
 

@@ -1,6 +1,6 @@
 /* One training step of the wide layer, blocked so that memory is touched as little as exactness allows.
  *
- * Pass 1, for each block of 512 classes: logits by GEMM into the batch's buffer, and at once, while the block is in
+ * Pass 1, for each block of 512 classes: logits by woi_gemm into the batch's buffer, and at once, while the block is in
  * cache, each row's largest logit M, exp(z - M) in place, and their sum S. Then log sum exp of a row is log sum over
  * blocks of S exp(M). Pass 2, for each block: p - y from the stored exponentials, dW = (p - y)^T Q, dQ += (p - y) W,
  * and Adam on the block's rows while they are in cache.
@@ -19,15 +19,15 @@
 #include "base/ids.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "layer/blas.h"
+#include "base/team.h"
+#include "kernels/gemm.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 512, TILE = 256, N_PARTS = 32 };
+enum { BLOCK = 512, TILE = 256, N_PARTS = 32, ROWS = 16 /* that one thread takes at a time */ };
 
 typedef struct target {
     int32_t row, column; /* column within its block */
@@ -38,8 +38,11 @@ typedef struct target {
 struct woi_softmax {
     const woi_kernels *kernels;
     int threads;
-    float *buffer, *block_max, *block_sum, *dq_parts, *dw, *db;
-    size_t buffer_room, block_max_room, block_sum_room, dq_parts_room, dw_room, db_room;
+    float *buffer, *block_max, *block_sum, *dq_parts;
+    size_t buffer_room, block_max_room, block_sum_room, dq_parts_room;
+    float *q_panels; /* q as dW's products want it, tile after tile */
+    float *own;      /* a thread's: woi_gemm's scratch, dW and db of a block */
+    size_t q_panels_room, own_room;
     double *lse;
     size_t lse_room;
     float *kept_w, *kept_b; /* the gradient of a step without Adam, (m, d) and (m) */
@@ -73,7 +76,25 @@ typedef struct batch {
     double total_weight;
     size_t n, n_blocks;
     const woi_adam_step *adam;
+    float *dq;
 } batch;
+
+/* The columns of q's panels. */
+static size_t padded_d(const batch *t)
+{
+    return woi_gemm_packed(t->s->kernels, t->wide->d, 1);
+}
+
+/* A thread's floats, whole cache lines. */
+static size_t own_size(const batch *t)
+{
+    return (WOI_GEMM_SCRATCH + BLOCK * (t->wide->d + 1) + 15) / 16 * 16;
+}
+
+static size_t part_start(const batch *t, size_t part)
+{
+    return part * t->n_blocks / N_PARTS;
+}
 
 static size_t width_of(const batch *t, size_t block)
 {
@@ -81,20 +102,36 @@ static size_t width_of(const batch *t, size_t block)
     return left < BLOCK ? left : BLOCK;
 }
 
-/* One row of a block: z + b, with the targets' own logits kept; then the exponentials. */
+/* The loops over a row go in sixteens, which is what it takes for gcc to use vectors at -O2. */
+static void add_offsets(float *restrict z, const float *restrict offset, size_t n)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (size_t j = 0; j < 16; j++) z[i + j] += offset[i + j];
+    for (; i < n; i++) z[i] += offset[i];
+}
+
+/* row *= factor; sum += row */
+static void scale_and_sum(float *restrict row, float factor, float *restrict sum, size_t n)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (size_t j = 0; j < 16; j++) {
+            row[i + j] *= factor;
+            sum[i + j] += row[i + j];
+        }
+    for (; i < n; i++) sum[i] += row[i] *= factor;
+}
+
+/* One row of a block: the targets' own logits are kept; then the exponentials. */
 static void forward_row(const batch *t, size_t block, size_t row, float *z, target **next, const target *end)
 {
     const size_t width = width_of(t, block), index = block * t->n + row;
-    const float *b = t->wide->b + block * BLOCK;
     target *first = *next, *own = first;
-    for (; own < end && (size_t)own->row == row; own++) own->logit = z[own->column] + b[own->column];
+    for (; own < end && (size_t)own->row == row; own++) own->logit = z[own->column];
     if (t->offset) {
-#pragma omp simd
-        for (size_t j = 0; j < width; j++) z[j] += b[j] + t->offset[block * BLOCK + j];
+        add_offsets(z, t->offset + block * BLOCK, width);
         for (target *o = first; o < own; o++) z[o->column] = o->logit;
-    } else {
-#pragma omp simd
-        for (size_t j = 0; j < width; j++) z[j] += b[j];
     }
     *next = own;
     float largest = t->s->kernels->max_f32(z, width);
@@ -103,15 +140,33 @@ static void forward_row(const batch *t, size_t block, size_t row, float *z, targ
     t->s->block_sum[index] = (float)t->s->kernels->exp_sum(z, width, largest, z);
 }
 
-static void forward_block(const batch *t, size_t block)
+static float *own_memory(const batch *t, int worker)
 {
+    return t->s->own + (size_t)worker * own_size(t);
+}
+
+static size_t tile_rows(const batch *t, size_t first)
+{
+    return t->n - first < TILE ? t->n - first : TILE;
+}
+
+static void forward_block(void *ctx, int worker, size_t block)
+{
+    const batch *t = ctx;
     const size_t width = width_of(t, block), d = t->wide->d;
     float *z = t->s->buffer + t->n * block * BLOCK;
     target *next = t->s->targets + t->s->starts[block], *end = t->s->targets + t->s->starts[block + 1];
     for (size_t first = 0; first < t->n; first += TILE) {
-        size_t rows = t->n - first < TILE ? t->n - first : TILE;
-        woi_gemm_nt(rows, width, d, t->q + first * d, d, t->wide->w + block * BLOCK * d, d, 0, z + first * width,
-                    width);
+        const size_t rows = tile_rows(t, first);
+        const woi_product logits = {.n = rows,
+                                    .m = width,
+                                    .k = d,
+                                    .a = {t->q + first * d, d, WOI_BY_ROWS},
+                                    .b = {t->wide->w + block * BLOCK * d, d, WOI_BY_ROWS},
+                                    .c = z + first * width,
+                                    .ldc = width,
+                                    .start = t->wide->b + block * BLOCK};
+        woi_gemm(t->s->kernels, &logits, own_memory(t, worker));
         for (size_t i = first; i < first + rows; i++) forward_row(t, block, i, z + i * width, &next, end);
     }
 }
@@ -122,12 +177,13 @@ static double row_weight(const batch *t, size_t row)
     return t->weights[row] > 0 ? (double)t->weights[row] / t->total_weight : 0; /* perhaps none of them counts */
 }
 
-/* log sum exp of every row, and the loss. */
-static double combine(const batch *t)
+/* log sum exp of some rows. */
+static void combine_rows(void *ctx, int worker, size_t part)
 {
+    const batch *t = ctx;
     const woi_softmax *s = t->s;
-    double loss = 0;
-    for (size_t i = 0; i < t->n; i++) {
+    (void)worker;
+    for (size_t i = part * ROWS; i < t->n && i < (part + 1) * ROWS; i++) {
         double largest = -INFINITY, sum = 0;
         for (size_t block = 0; block < t->n_blocks; block++)
             if (s->block_sum[block * t->n + i] > 0 && s->block_max[block * t->n + i] > largest)
@@ -136,26 +192,33 @@ static double combine(const batch *t)
             sum += s->block_sum[block * t->n + i] * exp((double)s->block_max[block * t->n + i] - largest);
         /* cppcheck-suppress invalidFunctionArg ; some block has a logit, so sum > 0 */
         s->lse[i] = largest + log(sum);
-        loss += s->lse[i] * row_weight(t, i);
     }
+}
+
+static double loss_of(const batch *t)
+{
+    const woi_softmax *s = t->s;
+    double loss = 0;
+    for (size_t i = 0; i < t->n; i++) loss += s->lse[i] * row_weight(t, i);
     for (size_t i = 0; i < s->starts[t->n_blocks]; i++)
         loss -= (double)s->targets[i].share * (double)s->targets[i].logit;
     return loss;
 }
 
-/* The rows first .. first + rows of a block, from exponentials to p - y (times the row's weight); db summed up. */
-static void backward_rows(const batch *t, size_t block, size_t first, size_t rows, float *z, float *db, target **next,
-                          const target *end)
+/* The rows of a tile of a block, from exponentials to p - y (times the row's weight); db summed up. */
+static void backward_rows(const batch *t, size_t block, size_t first, float *db, target **next)
 {
-    const size_t width = width_of(t, block);
+    const size_t width = width_of(t, block), rows = tile_rows(t, first);
+    float *z = t->s->buffer + t->n * block * BLOCK;
+    const target *end = t->s->targets + t->s->starts[block + 1];
     for (size_t i = first; i < first + rows; i++) {
         float *row = z + i * width;
         float factor = (float)(exp((double)t->s->block_max[block * t->n + i] - t->s->lse[i]) * row_weight(t, i));
-#pragma omp simd
-        for (size_t j = 0; j < width; j++) row[j] *= factor;
-        for (; *next < end && (size_t)(*next)->row == i; ++*next) row[(*next)->column] -= (*next)->share;
-#pragma omp simd
-        for (size_t j = 0; j < width; j++) db[j] += row[j];
+        scale_and_sum(row, factor, db, width);
+        for (; *next < end && (size_t)(*next)->row == i; ++*next) {
+            row[(*next)->column] -= (*next)->share;
+            db[(*next)->column] -= (*next)->share;
+        }
     }
 }
 
@@ -174,33 +237,70 @@ static void update_rows(const woi_softmax *s, woi_wide *wide, size_t at, size_t 
     s->kernels->adam(wide->b + at, wide->b_m + at, wide->b_v + at, db, n, adam);
 }
 
-/* `dw` and `db` are room for one block's gradient, used where it is not kept. */
-static void backward_part(const batch *t, size_t part, float *dw, float *db)
+/* dW of a block, and what it adds to its part's dQ, from a tile of rows. */
+static void multiply_back(const batch *t, size_t part, size_t block, size_t first, float *dw, float *scratch)
 {
+    const woi_softmax *s = t->s;
+    const size_t d = t->wide->d, width = width_of(t, block), rows = tile_rows(t, first);
+    const float *z = s->buffer + t->n * block * BLOCK + first * width;
+    const woi_product to_w = {.n = width,
+                              .m = d,
+                              .k = rows,
+                              .a = {z, width, WOI_BY_DEPTH},
+                              .b = {s->q_panels + first * padded_d(t), 0, WOI_IN_PANELS},
+                              .c = dw,
+                              .ldc = d,
+                              .add = first > 0};
+    const woi_product to_q = {.n = rows,
+                              .m = d,
+                              .k = width,
+                              .a = {z, width, WOI_BY_ROWS},
+                              .b = {t->wide->w + block * BLOCK * d, d, WOI_BY_DEPTH},
+                              .c = s->dq_parts + (part * t->n + first) * d,
+                              .ldc = d,
+                              .add = block > part_start(t, part)};
+    woi_gemm(s->kernels, &to_w, scratch);
+    woi_gemm(s->kernels, &to_q, scratch);
+}
+
+static void backward_part(void *ctx, int worker, size_t part)
+{
+    const batch *t = ctx;
     woi_softmax *s = t->s;
-    const size_t d = t->wide->d, from = part * t->n_blocks / N_PARTS, to = (part + 1) * t->n_blocks / N_PARTS;
+    const size_t d = t->wide->d, from = part_start(t, part), to = part_start(t, part + 1);
+    float *scratch = own_memory(t, worker), *dw = scratch + WOI_GEMM_SCRATCH, *db = dw + BLOCK * d;
     float *dq = s->dq_parts + part * t->n * d;
     if (from == to) memset(dq, 0, t->n * d * sizeof *dq);
     s->part_square[part] = 0;
     for (size_t block = from; block < to; block++) {
         const size_t width = width_of(t, block), at = block * BLOCK;
-        float *z = s->buffer + t->n * at, *w = t->wide->w + at * d;
-        target *next = s->targets + s->starts[block], *end = s->targets + s->starts[block + 1];
+        target *next = s->targets + s->starts[block];
         if (!t->adam) {
             dw = s->kept_w + at * d;
             db = s->kept_b + at;
         }
         memset(db, 0, width * sizeof *db);
         for (size_t first = 0; first < t->n; first += TILE) {
-            size_t rows = t->n - first < TILE ? t->n - first : TILE;
-            backward_rows(t, block, first, rows, z, db, &next, end);
-            woi_gemm_tn(width, d, rows, z + first * width, width, t->q + first * d, d, first > 0, dw, d);
-            woi_gemm_nn(rows, d, width, z + first * width, width, w, d, block > from, dq + first * d, d);
+            backward_rows(t, block, first, db, &next);
+            multiply_back(t, part, block, first, dw, scratch);
         }
         if (t->adam)
             update_rows(s, t->wide, at, width, dw, db, t->adam);
         else
             s->part_square[part] += sum_of_squares(dw, width * d) + sum_of_squares(db, width);
+    }
+}
+
+/* dQ of some rows out of the parts'. */
+static void add_parts(void *ctx, int worker, size_t rows)
+{
+    const batch *t = ctx;
+    const size_t d = t->wide->d, end = (rows + 1) * ROWS < t->n ? (rows + 1) * ROWS : t->n;
+    (void)worker;
+    for (size_t j = rows * ROWS * d; j < end * d; j++) {
+        float sum = 0;
+        for (size_t part = 0; part < N_PARTS; part++) sum += t->s->dq_parts[part * t->n * d + j];
+        t->dq[j] = sum;
     }
 }
 
@@ -237,8 +337,8 @@ static wo_status make_room(const batch *t, wo_error *err)
         (status = woi_grow(&s->block_max, &s->block_max_room, 0, per_block, sizeof(float), err)) ||
         (status = woi_grow(&s->block_sum, &s->block_sum_room, 0, per_block, sizeof(float), err)) ||
         (status = woi_grow(&s->dq_parts, &s->dq_parts_room, 0, N_PARTS * n * d, sizeof(float), err)) ||
-        (status = woi_grow(&s->dw, &s->dw_room, 0, (size_t)s->threads * BLOCK * d, sizeof(float), err)) ||
-        (status = woi_grow(&s->db, &s->db_room, 0, (size_t)s->threads * BLOCK, sizeof(float), err)) ||
+        (status = woi_grow(&s->own, &s->own_room, 0, (size_t)s->threads * own_size(t), sizeof(float), err)) ||
+        (status = woi_grow(&s->q_panels, &s->q_panels_room, 0, n * padded_d(t), sizeof(float), err)) ||
         (status = woi_grow(&s->lse, &s->lse_room, 0, n, sizeof(double), err)))
         return status;
     if (t->adam) return WO_OK;
@@ -247,34 +347,24 @@ static wo_status make_room(const batch *t, wo_error *err)
 }
 
 /* `columns`: the class of every target, as a row of `wide`. */
-static wo_status run_step(batch *t, const woi_targets *given, const int32_t *columns, float *dq, double *loss,
-                          wo_error *err)
+static wo_status run_step(batch *t, const woi_targets *given, const int32_t *columns, double *loss, wo_error *err)
 {
     woi_softmax *s = t->s;
-    const size_t d = t->wide->d;
+    const size_t d = t->wide->d, n_runs = (t->n + ROWS - 1) / ROWS;
     t->n_blocks = (t->wide->m + BLOCK - 1) / BLOCK;
     t->total_weight = t->weights ? 0 : (double)t->n;
     for (size_t i = 0; t->weights && i < t->n; i++) t->total_weight += (double)t->weights[i];
     wo_status status = make_room(t, err);
     if (!status) status = sort_targets(t, given, columns, err);
     if (status) return status;
-    const int before = woi_blas_single();
-#pragma omp parallel for num_threads(s->threads) schedule(dynamic)
-    for (size_t block = 0; block < t->n_blocks; block++) forward_block(t, block);
-    *loss = combine(t);
-#pragma omp parallel for num_threads(s->threads) schedule(dynamic)
-    for (size_t part = 0; part < N_PARTS; part++) {
-        size_t thread = (size_t)omp_get_thread_num();
-        backward_part(t, part, s->dw + thread * BLOCK * d, s->db + thread * BLOCK);
-    }
-    woi_blas_restore(before);
-#pragma omp parallel for num_threads(s->threads)
-    for (size_t row = 0; row < t->n; row++)
-        for (size_t j = row * d; j < (row + 1) * d; j++) {
-            float sum = 0;
-            for (size_t part = 0; part < N_PARTS; part++) sum += s->dq_parts[part * t->n * d + j];
-            dq[j] = sum;
-        }
+    woi_team_for(s->threads, t->n_blocks, forward_block, t);
+    woi_team_for(s->threads, n_runs, combine_rows, t);
+    *loss = loss_of(t);
+    for (size_t first = 0; first < t->n; first += TILE)
+        woi_gemm_pack(s->kernels, &(woi_operand){t->q + first * d, d, WOI_BY_DEPTH}, d, tile_rows(t, first),
+                      s->q_panels + first * padded_d(t));
+    woi_team_for(s->threads, N_PARTS, backward_part, t);
+    woi_team_for(s->threads, n_runs, add_parts, t);
     return WO_OK;
 }
 
@@ -343,26 +433,39 @@ static woi_wide small_layer(const woi_softmax *s, size_t d)
 }
 
 /* Copies the chosen rows into a small layer, or back. */
-static void copy_rows(const woi_softmax *s, woi_wide *wide, woi_wide *small, bool back)
+typedef struct copying {
+    const woi_softmax *s;
+    woi_wide *wide, *small;
+    bool back;
+} copying;
+
+static void copy_part(void *ctx, int worker, size_t part)
 {
+    const copying *c = ctx;
+    woi_wide *wide = c->wide, *small = c->small;
     float *const large[] = {wide->w, wide->w_m, wide->w_v}, *const compact[] = {small->w, small->w_m, small->w_v};
     float *const large_b[] = {wide->b, wide->b_m, wide->b_v}, *const compact_b[] = {small->b, small->b_m, small->b_v};
     const size_t d = wide->d, bytes = d * sizeof(float);
-#pragma omp parallel for num_threads(s->threads)
-    for (size_t i = 0; i < small->m; i++)
+    (void)worker;
+    for (size_t i = part * BLOCK; i < small->m && i < (part + 1) * BLOCK; i++)
         for (int kind = 0; kind < 3; kind++) {
-            size_t id = (size_t)s->chosen[i];
+            const size_t id = (size_t)c->s->chosen[i];
             float *there = large[kind] + id * d, *here = compact[kind] + i * d;
-            memcpy(back ? there : here, back ? here : there, bytes);
-            if (back)
+            memcpy(c->back ? there : here, c->back ? here : there, bytes);
+            if (c->back)
                 large_b[kind][id] = compact_b[kind][i];
             else
                 compact_b[kind][i] = large_b[kind][id];
         }
 }
 
-static wo_status run_sampled(const batch *t, const woi_targets *given, uint64_t step, float *dq, double *loss,
-                             wo_error *err)
+static void copy_rows(const woi_softmax *s, woi_wide *wide, woi_wide *small, bool back)
+{
+    copying c = {s, wide, small, back};
+    woi_team_for(s->threads, (small->m + BLOCK - 1) / BLOCK, copy_part, &c);
+}
+
+static wo_status run_sampled(const batch *t, const woi_targets *given, uint64_t step, double *loss, wo_error *err)
 {
     woi_softmax *s = t->s;
     woi_wide *wide = t->wide;
@@ -381,7 +484,7 @@ static wo_status run_sampled(const batch *t, const woi_targets *given, uint64_t 
     batch inner = *t;
     inner.wide = &small;
     inner.offset = s->offset;
-    status = run_step(&inner, given, s->columns, dq, loss, err);
+    status = run_step(&inner, given, s->columns, loss, err);
     if (!status && t->adam) copy_rows(s, wide, &small, true);
     return status;
 }
@@ -396,7 +499,7 @@ wo_status woi_softmax_create(size_t m, size_t sampled, const uint32_t *frequency
     woi_softmax *s = woi_alloc_zero(1, sizeof *s, err);
     if (!s) return WO_ERR_MEMORY;
     s->kernels = kernels;
-    s->threads = threads > 0 ? threads : omp_get_max_threads();
+    s->threads = woi_team_threads(threads);
     s->seed = seed;
     s->m = m;
     s->n_sampled = sampled;
@@ -415,7 +518,7 @@ wo_status woi_softmax_create(size_t m, size_t sampled, const uint32_t *frequency
 void woi_softmax_free(woi_softmax *s)
 {
     if (!s) return;
-    void *const owned[] = {s->buffer,  s->block_max, s->block_sum, s->dq_parts, s->dw,         s->db,
+    void *const owned[] = {s->buffer,  s->block_max, s->block_sum, s->dq_parts, s->q_panels,   s->own,
                            s->lse,     s->targets,   s->starts,    s->drawn,    s->cumulative, s->chosen,
                            s->columns, s->offset,    s->rows,      s->biases,   s->kept_w,     s->kept_b};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
@@ -426,26 +529,37 @@ wo_status woi_softmax_step(woi_softmax *s, woi_wide *wide, const float *q, size_
                            uint64_t step, const woi_adam_step *adam, float *dq, double *loss, double *square,
                            wo_error *err)
 {
-    batch t = {.s = s, .wide = wide, .q = q, .n = n, .weights = targets->weights, .adam = adam};
-    wo_status status = s->n_sampled ? run_sampled(&t, targets, step, dq, loss, err)
-                                    : run_step(&t, targets, targets->ids + targets->indptr[0], dq, loss, err);
+    batch t = {.s = s, .wide = wide, .q = q, .n = n, .weights = targets->weights, .adam = adam, .dq = dq};
+    wo_status status = s->n_sampled ? run_sampled(&t, targets, step, loss, err)
+                                    : run_step(&t, targets, targets->ids + targets->indptr[0], loss, err);
     if (status || adam) return status;
     *square = 0;
     for (int part = 0; part < N_PARTS; part++) *square += s->part_square[part];
     return WO_OK;
 }
 
+typedef struct applying {
+    const woi_softmax *s;
+    woi_wide *layer;
+    float scale;
+    const woi_adam_step *adam;
+} applying;
+
+static void apply_block(void *ctx, int worker, size_t block)
+{
+    const applying *a = ctx;
+    const size_t d = a->layer->d, at = block * BLOCK, n = a->layer->m - at < BLOCK ? a->layer->m - at : BLOCK;
+    float *dw = a->s->kept_w + at * d, *db = a->s->kept_b + at;
+    (void)worker;
+    for (size_t i = 0; a->scale != 1 && i < n * d; i++) dw[i] *= a->scale;
+    for (size_t i = 0; a->scale != 1 && i < n; i++) db[i] *= a->scale;
+    update_rows(a->s, a->layer, at, n, dw, db, a->adam);
+}
+
 void woi_softmax_apply(woi_softmax *s, woi_wide *wide, float scale, const woi_adam_step *adam)
 {
     woi_wide small = small_layer(s, wide->d), *layer = s->n_sampled ? &small : wide;
-    const size_t n_blocks = (layer->m + BLOCK - 1) / BLOCK, d = layer->d;
-#pragma omp parallel for num_threads(s->threads)
-    for (size_t block = 0; block < n_blocks; block++) {
-        const size_t at = block * BLOCK, n = layer->m - at < BLOCK ? layer->m - at : BLOCK;
-        float *dw = s->kept_w + at * d, *db = s->kept_b + at;
-        for (size_t i = 0; scale != 1 && i < n * d; i++) dw[i] *= scale;
-        for (size_t i = 0; scale != 1 && i < n; i++) db[i] *= scale;
-        update_rows(s, layer, at, n, dw, db, adam);
-    }
+    applying a = {s, layer, scale, adam};
+    woi_team_for(s->threads, (layer->m + BLOCK - 1) / BLOCK, apply_block, &a);
     if (s->n_sampled) copy_rows(s, wide, &small, true);
 }

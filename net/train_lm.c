@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/team.h"
-#include "layer/blas.h"
 #include "net/dropout.h"
 #include "text/tokens.h"
 #include "net/trainer.h"
@@ -121,18 +120,14 @@ static void backward_slice(void *own, int worker, size_t slice)
 
 static void forward(lm *x, size_t steps, uint64_t step)
 {
-    const int before = woi_blas_single();
     woi_team_for(x->o->threads, x->n_slices, forward_slice, &(window){x, woi_network_lstm(x->net), steps, step});
-    woi_blas_restore(before);
 }
 
 /* From dq to the gradient in what the embedding gave (in x->x), and the LSTM's own, summed into the first slice's room.
  */
 static void backward(lm *x, size_t steps)
 {
-    const int before = woi_blas_single();
     woi_team_for(x->o->threads, x->n_slices, backward_slice, &(window){x, woi_network_lstm(x->net), steps, 0});
-    woi_blas_restore(before);
     for (size_t slice = 1; slice < x->n_slices; slice++)
         for (size_t i = 0; i < x->gradient_size; i++) x->gradients[i] += x->gradients[slice * x->gradient_size + i];
 }

@@ -11,7 +11,7 @@
  * Debian's library is compiled for any x86-64 (SSE2) and picks nothing at run time; peer_version says so. */
 #include "library.h"
 
-#include <cblas.h>
+#include <dlfcn.h>
 #include <faiss/IndexFlat.h>
 #include <faiss/IndexIVFFlat.h>
 #include <faiss/IndexPQ.h>
@@ -33,19 +33,27 @@
 namespace
 {
 
+/* A function of the OpenBLAS that Faiss brings; NULL where it brings another BLAS. */
+template <typename function> function *of_openblas(const char *name)
+{
+    return reinterpret_cast<function *>(dlsym(RTLD_DEFAULT, name));
+}
+
 /* Faiss takes OpenMP's setting and BLAS its own: both are set for a call and put back. */
 struct thread_setting {
-    int omp = omp_get_max_threads(), blas = openblas_get_num_threads();
+    int (*const get)() = of_openblas<int()>("openblas_get_num_threads");
+    void (*const set)(int) = of_openblas<void(int)>("openblas_set_num_threads");
+    int omp = omp_get_max_threads(), blas = get ? get() : 1;
 
     explicit thread_setting(int threads)
     {
         omp_set_num_threads(threads);
-        openblas_set_num_threads(threads);
+        if (set) set(threads);
     }
     ~thread_setting()
     {
         omp_set_num_threads(omp);
-        openblas_set_num_threads(blas);
+        if (set) set(blas);
     }
     thread_setting(const thread_setting &) = delete;
     thread_setting &operator=(const thread_setting &) = delete;

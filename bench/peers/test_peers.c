@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "store/store.h"
 
-#include <cblas.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,9 +51,10 @@ static void brute_force(layer *l)
     l->scores = need(l->n * K, sizeof *l->scores);
     float *logits = need(l->m, sizeof *logits);
     for (size_t i = 0; i < l->n; i++) {
-        memcpy(logits, l->b, l->m * sizeof *logits);
-        cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)l->m, (int)l->d, 1, l->w, (int)l->d, l->q + i * l->d, 1, 1,
-                    logits, 1);
+        for (size_t c = 0; c < l->m; c++) {
+            logits[c] = l->b[c];
+            for (size_t j = 0; j < l->d; j++) logits[c] += l->w[c * l->d + j] * l->q[i * l->d + j];
+        }
         int32_t *ids = l->ids + i * K;
         float *scores = l->scores + i * K;
         for (int j = 0; j < K; j++) scores[j] = -INFINITY;
@@ -313,7 +313,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s [NETWORK LOG]\n", argv[0]);
         return 2;
     }
-    openblas_set_num_threads(1);
     printf("%s\n%s\n", peer_version(PEER_IP_NSW), peer_version(PEER_PQ));
     check_random();
     if (argc == 3) table(argv[1], argv[2]);

@@ -18,7 +18,6 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
-#include "layer/blas.h"
 #include "route/iul.h"
 
 #include <inttypes.h>
@@ -302,7 +301,6 @@ wo_status woi_build_lss(const wo_layer *layer, const wo_log *log, wo_index *inde
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
                               "the log has label %" PRId64 ", the layer %zu classes", log->max_label, layer->dense.m);
     lss s = {.rows = &layer->dense, .log = log, .o = o, .index = index};
-    const int before = woi_blas_single();
     wo_status status = prepare(&s, err);
     if (!status) status = woi_hash_create(o->K, o->L, s.rows->d, true, &index->hash, err);
     if (!status) {
@@ -316,7 +314,6 @@ wo_status woi_build_lss(const wo_layer *layer, const wo_log *log, wo_index *inde
     }
     if (!status) status = rebuild(s.rows, o->threads, s.neuron_cells, index, err);
     if (!status) status = learn(&s, err);
-    woi_blas_restore(before);
     woi_iul_free(&s.iul);
     woi_lss_trace_free(&s.trace);
     void *const owned[] = {s.q_scale, s.x_scale, s.above,       s.below,  s.labelled, s.neuron_cells,

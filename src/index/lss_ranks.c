@@ -8,12 +8,12 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/progress.h"
-#include "layer/blas.h"
+#include "kernels/gemm.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { TILE = 32, BLOCK = 2048, CHUNK = 2048 };
+enum { TILE = 32, CHUNK = 2048 };
 
 /* Floats as integers that rise in the same order. */
 static inline uint32_t key_of(float x)
@@ -65,7 +65,8 @@ typedef struct ranking {
     const woi_dense *rows;
     const wo_log *log;
     size_t rank1, rank2; /* 0: not asked for */
-    float *logits;       /* (threads, TILE, m) */
+    const woi_kernels *kernels;
+    float *memory; /* of each thread: WOI_GEMM_SCRATCH, and logits (TILE, m) */
     float *above, *below;
     size_t first;
 } ranking;
@@ -75,14 +76,11 @@ static void rank_tile(void *own, int worker, size_t tile_first, size_t tile_end)
     const ranking *r = own;
     const woi_dense *rows = r->rows;
     const size_t m = rows->m, d = rows->d, first = r->first + tile_first, n = tile_end - tile_first;
-    float *z = r->logits + (size_t)worker * TILE * m;
-    for (size_t j = 0; j < m; j += BLOCK) {
-        const size_t width = m - j < BLOCK ? m - j : BLOCK;
-        woi_gemm_nt(n, width, d, r->log->queries + first * d, d, rows->w + j * d, d, 0, z + j, m);
-    }
+    float *scratch = r->memory + (size_t)worker * (WOI_GEMM_SCRATCH + TILE * m), *z = scratch + WOI_GEMM_SCRATCH;
+    const woi_operand q = {r->log->queries + first * d, d, WOI_BY_ROWS}, w = {rows->w, d, WOI_BY_ROWS};
+    woi_gemm(r->kernels, &(woi_product){n, m, d, q, w, z, m, false, rows->b}, scratch);
     for (size_t i = 0; i < n; i++) {
-        float *row = z + i * m;
-        for (size_t j = 0; rows->b && j < m; j++) row[j] += rows->b[j];
+        const float *row = z + i * m;
         if (r->rank1) r->above[first + i] = of_rank(row, m, r->rank1);
         if (r->rank2) r->below[first + i] = of_rank(row, m, r->rank2);
     }
@@ -99,16 +97,16 @@ wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, double t1
     }
     if (!rank1 && !rank2) return WO_OK;
     threads = woi_team_threads(threads);
-    float *logits = woi_alloc((size_t)threads * TILE, m * sizeof *logits, err);
-    if (!logits) return WO_ERR_MEMORY;
+    const woi_kernels *kernels = woi_kernels_get(err);
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    float *memory = woi_alloc((size_t)threads, (WOI_GEMM_SCRATCH + TILE * m) * sizeof *memory, err);
+    if (!memory) return WO_ERR_MEMORY;
     wo_status status = WO_OK;
-    const int before = woi_blas_single();
-    ranking r = {rows, log, rank1, rank2, logits, above, below, 0};
+    ranking r = {rows, log, rank1, rank2, kernels, memory, above, below, 0};
     for (; r.first < log->n && !status; r.first += CHUNK) {
         if ((status = woi_progress(progress, "ranking logits", r.first, log->n, err))) break;
         woi_team_ranges(threads, log->n - r.first < CHUNK ? log->n - r.first : CHUNK, TILE, rank_tile, &r);
     }
-    woi_blas_restore(before);
-    woi_free(logits);
+    woi_free(memory);
     return status;
 }

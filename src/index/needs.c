@@ -61,9 +61,14 @@ wo_status woi_needs_of(const woi_dense *rows, const wo_log *log, wo_source sourc
     for (size_t first = 0; first < log->n; first += CHUNK) {
         const size_t n = log->n - first < CHUNK ? log->n - first : CHUNK;
         if ((status = woi_progress(progress, "asking the exact layer", first, log->n, err))) goto done;
-        if (with_top && (status = woi_exact_topk(rows, NULL, log->queries + first * log->d, n, k, threads, NULL, top,
-                                                 scores, NULL, err)))
-            goto done;
+        const woi_exact_call call = {.layer = rows,
+                                     .q = log->queries + first * log->d,
+                                     .n = n,
+                                     .k = k,
+                                     .threads = threads,
+                                     .ids = top,
+                                     .scores = scores};
+        if (with_top && (status = woi_exact_topk(&call, err))) goto done;
         for (size_t i = 0; i < n; i++) {
             size_t n_own = 0;
             if (with_labels)

@@ -269,8 +269,17 @@ static wo_status answer_by_full(const task *t, size_t first, size_t n, wo_error 
         const size_t count = end - first < PIECE ? end - first : PIECE, k = t->k;
         const float *q = t->queries + first * rows->d;
         float lse[PIECE];
-        const wo_status status = woi_exact_topk(rows, &adjust, q, count, k, t->s->threads, t->s->exact_scratch,
-                                                t->ids + first * k, t->scores + first * k, softmax ? lse : NULL, err);
+        const woi_exact_call call = {.layer = rows,
+                                     .adjust = adjust,
+                                     .q = q,
+                                     .n = count,
+                                     .k = k,
+                                     .threads = t->s->threads,
+                                     .scratch = t->s->exact_scratch,
+                                     .ids = t->ids + first * k,
+                                     .scores = t->scores + first * k,
+                                     .lse = softmax ? lse : NULL};
+        const wo_status status = woi_exact_topk(&call, err);
         if (status) return status;
         for (size_t i = 0; softmax && i < count; i++)
             for (size_t j = 0; j < k; j++) {

@@ -95,7 +95,8 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     s->max_mandatory = o.max_mandatory;
     status = create_workers(s, err);
     if (!status && !(s->forbidden = woi_alloc_zero(index->rows.m, 1, err))) status = WO_ERR_MEMORY;
-    if (!status && !(s->exact_scratch = woi_alloc(woi_exact_scratch(s->threads), 1, err))) status = WO_ERR_MEMORY;
+    if (!status && !(s->exact_scratch = woi_alloc(woi_exact_scratch(s->index->rows.d, s->threads), 1, err)))
+        status = WO_ERR_MEMORY;
     if (status) {
         wo_searcher_free(s);
         return status;

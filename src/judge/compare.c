@@ -93,8 +93,14 @@ wo_status woi_judge_make(const woi_dense *rows, const wo_log *log, size_t k, int
         const size_t count = n - first < CHUNK ? n - first : CHUNK;
         status = woi_progress(progress, "asking the exact layer", first, n, err);
         if (!status)
-            status = woi_exact_topk(rows, NULL, log->queries + first * log->d, count, room, threads, NULL,
-                                    judge->full + first * room, judge->scores, NULL, err);
+            status = woi_exact_topk(&(woi_exact_call){.layer = rows,
+                                                      .q = log->queries + first * log->d,
+                                                      .n = count,
+                                                      .k = room,
+                                                      .threads = threads,
+                                                      .ids = judge->full + first * room,
+                                                      .scores = judge->scores},
+                                    err);
     }
     if (status) woi_judge_free(judge);
     return status;

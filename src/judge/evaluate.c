@@ -181,8 +181,14 @@ static wo_status judge_chunk(const woi_eval *eval, worker *workers, chunk *c, wo
     wo_status status = WO_OK;
     for (size_t i = 0; i < c->n; i++) memcpy(c->q + i * d, eval->log->queries + c->picks[i] * d, d * sizeof *c->q);
     if (eval->full)
-        status =
-            woi_exact_topk(eval->full, NULL, c->q, c->n, c->k, eval->threads, NULL, c->full_ids, c->scores, NULL, err);
+        status = woi_exact_topk(&(woi_exact_call){.layer = eval->full,
+                                                  .q = c->q,
+                                                  .n = c->n,
+                                                  .k = c->k,
+                                                  .threads = eval->threads,
+                                                  .ids = c->full_ids,
+                                                  .scores = c->scores},
+                                err);
     if (status) return status;
     woi_team_ranges(eval->threads, c->n, PIECE, judge_part, &(judging){eval, workers, c});
     for (int i = 0; !status && i < eval->threads; i++)

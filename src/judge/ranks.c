@@ -10,8 +10,8 @@
 #include "base/hits.h"
 #include "base/mem.h"
 #include "base/progress.h"
+#include "kernels/gemm.h"
 #include "kernels/topk.h"
-#include "layer/blas.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,8 +62,10 @@ uint64_t woi_rank_sum(const woi_ranked *labels, size_t n)
 
 /* The scratch and the sums of one thread. */
 typedef struct worker {
+    const woi_kernels *kernels;
     float *q;           /* (TILE, d) */
     float *logits;      /* (TILE, BLOCK) */
+    float *scratch;     /* woi_gemm's */
     uint8_t *needed;    /* by block: it has a label */
     woi_ranked *labels; /* of a tile: those of query i are labels[starts[i] .. starts[i+1]) */
     int32_t *own;       /* those of one query */
@@ -74,14 +76,13 @@ typedef struct worker {
     wo_error err;
 } worker;
 
-/* The logits of block b: (n, width), without the bias where the layer has none. */
-static size_t score_block(const woi_dense *layer, worker *w, size_t n, size_t b)
+/* The logits of block b: (n, width). */
+static size_t score_block(const woi_dense *layer, const worker *w, size_t n, size_t b)
 {
-    const size_t first = b * BLOCK, width = layer->m - first < BLOCK ? layer->m - first : BLOCK;
-    woi_gemm_nt(n, width, layer->d, w->q, layer->d, layer->w + first * layer->d, layer->d, 0, w->logits, width);
-    if (layer->b)
-        for (size_t i = 0; i < n; i++)
-            for (size_t j = 0; j < width; j++) w->logits[i * width + j] += layer->b[first + j];
+    const size_t d = layer->d, first = b * BLOCK, width = layer->m - first < BLOCK ? layer->m - first : BLOCK;
+    const woi_operand q = {w->q, d, WOI_BY_ROWS}, rows = {layer->w + first * d, d, WOI_BY_ROWS};
+    const float *biases = layer->b ? layer->b + first : NULL;
+    woi_gemm(w->kernels, &(woi_product){n, width, d, q, rows, w->logits, width, false, biases}, w->scratch);
     return width;
 }
 
@@ -142,6 +143,7 @@ static void free_workers(worker *workers, int n)
     for (int i = 0; workers && i < n; i++) {
         woi_free(workers[i].q);
         woi_free(workers[i].logits);
+        woi_free(workers[i].scratch);
         woi_free(workers[i].needed);
         woi_free(workers[i].labels);
         woi_free(workers[i].own);
@@ -154,12 +156,15 @@ static wo_status make_workers(const woi_eval *eval, worker **workers, wo_error *
     const woi_dense *layer = eval->full;
     const size_t most = woi_most_labels(eval->log->indptr, eval->log->n);
     worker *made = *workers = woi_alloc_zero((size_t)eval->threads, sizeof *made, err);
-    for (int i = 0; made && i < eval->threads; i++)
+    for (int i = 0; made && i < eval->threads; i++) {
+        if (!(made[i].kernels = woi_kernels_get(err))) return WO_ERR_UNSUPPORTED;
         if (!(made[i].q = woi_alloc(TILE * layer->d, sizeof(float), err)) ||
             !(made[i].logits = woi_alloc(TILE * BLOCK, sizeof(float), err)) ||
+            !(made[i].scratch = woi_alloc(WOI_GEMM_SCRATCH, sizeof(float), err)) ||
             !(made[i].needed = woi_alloc((layer->m + BLOCK - 1) / BLOCK, 1, err)) ||
             !(made[i].own = woi_alloc(most, sizeof(int32_t), err)))
             return WO_ERR_MEMORY;
+    }
     return made ? WO_OK : WO_ERR_MEMORY;
 }
 
@@ -183,7 +188,6 @@ wo_status woi_eval_rank(const woi_eval *eval, wo_error *err)
     const size_t total = eval->n < MAX_QUERIES ? eval->n : MAX_QUERIES, n_tiles = (total + TILE - 1) / TILE;
     worker *workers = NULL;
     wo_status status = make_workers(eval, &workers, err);
-    const int before = woi_blas_single();
     for (size_t group = 0; !status && group < n_tiles; group += GROUP) {
         const size_t end = group + GROUP < n_tiles ? group + GROUP : n_tiles;
         status = woi_progress(&eval->options->progress, "ranking", group, n_tiles, err);
@@ -192,7 +196,6 @@ wo_status woi_eval_rank(const woi_eval *eval, wo_error *err)
         for (int i = 0; !status && i < eval->threads; i++)
             if ((status = workers[i].status) && err) *err = workers[i].err;
     }
-    woi_blas_restore(before);
     uint64_t n_labels = 0, rank_sum = 0;
     for (int i = 0; !status && i < eval->threads; i++) {
         n_labels += workers[i].n_labels;

@@ -77,7 +77,15 @@ static wo_status answer(const bench *b, int side, const float *q, size_t n, int 
         return b->plain ? wo_search(b->searcher, q, n, b->k, b->ids, b->scores, err)
                         : wo_search_run(b->searcher, &call, err);
     }
-    return woi_exact_topk(b->eval->full, NULL, q, n, b->k, threads, b->full_scratch, b->ids, b->scores, NULL, err);
+    return woi_exact_topk(&(woi_exact_call){.layer = b->eval->full,
+                                            .q = q,
+                                            .n = n,
+                                            .k = b->k,
+                                            .threads = threads,
+                                            .scratch = b->full_scratch,
+                                            .ids = b->ids,
+                                            .scores = b->scores},
+                          err);
 }
 
 /* ---- What calls took --------------------------------------------------------------------------------------- */
@@ -324,7 +332,7 @@ static wo_status make_bench(bench *b, wo_error *err)
     b->plain = !eval->options->probes && !eval->options->exact_fallback;
     wo_status status = wo_searcher_create(eval->index, &so, &b->searcher, err);
     if (status) return status;
-    if (!(b->full_scratch = woi_alloc(woi_exact_scratch(eval->threads), 1, err)) ||
+    if (!(b->full_scratch = woi_alloc(woi_exact_scratch(eval->full->d, eval->threads), 1, err)) ||
         !(b->q = woi_alloc((largest > READY ? largest : READY) * eval->log->d, sizeof *b->q, err)) ||
         !(b->ids = woi_alloc(largest * b->k, sizeof *b->ids, err)) ||
         !(b->scores = woi_alloc(largest * b->k, sizeof *b->scores, err)))

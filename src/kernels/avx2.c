@@ -7,6 +7,10 @@
 #include <string.h>
 
 #define pick_avx2 woi_pick_avx2 /* avx2pick.c */
+#define tile_avx2 woi_tile_avx2 /* avx2tile.c */
+#define interleave_avx2 woi_interleave_avx2
+#define sum_f32_avx2 woi_sum_f32_avx2
+#define multiply_adds_avx2 woi_multiply_adds_avx2
 
 /* 32 bytes from keep_bytes + n keep the last n of a vector; eight lanes from keep_lanes + 8 - n the first n. */
 static const int8_t keep_bytes[64] = {[32] = -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
@@ -548,4 +552,5 @@ void woi_kernels_use_avx2(woi_kernels *table)
 #define WOI_KERNEL(ret, name, params) WOI_USE(table, name, avx2);
 #include "kernels/kernels.def"
 #undef WOI_KERNEL
+    woi_tile_sizes_avx2(table);
 }

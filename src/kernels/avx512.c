@@ -4,6 +4,10 @@
 #include "kernels/x86.h"
 
 #define pick_avx512 woi_pick_avx512 /* avx512pick.c */
+#define tile_avx512 woi_tile_avx512 /* avx512tile.c */
+#define interleave_avx512 woi_interleave_avx512
+#define sum_f32_avx512 woi_sum_f32_avx512
+#define multiply_adds_avx512 woi_multiply_adds_avx512
 
 WOI_INLINE __m256 fold_ps(__m512 v)
 {
@@ -419,4 +423,5 @@ void woi_kernels_use_avx512(woi_kernels *table)
 #define WOI_KERNEL(ret, name, params) WOI_USE(table, name, avx512);
 #include "kernels/kernels.def"
 #undef WOI_KERNEL
+    woi_tile_sizes_avx512(table);
 }

@@ -22,10 +22,15 @@
  *              rounding, sum = x[i] . plane p, exact in int32. Planes are stored with 128 added, in fours of
  *              coordinates: 4 j + c of plane p is planes[(j * stride + p) * 4 + c] - 128. x (n, 4 fours), z (n,
  *              n_planes).
+ *   tile       a small product, see woi_tile: what woi_gemm and the exact layer are made of.
+ *   interleave out[p * width + i] = rows[i * stride + p] for p < k and i < n, and 0 for n <= i < width: a panel.
  *   topk_scan  offers scores[i] with id first_id + i to `top`. NaN is never taken.
  *   pick       the k best of n scores, best first, of equal ones the lower id first: best and best_ids (k); ids (n),
  *              or NULL where a score's id is its place. NaN is never taken. Returns how many there are; what is beyond
  *              them gets -INFINITY and id -1. Scores are used up.
+ *   sum_f32    the sum of x[i], in any order: what reading memory costs at least.
+ *   multiply_adds  runs `steps` steps of independent multiply-adds on registers alone, and returns how many
+ *              multiply-adds of single numbers that were: what the processor can do at most.
  *   max_f32    the largest x[i]; -INFINITY for n = 0; NaNs are passed over.
  *   exp_sum    the sum of exp(x[i] - shift); out[i] = exp(x[i] - shift) too unless out is NULL; out may be x.
  *              With shift = max_f32: log-softmax is x - shift - log(sum).
@@ -57,6 +62,25 @@ typedef struct woi_adam_step {
     float beta1, beta2, rate, root_scale, epsilon;
 } woi_adam_step;
 
+/* A tile of C = A B^T, both in panels:
+ *
+ *   c[r * stride + j] = start + sum over p < k of a[p * tile_rows + r] * b[p * tile_columns + j],  r < rows, j <
+ * columns
+ *
+ * start is start[j], or what is in c where `start` is NULL. tile_rows and tile_columns belong to the instruction set
+ * and stand in the table; rows and columns are 1 to these. Panels are whole, whatever rows and columns are; of `start`
+ * and c nothing else is touched. The products are added one after the other, p rising, so that the bits of an element
+ * do not depend on rows, columns or on how k is cut into calls. */
+typedef struct woi_tile {
+    const float *a, *b; /* (k, tile_rows) and (k, tile_columns) */
+    size_t a_step, k, rows, columns;
+    const float *start;
+    float *c;
+    size_t stride;
+} woi_tile;
+
+enum { WOI_MOST_TILE_ROWS = 16, WOI_MOST_TILE_COLUMNS = 48 };
+
 typedef enum woi_kernel_id {
 #define WOI_KERNEL(ret, name, params) WOI_K_##name,
 #include "kernels/kernels.def"
@@ -68,6 +92,7 @@ typedef struct woi_kernels {
 #define WOI_KERNEL(ret, name, params) ret(*name) params;
 #include "kernels/kernels.def"
 #undef WOI_KERNEL
+    size_t tile_rows, tile_columns;  /* of `tile` */
     const char *path[WOI_N_KERNELS]; /* which instruction set each entry comes from: "avx512vnni" */
 } woi_kernels;
 

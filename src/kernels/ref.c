@@ -108,6 +108,27 @@ static void project_i8_ref(const int8_t *x, const float *x_scales, size_t n, con
         }
 }
 
+enum { TILE_ROWS = 4, TILE_COLUMNS = 8 };
+
+/* Sums in an array of fixed size, which a compiler keeps in whatever vectors it has. */
+static void tile_ref(const woi_tile *t)
+{
+    float sums[TILE_ROWS][TILE_COLUMNS] = {{0}};
+    for (size_t r = 0; r < t->rows; r++)
+        memcpy(sums[r], t->start ? t->start : t->c + r * t->stride, t->columns * sizeof(float));
+    for (size_t p = 0; p < t->k; p++)
+        for (size_t r = 0; r < TILE_ROWS; r++)
+            for (size_t j = 0; j < TILE_COLUMNS; j++)
+                sums[r][j] += t->a[p * t->a_step + r] * t->b[p * TILE_COLUMNS + j];
+    for (size_t r = 0; r < t->rows; r++) memcpy(t->c + r * t->stride, sums[r], t->columns * sizeof(float));
+}
+
+static void interleave_ref(const float *rows, size_t n, size_t k, size_t stride, size_t width, float *out)
+{
+    for (size_t p = 0; p < k; p++)
+        for (size_t i = 0; i < width; i++) out[p * width + i] = i < n ? rows[i * stride + p] : 0;
+}
+
 static size_t pick_ref(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
     return woi_topk_pick(scores, ids, n, k, best, best_ids);
@@ -116,6 +137,30 @@ static size_t pick_ref(float *scores, const int32_t *ids, size_t n, size_t k, fl
 static void topk_scan_ref(const float *scores, size_t n, int32_t first_id, woi_topk *top)
 {
     for (size_t i = 0; i < n; i++) woi_topk_push(top, scores[i], first_id + (int32_t)i);
+}
+
+static float sum_f32_ref(const float *x, size_t n)
+{
+    float sum[8] = {0};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (size_t lane = 0; lane < 8; lane++) sum[lane] += x[i + lane];
+    for (; i < n; i++) sum[0] += x[i];
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+/* x may be anything at each step, as far as the compiler knows, so that no step is left out. */
+static size_t multiply_adds_ref(size_t steps)
+{
+    enum { CHAINS = 32 };
+    volatile float half = 0.5F, result = 0;
+    float sums[CHAINS] = {0};
+    for (size_t s = 0; s < steps; s++) {
+        const float x = half;
+        for (size_t c = 0; c < CHAINS; c++) sums[c] = sums[c] * x + x;
+    }
+    for (size_t c = 0; c < CHAINS; c++) result = result + sums[c];
+    return steps * CHAINS;
 }
 
 static float max_f32_ref(const float *x, size_t n)
@@ -152,4 +197,6 @@ void woi_kernels_use_ref(woi_kernels *table)
 #define WOI_KERNEL(ret, name, params) WOI_USE(table, name, ref);
 #include "kernels/kernels.def"
 #undef WOI_KERNEL
+    table->tile_rows = TILE_ROWS;
+    table->tile_columns = TILE_COLUMNS;
 }

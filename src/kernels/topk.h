@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 /* Whether (score a, id i) is worse than (score b, id j): the total order of all results. */
 static inline bool woi_topk_worse(float a, int32_t i, float b, int32_t j)
@@ -63,12 +64,24 @@ static inline size_t woi_topk_pick(const float *scores, const int32_t *ids, size
     return top.n;
 }
 
+/* nextafterf(x, INFINITY) for what is not NaN, without the call. */
+static inline float woi_next_up(float x)
+{
+    uint32_t word;
+    if (x == 0) x = 0; /* not -0, whose neighbour this is not */
+    if (x == INFINITY) return x;
+    memcpy(&word, &x, sizeof word);
+    word += x < 0 ? UINT32_MAX : 1;
+    memcpy(&x, &word, sizeof x);
+    return x;
+}
+
 /* The filter in front of a full heap: whatever has an id of at least `next_id` and fails score >= bar would be refused
  * by woi_topk_push. A score equal to the worst can only enter with a lower id, so once the ids have passed the worst
  * one's, the bar moves up by one step: without that a long run of equal scores is pushed one by one. */
 static inline float woi_topk_bar(const woi_topk *top, int64_t next_id)
 {
-    return next_id > top->ids[0] ? nextafterf(top->scores[0], INFINITY) : top->scores[0];
+    return next_id > top->ids[0] ? woi_next_up(top->scores[0]) : top->scores[0];
 }
 
 #endif

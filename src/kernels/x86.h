@@ -31,6 +31,18 @@ WOI_INLINE uint16_t woi_lanes(size_t n)
 size_t woi_pick_avx2(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids);
 size_t woi_pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids);
 
+/* avx2tile.c, avx512tile.c */
+void woi_tile_avx2(const woi_tile *t);
+void woi_tile_avx512(const woi_tile *t);
+void woi_interleave_avx2(const float *rows, size_t n, size_t k, size_t stride, size_t width, float *out);
+void woi_interleave_avx512(const float *rows, size_t n, size_t k, size_t stride, size_t width, float *out);
+float woi_sum_f32_avx2(const float *x, size_t n);
+float woi_sum_f32_avx512(const float *x, size_t n);
+size_t woi_multiply_adds_avx2(size_t steps);
+size_t woi_multiply_adds_avx512(size_t steps);
+void woi_tile_sizes_avx2(woi_kernels *table);
+void woi_tile_sizes_avx512(woi_kernels *table);
+
 /* Lane r of the result is the sum over v[r]. */
 WOI_INLINE __m256 woi_sums_ps(const __m256 v[WOI_BLOCK])
 {

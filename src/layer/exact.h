@@ -19,18 +19,26 @@ typedef struct woi_adjust {
     const float *logit_bias;  /* added to the logits */
 } woi_adjust;
 
-/* The k best classes of each of n queries (n, d): ids and logits (n, k), best first, ties to the lower id, padded with
- * -1 and -INFINITY. `lse` (n), unless NULL, gets the logarithm of the sum of exp(logit) over all allowed classes:
- * exp(score - lse) is the softmax. A query that is not finite gets ids -1 and lse NAN; the others are answered.
- *
- * `adjust` may be NULL. `threads` below 1: all cores; one query never starts a thread. The answer does not depend on
- * it. `scratch` is woi_exact_scratch(threads) bytes, aligned to WOI_ALIGN, for threads of 1 or more; with NULL it is
- * allocated here, and with it nothing is. Fails only without memory, for a layer too large for OpenBLAS, or where there
- * are no kernels (see woi_kernels_get). From any thread. */
-wo_status woi_exact_topk(const woi_dense *layer, const woi_adjust *adjust, const float *q, size_t n, size_t k,
-                         int threads, void *scratch, int32_t *ids, float *scores, float *lse, wo_error *err);
+/* One call: the k best classes of each of n queries (n, d). */
+typedef struct woi_exact_call {
+    const woi_dense *layer;
+    woi_adjust adjust; /* zeros: nothing */
+    const float *q;
+    size_t n, k;
+    int threads;   /* below 1: all cores; one query never starts a thread. The answer does not depend on it. */
+    void *scratch; /* woi_exact_scratch(d, threads) bytes, aligned to WOI_ALIGN, for threads of 1 or more; with NULL it
+                      is allocated, and with it nothing is */
+    int32_t *ids;  /* (n, k), best first, ties to the lower id, padded with -1 */
+    float *scores; /* (n, k): logits, padded with -INFINITY */
+    float *lse;    /* (n), or NULL: log of the sum of exp(logit) over all allowed classes; exp(score - lse) is the
+                      softmax */
+} woi_exact_call;
 
-/* About 1 MiB and 2 MiB for each thread; what a call does not need of it is not touched. */
-size_t woi_exact_scratch(int threads);
+/* A query that is not finite gets ids -1 and lse NAN; the others are answered. Fails only without memory, for a layer
+ * that is too large, or where there are no kernels (see woi_kernels_get). From any thread. */
+wo_status woi_exact_topk(const woi_exact_call *call, wo_error *err);
+
+/* About 1 MiB, 6 KiB for each of d, and 2 MiB for each thread; what a call does not need of it is not touched. */
+size_t woi_exact_scratch(size_t d, int threads);
 
 #endif

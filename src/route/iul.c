@@ -9,10 +9,10 @@
 #include "route/iul.h"
 
 #include "base/mem.h"
+#include "base/team.h"
+#include "kernels/gemm.h"
 
-#include <cblas.h>
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 enum { N_PARTS = 16, TILE = 64 };
@@ -24,16 +24,16 @@ static size_t row_of(const woi_iul *iul)
     return iul->options.d + 1;
 }
 
-/* X_q (TILE, d), X_w (TILE, d + 1), A_q and A_w (TILE, n_planes): one thread's. */
+/* The products' own, X_q (TILE, d), X_w (TILE, d + 1), A_q and A_w (TILE, n_planes): one thread's. */
 static size_t scratch_of(const woi_iul *iul)
 {
-    return TILE * ((2 * row_of(iul) + 15) / 16 * 16 + 2 * iul->n_planes);
+    return WOI_GEMM_SCRATCH + TILE * ((2 * row_of(iul) + 15) / 16 * 16 + 2 * iul->n_planes);
 }
 
 wo_status woi_iul_create(const woi_iul_options *options, woi_iul *iul, wo_error *err)
 {
     *iul = (woi_iul){.options = *options, .n_planes = ((size_t)options->K * options->L + 15) / 16 * 16};
-    if (iul->options.threads < 1) iul->options.threads = omp_get_max_threads();
+    iul->options.threads = woi_team_threads(iul->options.threads);
     if (iul->options.threads > N_PARTS) iul->options.threads = N_PARTS;
     if (!(iul->kernels = woi_kernels_get(err))) return WO_ERR_UNSUPPORTED;
     const size_t rows = row_of(iul), row_bytes = iul->n_planes * sizeof(float);
@@ -139,47 +139,98 @@ static double pair_loss(const woi_iul_options *o, bool positive, float *aq, floa
     return loss;
 }
 
+/* x (n, rows) theta (rows, n_planes): A. */
+static void project(const woi_iul *iul, const float *x, size_t n, size_t rows, float *scratch, float *a)
+{
+    const size_t planes = iul->n_planes;
+    const woi_product p = {.n = n,
+                           .m = planes,
+                           .k = rows,
+                           .a = {x, rows, WOI_BY_ROWS},
+                           .b = {iul->theta, planes, WOI_BY_DEPTH},
+                           .c = a,
+                           .ldc = planes};
+    woi_gemm(iul->kernels, &p, scratch);
+}
+
+/* x^T (rows, n) a (n, n_planes), added to the gradient. */
+static void add_gradient(const woi_iul *iul, const float *x, const float *a, const size_t shape[2], float *scratch,
+                         float *out)
+{
+    const size_t planes = iul->n_planes, n = shape[0], rows = shape[1];
+    const woi_product p = {.n = rows,
+                           .m = planes,
+                           .k = n,
+                           .a = {x, rows, WOI_BY_DEPTH},
+                           .b = {a, planes, WOI_BY_DEPTH},
+                           .c = out,
+                           .ldc = planes,
+                           .add = true};
+    woi_gemm(iul->kernels, &p, scratch);
+}
+
+/* Some pairs of one sign. */
+typedef struct run {
+    const woi_iul_pair *pairs;
+    size_t n;
+    bool positive;
+} run;
+
 /* Adds to `out` (d + 1, n_planes) the gradient of a run of pairs. */
-static double run_loss(const woi_iul *iul, const woi_iul_data *data, const woi_iul_pair *pairs, size_t n, bool positive,
-                       float *scratch, float *out)
+static double run_loss(const woi_iul *iul, const woi_iul_data *data, const run *r, float *scratch, float *out)
 {
     const size_t d = iul->options.d, planes = iul->n_planes;
-    float *aq = scratch, *aw = aq + TILE * planes, *xq = aw + TILE * planes, *xw = xq + TILE * d;
-    const int id = (int)d, ip = (int)planes;
+    float *aq = scratch + WOI_GEMM_SCRATCH, *aw = aq + TILE * planes, *xq = aw + TILE * planes, *xw = xq + TILE * d;
     double loss = 0;
-    for (size_t first = 0; first < n; first += TILE) {
-        const size_t count = n - first < TILE ? n - first : TILE;
-        const int ic = (int)count;
-        gather(iul, data, pairs + first, count, xq, xw);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, ic, ip, id, 1, xq, id, iul->theta, ip, 0, aq, ip);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, ic, ip, id + 1, 1, xw, id + 1, iul->theta, ip, 0, aw,
-                    ip);
-        for (size_t i = 0; i < count; i++) loss += pair_loss(&iul->options, positive, aq + i * planes, aw + i * planes);
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, id, ip, ic, 1, xq, id, aq, ip, 1, out, ip);
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, id + 1, ip, ic, 1, xw, id + 1, aw, ip, 1, out, ip);
+    for (size_t first = 0; first < r->n; first += TILE) {
+        const size_t count = r->n - first < TILE ? r->n - first : TILE;
+        gather(iul, data, r->pairs + first, count, xq, xw);
+        project(iul, xq, count, d, scratch, aq);
+        project(iul, xw, count, d + 1, scratch, aw);
+        for (size_t i = 0; i < count; i++)
+            loss += pair_loss(&iul->options, r->positive, aq + i * planes, aw + i * planes);
+        add_gradient(iul, xq, aq, (size_t[2]){count, d}, scratch, out);
+        add_gradient(iul, xw, aw, (size_t[2]){count, d + 1}, scratch, out);
     }
     return loss;
+}
+
+/* What woi_iul_gradient shares with its parts. */
+typedef struct parts {
+    woi_iul *iul;
+    const woi_iul_data *data;
+    run positive, negative;
+    double losses[N_PARTS];
+} parts;
+
+/* Part `part` of a run. */
+static run run_part(const run *all, size_t part)
+{
+    const size_t from = all->n * part / N_PARTS, to = all->n * (part + 1) / N_PARTS;
+    return (run){all->pairs + from, to - from, all->positive};
+}
+
+static void gradient_part(void *ctx, int worker, size_t part)
+{
+    parts *x = ctx;
+    const size_t size = row_of(x->iul) * x->iul->n_planes;
+    float *scratch = x->iul->scratch + (size_t)worker * scratch_of(x->iul), *out = x->iul->parts + part * size;
+    const run positive = run_part(&x->positive, part), negative = run_part(&x->negative, part);
+    memset(out, 0, size * sizeof *out);
+    x->losses[part] = run_loss(x->iul, x->data, &positive, scratch, out);
+    x->losses[part] += run_loss(x->iul, x->data, &negative, scratch, out);
 }
 
 double woi_iul_gradient(woi_iul *iul, const woi_iul_data *data, const woi_iul_pair *positive, size_t n_positive,
                         const woi_iul_pair *negative, size_t n_negative)
 {
     const size_t size = row_of(iul) * iul->n_planes;
-    double losses[N_PARTS];
-#pragma omp parallel for num_threads(iul->options.threads) schedule(dynamic, 1)
-    for (size_t part = 0; part < N_PARTS; part++) {
-        float *scratch = iul->scratch + (size_t)omp_get_thread_num() * scratch_of(iul);
-        float *out = iul->parts + part * size;
-        const size_t p0 = n_positive * part / N_PARTS, p1 = n_positive * (part + 1) / N_PARTS;
-        const size_t n0 = n_negative * part / N_PARTS, n1 = n_negative * (part + 1) / N_PARTS;
-        memset(out, 0, size * sizeof *out);
-        losses[part] = run_loss(iul, data, positive + p0, p1 - p0, true, scratch, out) +
-                       run_loss(iul, data, negative + n0, n1 - n0, false, scratch, out);
-    }
+    parts x = {iul, data, {positive, n_positive, true}, {negative, n_negative, false}, {0}};
+    woi_team_for(iul->options.threads, N_PARTS, gradient_part, &x);
     double loss = 0;
     memcpy(iul->gradient, iul->parts, size * sizeof *iul->gradient);
     for (size_t part = 0; part < N_PARTS; part++) {
-        loss += losses[part];
+        loss += x.losses[part];
         for (size_t i = 0; part > 0 && i < size; i++) iul->gradient[i] += iul->parts[part * size + i];
     }
     return loss;

@@ -58,7 +58,7 @@ void woi_iul_query_scale(const float *q, size_t n, size_t d, float *scale);
  * where either is zero. And, with it, 1/|[w, s b]| of m rows. */
 float woi_iul_neuron_scale(const float *w, const float *b, size_t m, size_t d, float *scale);
 
-/* The loss of the pairs at theta, and its gradient in iul->gradient. The caller has set OpenBLAS to one thread. */
+/* The loss of the pairs at theta, and its gradient in iul->gradient. */
 double woi_iul_gradient(woi_iul *iul, const woi_iul_data *data, const woi_iul_pair *positive, size_t n_positive,
                         const woi_iul_pair *negative, size_t n_negative);
 

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- Paths ------------------------------------------------------------------------------------------------- */
@@ -549,6 +550,129 @@ static void test_pick(const woi_kernels *k)
             try_pick(k, draw, 1543, 64, with_ids);
             try_pick(k, draw, 16384, 8, with_ids);
         }
+}
+
+/* ---- tile and interleave ----------------------------------------------------------------------------------- */
+
+/* A tile with its panels against guarded pages; c has `gap` unused elements between its rows, which must stay. */
+static void try_tile(const woi_kernels *k, size_t rows, size_t columns, size_t depth, int start)
+{
+    enum { GAP = 3 };
+    const size_t stride = columns + GAP, size = rows * stride - GAP;
+    const size_t a_gap = (rows + columns) % 2 * 5, a_step = k->tile_rows + a_gap,
+                 a_size = depth ? depth * a_step - a_gap : 0;
+    float *a = put(0, a_size * sizeof *a, 0, sizeof *a);
+    float *b = put(1, depth * k->tile_columns * sizeof *b, 0, sizeof *b);
+    float *first = put(2, columns * sizeof *first, 0, sizeof *first), *c = put(3, size * sizeof *c, 0, sizeof *c);
+    float before[WOI_MOST_TILE_ROWS * (WOI_MOST_TILE_COLUMNS + GAP)];
+    fill_floats(a, a_size);
+    fill_floats(b, depth * k->tile_columns);
+    fill_floats(first, columns);
+    fill_floats(c, size);
+    memcpy(before, c, size * sizeof *c);
+    const woi_tile t = {a, b, a_step, depth, rows, columns, start ? first : NULL, c, stride};
+    k->tile(&t);
+    for (size_t i = 0; i < size; i++) {
+        const size_t r = i / stride, j = i % stride;
+        if (j >= columns) {
+            CHECK(c[i] == before[i], "rows %zu columns %zu: writes beyond row %zu", rows, columns, r);
+            continue;
+        }
+        double want = start ? (double)first[j] : (double)before[i], sum = fabs(want);
+        for (size_t p = 0; p < depth; p++) {
+            const double product = (double)a[p * a_step + r] * (double)b[p * k->tile_columns + j];
+            want += product;
+            sum += fabs(product);
+        }
+        CHECK(within((double)c[i], want, (double)(depth + 8) * 0x1p-24 * sum),
+              "rows %zu columns %zu depth %zu start %d: c[%zu, %zu] is %.9g, not %.9g", rows, columns, depth, start, r,
+              j, (double)c[i], want);
+    }
+}
+
+/* An element has the same bits in a smaller tile, and when the depth is cut in two. */
+static void try_tile_bits(const woi_kernels *k)
+{
+    enum { DEPTH = 37, CUT = 16 };
+    float a[DEPTH * WOI_MOST_TILE_ROWS], b[DEPTH * WOI_MOST_TILE_COLUMNS];
+    float whole[WOI_MOST_TILE_ROWS * WOI_MOST_TILE_COLUMNS], part[WOI_MOST_TILE_ROWS * WOI_MOST_TILE_COLUMNS];
+    const float zeros[WOI_MOST_TILE_COLUMNS] = {0};
+    fill_floats(a, DEPTH * k->tile_rows);
+    fill_floats(b, DEPTH * k->tile_columns);
+    k->tile(&(woi_tile){a, b, k->tile_rows, DEPTH, k->tile_rows, k->tile_columns, zeros, whole, k->tile_columns});
+    for (size_t rows = 1; rows <= k->tile_rows; rows++)
+        for (size_t columns = 1; columns <= k->tile_columns; columns++) {
+            k->tile(&(woi_tile){a, b, k->tile_rows, CUT, rows, columns, zeros, part, columns});
+            k->tile(&(woi_tile){a + CUT * k->tile_rows, b + CUT * k->tile_columns, k->tile_rows, DEPTH - CUT, rows,
+                                columns, NULL, part, columns});
+            for (size_t r = 0; r < rows; r++)
+                CHECK(!memcmp(part + r * columns, whole + r * k->tile_columns, columns * sizeof *part),
+                      "rows %zu columns %zu: other bits in row %zu", rows, columns, r);
+        }
+}
+
+static void test_tile(const woi_kernels *k)
+{
+    CHECK(k->tile_rows <= WOI_MOST_TILE_ROWS && k->tile_columns <= WOI_MOST_TILE_COLUMNS, "%zu x %zu is too large",
+          k->tile_rows, k->tile_columns);
+    for (size_t rows = 1; rows <= k->tile_rows; rows++)
+        for (size_t columns = 1; columns <= k->tile_columns; columns++)
+            for (size_t depth = 0; depth <= 130; depth += depth < 4 ? 1 : 42)
+                for (int start = 0; start < 2; start++) try_tile(k, rows, columns, depth, start);
+    try_tile_bits(k);
+}
+
+static void test_interleave(const woi_kernels *k)
+{
+    const size_t widths[] = {k->tile_rows, k->tile_columns, 1, 5};
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
+        for (size_t n = 0; n <= widths[w]; n++)
+            for (size_t depth = 0; depth <= 70; depth += depth < 20 ? 1 : 25)
+                for (size_t gap = 0; gap < 6; gap += 5) {
+                    const size_t width = widths[w], stride = depth + gap, size = n ? n * stride - gap : 0;
+                    float *rows = put(0, size * sizeof *rows, 0, sizeof *rows);
+                    float *out = put(1, depth * width * sizeof *out, 0, sizeof *out);
+                    fill_floats(rows, size);
+                    memset(out, 0xff, depth * width * sizeof *out);
+                    k->interleave(rows, n, depth, stride, width, out);
+                    for (size_t i = 0; i < depth * width; i++) {
+                        const float want = i % width < n ? rows[i % width * stride + i / width] : 0;
+                        CHECK(out[i] == want, "n %zu k %zu width %zu: out[%zu]", n, depth, width, i);
+                    }
+                }
+}
+
+/* ---- sum_f32 and multiply_adds ----------------------------------------------------------------------------- */
+
+static void test_sum_f32(const woi_kernels *k)
+{
+    for (size_t n = 0; n <= 330; n++)
+        for (size_t place = 0; place < 17; place++) {
+            float *x = put(0, n * sizeof *x, place, sizeof *x);
+            double want = 0, size = 0;
+            fill_floats(x, n);
+            for (size_t i = 0; i < n; i++) {
+                want += (double)x[i];
+                size += fabs((double)x[i]);
+            }
+            const float got = k->sum_f32(x, n);
+            CHECK(within((double)got, want, (double)(n + 8) * 0x1p-24 * size), "n %zu place %zu: %.9g, not %.9g", n,
+                  place, (double)got, want);
+        }
+}
+
+/* The count grows with the steps; a processor does no more than 64 of them in a tenth of a nanosecond. */
+static void test_multiply_adds(const woi_kernels *k)
+{
+    const size_t one = k->multiply_adds(1), steps = 200000;
+    struct timespec start, end;
+    CHECK(k->multiply_adds(0) == 0 && one > 0, "0 steps: %zu, 1 step: %zu", k->multiply_adds(0), one);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    const size_t done = k->multiply_adds(steps);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    const double ns = 1e9 * (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec);
+    CHECK(done == steps * one, "%zu steps: %zu", steps, done);
+    CHECK((double)done / ns < 640, "%zu multiply-adds in %.0f ns: steps are left out", done, ns);
 }
 
 /* ---- max_f32 ----------------------------------------------------------------------------------------------- */

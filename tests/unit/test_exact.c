@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "layer/blas.h"
 #include "layer/exact.h"
 
 #include <math.h>
@@ -62,7 +61,7 @@ static void want_lse(scene *s)
 
 static void bring_scratch(scene *s, int threads)
 {
-    const size_t bytes = (woi_exact_scratch(threads) + WOI_ALIGN - 1) / WOI_ALIGN * WOI_ALIGN;
+    const size_t bytes = (woi_exact_scratch(s->layer.d, threads) + WOI_ALIGN - 1) / WOI_ALIGN * WOI_ALIGN;
     s->scratch = aligned_alloc(WOI_ALIGN, bytes);
     assert_non_null(s->scratch);
     memset(s->scratch, 0xff, bytes); /* NaN: what was there before must not reach the answers */
@@ -71,8 +70,17 @@ static void bring_scratch(scene *s, int threads)
 static void answer(scene *s, int threads)
 {
     wo_error err;
-    if (woi_exact_topk(&s->layer, &s->adjust, s->q, s->n, s->k, threads, s->scratch, s->ids, s->scores, s->lse, &err))
-        fail_msg("%s", err.text);
+    const woi_exact_call call = {.layer = &s->layer,
+                                 .adjust = s->adjust,
+                                 .q = s->q,
+                                 .n = s->n,
+                                 .k = s->k,
+                                 .threads = threads,
+                                 .scratch = s->scratch,
+                                 .ids = s->ids,
+                                 .scores = s->scores,
+                                 .lse = s->lse};
+    if (woi_exact_topk(&call, &err)) fail_msg("%s", err.text);
     assert_int_equal(s->ids[s->n * s->k], -77);
     if (s->lse) assert_true(s->lse[s->n] == -77);
 }
@@ -145,7 +153,7 @@ static void assert_exactly(const scene *s)
     free(logits);
 }
 
-/* Blocks of 256 classes and tiles of 1,024 queries, whole and not; dot_f32 and sgemm, which change over at 64 queries;
+/* Blocks of classes and tiles of 1,024 queries, whole and not; dot_f32 and tiles;
  * more answers than classes; ties everywhere. */
 static void ties_go_to_the_lower_id(void **state)
 {
@@ -285,7 +293,7 @@ static void real_logits_are_near_those_in_double(void **state)
     free_scene(&s);
 }
 
-/* Bit by bit; enough work for three threads, with dot_f32 and with sgemm, in one tile and in two, for any k. */
+/* Bit by bit; enough work for three threads, with dot_f32 and with tiles, in one tile and in two, for any k. */
 static void threads_change_nothing(void **state)
 {
     (void)state;
@@ -296,7 +304,7 @@ static void threads_change_nothing(void **state)
         scene one = make_scene(m, d, n, k, true, false);
         want_lse(&one);
         answer(&one, 1);
-        for (int threads = 0; threads <= 3; threads++)
+        for (int threads = 0; threads <= 7; threads += threads == 3 ? 4 : 1)
             for (int own = 0; own < 2; own++) {
                 scene other = make_scene(m, d, n, k, true, false);
                 want_lse(&other);
@@ -309,26 +317,6 @@ static void threads_change_nothing(void **state)
             }
         free_scene(&one);
     }
-}
-
-/* OpenBLAS has one setting for all: searches that overlap must leave it as the first one found it. */
-static void blas_threads_are_put_back(void **state)
-{
-    (void)state;
-    const int start = openblas_get_num_threads();
-    openblas_set_num_threads(2);
-    const int set = openblas_get_num_threads(); /* 1 where OpenBLAS has no threads */
-    const int outer = woi_blas_single(), inner = woi_blas_single();
-    assert_int_equal(openblas_get_num_threads(), 1);
-    woi_blas_restore(outer);
-    assert_int_equal(openblas_get_num_threads(), 1);
-    woi_blas_restore(inner);
-    assert_int_equal(openblas_get_num_threads(), set);
-    scene s = make_scene(300, 5, 100, 2, true, true);
-    answer(&s, 1);
-    assert_int_equal(openblas_get_num_threads(), set);
-    free_scene(&s);
-    openblas_set_num_threads(start);
 }
 
 static void no_query_is_no_work(void **state)
@@ -395,7 +383,9 @@ static void no_memory_is_an_error_unless_it_was_given(void **state)
     wo_error err;
     assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
     allocations_left = 0;
-    assert_int_equal(woi_exact_topk(&s.layer, NULL, s.q, s.n, 2, 1, NULL, s.ids, s.scores, NULL, &err), WO_ERR_MEMORY);
+    const woi_exact_call call = {
+        .layer = &s.layer, .q = s.q, .n = s.n, .k = 2, .threads = 1, .ids = s.ids, .scores = s.scores};
+    assert_int_equal(woi_exact_topk(&call, &err), WO_ERR_MEMORY);
     assert_non_null(strstr(err.text, "memory"));
     bring_scratch(&s, 2);
     answer(&s, 2);
@@ -410,20 +400,27 @@ static void too_large_a_layer_is_refused(void **state)
     (void)state;
     wo_error err;
     const woi_dense layer = {(size_t)INT32_MAX + 1, 4, NULL, NULL};
-    assert_int_equal(woi_exact_topk(&layer, NULL, NULL, 1, 1, 1, NULL, NULL, NULL, NULL, &err), WO_ERR_UNSUPPORTED);
+    assert_int_equal(woi_exact_topk(&(woi_exact_call){.layer = &layer, .n = 1, .k = 1, .threads = 1}, &err),
+                     WO_ERR_UNSUPPORTED);
     assert_string_equal(err.text, "a layer of 2147483648 x 4 is too large");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ties_go_to_the_lower_id),      cmocka_unit_test(many_answers),
-        cmocka_unit_test(masks_and_biases_count),       cmocka_unit_test(queries_that_are_not_finite),
-        cmocka_unit_test(logits_may_overflow),          cmocka_unit_test(no_answers_but_the_sum),
-        cmocka_unit_test(equal_classes_come_in_order),  cmocka_unit_test(real_logits_are_near_those_in_double),
-        cmocka_unit_test(threads_change_nothing),       cmocka_unit_test(blas_threads_are_put_back),
-        cmocka_unit_test(no_query_is_no_work),          cmocka_unit_test(scratch_memory_may_be_dirty),
-        cmocka_unit_test(odd_values_are_ordered),       cmocka_unit_test(no_memory_is_an_error_unless_it_was_given),
+        cmocka_unit_test(ties_go_to_the_lower_id),
+        cmocka_unit_test(many_answers),
+        cmocka_unit_test(masks_and_biases_count),
+        cmocka_unit_test(queries_that_are_not_finite),
+        cmocka_unit_test(logits_may_overflow),
+        cmocka_unit_test(no_answers_but_the_sum),
+        cmocka_unit_test(equal_classes_come_in_order),
+        cmocka_unit_test(real_logits_are_near_those_in_double),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(no_query_is_no_work),
+        cmocka_unit_test(scratch_memory_may_be_dirty),
+        cmocka_unit_test(odd_values_are_ordered),
+        cmocka_unit_test(no_memory_is_an_error_unless_it_was_given),
         cmocka_unit_test(too_large_a_layer_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,6 @@
 #include "testing.h"
 
 #include "base/rng.h"
-#include "layer/blas.h"
 #include "route/iul.h"
 
 #include <math.h>
@@ -42,9 +41,7 @@ static void make(iul_case *c, wo_loss loss, wo_optimiser optimiser, int threads)
 
 static double gradient(iul_case *c, size_t n_positive, size_t n_negative)
 {
-    const int before = woi_blas_single();
     const double loss = woi_iul_gradient(&c->iul, &c->data, c->positive, n_positive, c->negative, n_negative);
-    woi_blas_restore(before);
     return loss;
 }
 
