@@ -36,6 +36,7 @@ LIBS     = $(PKG_LIBS) -lm -pthread -fopenmp
 # reference kernels only.
 X86      := $(filter x86_64%,$(shell $(CC) -dumpmachine 2>/dev/null || echo x86_64))
 ISA_avx2       := -mavx2 -mfma -mf16c
+ISA_avx2pick   := $(ISA_avx2)
 ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
 ISA_avx512pick := $(ISA_avx512)
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
@@ -70,8 +71,9 @@ $(BUILD)/libwideout.a: $(LIB_OBJ)
 $(BUILD)/libworkshop.a: $(SHOP_OBJ)
 	@rm -f $@
 	$(call say,AR) ar rcs $@ $^
+# nodelete: the library's threads sleep until the process ends (src/base/team.c), and must not lose their code to dlclose.
 $(BUILD)/libwideout.so: $(LIB_OBJ)
-	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -shared -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
+	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
 $(BUILD)/wideout: $(CLI_OBJ) $(ARCHIVES)
 	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(ZLIB) $(LIBS)
 
@@ -235,7 +237,7 @@ $(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OB
 # OpenMP the library was compiled for.
 BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c,$(wildcard bench/*.c))
 BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
-BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options output progress)
+BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options build_options output progress)
 $(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'
 $(BUILD)/wideout-bench: $(BENCH_OBJ) $(BENCH_CLI) $(PEER_OBJ) $(ARCHIVES)
 	$(call say,LD) $(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(PEER_LIBS) $(ZLIB) $(LIBS) $(if $(PEERS),-lstdc++)

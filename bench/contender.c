@@ -5,14 +5,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
-
-static double seconds(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static wo_status build_ours(bench_contender *c, int threads, const wo_progress *progress, wo_error *err)
 {
@@ -85,12 +77,12 @@ wo_status bench_contender_build(const bench_config *config, const bench_data *da
                                 const wo_progress *progress, bench_contender *contender, wo_error *err)
 {
     bench_contender c = {.config = config, .data = data};
-    const double start = cli_now();
+    const double start = woi_now_s();
     wo_status status = config->method->kind == BENCH_OURS    ? build_ours(&c, threads, progress, err)
                        : config->method->kind == BENCH_TUNED ? build_tuned(&c, threads, progress, err)
                        : config->method->kind == BENCH_PEER  ? build_peer(&c, threads, err)
                                                              : bench_torch_start(data, &c.torch, err);
-    c.build_s = cli_now() - start;
+    c.build_s = woi_now_s() - start;
     if (status)
         bench_contender_free(&c);
     else
@@ -146,13 +138,12 @@ wo_status bench_contender_search(bench_contender *c, size_t first, size_t n, siz
     const float *q = c->data->judged.queries + first * c->data->rows->d;
     char error[PEER_ERROR_BYTES];
     wo_status status = WO_OK;
-    const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID),
-                 wall = seconds(CLOCK_MONOTONIC); /* the former is slow to read */
+    const double cpu = woi_cpu_s(), wall = woi_now_s(); /* the former is slow to read */
     if (c->index)
         status = bench_contender_ask(c, q, n, k, ids, scores, NULL, err);
     else if (peer_search(c->peer, q, n, k, c->config->options.dial, threads, ids, scores, NULL, error))
         status = cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
-    took->wall_s = seconds(CLOCK_MONOTONIC) - wall;
-    took->cpu_s = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    took->wall_s = woi_now_s() - wall;
+    took->cpu_s = woi_cpu_s() - cpu;
     return status;
 }

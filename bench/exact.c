@@ -8,6 +8,7 @@
  * the median of the rounds' ratios. Where others take the processor away, the ratios of CPU times say more; with
  * OMP_WAIT_POLICY=passive they count no waiting of ours. Usage: exact [--json FILE]. */
 #include "median.h"
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "layer/exact.h"
 
@@ -16,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -101,13 +101,6 @@ static double read_plain(const float *x, size_t n)
 
 /* ---- Measuring --------------------------------------------------------------------------------------------- */
 
-static double seconds(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static double median(double sample[ROUNDS])
 {
     return bench_median(sample, ROUNDS);
@@ -122,13 +115,13 @@ typedef struct duration {
 static duration time_of(void (*run)(void))
 {
     size_t calls = 0;
-    const double start = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    const double start = woi_now_s(), cpu = woi_cpu_s();
     double took;
     do {
         run();
         calls++;
-    } while ((took = seconds(CLOCK_MONOTONIC) - start) < 5e-3);
-    return (duration){took / (double)calls, (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (double)calls};
+    } while ((took = woi_now_s() - start) < 5e-3);
+    return (duration){took / (double)calls, (woi_cpu_s() - cpu) / (double)calls};
 }
 
 static duration time_of_full(size_t batch, int threads)

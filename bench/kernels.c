@@ -7,6 +7,7 @@
  * Rates drift on a shared machine, so all paths and both ceilings are measured in turn, ROUNDS times, and medians are
  * shown. Usage: kernels [--json FILE]. */
 #include "median.h"
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "kernels/kernels.h"
 
@@ -16,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -260,19 +260,12 @@ static double read_sum_plain(const float *x, size_t n)
     return (double)(sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]);
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* GB/s over the table; the faster of the two widths, for on Zen 4 that is the narrower one. */
 static double read_rate(double (*sum)(const float *, size_t))
 {
-    const double start = seconds();
+    const double start = woi_now_s();
     sink = sum((const float *)data.table, N_F32);
-    return 1e-9 * (double)TABLE_BYTES / (seconds() - start);
+    return 1e-9 * (double)TABLE_BYTES / (woi_now_s() - start);
 }
 
 static double read_ceiling(const woi_cpu *cpu)
@@ -293,9 +286,9 @@ static double fma_peak(const woi_cpu *cpu, woi_level level)
 #if defined(__x86_64__)
     const bool wide = level == WOI_LEVEL_AVX512;
     if (wide ? !cpu->avx512 : !cpu->avx2) return 0;
-    const double start = seconds();
+    const double start = woi_now_s();
     sink = wide ? fma_512() : fma_256();
-    return 1e-9 * 2 * FMA_CHAINS * FMA_STEPS * (wide ? 16 : 8) / (seconds() - start);
+    return 1e-9 * 2 * FMA_CHAINS * FMA_STEPS * (wide ? 16 : 8) / (woi_now_s() - start);
 #else
     (void)cpu;
     (void)level;
@@ -326,9 +319,9 @@ static double median(double sample[ROUNDS])
 static double call_rate(void (*run)(const woi_kernels *, const job *), const woi_kernels *table, const job *j)
 {
     for (size_t calls = 1;; calls *= 2) {
-        const double start = seconds();
+        const double start = woi_now_s();
         for (size_t c = 0; c < calls; c++) run(table, j);
-        const double took = seconds() - start;
+        const double took = woi_now_s() - start;
         if (took > 1e-3) return (double)calls / took;
     }
 }

@@ -3,6 +3,7 @@
  * Builds one evidence index three times: with the layer's rows as they are; with those that FULL answers most often
  * side by side; and with these in huge pages. INDEX is timed as it is. On one thread, in batches of 1,024 and one by
  * one, rounds in turn, in CPU time, which other processes disturb less; the least of all rounds is printed. */
+#include "base/clock.h"
 #include "store/store.h"
 #include "wideout.h"
 
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { ROUNDS = 30, BATCH = 1024, K = 5, MOST_QUERIES = 8192, HUGE_PAGE = 2 << 20, WAYS = 4 };
 
@@ -27,13 +27,6 @@ static void check(wo_status status, const wo_error *err)
     if (!status) return;
     fprintf(stderr, "layout: %s\n", err->text);
     exit(1);
-}
-
-static double cpu_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
 static void *pages(size_t bytes, int huge)
@@ -102,10 +95,10 @@ static void time_way(way *w, const float *queries, size_t n, size_t d)
     wo_error err;
     for (int single = 0; single < 2; single++) {
         const size_t batch = single ? 1 : BATCH;
-        const double start = cpu_us();
+        const double start = woi_cpu_s();
         for (size_t i = 0; i + batch <= n; i += batch)
             check(wo_search(w->searcher, queries + i * d, batch, K, ids, scores, &err), &err);
-        const double us = (cpu_us() - start) / (double)n;
+        const double us = 1e6 * (woi_cpu_s() - start) / (double)n;
         if (w->us[single] == 0 || us < w->us[single]) w->us[single] = us;
     }
 }

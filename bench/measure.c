@@ -6,6 +6,7 @@
 #include "measure.h"
 
 #include "../cli/cli.h"
+#include "base/hits.h"
 #include "judge/energy.h"
 
 #include <math.h>
@@ -35,25 +36,6 @@ static wo_status no_memory(wo_error *err)
 
 /* ---- Quality ----------------------------------------------------------------------------------------------- */
 
-static bool is_label(const bench_sample *data, size_t query, int32_t id)
-{
-    for (int64_t i = data->indptr[query]; i < data->indptr[query + 1]; i++)
-        if (data->labels[i] == id) return true;
-    return false;
-}
-
-/* A label that is given twice counts once. */
-static size_t distinct_labels(const bench_sample *data, size_t query)
-{
-    size_t n = 0;
-    for (int64_t i = data->indptr[query]; i < data->indptr[query + 1]; i++) {
-        bool first = true;
-        for (int64_t j = data->indptr[query]; first && j < i; j++) first = data->labels[j] != data->labels[i];
-        n += first;
-    }
-    return n;
-}
-
 /* FULL is judged by the library, which ranks the labels among all m. For the other methods it would score all m once
  * more, most of a reduced run's time. */
 static wo_status judge_full(bench_contender *c, int threads, const wo_progress *progress, bench_quality *q,
@@ -71,6 +53,12 @@ static wo_status judge_full(bench_contender *c, int threads, const wo_progress *
                              r.sample_size,    r.empty_share, r.label_rank, r.label_rank_retrieved,
                              c->data->judged.n};
     return status;
+}
+
+/* Of one query. */
+static int32_t *room_for_labels(const bench_sample *data)
+{
+    return calloc(woi_most_labels(data->indptr, data->n) + 1, sizeof(int32_t));
 }
 
 static size_t at_once(const bench_contender *c, size_t most)
@@ -91,29 +79,31 @@ static wo_status judge_answers(bench_contender *c, int threads, const wo_progres
     double hits[3] = {0}, labelled = 0, scored = 0, empty = 0;
     bench_took took;
     const size_t block = at_once(c, BENCH_MAX_BATCH);
-    for (size_t first = 0; first < q->n; first += block) {
+    int32_t *labels = room_for_labels(data);
+    wo_status status = labels ? WO_OK : no_memory(err);
+    for (size_t first = 0; !status && first < q->n; first += block) {
         const size_t n = q->n - first < block ? q->n - first : block;
         if (progress->fn && progress->fn(progress->ctx, "", 0, 0))
-            return cli_set_error(err, WO_ERR_CANCELLED, "stopped");
-        wo_status status = c->index
-                               ? bench_contender_ask(c, data->queries + first * d, n, BENCH_K, ids, scores, stats, err)
-                               : bench_contender_search(c, first, n, BENCH_K, threads, ids, scores, &took, err);
-        if (status) return status;
+            status = cli_set_error(err, WO_ERR_CANCELLED, "stopped");
+        else if (c->index)
+            status = bench_contender_ask(c, data->queries + first * d, n, BENCH_K, ids, scores, stats, err);
+        else
+            status = bench_contender_search(c, first, n, BENCH_K, threads, ids, scores, &took, err);
+        if (status) break;
         for (size_t i = 0; c->index && i < n; i++) {
             scored += stats[i].candidates;
             empty += stats[i].candidates == 0;
             if (first + i < RETRIEVED_N && stats[i].candidates > *widest) *widest = stats[i].candidates;
         }
         for (size_t i = 0; data->indptr && i < n; i++) {
-            labelled += data->indptr[first + i + 1] > data->indptr[first + i];
-            for (size_t k = 0; k < BENCH_K; k++) {
-                const bool hit = is_label(data, first + i, ids[i * BENCH_K + k]);
-                hits[0] += hit && k < 1;
-                hits[1] += hit && k < 3;
-                hits[2] += hit;
-            }
+            const size_t n_labels = woi_labels_of(data->indptr, data->labels, first + i, labels);
+            labelled += n_labels > 0;
+            for (size_t at = 0; at < 3; at++)
+                hits[at] += (double)woi_hits(labels, n_labels, ids + i * BENCH_K, 2 * at + 1);
         }
     }
+    free(labels);
+    if (status) return status;
     q->p_at_1 = labelled > 0 ? hits[0] / labelled : NAN;
     q->p_at_3 = labelled > 0 ? hits[1] / (3 * labelled) : NAN;
     q->p_at_5 = labelled > 0 ? hits[2] / (5 * labelled) : NAN;
@@ -136,8 +126,9 @@ static wo_status judge_retrieved(bench_contender *c, int threads, size_t k, benc
     char error[PEER_ERROR_BYTES];
     int32_t *ids = calloc(RETRIEVED_AT_ONCE * k, sizeof *ids);
     float *scores = calloc(RETRIEVED_AT_ONCE * k, sizeof *scores);
-    wo_status status = ids && scores ? WO_OK : no_memory(err);
-    double labels = 0, found = 0, ranks = 0;
+    int32_t *labels = room_for_labels(data);
+    wo_status status = ids && scores && labels ? WO_OK : no_memory(err);
+    double all = 0, found = 0, ranks = 0;
     const size_t block = at_once(c, RETRIEVED_AT_ONCE);
     for (size_t first = 0; !status && first < n; first += block) {
         const size_t some = n - first < block ? n - first : block;
@@ -147,16 +138,18 @@ static wo_status judge_retrieved(bench_contender *c, int threads, size_t k, benc
         else if (peer_search(c->peer, queries, some, k, c->config->options.dial, threads, ids, scores, NULL, error))
             status = cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
         for (size_t i = 0; !status && i < some; i++) {
-            labels += (double)distinct_labels(data, first + i);
+            const size_t n_labels = woi_labels_of(data->indptr, data->labels, first + i, labels);
+            all += (double)n_labels;
             for (size_t j = 0; j < k; j++) {
-                if (ids[i * k + j] < 0 || !is_label(data, first + i, ids[i * k + j])) continue;
+                if (!woi_hits(labels, n_labels, &ids[i * k + j], 1)) continue;
                 found++;
                 ranks += (double)(j + 1);
             }
         }
     }
-    if (!status && labels > 0) q->label_recall = found / labels;
+    if (!status && all > 0) q->label_recall = found / all;
     if (!status && found > 0) q->label_rank_retrieved = ranks / found;
+    free(labels);
     free(ids);
     free(scores);
     return status;
@@ -317,9 +310,9 @@ wo_status bench_time(bench_contender *contender, bench_contender *full, uint32_t
         sides[i].scores = scores;
         if ((status = plan(&sides[i], batch, i, threads, budget_s / 2 / ROUNDS, err))) goto done;
     }
-    const double start = cli_now();
+    const double start = woi_now_s();
     const int least = LEAST_ROUNDS - (sides[0].call_s > LONG_S || sides[1].call_s > LONG_S);
-    for (int round = 0; round < ROUNDS && (round < least || cli_now() - start < budget_s); round++) {
+    for (int round = 0; round < ROUNDS && (round < least || woi_now_s() - start < budget_s); round++) {
         status = run_side(&sides[0], false, threads, err);
         if (!status) status = run_side(&sides[1], true, threads, err);
         if (status) goto done;
@@ -352,8 +345,8 @@ static wo_status run_window(side *s, uint32_t batch, int threads, woi_energy *en
     *joules = NAN;
     *n_queries = 0;
     if (!woi_energy_read(energy, &before)) return WO_OK;
-    const double start = cli_now();
-    while ((*taken_s = cli_now() - start) < 1e-3 * ENERGY_MS) {
+    const double start = woi_now_s();
+    while ((*taken_s = woi_now_s() - start) < 1e-3 * ENERGY_MS) {
         if (!s) {
             nanosleep(&nap, NULL);
             continue;

@@ -1,20 +1,13 @@
 /* How fast the extreme-classification parser reads a file: streaming (rows looked at and forgotten) and into CSR, with
  * a plain read of the same file as the ceiling. One thread, median of the runs. Usage: parse FILE [runs]. */
+#include "base/clock.h"
 #include "store/store.h"
 #include "text/xc.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static _Noreturn void die(const char *path, const char *text)
 {
@@ -26,7 +19,7 @@ static double stream(const char *path, uint64_t *text_bytes, uint64_t *n_values)
 {
     woi_xc *xc = NULL;
     wo_error err;
-    double start = now();
+    double start = woi_now_s();
     if (woi_xc_open(path, &(woi_xc_options){0}, &xc, &err)) die(path, err.text);
     woi_xc_row row;
     bool more = true;
@@ -37,16 +30,16 @@ static double stream(const char *path, uint64_t *text_bytes, uint64_t *n_values)
     }
     *text_bytes = woi_xc_text_bytes(xc);
     woi_xc_free(xc);
-    return now() - start;
+    return woi_now_s() - start;
 }
 
 static double load(const char *path)
 {
     woi_xc_data data;
     wo_error err;
-    double start = now();
+    double start = woi_now_s();
     if (woi_xc_load(path, &(woi_xc_options){0}, NULL, &data, &err)) die(path, err.text);
-    double seconds = now() - start;
+    double seconds = woi_now_s() - start;
     woi_xc_data_free(&data);
     return seconds;
 }
@@ -54,12 +47,12 @@ static double load(const char *path)
 static double plain_read(const char *path)
 {
     static char buffer[1 << 20];
-    double start = now();
+    double start = woi_now_s();
     int fd = open(path, O_RDONLY);
     if (fd < 0) die(path, "cannot open");
     while (read(fd, buffer, sizeof buffer) > 0) continue;
     close(fd);
-    return now() - start;
+    return woi_now_s() - start;
 }
 
 static int by_time(const void *a, const void *b)

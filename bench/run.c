@@ -1,10 +1,11 @@
 /* The loop over configurations: what is finished is kept, what fails is left out, what is left is said. */
 #include "run.h"
 
+#include "base/team.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -111,7 +112,8 @@ static void say_begin(const state *s, const bench_config *config, size_t i, size
 {
     if (s->run->common->quiet || !isatty(STDERR_FILENO)) return;
     char line[256], left[40] = "";
-    if (s->ran) snprintf(left, sizeof left, ", %.0f s left", (cli_now() - s->start) / (double)s->ran * (double)(n - i));
+    if (s->ran)
+        snprintf(left, sizeof left, ", %.0f s left", (woi_now_s() - s->start) / (double)s->ran * (double)(n - i));
     snprintf(line, sizeof line, "%s %zu of %zu%s: %s", s->workload->name, i + 1, n, left, config->label);
     cli_progress_line(line);
 }
@@ -126,7 +128,7 @@ static void say_row(const state *s, const bench_config *config, size_t i, size_t
     fprintf(stderr, "%s %zu of %zu: %-40s P@1 %.4f, %8.1f neurons", s->workload->name, i + 1, n, config->label,
             bench_number(row, "p_at_1"), bench_number(row, "sample_size"));
     if (last) fprintf(stderr, ", %8.2f us, %6.1fx", bench_number(last, "us"), bench_number(last, "speedup"));
-    if (i + 1 < n) fprintf(stderr, "; %.0f s left", (cli_now() - s->start) / (double)s->ran * (double)(n - i - 1));
+    if (i + 1 < n) fprintf(stderr, "; %.0f s left", (woi_now_s() - s->start) / (double)s->ran * (double)(n - i - 1));
     fputc('\n', stderr);
 }
 
@@ -199,10 +201,10 @@ int bench_run_configs(const bench_run *run, const bench_workload *workload, cons
         .run = run,
         .workload = workload,
         .data = data,
-        .threads = run->common->threads ? (int)run->common->threads : omp_get_max_threads(),
+        .threads = woi_team_threads((int)run->common->threads),
         .progress = cli_progress(&silent),
         .left_out = json_array(),
-        .start = cli_now(),
+        .start = woi_now_s(),
     };
     char key[512], partial_path[4096];
     bench_configs exact = {0};

@@ -25,16 +25,11 @@ enum { N_METHODS = sizeof methods / sizeof *methods };
 /* Methods that have a setting, as bits of their place above. */
 enum {
     POPULAR = 1 << 2,
-    SLIDE = 1 << 3,
-    LSS = 1 << 4,
-    EVIDENCE = 1 << 5,
     TUNED = 1 << 6,
     PQ = 1 << 7,
     IVF = 1 << 8,
     SQ8 = 1 << 9,
     GRAPHS = 3 << 10,
-    TABLES = SLIDE | LSS | EVIDENCE,
-    LEARNED = LSS | EVIDENCE,
 };
 
 /* The first number of peers' tuning is what their own users would start from; see docs/BENCHMARKING.md. Five reduced
@@ -75,7 +70,7 @@ const char bench_default_sweeps[] = "full\n"
 
 typedef enum value_kind { WHOLE, REAL, WORD } value_kind;
 
-#define BUILD(field) offsetof(bench_options, build) + offsetof(wo_build_options, field)
+/* Of what is not a build option of the library: its table has those. */
 static const struct spec {
     const char *name;
     unsigned methods;
@@ -84,28 +79,6 @@ static const struct spec {
     double low, high;  /* numbers */
     const char *words; /* "a|b": 0, 1 and so on, from `low` */
 } specs[] = {
-    {"loss", LSS, WORD, BUILD(loss), 0, 0, "paper|margin"},
-    {"init", LSS, WORD, BUILD(init), 0, 0, "random|mean"},
-    {"optimiser", LSS, WORD, BUILD(optimiser), 0, 0, "adam|sgd"},
-    {"router", EVIDENCE, WORD, BUILD(router), 0, 0, "hash|tree"},
-    {"learner", EVIDENCE, WORD, BUILD(learner), 0, 0, "none|mix"},
-    {"source", EVIDENCE, WORD, BUILD(source), 1, 0, "labels|top|both"},
-    {"K", TABLES, WHOLE, BUILD(K), 1, 24, NULL},
-    {"L", TABLES, WHOLE, BUILD(L), 1, 256, NULL},
-    {"probes", TABLES, WHOLE, BUILD(probes), 1, 64, NULL},
-    {"N", POPULAR, WHOLE, BUILD(n_popular), 1, INT32_MAX, NULL},
-    {"source-k", EVIDENCE, WHOLE, BUILD(source_k), 1, 1000, NULL},
-    {"nodes", EVIDENCE, WHOLE, BUILD(nodes), 0, 1024, NULL},
-    {"leaves", EVIDENCE, WHOLE, BUILD(leaves), 0, 1024, NULL},
-    {"beam", EVIDENCE, WHOLE, BUILD(beam), 1, 16, NULL},
-    {"route-d", EVIDENCE, WHOLE, BUILD(route_d), 0, 65536, NULL},
-    {"thin", EVIDENCE, WHOLE, BUILD(thin), 0, 1e9, NULL},
-    {"iterations", LEARNED, WHOLE, BUILD(iterations), 0, 1e7, NULL},
-    {"batch", LEARNED, WHOLE, BUILD(batch), 1, 1 << 20, NULL},
-    {"rate", LEARNED, REAL, BUILD(rate), 1e-9, 10, NULL},
-    {"t1", LSS, REAL, BUILD(t1), -1e9, 1e9, NULL},
-    {"t2", LSS, REAL, BUILD(t2), -1e9, 1e9, NULL},
-    {"lambda", EVIDENCE, REAL, BUILD(lambda), 0, 2, NULL},
     {"target", TUNED, REAL, offsetof(bench_options, target), 0.5, 1, NULL},
     {"seconds", TUNED, REAL, offsetof(bench_options, seconds), 1, 1e6, NULL},
     {"batch", TUNED, WHOLE, offsetof(bench_options, tune_batch), 1, 65536, NULL},
@@ -118,8 +91,7 @@ static const struct spec {
     {"metric", PQ | IVF, WORD, offsetof(bench_options, metric), 1, 0, "ip|l2"},
     {"rerank", PQ | SQ8, WHOLE, offsetof(bench_options, dial), 0, 1e6, NULL},
 };
-/* Ours takes seeds of 64 bits; a sweep needs few. */
-enum { N_SPECS = sizeof specs / sizeof *specs, SEEDED = SLIDE | LSS | EVIDENCE | TUNED };
+enum { N_SPECS = sizeof specs / sizeof *specs };
 
 const bench_method *bench_method_find(const char *name, size_t name_bytes)
 {
@@ -166,27 +138,40 @@ static wo_status apply(const struct spec *spec, const char *text, bench_options 
     return WO_OK;
 }
 
+/* The build option of a method by its name, with `-` or `_`; of what is tuned the seed alone. NULL: it has none. */
+static const char *find_option(const bench_method *method, const char *name)
+{
+    if (method->kind != BENCH_OURS && method->kind != BENCH_TUNED) return NULL;
+    wo_option_info info = {.struct_size = sizeof info};
+    for (size_t i = 0; wo_option_at(i, &info); i++) {
+        const char *a = info.name, *b = name;
+        for (; *a && (*a == *b || (*a == '_' && *b == '-')); a++) b++;
+        if (*a || *b || strcmp(info.name, "method") == 0) continue;
+        const bool has = method->kind == BENCH_OURS ? info.methods >> method->which & 1 : strcmp(name, "seed") == 0;
+        return has ? info.name : NULL;
+    }
+    return NULL;
+}
+
 static wo_status set(bench_config *config, const char *name, const char *value, wo_error *err)
 {
     const unsigned bit = 1u << (config->method - methods);
+    const bool dial = bit == POPULAR && strcmp(name, "N") == 0; /* as reports call it */
+    const char *option = dial ? "popular" : find_option(config->method, name);
     size_t i = 0;
     while (i < N_SPECS && (strcmp(specs[i].name, name) != 0 || !(specs[i].methods & bit))) i++;
-    const bool seed = strcmp(name, "seed") == 0 && (SEEDED & bit);
-    if (i == N_SPECS && !seed)
+    if (i == N_SPECS && !option)
         return cli_set_error(err, WO_ERR_FORMAT, "'%s' is no setting of %s", name, config->method->name);
+    const char *known = dial ? "N" : option ? option : specs[i].name;
     if (config->n_settings == BENCH_MAX_SETTINGS || strlen(value) >= BENCH_VALUE_BYTES)
         return cli_set_error(err, WO_ERR_FORMAT, "too many settings, or a value too long: '%s=%s'", name, value);
     for (size_t s = 0; s < config->n_settings; s++)
-        if (strcmp(config->settings[s].name, name) == 0)
+        if (strcmp(config->settings[s].name, known) == 0)
             return cli_set_error(err, WO_ERR_FORMAT, "'%s' is given twice", name);
-    config->settings[config->n_settings].name = seed ? "seed" : specs[i].name;
+    config->settings[config->n_settings].name = known;
     strcpy(config->settings[config->n_settings++].value, value);
-    if (!seed) return apply(&specs[i], value, &config->options, err);
-    char *end;
-    config->options.build.seed = strtoull(value, &end, 10);
-    if (*value < '0' || *value > '9' || *end)
-        return cli_set_error(err, WO_ERR_FORMAT, "seed takes a whole number, not '%s'", value);
-    return WO_OK;
+    return option ? wo_build_set(&config->options.build, option, value, err)
+                  : apply(&specs[i], value, &config->options, err);
 }
 
 static void make_label(bench_config *config)

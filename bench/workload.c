@@ -429,7 +429,7 @@ wo_status bench_data_open(const bench_workload *w, bool full, const wo_progress 
             if ((status = make_synthetic(w, path, progress, err))) return status;
         }
     }
-    const wo_layer_options lo = {sizeof lo, w->weight_name, w->bias_name, NULL};
+    const wo_layer_options lo = {.struct_size = sizeof lo, .weight_name = w->weight_name, .bias_name = w->bias_name};
     if ((status = find(&from, "the layer", w->layer ? w->layer : "net.safetensors", path, err))) goto done;
     if ((status = wo_layer_open(path, &lo, &opened.layer, err))) {
         explain(path, err);

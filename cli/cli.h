@@ -5,6 +5,7 @@
 #ifndef WOI_CLI_CLI_H
 #define WOI_CLI_CLI_H
 
+#include "base/clock.h"
 #include "wideout.h"
 
 #include <stdbool.h>
@@ -25,6 +26,7 @@ typedef enum cli_kind {
     CLI_REAL,   /* double within the range that `value` names, "0-1"; NaN where it was not given */
     CLI_CHOICE, /* int: 1 + the place of the given word in `value`, "a|b|c"; 0 where it was not given; where `optional`,
                    the option alone means a */
+    CLI_BUILD,  /* cli_build: stands for all the library's build options, see build_options.h */
 } cli_kind;
 
 typedef struct cli_option {
@@ -33,8 +35,8 @@ typedef struct cli_option {
     cli_kind kind;
     size_t offset;     /* of its variable in the command's arguments */
     const char *value; /* what its argument is called: "FILE", "a|b" */
-    const char *help;
-    bool optional; /* CLI_CHOICE: written --name or --name=word */
+    const char *help;  /* one line; a line end in it is a space where there is room */
+    bool optional;     /* CLI_CHOICE: written --name or --name=word */
 } cli_option;
 
 /* Every command has these; a command's own struct begins with them. */
@@ -55,6 +57,9 @@ typedef struct cli_command {
 
 extern const cli_command *const cli_commands[]; /* ends with NULL */
 extern const cli_option cli_common_options[];
+
+/* Calls `fn` for each option of a command, the common ones last. */
+void cli_each_option(const cli_command *command, void (*fn)(const cli_option *option, void *ctx), void *ctx);
 
 /* Parses argv (argv[0] is the command's last word), prints help, runs; returns the exit code. */
 int cli_run(const cli_command *command, int argc, char **argv);
@@ -101,7 +106,6 @@ wo_progress cli_progress(const cli_common *common);
 void cli_progress_line(const char *text); /* any other line, in place of the bar */
 void cli_progress_end(void);              /* wipes it */
 
-double cli_now(void);      /* seconds, monotonic */
 double cli_peak_mib(void); /* the most memory this process has held */
 
 /* ---- The commands ------------------------------------------------------------------------------------------ */

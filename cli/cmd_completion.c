@@ -4,12 +4,11 @@
 
 #include <string.h>
 
-static void print_words(const cli_option *options)
+static void print_words(const cli_option *option, void *ctx)
 {
-    for (const cli_option *o = options; o && o->name; o++) {
-        printf(" --%s", o->name);
-        if (o->letter) printf(" -%c", o->letter);
-    }
+    (void)ctx;
+    printf(" --%s", option->name);
+    if (option->letter) printf(" -%c", option->letter);
 }
 
 /* Every word that may follow `group` ("" for the first words), each once. Groups stand together in the table. */
@@ -51,8 +50,7 @@ static void print_cases(void)
     for (const cli_command *const *c = cli_commands; *c; c++) {
         printf("    '%s' | '%s '*) words='", (*c)->name, (*c)->name);
         if (*c == &cli_cmd_completion) printf("bash zsh");
-        print_words((*c)->options);
-        print_words(cli_common_options);
+        cli_each_option(*c, print_words, NULL);
         printf("' ;;\n");
     }
 }

@@ -66,7 +66,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!args->output) return cli_usage(self, "needs -o DIR, the folder to write to");
     uint64_t min_labels = args->min_label_count ? args->min_label_count : DEFAULT_COUNT;
     uint64_t min_features = args->min_feature_count ? args->min_feature_count : DEFAULT_COUNT;
-    double start = cli_now();
+    double start = woi_now_s();
     const char *path = n ? rest[0] : "-";
     cli_outputs outputs = {.at = path[0] == '-' && !path[1] ? "standard input" : path};
     wo_progress progress = cli_progress(&args->common);
@@ -76,7 +76,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!status) status = write_files(catalogue, &outputs, args->output);
     cli_progress_end();
     int code = status ? cli_fail(outputs.at, &outputs.err)
-                      : report(woi_catalogue_get_counts(catalogue), args, cli_now() - start);
+                      : report(woi_catalogue_get_counts(catalogue), args, woi_now_s() - start);
     cli_outputs_free(&outputs);
     woi_catalogue_free(catalogue);
     return code;

@@ -92,7 +92,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, "--threads takes at most 1024, not %" PRIu64, args->common.threads);
     if (train > INT32_MAX) return cli_usage(self, "-n takes at most %d queries, not %" PRIu64, INT32_MAX, train);
 
-    double start = cli_now();
+    double start = woi_now_s();
     cli_outputs outputs = {.at = args->output};
     wo_progress progress = cli_progress(&args->common);
     wo_status status = cli_outputs_open(&outputs, args->output, text ? text_names : layer_names);
@@ -100,7 +100,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!status) status = text ? write_text(&s, &progress, &outputs) : write_layer(&s, &progress, &outputs);
     if (!status) status = cli_outputs_commit(&outputs);
     cli_progress_end();
-    int code = status ? cli_fail(outputs.at, &outputs.err) : report(&s, text, args, cli_now() - start);
+    int code = status ? cli_fail(outputs.at, &outputs.err) : report(&s, text, args, woi_now_s() - start);
     cli_outputs_free(&outputs);
     woi_synthetic_free(&s);
     return code;

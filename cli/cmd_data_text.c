@@ -84,7 +84,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const woi_eos eos = args->eos ? (woi_eos)(args->eos - 1) : WOI_EOS_AUTO;
     const uint64_t min_count = args->min_count ? args->min_count : 1;
 
-    double start = cli_now();
+    double start = woi_now_s();
     cli_outputs outputs = {0};
     woi_corpus corpus = {0};
     wo_progress progress = cli_progress(&args->common);
@@ -97,7 +97,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!status && n == 1) status = woi_corpus_split(&corpus, shares, &outputs.err);
     if (!status) status = write_files(&corpus, min_count, &outputs, args->output);
     cli_progress_end();
-    int code = status ? cli_fail(outputs.at, &outputs.err) : report(&corpus, args, cli_now() - start);
+    int code = status ? cli_fail(outputs.at, &outputs.err) : report(&corpus, args, woi_now_s() - start);
     cli_outputs_free(&outputs);
     woi_corpus_free(&corpus);
     return code;

@@ -53,7 +53,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                                    .xc = cli_xc_options(&args->xc),
                                    .distinct = args->distinct};
     const wo_progress progress = cli_progress(&args->common);
-    const double start = cli_now();
+    const double start = woi_now_s();
     const uint64_t d = net->d;
     const woi_embed_options log = {args->output, args->dtype == 2, args->score, &progress};
     woi_embedded made = {0};
@@ -64,7 +64,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (status) return cli_fail(status == WO_ERR_ARGUMENT && args->distinct ? rest[0] : args->data, &err);
     const woi_precision precision = made.precision;
     cli_progress_end();
-    const double seconds = cli_now() - start;
+    const double seconds = woi_now_s() - start;
     const bool scored = args->score && precision.n > precision.unlabelled;
     if (args->common.json)
         return cli_print_json(json_pack("{s:s, s:I, s:I, s:f, s:o*, s:o*}", "log", args->output, "n",

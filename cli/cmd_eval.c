@@ -237,7 +237,6 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
     wo_index *index = NULL;
     wo_log *log = NULL;
     wo_searcher *searcher = NULL;
-    const cli_files files = {.layer = args->layer.path, .index = args->index, .log = args->log};
     const wo_searcher_options so = {.struct_size = sizeof so, .threads = 1, .max_probes = o->probes};
     wo_open_options oo = {.struct_size = sizeof oo};
     wo_eval_timing timings[WO_EVAL_MAX + 1];
@@ -245,6 +244,7 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
                              .timings = timings,
                              .timings_room = WO_EVAL_MAX + 1,
                              .timing_bytes = sizeof timings[0]};
+    const cli_files files = {.layer = args->layer.path, .index = args->index, .log = args->log};
     cli_index info;
     wo_error err;
     int code = args->layer.path ? cli_layer_open(self, &args->layer, &layer) : CLI_OK;

@@ -93,7 +93,7 @@ typedef struct watcher {
 static int watch(void *ctx, const woi_train_report *r)
 {
     watcher *w = ctx;
-    const double now = cli_now();
+    const double now = woi_now_s();
     if (w->before == UINT64_MAX) w->before = r->step ? r->step - 1 : 0;
     if (w->line && now - w->drawn > 0.1) {
         char valid[64] = "";
@@ -213,7 +213,7 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
     woi_train_result result;
     wo_error err;
     const char *at = args->train;
-    watcher w = {.progress = cli_progress(&(cli_common){.quiet = true}), .started = cli_now(), .before = UINT64_MAX};
+    watcher w = {.progress = cli_progress(&(cli_common){.quiet = true}), .started = woi_now_s(), .before = UINT64_MAX};
     w.line = !args->common.quiet && !args->common.json && isatty(STDERR_FILENO);
     if (woi_train(arch, &o, watch, &w, &result, &at, &err)) return cli_fail(at, &err);
     cli_progress_end();

@@ -26,7 +26,10 @@ typedef struct cli_layer {
 /* Opens it; where that fails, prints why and returns CLI_FAILED. */
 static inline int cli_layer_open(const cli_command *self, const cli_layer *given, wo_layer **layer)
 {
-    const wo_layer_options o = {sizeof o, given->weight_name, given->bias_name, given->bias_path};
+    const wo_layer_options o = {.struct_size = sizeof o,
+                                .weight_name = given->weight_name,
+                                .bias_name = given->bias_name,
+                                .bias_path = given->bias_path};
     wo_error err;
     return wo_layer_open(given->path, &o, layer, &err)
                ? cli_blame(self, &(cli_files){.layer = given->path, .bias = given->bias_path}, &err)

@@ -1,5 +1,5 @@
 /* Parsing with getopt_long, and help, both from a command's table of options. */
-#include "cli.h"
+#include "build_options.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPTIONS = 64, FIRST_CODE = 256, MAX_THREADS = 1024 };
+enum { MAX_OPTIONS = 80, FIRST_CODE = 256, MAX_THREADS = 1024, LEFT = 31, WIDTH = 100 };
 
 const cli_option cli_common_options[] = {
     {"json", 0, CLI_FLAG, offsetof(cli_common, json), NULL, "print one JSON object and nothing else", false},
@@ -19,10 +19,26 @@ const cli_option cli_common_options[] = {
     {0},
 };
 
+static void each(const cli_option *options, void (*fn)(const cli_option *option, void *ctx), void *ctx)
+{
+    for (const cli_option *o = options; o && o->name; o++)
+        if (o->kind == CLI_BUILD)
+            each(cli_build_options(o->offset), fn, ctx);
+        else
+            fn(o, ctx);
+}
+
+void cli_each_option(const cli_command *command, void (*fn)(const cli_option *option, void *ctx), void *ctx)
+{
+    each(command->options, fn, ctx);
+    each(cli_common_options, fn, ctx);
+}
+
 /* ---- Help -------------------------------------------------------------------------------------------------- */
 
-static void print_option(const cli_option *option)
+static void print_option(const cli_option *option, void *ctx)
 {
+    (void)ctx;
     char left[64];
     const char *close = "", *gap = "";
     if (option->value) {
@@ -31,17 +47,24 @@ static void print_option(const cli_option *option)
     }
     snprintf(left, sizeof left, "%s%c%s--%s%s%s%s", option->letter ? "-" : " ", option->letter ? option->letter : ' ',
              option->letter ? ", " : "  ", option->name, gap, option->value ? option->value : "", close);
-    if (strlen(left) > 28)
-        printf("  %s\n  %-28s %s\n", left, "", option->help);
+    const size_t first = strcspn(option->help, "\n");
+    const bool fits = LEFT + strlen(option->help) <= WIDTH;
+    if (strlen(left) >= LEFT - 2)
+        printf("  %s\n%*s", left, LEFT, "");
     else
-        printf("  %-28s %s\n", left, option->help);
+        printf("  %-*s", LEFT - 2, left);
+    printf("%.*s", (int)first, option->help);
+    if (option->help[first] && fits)
+        printf(" %s", option->help + first + 1);
+    else if (option->help[first])
+        printf("\n%*s%s", LEFT, "", option->help + first + 1);
+    printf("\n");
 }
 
 static void print_help(const cli_command *command)
 {
     printf("Usage: %s %s %s\n\n%s\n\nOptions:\n", cli_program, command->name, command->usage, command->about);
-    for (const cli_option *o = command->options; o && o->name; o++) print_option(o);
-    for (const cli_option *o = cli_common_options; o->name; o++) print_option(o);
+    cli_each_option(command, print_option, NULL);
 }
 
 int cli_usage(const cli_command *command, const char *format, ...)
@@ -103,19 +126,32 @@ static int store(const cli_command *command, const cli_option *option, void *arg
         *(int *)target = choice + 1; /* 0 is "not given" */
         return CLI_OK;
     }
+    case CLI_BUILD: break; /* stands for others */
     }
     return CLI_USAGE;
+}
+
+typedef struct option_list {
+    const cli_option *list[MAX_OPTIONS];
+    int n;
+} option_list;
+
+static void add_option(const cli_option *option, void *ctx)
+{
+    option_list *all = ctx;
+    if (all->n == MAX_OPTIONS) abort();
+    all->list[all->n++] = option;
 }
 
 int cli_run(const cli_command *command, int argc, char **argv)
 {
     /* getopt's own tables, made from ours: options are known by FIRST_CODE + place. */
-    const cli_option *known[MAX_OPTIONS];
+    option_list all = {.n = 0};
+    cli_each_option(command, add_option, &all);
+    const cli_option *const *known = all.list;
+    const int n = all.n;
     struct option longs[MAX_OPTIONS + 1] = {{0}};
     char shorts[2 * MAX_OPTIONS + 2] = ":";
-    int n = 0;
-    for (const cli_option *o = command->options; o && o->name; o++) known[n++] = o;
-    for (const cli_option *o = cli_common_options; o->name; o++) known[n++] = o;
     for (int i = 0; i < n; i++) {
         int argument = known[i]->kind == CLI_FLAG ? no_argument
                        : known[i]->optional       ? optional_argument

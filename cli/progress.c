@@ -19,7 +19,7 @@ static void on_interrupt(int signal_number)
 
 static void draw(const char *stage, uint64_t done, uint64_t total)
 {
-    double now = cli_now();
+    double now = woi_now_s();
     if (!current || strcmp(current, stage) != 0) {
         current = stage;
         started = now;

@@ -92,7 +92,7 @@ wo_status xc_summarise(const char *path, const woi_xc_options *options, const wo
                        wo_error *err)
 {
     memset(s, 0, sizeof *s);
-    double start = cli_now();
+    double start = woi_now_s();
     woi_xc *xc = NULL;
     tally t = {0};
     wo_status status = woi_xc_open(path, options, &xc, err);
@@ -118,7 +118,7 @@ wo_status xc_summarise(const char *path, const woi_xc_options *options, const wo
     if (!status) {
         s->shape = *woi_xc_get_shape(xc);
         s->text_bytes = woi_xc_text_bytes(xc);
-        s->seconds = cli_now() - start;
+        s->seconds = woi_now_s() - start;
         count_tally(s, &t);
     }
     cli_progress_end();

@@ -138,6 +138,16 @@ WO_API wo_status wo_cpu_query(wo_cpu_info *info, wo_error *err);
  * there is no i-th kernel or no usable choice (see wo_cpu_query). Static storage. */
 WO_API int wo_cpu_kernel(size_t i, const char **name, const char **path);
 
+/* ---- Files ------------------------------------------------------------------------------------------------- */
+
+/* How much of a file is compared with its checksums when it is opened. Whatever is chosen, everything that decides an
+ * address is checked: docs/FORMAT.md says what. */
+typedef enum wo_verify {
+    WO_VERIFY_ALL = 0,  /* every byte */
+    WO_VERIFY_USED = 1, /* what is used: of an index not the records of learning and tuning */
+    WO_VERIFY_NONE = 2  /* nothing: the file is trusted, and read when it is needed */
+} wo_verify;
+
 /* ---- Layers ------------------------------------------------------------------------------------------------ */
 
 /* A wide layer: logits = W q + b, with m classes and d dimensions. Immutable; shared freely between threads. An index
@@ -149,6 +159,9 @@ typedef struct wo_layer_options {
     const char *weight_name; /* tensor of W (m, d); NULL: "weight" of a layer, "output.weight" of a network or model */
     const char *bias_name;   /* tensor of b (m); NULL: the name that goes with the weight's, where there is one */
     const char *bias_path;   /* with a .npy file of W: the .npy file of b; NULL: no bias */
+    wo_verify verify;        /* of a file of ours; others' have no checksums */
+    uint32_t reserved;       /* 0 */
+    wo_progress progress;
 } wo_layer_options;
 
 /* Opens a layer, an index, a network or a model in safetensors (its shards too), or W as .npy. F32 files are mapped and
@@ -286,6 +299,38 @@ enum { WO_WIDER = 4 };
 /* The defaults of a method: they serve without tuning. options_bytes: sizeof *options. */
 WO_API void wo_build_defaults(wo_method method, wo_build_options *options, size_t options_bytes);
 
+/* Whether an index can be built with these options; the sentence begins with the name of the option where one alone is
+ * wrong. */
+WO_API wo_status wo_build_check(const wo_build_options *options, wo_error *err);
+
+/* The build options as a table, for programs that take them by name: tools, bindings, sweeps. All but threads and
+ * progress, which are of a call and not of an index. Defaults are asked with wo_build_defaults and wo_build_get. */
+typedef struct wo_option_info {
+    size_t struct_size; /* sizeof(wo_option_info): set it before the call */
+    const char *name;   /* "lambda": as in the metadata of an index */
+    const char *help;   /* one line */
+    const char *values; /* "labels|top|both"; NULL: a number */
+    double low, high;   /* of numbers: what it takes; of words the numbers of the first and the last */
+    int whole;          /* whole numbers only; from 0 to 1: a flag */
+    unsigned step;      /* multiples of this only; 0: any */
+    unsigned methods;   /* bit 1 << wo_method: those that have it */
+    unsigned routers;   /* of evidence, bit 1 << wo_router: those that have it */
+} wo_option_info;
+
+/* Fills `info`, the strings static; returns 0 where there is no i-th option. */
+WO_API int wo_option_at(size_t i, wo_option_info *info);
+
+/* Sets an option by its name (`-` does for `_`) from a number with a point, or a word. Fails, with a sentence that
+ * begins with the name, where the option does not take the value; then nothing is changed. */
+WO_API wo_status wo_build_set(wo_build_options *options, const char *name, const char *text, wo_error *err);
+
+/* The value of an option as text that wo_build_set reads, as snprintf writes: terminated, and the length that all of
+ * it has. 0: there is no such option. */
+WO_API size_t wo_build_get(const wo_build_options *options, const char *name, char *text, size_t text_bytes);
+
+/* Whether an option has a part in an index with these options: not K in a tree, nor rate where nothing is learned. */
+WO_API int wo_build_uses(const wo_build_options *options, const char *name);
+
 /* Immutable once made, shared by any number of threads. */
 typedef struct wo_index wo_index;
 
@@ -295,14 +340,6 @@ WO_API wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const 
 
 /* The same index gives the same bytes. */
 WO_API wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err);
-
-/* How much of a file is compared with its checksums when it is opened. Whatever is chosen, everything that decides an
- * address is checked: docs/FORMAT.md says what. */
-typedef enum wo_verify {
-    WO_VERIFY_ALL = 0,  /* every byte */
-    WO_VERIFY_USED = 1, /* what searching uses: not the records of learning and tuning, nor rows that a layer replaces */
-    WO_VERIFY_NONE = 2  /* nothing: the file is trusted, and read when it is needed */
-} wo_verify;
 
 typedef struct wo_open_options {
     size_t struct_size; /* set it to sizeof(wo_open_options) */

@@ -3,11 +3,13 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/team.h"
 #include "net/dropout.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
+
+enum { ROWS_AT_ONCE = 16, SLOTS_AT_ONCE = 64, FEATURES_AT_ONCE = 1024 }; /* that a thread takes */
 
 /* h = sum of x_f E[f] over one row's features; the x go into `x` unless it is NULL. A row's length is a factor of the
  * whole sum, so it is applied at the end. */
@@ -30,15 +32,31 @@ static void sum_row(const woi_bag *bag, const woi_bag_input *input, const int32_
     for (size_t i = 0; x && i < n; i++) x[i] *= scale;
 }
 
+typedef struct forwarding {
+    const woi_bag *bag;
+    const woi_bag_input *input;
+    const woi_bag_rows *rows;
+    float *q;
+} forwarding;
+
+static void forward_range(void *own, int worker, size_t first, size_t end)
+{
+    const forwarding *f = own;
+    const woi_bag *bag = f->bag;
+    const woi_bag_rows *rows = f->rows;
+    (void)worker;
+    for (size_t i = first; i < end; i++) {
+        const int64_t from = rows->indptr[i];
+        float *h = f->q + i * bag->d;
+        sum_row(bag, f->input, rows->features + from, rows->values + from, (size_t)(rows->indptr[i + 1] - from), h,
+                NULL);
+        for (size_t j = 0; f->input->relu && j < bag->d; j++) h[j] = h[j] > 0 ? h[j] : 0;
+    }
+}
+
 void woi_bag_forward(const woi_bag *bag, const woi_bag_input *input, const woi_bag_rows *rows, int threads, float *q)
 {
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 16)
-    for (size_t i = 0; i < rows->n; i++) {
-        const int64_t from = rows->indptr[i];
-        float *h = q + i * bag->d;
-        sum_row(bag, input, rows->features + from, rows->values + from, (size_t)(rows->indptr[i + 1] - from), h, NULL);
-        for (size_t j = 0; input->relu && j < bag->d; j++) h[j] = h[j] > 0 ? h[j] : 0;
-    }
+    woi_team_ranges(threads, rows->n, ROWS_AT_ONCE, forward_range, &(forwarding){bag, input, rows, q});
 }
 
 /* ---- Training ---------------------------------------------------------------------------------------------- */
@@ -102,21 +120,36 @@ static void pass_row(const woi_bag_trainer *t, uint64_t step, size_t row, float 
         if (!(h[j] > 0)) h[j] = mask[j] = 0;
 }
 
-wo_status woi_bag_train_forward(woi_bag_trainer *t, const woi_bag_rows *rows, uint64_t step, float *q, wo_error *err)
+typedef struct train_forwarding {
+    const woi_bag_trainer *t;
+    const woi_bag_rows *rows;
+    uint64_t step;
+    float *q;
+} train_forwarding;
+
+static void train_forward_range(void *own, int worker, size_t first, size_t end)
 {
-    const int64_t start = rows->indptr[0];
-    wo_status status;
-    if ((status = woi_grow(&t->x, &t->x_room, 0, (size_t)(rows->indptr[rows->n] - start), sizeof(float), err)) ||
-        (status = woi_grow(&t->mask, &t->mask_room, 0, rows->n * t->bag.d, sizeof(float), err)))
-        return status;
-#pragma omp parallel for num_threads(t->threads) schedule(dynamic, 16)
-    for (size_t i = 0; i < rows->n; i++) {
+    const train_forwarding *f = own;
+    const woi_bag_trainer *t = f->t;
+    const woi_bag_rows *rows = f->rows;
+    (void)worker;
+    for (size_t i = first; i < end; i++) {
         const int64_t from = rows->indptr[i];
         const size_t n = (size_t)(rows->indptr[i + 1] - from);
-        float *h = q + i * t->bag.d;
-        sum_row(&t->bag, &t->input, rows->features + from, rows->values + from, n, h, t->x + (from - start));
-        pass_row(t, step, i, h, t->mask + i * t->bag.d);
+        float *h = f->q + i * t->bag.d;
+        sum_row(&t->bag, &t->input, rows->features + from, rows->values + from, n, h, t->x + (from - rows->indptr[0]));
+        pass_row(t, f->step, i, h, t->mask + i * t->bag.d);
     }
+}
+
+wo_status woi_bag_train_forward(woi_bag_trainer *t, const woi_bag_rows *rows, uint64_t step, float *q, wo_error *err)
+{
+    const size_t n = (size_t)(rows->indptr[rows->n] - rows->indptr[0]);
+    wo_status status;
+    if ((status = woi_grow(&t->x, &t->x_room, 0, n, sizeof(float), err)) ||
+        (status = woi_grow(&t->mask, &t->mask_room, 0, rows->n * t->bag.d, sizeof(float), err)))
+        return status;
+    woi_team_ranges(t->threads, rows->n, ROWS_AT_ONCE, train_forward_range, &(train_forwarding){t, rows, step, q});
     return WO_OK;
 }
 
@@ -147,6 +180,29 @@ static size_t group_by_feature(woi_bag_trainer *t, const woi_bag_rows *rows)
     return n_slots;
 }
 
+typedef struct backwarding {
+    const woi_bag_trainer *t;
+    const float *dq;
+} backwarding;
+
+static void backward_range(void *own, int worker, size_t first, size_t end)
+{
+    const backwarding *b = own;
+    const woi_bag_trainer *t = b->t;
+    const size_t d = t->bag.d;
+    (void)worker;
+    for (size_t slot = first; slot < end; slot++) {
+        float *restrict g = t->gradient + slot * d;
+        memset(g, 0, d * sizeof *g);
+        for (size_t i = t->starts[slot]; i < t->starts[slot + 1]; i++) {
+            const float *restrict from = b->dq + (size_t)t->rows[i] * d;
+            const float x = t->entries[i];
+#pragma omp simd
+            for (size_t j = 0; j < d; j++) g[j] += x * from[j];
+        }
+    }
+}
+
 wo_status woi_bag_train_backward(woi_bag_trainer *t, const woi_bag_rows *rows, float *dq, double *square, wo_error *err)
 {
     const size_t n = (size_t)(rows->indptr[rows->n] - rows->indptr[0]), d = t->bag.d;
@@ -159,17 +215,7 @@ wo_status woi_bag_train_backward(woi_bag_trainer *t, const woi_bag_rows *rows, f
     for (size_t i = 0; i < rows->n * d; i++) dq[i] *= t->mask[i];
     t->n_slots = group_by_feature(t, rows);
     if ((status = woi_grow(&t->gradient, &t->gradient_room, 0, t->n_slots * d, sizeof(float), err))) return status;
-#pragma omp parallel for num_threads(t->threads) schedule(dynamic, 64)
-    for (size_t slot = 0; slot < t->n_slots; slot++) {
-        float *restrict g = t->gradient + slot * d;
-        memset(g, 0, d * sizeof *g);
-        for (size_t i = t->starts[slot]; i < t->starts[slot + 1]; i++) {
-            const float *restrict from = dq + (size_t)t->rows[i] * d;
-            const float x = t->entries[i];
-#pragma omp simd
-            for (size_t j = 0; j < d; j++) g[j] += x * from[j];
-        }
-    }
+    woi_team_ranges(t->threads, t->n_slots, SLOTS_AT_ONCE, backward_range, &(backwarding){t, dq});
     if (square) *square = 0;
     for (size_t i = 0; square && i < t->n_slots * d; i++) *square += (double)t->gradient[i] * (double)t->gradient[i];
     return WO_OK;
@@ -181,20 +227,40 @@ static void apply_row(const woi_bag_trainer *t, size_t feature, const float *gra
     t->kernels->adam(t->bag.e + at, t->bag.e_m + at, t->bag.e_v + at, gradient, t->bag.d, adam);
 }
 
-void woi_bag_train_apply(woi_bag_trainer *t, float scale, const woi_adam_step *adam)
+typedef struct applying {
+    const woi_bag_trainer *t;
+    float scale;
+    const woi_adam_step *adam;
+} applying;
+
+static void apply_slots(void *own, int worker, size_t first, size_t end)
 {
-    const size_t d = t->bag.d;
-#pragma omp parallel for num_threads(t->threads) schedule(dynamic, 64)
-    for (size_t slot = 0; slot < t->n_slots; slot++) {
-        float *g = t->gradient + slot * d;
-        for (size_t j = 0; scale != 1 && j < d; j++) g[j] *= scale;
-        apply_row(t, (size_t)t->slots[slot], g, adam);
+    const applying *a = own;
+    const size_t d = a->t->bag.d;
+    (void)worker;
+    for (size_t slot = first; slot < end; slot++) {
+        float *g = a->t->gradient + slot * d;
+        for (size_t j = 0; a->scale != 1 && j < d; j++) g[j] *= a->scale;
+        apply_row(a->t, (size_t)a->t->slots[slot], g, a->adam);
     }
-    if (!t->zeros) return;
-#pragma omp parallel for num_threads(t->threads) schedule(dynamic, 1024)
-    for (size_t feature = 0; feature < t->bag.n_features; feature++) {
+}
+
+/* The rows that the batch has not. */
+static void apply_others(void *own, int worker, size_t first, size_t end)
+{
+    const applying *a = own;
+    const woi_bag_trainer *t = a->t;
+    (void)worker;
+    for (size_t feature = first; feature < end; feature++) {
         const size_t slot = (size_t)t->slot_of[feature];
         const bool in_batch = slot < t->n_slots && (size_t)t->slots[slot] == feature;
-        if (!in_batch) apply_row(t, feature, t->zeros, adam);
+        if (!in_batch) apply_row(t, feature, t->zeros, a->adam);
     }
+}
+
+void woi_bag_train_apply(woi_bag_trainer *t, float scale, const woi_adam_step *adam)
+{
+    applying a = {t, scale, adam};
+    woi_team_ranges(t->threads, t->n_slots, SLOTS_AT_ONCE, apply_slots, &a);
+    if (t->zeros) woi_team_ranges(t->threads, t->bag.n_features, FEATURES_AT_ONCE, apply_others, &a);
 }

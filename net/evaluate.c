@@ -2,6 +2,7 @@
 #include "net/queries.h"
 
 #include "base/error.h"
+#include "base/hits.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "store/log.h"
@@ -10,38 +11,31 @@
 
 enum { K = 5 };
 
-static bool is_label(const woi_query_batch *batch, size_t row, int32_t id)
-{
-    for (int64_t i = batch->indptr[row]; i < batch->indptr[row + 1]; i++)
-        if (batch->labels[i] == id) return true;
-    return false;
-}
-
 /* Hits so far. */
 typedef struct tally {
     woi_dense layer;
     int threads;
     uint64_t n, unlabelled, first, hits;
-    int32_t *ids;
+    int32_t *ids, *labels; /* of a batch; of one query */
     float *scores;
-    size_t ids_room, scores_room;
+    size_t ids_room, labels_room, scores_room;
 } tally;
 
 static wo_status score_batch(tally *t, const woi_query_batch *batch, wo_error *err)
 {
     wo_status status;
-    if ((status = woi_grow(&t->ids, &t->ids_room, 0, batch->n * K, sizeof *t->ids, err)) ||
+    const size_t most = woi_most_labels(batch->indptr, batch->n);
+    if ((status = woi_grow(&t->labels, &t->labels_room, 0, most, sizeof *t->labels, err)) ||
+        (status = woi_grow(&t->ids, &t->ids_room, 0, batch->n * K, sizeof *t->ids, err)) ||
         (status = woi_grow(&t->scores, &t->scores_room, 0, batch->n * K, sizeof *t->scores, err)) ||
         (status =
              woi_exact_topk(&t->layer, NULL, batch->q, batch->n, K, t->threads, NULL, t->ids, t->scores, NULL, err)))
         return status;
     for (size_t i = 0; i < batch->n; i++) {
-        t->unlabelled += batch->indptr[i] == batch->indptr[i + 1];
-        for (size_t k = 0; k < K; k++) {
-            const bool hit = t->ids[i * K + k] >= 0 && is_label(batch, i, t->ids[i * K + k]);
-            t->first += k == 0 && hit;
-            t->hits += hit;
-        }
+        const size_t n_labels = woi_labels_of(batch->indptr, batch->labels, i, t->labels);
+        t->unlabelled += n_labels == 0;
+        t->first += woi_hits(t->labels, n_labels, t->ids + i * K, 1);
+        t->hits += woi_hits(t->labels, n_labels, t->ids + i * K, K);
     }
     t->n += batch->n;
     return WO_OK;
@@ -56,6 +50,7 @@ static woi_precision precision_of(const tally *t)
 static void tally_free(tally *t)
 {
     woi_free(t->ids);
+    woi_free(t->labels);
     woi_free(t->scores);
 }
 

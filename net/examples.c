@@ -3,13 +3,13 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/team.h"
 #include "base/utf8.h"
 #include "layer/blas.h"
 #include "text/deb822.h"
 #include "text/text.h"
 
 #include <inttypes.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -365,7 +365,7 @@ wo_status woi_examples_open(const woi_network *net, const char *path, woi_raw ra
     if (!s) return WO_ERR_MEMORY;
     s->net = net;
     s->raw = raw;
-    s->threads = threads < 1 ? omp_get_max_threads() : threads;
+    s->threads = woi_team_threads(threads);
     const char *text = NULL;
     size_t bytes = 0;
     wo_status status = check_format(s, err);

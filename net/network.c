@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/size.h"
+#include "base/team.h"
 #include "text/names_text.h"
 
 #include <errno.h>
@@ -41,13 +42,27 @@ static void list_params(woi_network *net)
     add_param(net, "output.bias", net->m, 0);
 }
 
+typedef struct starting {
+    const woi_network *net;
+    size_t i; /* which parameter */
+    uint64_t seed;
+} starting;
+
+static void start_range(void *own, int worker, size_t first, size_t end)
+{
+    const starting *s = own;
+    const size_t i = s->i;
+    const float reach = 1 / sqrtf((float)s->net->d);
+    (void)worker;
+    for (size_t j = first; j < end; j++)
+        s->net->params[i].w[j] =
+            i == 0 ? 0.1f * woi_rng_normal(s->seed, i, j) : (2 * woi_rng_uniform(s->seed, i, j) - 1) * reach;
+}
+
 static void start_values(const woi_network *net, size_t i, uint64_t seed)
 {
-    const woi_param *param = &net->params[i];
-    const float reach = 1 / sqrtf((float)net->d);
-#pragma omp parallel for if (param->n > 65536)
-    for (size_t j = 0; j < param->n; j++)
-        param->w[j] = i == 0 ? 0.1f * woi_rng_normal(seed, i, j) : (2 * woi_rng_uniform(seed, i, j) - 1) * reach;
+    enum { NUMBERS_AT_ONCE = 32768 };
+    woi_team_ranges(woi_team_threads(0), net->params[i].n, NUMBERS_AT_ONCE, start_range, &(starting){net, i, seed});
 }
 
 wo_status woi_network_create(woi_arch arch, size_t m, size_t d, size_t n_inputs, bool trained, uint64_t seed,

@@ -6,11 +6,11 @@
 #include "base/ids.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/team.h"
 #include "layer/blas.h"
 #include "net/lstm.h"
 #include "text/tokens.h"
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -289,7 +289,7 @@ wo_status woi_queries_open(const woi_network *net, const char *path, const woi_q
     if (!s) return WO_ERR_MEMORY;
     s->net = net;
     s->options = *options;
-    if (s->options.threads < 1) s->options.threads = omp_get_max_threads();
+    s->options.threads = woi_team_threads(s->options.threads);
     wo_status status = WO_ERR_MEMORY;
     if (!(s->path = woi_copy_text(path, strlen(path), err)) || !(s->q = woi_alloc(CHUNK * net->d, sizeof(float), err)))
         goto done;

@@ -5,12 +5,12 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "base/team.h"
 #include "store/log.h"
 #include "text/xc.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ wo_status woi_synthetic_init(woi_synthetic *s, bool layer, wo_error *err)
      * multiple of apart / sqrt(log m); 0.8 of it gave P@1 0.73 to 0.82 for m of 10^3 to 10^6 and d of 32 to 256. */
     const double apart = beta * sqrt(2 / (1 + beta * beta));
     s->sigma = 0.8 * apart / sqrt(log((double)s->m));
-    if (s->threads == 0) s->threads = omp_get_max_threads();
+    s->threads = woi_team_threads(s->threads);
     if (!layer) return WO_OK;
     if (!(s->centres = woi_alloc(s->n_clusters, s->d * sizeof(float), err))) return WO_ERR_MEMORY;
     const float scale = (float)(1 / sqrt((double)s->d));
@@ -115,19 +115,33 @@ void woi_synthetic_query(const woi_synthetic *s, int part, uint64_t i, float *ro
 
 /* ---- Layers and logs --------------------------------------------------------------------------------------- */
 
-enum { ROWS_AT_ONCE = 8192, WEIGHTS = -1 };
+enum { ROWS_AT_ONCE = 8192, FEW_ROWS = 64, WEIGHTS = -1 }; /* of a write; of a thread */
+
+/* Some rows, from `first` on. */
+typedef struct making {
+    const woi_synthetic *s;
+    int part; /* or WEIGHTS */
+    uint64_t first;
+    float *rows;
+} making;
+
+static void make_range(void *own, int worker, size_t first, size_t end)
+{
+    const making *m = own;
+    (void)worker;
+    for (size_t i = first; i < end; i++) {
+        float *row = m->rows + i * m->s->d;
+        if (m->part == WEIGHTS)
+            woi_synthetic_weight(m->s, m->first + i, row);
+        else
+            woi_synthetic_query(m->s, m->part, m->first + i, row);
+    }
+}
 
 /* Rows first .. end, d floats each, of the weights or of a part's queries. Any row is made by any thread. */
 static void make_rows(const woi_synthetic *s, int part, uint64_t first, uint64_t end, float *rows)
 {
-#pragma omp parallel for num_threads(s->threads)
-    for (uint64_t i = first; i < end; i++) {
-        float *row = rows + (i - first) * s->d;
-        if (part == WEIGHTS)
-            woi_synthetic_weight(s, i, row);
-        else
-            woi_synthetic_query(s, part, i, row);
-    }
+    woi_team_ranges(s->threads, end - first, FEW_ROWS, make_range, &(making){s, part, first, rows});
 }
 
 static uint64_t end_of(uint64_t first, uint64_t n)

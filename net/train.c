@@ -1,19 +1,19 @@
 /* The training loop: rates, epochs, checkpoints, validation. */
 #include "net/train.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/team.h"
 #include "net/trainer.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -120,13 +120,6 @@ typedef struct run {
     const char **at;
 } run;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Everything that the result depends on, but for the number of epochs that are done. */
 static void make_fingerprint(run *r, woi_arch arch)
 {
@@ -180,7 +173,7 @@ static wo_status run_epoch(run *r, wo_error *err)
     wo_status status = t->begin_epoch(t->self, r->report.epoch, err);
     for (uint64_t i = 0; !status && i < steps; i++) {
         const woi_adam_step adam = adam_at(r->o, first + i, steps * r->o->epochs);
-        const double start = now();
+        const double start = woi_now_s();
         double loss;
         size_t examples;
         if ((status = t->step(t->self, i, first + i, &adam, &loss, &examples, err))) break;
@@ -188,7 +181,7 @@ static wo_status run_epoch(run *r, wo_error *err)
             return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                             "the loss is %g in epoch %" PRIu64 ", step %" PRIu64 ": try a smaller --lr", loss,
                             r->report.epoch, i + 1);
-        const double seconds = now() - start;
+        const double seconds = woi_now_s() - start;
         loss_sum += loss * (double)examples;
         seen += examples;
         r->step_seconds += seconds;
@@ -320,7 +313,7 @@ wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_f
     static wo_status (*const make[WOI_N_ARCHS])(const woi_train_options *, woi_trainer *, const char **,
                                                 wo_error *) = {woi_trainer_xc, woi_trainer_w2v, woi_trainer_lm};
     woi_train_options o = *options;
-    if (o.threads < 1) o.threads = omp_get_max_threads();
+    o.threads = woi_team_threads(o.threads);
     memset(result, 0, sizeof *result);
     run r = {.o = &o, .fn = fn, .ctx = ctx, .result = result, .at = at};
     r.report =

@@ -5,6 +5,7 @@
  * sequence, so that a slice's part of every matrix is contiguous. Gradients are summed up slice after slice. */
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/team.h"
 #include "layer/blas.h"
 #include "net/dropout.h"
 #include "text/tokens.h"
@@ -87,19 +88,41 @@ static woi_lstm_gradient gradient_of(const lm *x, size_t slice)
     return g;
 }
 
+/* A window on its way through the slices. */
+typedef struct window {
+    const lm *x;
+    woi_lstm lstm;
+    size_t steps;
+    uint64_t step;
+} window;
+
+static void forward_slice(void *own, int worker, size_t slice)
+{
+    const window *w = own;
+    const lm *x = w->x;
+    const size_t d = x->net->d, at = slice * SLICE * w->steps * d, n = rows_of(x, slice) * w->steps * d;
+    const uint64_t seed = x->o->seed + WOI_STREAM_DROPOUT + 1, stream = 2 * (w->step * x->n_slices + slice);
+    (void)worker;
+    woi_lstm_forward(&w->lstm, x->slices[slice], w->steps, x->x + at, x->o->dropout, seed, stream, x->q + at);
+    woi_dropout(x->q + at, x->mask + at, n, x->o->dropout, seed, stream + 1);
+}
+
+static void backward_slice(void *own, int worker, size_t slice)
+{
+    const window *w = own;
+    const lm *x = w->x;
+    const size_t d = x->net->d, at = slice * SLICE * w->steps * d, n = rows_of(x, slice) * w->steps * d;
+    woi_lstm_gradient g = gradient_of(x, slice);
+    (void)worker;
+    memset(x->gradients + slice * x->gradient_size, 0, x->gradient_size * sizeof(float));
+    for (size_t i = at; i < at + n; i++) x->dq[i] *= x->mask[i];
+    woi_lstm_backward(&w->lstm, x->slices[slice], x->dq + at, x->x + at, &g);
+}
+
 static void forward(lm *x, size_t steps, uint64_t step)
 {
-    const size_t d = x->net->d;
-    const woi_lstm lstm = woi_network_lstm(x->net);
-    const uint64_t seed = x->o->seed + WOI_STREAM_DROPOUT;
     const int before = woi_blas_single();
-#pragma omp parallel for num_threads(x->o->threads) schedule(dynamic)
-    for (size_t slice = 0; slice < x->n_slices; slice++) {
-        const size_t at = slice * SLICE * steps * d, n = rows_of(x, slice) * steps * d;
-        const uint64_t stream = 2 * (step * x->n_slices + slice);
-        woi_lstm_forward(&lstm, x->slices[slice], steps, x->x + at, x->o->dropout, seed + 1, stream, x->q + at);
-        woi_dropout(x->q + at, x->mask + at, n, x->o->dropout, seed + 1, stream + 1);
-    }
+    woi_team_for(x->o->threads, x->n_slices, forward_slice, &(window){x, woi_network_lstm(x->net), steps, step});
     woi_blas_restore(before);
 }
 
@@ -107,17 +130,8 @@ static void forward(lm *x, size_t steps, uint64_t step)
  */
 static void backward(lm *x, size_t steps)
 {
-    const size_t d = x->net->d;
-    const woi_lstm lstm = woi_network_lstm(x->net);
     const int before = woi_blas_single();
-#pragma omp parallel for num_threads(x->o->threads) schedule(dynamic)
-    for (size_t slice = 0; slice < x->n_slices; slice++) {
-        const size_t at = slice * SLICE * steps * d, n = rows_of(x, slice) * steps * d;
-        woi_lstm_gradient g = gradient_of(x, slice);
-        memset(x->gradients + slice * x->gradient_size, 0, x->gradient_size * sizeof(float));
-        for (size_t i = at; i < at + n; i++) x->dq[i] *= x->mask[i];
-        woi_lstm_backward(&lstm, x->slices[slice], x->dq + at, x->x + at, &g);
-    }
+    woi_team_for(x->o->threads, x->n_slices, backward_slice, &(window){x, woi_network_lstm(x->net), steps, 0});
     woi_blas_restore(before);
     for (size_t slice = 1; slice < x->n_slices; slice++)
         for (size_t i = 0; i < x->gradient_size; i++) x->gradients[i] += x->gradients[slice * x->gradient_size + i];

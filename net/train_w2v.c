@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/team.h"
 #include "text/tokens.h"
 #include "net/trainer.h"
 
@@ -97,18 +98,31 @@ static size_t draw(const w2v *x, int32_t word, uint64_t step, size_t row, int32_
     return n_distinct;
 }
 
-/* The words of a batch and their targets, one row after the other. */
-static void gather(w2v *x, uint64_t first, size_t n, uint64_t step)
+typedef struct gathering {
+    const w2v *x;
+    uint64_t first, step;
+} gathering;
+
+static void gather_range(void *own, int worker, size_t first, size_t end)
 {
-#pragma omp parallel for num_threads(x->o->threads) schedule(dynamic, 16)
-    for (size_t i = 0; i < n; i++) {
-        const int32_t word = x->visits[x->order[first + i]];
-        const size_t found = draw(x, word, step, i, x->ids + i * DRAWS, x->shares + i * DRAWS);
+    const gathering *g = own;
+    const w2v *x = g->x;
+    (void)worker;
+    for (size_t i = first; i < end; i++) {
+        const int32_t word = x->visits[x->order[g->first + i]];
+        const size_t found = draw(x, word, g->step, i, x->ids + i * DRAWS, x->shares + i * DRAWS);
         const double weight = (double)count_of(x, (size_t)word) / (double)visits_of(x, (size_t)word);
         x->features[i] = word;
         x->weights[i] = found ? (float)weight : 0;
         x->target_indptr[i + 1] = (int64_t)found;
     }
+}
+
+/* The words of a batch and their targets, one row after the other. */
+static void gather(w2v *x, uint64_t first, size_t n, uint64_t step)
+{
+    enum { WORDS_AT_ONCE = 16 };
+    woi_team_ranges(x->o->threads, n, WORDS_AT_ONCE, gather_range, &(gathering){x, first, step});
     x->target_indptr[0] = 0;
     for (size_t i = 0; i < n; i++) { /* each row moves down to the end of the one before */
         const size_t to = (size_t)x->target_indptr[i], found = (size_t)x->target_indptr[i + 1];

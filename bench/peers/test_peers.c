@@ -5,6 +5,7 @@
  *
  * Usage: test_peers [NETWORK LOG]. Exit code 1 where a check fails. */
 #include "peers.h"
+#include "base/clock.h"
 #include "store/store.h"
 
 #include <cblas.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { K = 5, N = 1024, ROUNDS = 3, MAX_DIALS = 12 };
 
@@ -36,13 +36,6 @@ static void *need(size_t n, size_t each)
     void *p = calloc(n, each);
     if (!p) fail("out of memory");
     return p;
-}
-
-static double seconds(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static int by_size(const void *a, const void *b)
@@ -242,10 +235,10 @@ static void time_dial(peer *p, const layer *l, unsigned dial)
     double scored, wall[ROUNDS], cpu[ROUNDS];
     search(p, l, 0, l->n, dial, 1, ids, scores, &scored);
     for (int r = 0; r < ROUNDS; r++) {
-        const double wall_0 = seconds(CLOCK_MONOTONIC), cpu_0 = seconds(CLOCK_PROCESS_CPUTIME_ID);
+        const double wall_0 = woi_now_s(), cpu_0 = woi_cpu_s();
         search(p, l, 0, l->n, dial, 1, ids, scores, NULL);
-        wall[r] = 1e6 * (seconds(CLOCK_MONOTONIC) - wall_0) / (double)l->n;
-        cpu[r] = 1e6 * (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_0) / (double)l->n;
+        wall[r] = 1e6 * (woi_now_s() - wall_0) / (double)l->n;
+        cpu[r] = 1e6 * (woi_cpu_s() - cpu_0) / (double)l->n;
     }
     qsort(wall, ROUNDS, sizeof *wall, by_size);
     qsort(cpu, ROUNDS, sizeof *cpu, by_size);
@@ -273,10 +266,10 @@ static void table_row(const struct row *row, const layer *l)
     options.threads = 2;
     peer *p = NULL;
     char error[PEER_ERROR_BYTES];
-    const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    const double wall = woi_now_s(), cpu = woi_cpu_s();
     if (peer_build(row->kind, l->w, l->b, l->m, l->d, &options, &p, error)) fail(error);
     printf("  %s, %s: built in %.1f s (2 threads), CPU %.1f s, %.1f MB\n", peer_name(row->kind), row->setting,
-           seconds(CLOCK_MONOTONIC) - wall, seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu, 1e-6 * (double)peer_bytes(p));
+           woi_now_s() - wall, woi_cpu_s() - cpu, 1e-6 * (double)peer_bytes(p));
     for (int i = 0; i < MAX_DIALS && (i == 0 || row->dials[i]); i++) time_dial(p, l, row->dials[i]);
     peer_free(p);
 }
@@ -304,10 +297,10 @@ static void table(const char *network, const char *log)
     l.w = read_tensor(net, "output.weight", 0);
     l.b = read_tensor(net, "output.bias", l.m);
     l.q = read_tensor(queries, "queries", l.n * l.d);
-    const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    const double cpu = woi_cpu_s();
     brute_force(&l);
     printf("%s, m = %zu, d = %zu, n = %zu; sgemv and top 5: CPU %.0f us/query\n", network, l.m, l.d, l.n,
-           1e6 * (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (double)l.n);
+           1e6 * (woi_cpu_s() - cpu) / (double)l.n);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) table_row(&rows[i], &l);
     release(&l);
     woi_st_free(net);

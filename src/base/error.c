@@ -52,6 +52,12 @@ wo_status woi_about(wo_error *err, wo_about about, wo_status status)
     return status;
 }
 
+wo_status woi_check_range(const char *name, double value, double low, double high, wo_error *err)
+{
+    if (value >= low && value <= high) return WO_OK;
+    return woi_fail_option(err, WO_ERR_ARGUMENT, name, "%s is %.10g, expected %.10g to %.10g", name, value, low, high);
+}
+
 void woi_error_set_errno(wo_error *err, const char *what, int errnum)
 {
     char reason[96];

@@ -19,6 +19,9 @@
 /* "lambda is 3, expected 0 to 2": the option itself is wrong. */
 #define woi_fail_option(err, status, option, ...) woi_fail_about(err, status, WO_ABOUT_OPTION, option, __VA_ARGS__)
 
+/* "lambda is 3, expected 0 to 2", unless it is; NaN never is. */
+wo_status woi_check_range(const char *name, double value, double low, double high, wo_error *err);
+
 /* Hands `status` on. A failure that does not say what it is about yet is about this: an outer caller that knows which
  * of its things an inner one was given. */
 wo_status woi_about(wo_error *err, wo_about about, wo_status status);

@@ -3,7 +3,16 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <string.h>
+
+/* No struct of ours is nearly as large: a size beyond was never set. */
+enum { LARGEST = 4096 };
+
+static bool is_set(size_t bytes)
+{
+    return bytes >= sizeof bytes && bytes <= LARGEST;
+}
 
 static size_t size_of(const void *sized)
 {
@@ -16,7 +25,7 @@ wo_status woi_sized_take(void *to, size_t to_bytes, const void *given, const cha
 {
     if (!given) return WO_OK;
     const size_t bytes = size_of(given);
-    if (bytes < sizeof bytes)
+    if (!is_set(bytes))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size", "the %s have a struct_size of %zu: it is not set",
                                what, bytes);
     for (size_t i = to_bytes; i < bytes; i++)
@@ -41,7 +50,7 @@ static void put(void *to, size_t to_bytes, const void *from, size_t from_bytes)
 wo_status woi_sized_give(void *to, const void *result, size_t result_bytes)
 {
     const size_t bytes = size_of(to);
-    if (bytes < sizeof bytes) return WO_ERR_ARGUMENT;
+    if (!is_set(bytes)) return WO_ERR_ARGUMENT;
     put(to, bytes, result, result_bytes);
     return WO_OK;
 }

@@ -1,21 +1,26 @@
 /* The pool under woi_team_for.
  *
- *   idle      threads without work, asleep on their `wake`
+ *   helpers   one for each thread that was ever made
+ *   idle      those without work, asleep on their `wake`, or on their way there
  *   a job     one call: parts are taken by an atomic counter; `begun` helpers are at work, `hired` ones were woken but
  *             have not come yet
  *
  * Waking costs some microseconds a thread, so each helper that comes wakes two more, as long as the job wants more and
  * has parts left. A caller that finds all parts taken sends home those that have not come, and waits for the others.
+ * One that was sent home may be hired again before it has woken; it then comes to the new job.
  *
- * One lock guards all of it: it is taken a few times a call, never for a part. */
+ * One lock guards all of it: it is taken a few times a call, never for a part. Nobody is woken under it, because the
+ * first thing that a helper does is to take it. */
 #include "base/team.h"
+
+#include "base/clock.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdlib.h>
+#include <unistd.h>
 
 typedef struct job {
     woi_part_fn fn;
@@ -24,7 +29,7 @@ typedef struct job {
     atomic_size_t next;     /* part to be taken */
     int wanted;             /* helpers that may still be hired */
     int next_worker;        /* the number of the next one */
-    int begun;              /* helpers at work */
+    atomic_int begun;       /* helpers at work; changed under the lock */
     struct helper *hired;   /* woken, not yet come */
     pthread_cond_t all_out; /* begun fell to 0 */
 } job;
@@ -37,8 +42,9 @@ typedef struct helper {
 } helper;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static helper helpers[WOI_MAX_THREADS];
+static int n_helpers;
 static helper *idle;
-static int n_helpers; /* all that there are */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* ---- Forks ------------------------------------------------------------------------------------------------- */
@@ -53,7 +59,7 @@ static void after_fork_in_parent(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Only the thread that forked is there: the helpers' memory is left behind. */
+/* Only the thread that forked is there. */
 static void after_fork_in_child(void)
 {
     pthread_mutex_init(&lock, NULL);
@@ -68,15 +74,22 @@ static void watch_forks(void)
 
 /* ---- Helpers ----------------------------------------------------------------------------------------------- */
 
+static void hire_two(job *j);
+
 static void take_parts(job *j, int worker)
 {
     for (size_t part; (part = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->n_parts;)
         j->fn(j->ctx, worker, part);
 }
 
-static void hire(job *j);
+static void send_home(helper *h)
+{
+    h->job = NULL;
+    h->next = idle;
+    idle = h;
+}
 
-static void unlink_hired(job *j, const helper *h)
+static void leave_hired(job *j, const helper *h)
 {
     helper **at = &j->hired;
     while (*at != h) at = &(*at)->next;
@@ -90,98 +103,134 @@ static void *help(void *own)
     for (;;) {
         while (!h->job) pthread_cond_wait(&h->wake, &lock);
         job *j = h->job;
-        unlink_hired(j, h);
+        leave_hired(j, h);
         j->begun++;
-        hire(j);
-        hire(j);
-        pthread_mutex_unlock(&lock);
+        hire_two(j);
         take_parts(j, h->worker);
         pthread_mutex_lock(&lock);
-        h->job = NULL;
-        h->next = idle;
-        idle = h;
+        send_home(h);
+        /* Under the lock: the job is the caller's memory, which is gone once the caller has seen 0. */
         if (--j->begun == 0) pthread_cond_signal(&j->all_out);
     }
     return NULL;
 }
 
-/* A new thread; NULL where there can be none. Signals are the host's threads' business. */
+/* A new thread; NULL where there can be none. Signals are the business of the host's threads. */
 static helper *make_helper(void)
 {
-    if (n_helpers >= WOI_MAX_THREADS) return NULL;
-    helper *h = malloc(sizeof *h); /* never freed: not the caller's memory to account for */
-    if (!h) return NULL;
-    *h = (helper){.wake = PTHREAD_COND_INITIALIZER};
+    if (n_helpers == WOI_MAX_THREADS) return NULL;
+    helper *h = &helpers[n_helpers];
+    *h = (helper){.wake = PTHREAD_COND_INITIALIZER}; /* before a fork it may have been another's */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
     const bool made = pthread_create(&thread, NULL, help, h) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!made) {
-        free(h);
-        return NULL;
-    }
+    if (!made) return NULL;
     pthread_detach(thread);
     n_helpers++;
     return h;
 }
 
-/* Gives the job one helper more, if it wants one and has work for it. The lock is held. */
-static void hire(job *j)
+/* Gives the job one helper more, if it wants one and has work for it; NULL: it got none. The lock is held. */
+static helper *hire(job *j)
 {
-    if (!j->wanted || atomic_load_explicit(&j->next, memory_order_relaxed) >= j->n_parts) return;
+    if (!j->wanted || atomic_load_explicit(&j->next, memory_order_relaxed) >= j->n_parts) return NULL;
     helper *h = idle;
     if (h)
         idle = h->next;
     else if (!(h = make_helper())) {
         j->wanted = 0;
-        return;
+        return NULL;
     }
     j->wanted--;
     h->job = j;
     h->worker = j->next_worker++;
     h->next = j->hired;
     j->hired = h;
-    pthread_cond_signal(&h->wake);
+    return h;
+}
+
+/* Lets go of the lock, which is held. */
+static void hire_two(job *j)
+{
+    helper *const two[] = {hire(j), hire(j)};
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < 2; i++)
+        if (two[i]) pthread_cond_signal(&two[i]->wake);
 }
 
 /* ---- Calls ------------------------------------------------------------------------------------------------- */
 
+/* Called with the lock, and returns with it. To sleep and be woken takes 15 us here, more than most of these waits, so
+ * the caller looks for a while first: no helper ever does. */
+static void wait_for_helpers(job *j)
+{
+    const double most_s = 20e-6;
+    pthread_mutex_unlock(&lock);
+    for (const double end = woi_now_s() + most_s; woi_now_s() < end;)
+        if (!j->begun && pthread_mutex_trylock(&lock) == 0) return;
+    pthread_mutex_lock(&lock);
+    while (j->begun) pthread_cond_wait(&j->all_out, &lock);
+}
+
 void woi_team_for(int threads, size_t n_parts, woi_part_fn fn, void *ctx)
 {
     if (threads > WOI_MAX_THREADS) threads = WOI_MAX_THREADS;
-    if ((size_t)threads > n_parts) threads = (int)n_parts;
-    if (threads < 2) {
+    if (threads < 2 || n_parts < 2) {
         for (size_t part = 0; part < n_parts; part++) fn(ctx, 0, part);
         return;
     }
+    if ((size_t)threads > n_parts) threads = (int)n_parts;
     pthread_once(&once, watch_forks);
-    job j = {.fn = fn, .ctx = ctx, .n_parts = n_parts, .wanted = threads - 1, .next_worker = 1};
-    pthread_cond_init(&j.all_out, NULL);
+    job j = {.fn = fn,
+             .ctx = ctx,
+             .n_parts = n_parts,
+             .wanted = threads - 1,
+             .next_worker = 1,
+             .all_out = PTHREAD_COND_INITIALIZER};
     pthread_mutex_lock(&lock);
-    hire(&j);
-    hire(&j);
-    pthread_mutex_unlock(&lock);
+    hire_two(&j);
     take_parts(&j, 0);
     pthread_mutex_lock(&lock);
     j.wanted = 0;
     for (helper *h; (h = j.hired);) { /* too late */
         j.hired = h->next;
-        h->job = NULL;
-        h->next = idle;
-        idle = h;
+        send_home(h);
     }
-    while (j.begun) pthread_cond_wait(&j.all_out, &lock);
+    if (j.begun) wait_for_helpers(&j);
     pthread_mutex_unlock(&lock);
     pthread_cond_destroy(&j.all_out);
 }
 
+typedef struct ranges {
+    size_t n, at_once;
+    woi_range_fn fn;
+    void *ctx;
+} ranges;
+
+static void take_range(void *own, int worker, size_t part)
+{
+    const ranges *r = own;
+    const size_t first = part * r->at_once, left = r->n - first;
+    r->fn(r->ctx, worker, first, first + (left < r->at_once ? left : r->at_once));
+}
+
+void woi_team_ranges(int threads, size_t n, size_t at_once, woi_range_fn fn, void *ctx)
+{
+    ranges r = {n, at_once, fn, ctx};
+    if (n <= at_once) { /* a single query is counted in hundreds of nanoseconds */
+        if (n) fn(ctx, 0, 0, n);
+        return;
+    }
+    woi_team_for(threads, n / at_once + (n % at_once > 0), take_range, &r);
+}
+
 int woi_team_threads(int asked)
 {
-    if (asked > 0) return asked < WOI_MAX_THREADS ? asked : WOI_MAX_THREADS;
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    const int n = CPU_COUNT(&set);
-    return n < 1 ? 1 : n < WOI_MAX_THREADS ? n : WOI_MAX_THREADS;
+    long n = asked;
+    if (n < 1) n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n < WOI_MAX_THREADS ? (int)n : WOI_MAX_THREADS;
 }

@@ -9,9 +9,9 @@
 #include "base/ids.h"
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/team.h"
 #include "fill/cells.h"
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +28,8 @@ typedef struct worker {
     int32_t *touched;
     candidate *order;
     size_t order_room;
+    wo_status status; /* what it failed of, with err */
+    wo_error err;
 } worker;
 
 /* What a block of cells came to. */
@@ -44,6 +46,10 @@ typedef struct task {
     const uint32_t *opened; /* the cells of table l that have queries: opened[opened_starts[l] .. opened_starts[l+1]) */
     const uint32_t *opened_starts;
     uint32_t *sizes; /* neurons of each cell */
+    size_t n_cells;
+    worker *workers;
+    block *blocks;
+    size_t first_block; /* of this part */
 } task;
 
 static size_t add_cell(const task *t, size_t cell, worker *w, size_t *n_touched)
@@ -144,6 +150,15 @@ static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo
     return status;
 }
 
+static void fill_block(void *own, int worker_number, size_t part)
+{
+    const task *t = own;
+    const size_t b = t->first_block + part;
+    worker *w = &t->workers[worker_number];
+    for (size_t c = b * BLOCK; !w->status && c < t->n_cells && c < (b + 1) * BLOCK; c++)
+        w->status = fill_cell(t, c, w, &t->blocks[b], &w->err);
+}
+
 /* Queries by cell: a counting sort over all tables. */
 static wo_status group(const uint32_t *of, size_t n, uint32_t L, size_t n_cells, uint32_t **starts, uint32_t **members,
                        wo_error *err)
@@ -179,8 +194,9 @@ static wo_status list_opened(const uint32_t *starts, uint32_t K, uint32_t L, uin
     return WO_OK;
 }
 
-static wo_status join(const task *t, block *blocks, size_t n_cells, woi_cells *cells, wo_error *err)
+static wo_status join(const task *t, woi_cells *cells, wo_error *err)
 {
+    const size_t n_cells = t->n_cells;
     uint64_t total = 0;
     for (size_t c = 0; c < n_cells; c++) total += t->sizes[c];
     if (total > UINT32_MAX)
@@ -202,8 +218,8 @@ static wo_status join(const task *t, block *blocks, size_t n_cells, woi_cells *c
         cells->queries[c] = t->starts[c + 1] - t->starts[c];
     }
     for (size_t b = 0; b * BLOCK < n_cells; b++)
-        if (blocks[b].n)
-            memcpy(cells->ids + cells->offsets[b * BLOCK], blocks[b].ids, blocks[b].n * sizeof *cells->ids);
+        if (t->blocks[b].n)
+            memcpy(cells->ids + cells->offsets[b * BLOCK], t->blocks[b].ids, t->blocks[b].n * sizeof *cells->ids);
     return WO_OK;
 }
 
@@ -212,15 +228,15 @@ wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const w
 {
     const size_t n_cells = options->K ? (size_t)options->L << options->K : options->n_cells;
     const size_t n_blocks = (n_cells + BLOCK - 1) / BLOCK;
-    const int threads = options->threads < 1 ? omp_get_max_threads() : options->threads;
+    const int threads = woi_team_threads(options->threads);
     if (needs->n > UINT32_MAX / options->L)
         return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "%zu queries in %u tables are too many", needs->n,
                         (unsigned)options->L);
     *cells = (woi_cells){0};
     uint32_t *starts = NULL, *members = NULL, *opened = NULL, *opened_starts = NULL;
-    task t = {.needs = needs, .options = options};
-    worker *workers = woi_alloc_zero((size_t)threads, sizeof *workers, err);
-    block *blocks = woi_alloc_zero(n_blocks, sizeof *blocks, err);
+    task t = {.needs = needs, .options = options, .n_cells = n_cells};
+    worker *workers = t.workers = woi_alloc_zero((size_t)threads, sizeof *workers, err);
+    block *blocks = t.blocks = woi_alloc_zero(n_blocks, sizeof *blocks, err);
     t.sizes = woi_alloc(n_cells, sizeof *t.sizes, err);
     wo_status status = workers && blocks && t.sizes ? WO_OK : WO_ERR_MEMORY;
     if (!status) status = group(of, needs->n, options->L, n_cells, &starts, &members, err);
@@ -236,24 +252,13 @@ wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const w
     }
     /* In parts, so that progress can be told from this thread. */
     for (size_t part = 0; !status && part < PARTS; part++) {
-        const size_t first = n_blocks * part / PARTS, end = n_blocks * (part + 1) / PARTS;
         if ((status = woi_progress(progress, "filling cells", part, PARTS, err))) break;
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-        for (size_t b = first; b < end; b++)
-            for (size_t c = b * BLOCK; c < n_cells && c < (b + 1) * BLOCK; c++) {
-                wo_error own;
-                const wo_status failed = fill_cell(&t, c, &workers[omp_get_thread_num()], &blocks[b], &own);
-                if (failed) {
-#pragma omp critical
-                    {
-                        status = failed;
-                        if (err) *err = own;
-                    }
-                    break;
-                }
-            }
+        t.first_block = woi_part_start(part, PARTS, n_blocks);
+        woi_team_for(threads, woi_part_start(part + 1, PARTS, n_blocks) - t.first_block, fill_block, &t);
+        for (int i = 0; !status && i < threads; i++)
+            if ((status = workers[i].status) && err) *err = workers[i].err;
     }
-    if (!status) status = join(&t, blocks, n_cells, cells, err);
+    if (!status) status = join(&t, cells, err);
     for (int i = 0; workers && i < threads; i++) {
         woi_free(workers[i].evidence);
         woi_free(workers[i].touched);

@@ -93,7 +93,8 @@ struct wo_index {
     uint64_t n_empty, largest; /* cells without a neuron; neurons in the largest */
     woi_batches full;          /* that FULL answers; see wo_index_info */
     double same_best, same_five;
-    woi_st *st; /* mapped: hash, cells and rows lie in it and are not freed; NULL: they are ours */
+    woi_st *st;                      /* mapped: hash, cells and rows lie in it and are not freed; NULL: they are ours */
+    double *trace_copy, *curve_copy; /* of tables that the file has more columns of, or NULL */
 };
 
 static inline bool woi_uses_tree(const wo_build_options *o)
@@ -109,14 +110,21 @@ static inline bool woi_uses_hash(const wo_build_options *o)
 extern const char *const woi_trace_names[WOI_TRACE_COLUMNS];
 const char *woi_method_name(wo_method method);
 
-/* build.c: counts empty and largest cells, the last thing that building or opening does. */
-void woi_index_measure(wo_index *index);
-wo_build_options woi_build_defaults(wo_method method);
+/* ---- Putting an index together: build.c -------------------------------------------------------------------- */
+
+/* An index with options, rows (small ones too), checksum and names, but without router and cells. On failure too *index
+ * is to be freed. */
+wo_status woi_index_begin(const wo_layer *layer, const wo_build_options *options, wo_index **index, wo_error *err);
+/* The last thing that building or opening does: counts cells, and forgets what was of the call alone (threads,
+ * progress). May be done again, after a change. */
+void woi_index_finish(wo_index *index);
+
+/* ---- Checks ------------------------------------------------------------------------------------------------ */
+
+wo_build_options woi_build_defaults(wo_method method); /* options.c */
 wo_status woi_build_check(const wo_build_options *options, wo_error *err);
 /* A caller's options, of whatever size, completed and checked; NULL: the defaults. */
 wo_status woi_build_take(const wo_build_options *given, wo_build_options *options, wo_error *err);
-/* "lambda is 3, expected 0 to 2", unless it is; NaN never is. */
-wo_status woi_check_range(const char *name, double value, double low, double high, wo_error *err);
 /* The sentence about a layer that an index was not built for, with its checksum and the expected one. */
 #define WOI_OTHER_LAYER \
     "the layer is not the one that the index was built for: its checksum is %016" PRIx64 ", expected %016" PRIx64

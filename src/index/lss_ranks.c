@@ -11,7 +11,6 @@
 #include "layer/blas.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 enum { TILE = 32, BLOCK = 2048, CHUNK = 2048 };
@@ -61,40 +60,53 @@ static size_t rank_of(double t, size_t m)
     return rank < 1 ? 0 : rank < (double)m ? (size_t)rank : m;
 }
 
+/* A chunk of the log, from its query `first` on. */
+typedef struct ranking {
+    const woi_dense *rows;
+    const wo_log *log;
+    size_t rank1, rank2; /* 0: not asked for */
+    float *logits;       /* (threads, TILE, m) */
+    float *above, *below;
+    size_t first;
+} ranking;
+
+static void rank_tile(void *own, int worker, size_t tile_first, size_t tile_end)
+{
+    const ranking *r = own;
+    const woi_dense *rows = r->rows;
+    const size_t m = rows->m, d = rows->d, first = r->first + tile_first, n = tile_end - tile_first;
+    float *z = r->logits + (size_t)worker * TILE * m;
+    for (size_t j = 0; j < m; j += BLOCK) {
+        const size_t width = m - j < BLOCK ? m - j : BLOCK;
+        woi_gemm_nt(n, width, d, r->log->queries + first * d, d, rows->w + j * d, d, 0, z + j, m);
+    }
+    for (size_t i = 0; i < n; i++) {
+        float *row = z + i * m;
+        for (size_t j = 0; rows->b && j < m; j++) row[j] += rows->b[j];
+        if (r->rank1) r->above[first + i] = of_rank(row, m, r->rank1);
+        if (r->rank2) r->below[first + i] = of_rank(row, m, r->rank2);
+    }
+}
+
 wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, double t1, double t2, int threads,
                              const wo_progress *progress, float *above, float *below, wo_error *err)
 {
-    const size_t m = rows->m, d = rows->d, n_tiles = (CHUNK + TILE - 1) / TILE;
+    const size_t m = rows->m;
     const size_t rank1 = rank_of(t1, m) < m ? rank_of(t1, m) : 0, rank2 = rank_of(t2, m);
     for (size_t i = 0; i < log->n; i++) {
         above[i] = -INFINITY;
         below[i] = INFINITY;
     }
     if (!rank1 && !rank2) return WO_OK;
-    if (threads < 1) threads = omp_get_max_threads();
+    threads = woi_team_threads(threads);
     float *logits = woi_alloc((size_t)threads * TILE, m * sizeof *logits, err);
     if (!logits) return WO_ERR_MEMORY;
     wo_status status = WO_OK;
     const int before = woi_blas_single();
-    for (size_t chunk = 0; chunk < log->n && !status; chunk += CHUNK) {
-        if ((status = woi_progress(progress, "ranking logits", chunk, log->n, err))) break;
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-        for (size_t tile = 0; tile < n_tiles; tile++) {
-            const size_t first = chunk + tile * TILE;
-            if (first >= log->n) continue;
-            const size_t n = log->n - first < TILE ? log->n - first : TILE;
-            float *z = logits + (size_t)omp_get_thread_num() * TILE * m;
-            for (size_t j = 0; j < m; j += BLOCK) {
-                const size_t width = m - j < BLOCK ? m - j : BLOCK;
-                woi_gemm_nt(n, width, d, log->queries + first * d, d, rows->w + j * d, d, 0, z + j, m);
-            }
-            for (size_t i = 0; i < n; i++) {
-                float *row = z + i * m;
-                for (size_t j = 0; rows->b && j < m; j++) row[j] += rows->b[j];
-                if (rank1) above[first + i] = of_rank(row, m, rank1);
-                if (rank2) below[first + i] = of_rank(row, m, rank2);
-            }
-        }
+    ranking r = {rows, log, rank1, rank2, logits, above, below, 0};
+    for (; r.first < log->n && !status; r.first += CHUNK) {
+        if ((status = woi_progress(progress, "ranking logits", r.first, log->n, err))) break;
+        woi_team_ranges(threads, log->n - r.first < CHUNK ? log->n - r.first : CHUNK, TILE, rank_tile, &r);
     }
     woi_blas_restore(before);
     woi_free(logits);

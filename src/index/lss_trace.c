@@ -7,7 +7,7 @@
 #include "base/rng.h"
 
 #include <math.h>
-#include <omp.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum { N_PAIRS = 10000, N_SAMPLE = 512, N_ALL = N_PAIRS + N_SAMPLE };
@@ -52,7 +52,7 @@ static void draw(woi_lss_trace *t, const uint32_t *labelled, size_t n_labelled, 
 wo_status woi_lss_trace_create(const wo_log *log, const uint32_t *labelled, size_t n_labelled, size_t m, uint32_t L,
                                uint64_t seed, int threads, woi_lss_trace *trace, wo_error *err)
 {
-    if (threads < 1) threads = omp_get_max_threads();
+    threads = woi_team_threads(threads);
     *trace = (woi_lss_trace){.d = log->d, .m = m, .L = L, .threads = threads, .log = log};
     if ((trace->query = woi_alloc(N_ALL, sizeof *trace->query, err)) &&
         (trace->q = woi_alloc(N_ALL, log->d * sizeof *trace->q, err)) &&
@@ -87,24 +87,38 @@ static double collisions(const woi_lss_trace *t, const int32_t *neurons, const u
     return pairs ? (double)met / (double)(pairs * t->L) : 0;
 }
 
-/* Distinct neurons that a query of the sample meets, on average. */
-static double sample_size(const woi_lss_trace *t, const woi_cells *cells)
+typedef struct meeting {
+    const woi_lss_trace *t;
+    const woi_cells *cells;
+    atomic_ullong total; /* a whole number: the order of the threads does not matter */
+} meeting;
+
+static void meet(void *own, int worker, size_t first, size_t end)
 {
+    meeting *m = own;
+    const woi_lss_trace *t = m->t;
+    uint32_t *seen = t->seen + (size_t)worker * t->m;
     uint64_t total = 0;
-    memset(t->seen, 0xff, (size_t)t->threads * t->m * sizeof *t->seen);
-#pragma omp parallel for num_threads(t->threads) schedule(dynamic, 8) reduction(+ : total)
-    for (size_t i = N_PAIRS; i < N_ALL; i++) {
-        uint32_t *seen = t->seen + (size_t)omp_get_thread_num() * t->m;
+    for (size_t i = N_PAIRS + first; i < N_PAIRS + end; i++)
         for (uint32_t l = 0; l < t->L; l++) {
             const uint32_t cell = t->cells[i * t->L + l];
-            for (uint32_t at = cells->offsets[cell]; at < cells->offsets[cell + 1]; at++) {
-                uint32_t *mark = seen + cells->ids[at];
+            for (uint32_t at = m->cells->offsets[cell]; at < m->cells->offsets[cell + 1]; at++) {
+                uint32_t *mark = seen + m->cells->ids[at];
                 total += *mark != i;
                 *mark = (uint32_t)i;
             }
         }
-    }
-    return (double)total / N_SAMPLE;
+    m->total += total;
+}
+
+/* Distinct neurons that a query of the sample meets, on average. */
+static double sample_size(const woi_lss_trace *t, const woi_cells *cells)
+{
+    enum { QUERIES_AT_ONCE = 8 };
+    meeting m = {.t = t, .cells = cells};
+    memset(t->seen, 0xff, (size_t)t->threads * t->m * sizeof *t->seen);
+    woi_team_ranges(t->threads, N_SAMPLE, QUERIES_AT_ONCE, meet, &m);
+    return (double)m.total / N_SAMPLE;
 }
 
 static double label_recall(const woi_lss_trace *t, const uint32_t *neuron_cells)

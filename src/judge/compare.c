@@ -17,14 +17,12 @@
  * FULL has one answer right and the index none. Without differences the bound is then (1 + 2.58) / n, near the 3 / n
  * of the rule. A short tune log can thus not show a high target at all, which is right. */
 #include "judge/compare.h"
-#include "judge/evaluate.h"
 
 #include "base/error.h"
-#include "base/ids.h"
+#include "base/hits.h"
 #include "base/progress.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { CHUNK = 1024, AT = 5 };
 static const double Z = 2.58, T = 2.744; /* 99.5%, one side: normal, and Student's with WOI_STRETCHES - 1 */
@@ -88,9 +86,8 @@ wo_status woi_judge_make(const woi_dense *rows, const wo_log *log, size_t k, int
         !(judge->few = woi_alloc(CHUNK * k, sizeof *judge->few, err)) ||
         !(judge->scores = woi_alloc(CHUNK * room, sizeof *judge->scores, err)) ||
         !(judge->stats = woi_alloc(CHUNK, sizeof *judge->stats, err)) ||
-        !(judge->labels = woi_alloc(woi_eval_most_labels(log), sizeof *judge->labels, err)) ||
-        !(judge->sorted[0] = woi_alloc(k, sizeof(int32_t), err)) ||
-        !(judge->sorted[1] = woi_alloc(k, sizeof(int32_t), err)))
+        !(judge->labels = woi_alloc(woi_most_labels(log->indptr, n), sizeof *judge->labels, err)) ||
+        !(judge->sorted = woi_alloc(k, sizeof *judge->sorted, err)))
         status = WO_ERR_MEMORY;
     for (size_t first = 0; !status && first < n; first += CHUNK) {
         const size_t count = n - first < CHUNK ? n - first : CHUNK;
@@ -111,33 +108,8 @@ void woi_judge_free(woi_judge *judge)
     woi_free(judge->scores);
     woi_free(judge->stats);
     woi_free(judge->labels);
-    woi_free(judge->sorted[0]);
-    woi_free(judge->sorted[1]);
+    woi_free(judge->sorted);
     *judge = (woi_judge){0};
-}
-
-static size_t hits(const int32_t *labels, size_t n_labels, const int32_t *ids, size_t n)
-{
-    size_t found = 0;
-    for (size_t i = 0; i < n; i++) found += ids[i] >= 0 && woi_ids_find(labels, n_labels, ids[i]) != NULL;
-    return found;
-}
-
-static void compare(const woi_judge *judge, const int32_t *ids, const int32_t *full, size_t stretch, woi_pairs *agree)
-{
-    const size_t k = judge->k;
-    size_t common = 0, there = 0;
-    memcpy(judge->sorted[0], ids, k * sizeof *ids);
-    memcpy(judge->sorted[1], full, k * sizeof *full);
-    for (int side = 0; side < 2; side++) woi_ids_sort(judge->sorted[side], k);
-    for (size_t a = 0, b = 0; b < k; b++) {
-        const int32_t id = judge->sorted[1][b];
-        if (id < 0) continue;
-        there++;
-        while (a < k && judge->sorted[0][a] < id) a++;
-        common += a < k && judge->sorted[0][a] == id;
-    }
-    if (there) woi_pairs_add(agree, stretch, (double)common / (double)there, 1);
 }
 
 wo_status woi_judge_index(const woi_judge *judge, const wo_index *index, woi_judged *judged, wo_error *err)
@@ -169,15 +141,16 @@ wo_status woi_judge_index(const woi_judge *judge, const wo_index *index, woi_jud
         for (size_t i = 0; !status && i < count; i++) {
             const int32_t *full = judge->full + (first + i) * room, *ids = index ? judge->ids + i * room : full,
                           *few = screens ? judge->few + i * judge->k : ids;
-            const size_t n = log->indptr ? woi_eval_labels(log, first + i, judge->labels) : 0;
+            const size_t n = log->indptr ? woi_labels_of(log->indptr, log->labels, first + i, judge->labels) : 0;
             const size_t stretch = (first + i) * WOI_STRETCHES / log->n;
             if (index) judged->neurons += judge->stats[i].candidates;
-            compare(judge, few, full, stretch, &judged->of[WOI_AGREE]);
+            const woi_agreement a = woi_agree(few, full, judge->k, judge->sorted);
+            if (a.all) woi_pairs_add(&judged->of[WOI_AGREE], stretch, (double)a.common / (double)a.all, 1);
             if (!n) continue;
-            woi_pairs_add(&judged->of[WOI_AT_1], stretch, (double)hits(judge->labels, n, few, 1),
-                          (double)hits(judge->labels, n, full, 1));
-            woi_pairs_add(&judged->of[WOI_AT_5], stretch, (double)hits(judge->labels, n, ids, AT) / AT,
-                          (double)hits(judge->labels, n, full, AT) / AT);
+            woi_pairs_add(&judged->of[WOI_AT_1], stretch, (double)woi_hits(judge->labels, n, few, 1),
+                          (double)woi_hits(judge->labels, n, full, 1));
+            woi_pairs_add(&judged->of[WOI_AT_5], stretch, (double)woi_hits(judge->labels, n, ids, AT) / AT,
+                          (double)woi_hits(judge->labels, n, full, AT) / AT);
         }
     }
     judged->neurons /= (double)log->n;

@@ -35,8 +35,8 @@ typedef struct woi_judge {
     const wo_log *log;
     size_t k, room; /* answers that must agree; answers that are asked for */
     int threads;
-    int32_t *full;                           /* (n, room) */
-    int32_t *ids, *few, *labels, *sorted[2]; /* few: k answers, where that is another search than ids */
+    int32_t *full;                        /* (n, room) */
+    int32_t *ids, *few, *labels, *sorted; /* few: k answers, where that is another search than ids */
     float *scores;
     wo_query_stats *stats;
 } woi_judge;

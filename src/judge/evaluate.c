@@ -4,8 +4,8 @@
  * matter. */
 #include "judge/evaluate.h"
 
-#include "base/ids.h"
 #include "base/error.h"
+#include "base/hits.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
@@ -13,7 +13,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +60,7 @@ typedef struct worker {
     int32_t *candidates;
     float *logits;
     size_t candidates_room, logits_room;
-    int32_t *sorted[2]; /* k each */
+    int32_t *sorted; /* k */
     tally sums;
     wo_status status;
     wo_error err;
@@ -78,36 +77,17 @@ typedef struct chunk {
     wo_by by;
 } chunk;
 
-static bool is_label(const int32_t *labels, size_t n, int32_t id)
-{
-    return woi_ids_find(labels, n, id) != NULL;
-}
-
 static void add_hits(const int32_t *labels, size_t n, const int32_t *ids, uint64_t hits[3])
 {
-    for (size_t k = 0; k < PRECISION_K; k++) {
-        if (ids[k] < 0 || !is_label(labels, n, ids[k])) continue;
-        hits[0] += k < 1;
-        hits[1] += k < 3;
-        hits[2]++;
-    }
+    for (int i = 0; i < 3; i++) hits[i] += woi_hits(labels, n, ids, (size_t)(2 * i + 1));
 }
 
-/* Of the first k of `full`, how many are among the first k of `ids`. */
 static void compare(worker *w, const wo_eval_options *options, const int32_t *ids, const int32_t *full)
 {
     for (size_t i = 0; i < options->n_ks; i++) {
-        const size_t k = options->ks[i];
-        memcpy(w->sorted[0], ids, k * sizeof *ids);
-        memcpy(w->sorted[1], full, k * sizeof *full);
-        for (int side = 0; side < 2; side++) woi_ids_sort(w->sorted[side], k);
-        for (size_t a = 0, b = 0; b < k; b++) {
-            const int32_t id = w->sorted[1][b];
-            if (id < 0) continue;
-            while (a < k && w->sorted[0][a] < id) a++;
-            w->sums.common[i] += a < k && w->sorted[0][a] == id;
-            w->sums.all[i]++;
-        }
+        const woi_agreement a = woi_agree(ids, full, options->ks[i], w->sorted);
+        w->sums.common[i] += a.common;
+        w->sums.all[i] += a.all;
     }
 }
 
@@ -133,7 +113,7 @@ static wo_status judge_candidates(const woi_eval *eval, worker *w, const float *
     for (size_t i = 0; i < n; i++) {
         const int32_t id = w->candidates[i];
         if (rows->b) w->logits[i] += rows->b[id];
-        if (is_label(w->labels, n_labels, id)) w->ranked[found++] = (woi_ranked){w->logits[i], id, 0};
+        if (woi_ids_find(w->labels, n_labels, id)) w->ranked[found++] = (woi_ranked){w->logits[i], id, 0};
     }
     woi_rank_begin(w->ranked, found);
     woi_rank_count(w->ranked, found, w->logits, w->candidates, 0, n);
@@ -152,7 +132,8 @@ static wo_status judge_query(const woi_eval *eval, worker *w, const chunk *c, si
     w->sums.cells += stats->cells;
     w->sums.candidates += stats->candidates;
     if (eval->full) compare(w, eval->options, c->ids + i * c->k, c->full_ids + i * c->k);
-    const size_t n_labels = eval->log->indptr ? woi_eval_labels(eval->log, c->picks[i], w->labels) : 0;
+    const size_t n_labels =
+        eval->log->indptr ? woi_labels_of(eval->log->indptr, eval->log->labels, c->picks[i], w->labels) : 0;
     w->sums.unlabelled += n_labels == 0;
     if (n_labels == 0) return WO_OK;
     w->sums.labels += n_labels;
@@ -181,21 +162,29 @@ static wo_status judge_piece(const woi_eval *eval, worker *w, const chunk *c, si
     return status;
 }
 
+typedef struct judging {
+    const woi_eval *eval;
+    worker *workers;
+    const chunk *c;
+} judging;
+
+static void judge_part(void *own, int worker_number, size_t first, size_t end)
+{
+    const judging *j = own;
+    worker *w = &j->workers[worker_number];
+    if (!w->status) w->status = judge_piece(j->eval, w, j->c, first, end - first, &w->err);
+}
+
 static wo_status judge_chunk(const woi_eval *eval, worker *workers, chunk *c, wo_error *err)
 {
-    const size_t d = eval->log->d, n_pieces = (c->n + PIECE - 1) / PIECE;
+    const size_t d = eval->log->d;
     wo_status status = WO_OK;
     for (size_t i = 0; i < c->n; i++) memcpy(c->q + i * d, eval->log->queries + c->picks[i] * d, d * sizeof *c->q);
     if (eval->full)
         status =
             woi_exact_topk(eval->full, NULL, c->q, c->n, c->k, eval->threads, NULL, c->full_ids, c->scores, NULL, err);
     if (status) return status;
-#pragma omp parallel for num_threads(eval->threads) schedule(dynamic)
-    for (size_t piece = 0; piece < n_pieces; piece++) {
-        worker *w = &workers[omp_get_thread_num()];
-        const size_t first = piece * PIECE, count = c->n - first < PIECE ? c->n - first : PIECE;
-        if (!w->status) w->status = judge_piece(eval, w, c, first, count, &w->err);
-    }
+    woi_team_ranges(eval->threads, c->n, PIECE, judge_part, &(judging){eval, workers, c});
     for (int i = 0; !status && i < eval->threads; i++)
         if ((status = workers[i].status) && err) *err = workers[i].err;
     return status;
@@ -209,15 +198,14 @@ static void free_workers(worker *workers, int n)
         woi_free(workers[i].ranked);
         woi_free(workers[i].candidates);
         woi_free(workers[i].logits);
-        woi_free(workers[i].sorted[0]);
-        woi_free(workers[i].sorted[1]);
+        woi_free(workers[i].sorted);
     }
     woi_free(workers);
 }
 
 static wo_status make_workers(const woi_eval *eval, size_t k, worker **workers, wo_error *err)
 {
-    const size_t most = woi_eval_most_labels(eval->log);
+    const size_t most = woi_most_labels(eval->log->indptr, eval->log->n);
     const wo_searcher_options so = {.struct_size = sizeof so, .threads = 1, .max_probes = eval->options->probes};
     worker *made = *workers = woi_alloc_zero((size_t)eval->threads, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
@@ -226,8 +214,7 @@ static wo_status make_workers(const woi_eval *eval, size_t k, worker **workers, 
         if (status) return status;
         if (!(made[i].labels = woi_alloc(most, sizeof(int32_t), err)) ||
             !(made[i].ranked = woi_alloc(most, sizeof(woi_ranked), err)) ||
-            !(made[i].sorted[0] = woi_alloc(k, sizeof(int32_t), err)) ||
-            !(made[i].sorted[1] = woi_alloc(k, sizeof(int32_t), err)))
+            !(made[i].sorted = woi_alloc(k, sizeof(int32_t), err)))
             return WO_ERR_MEMORY;
     }
     return WO_OK;
@@ -365,7 +352,7 @@ wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log
     if (!status) status = check_options(&o, err);
     if (status) return status;
     if (result->struct_size < offsetof(wo_eval_result, n))
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "struct_size of the result is not set");
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size", "struct_size of the result is not set");
     if (layer && layer->checksum != index->layer_checksum)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "", WOI_OTHER_LAYER, layer->checksum,
                               index->layer_checksum);

@@ -40,11 +40,6 @@ void woi_rank_count(woi_ranked *labels, size_t n, const float *logits, const int
 /* The sum of the labels' ranks, 1 the highest. */
 uint64_t woi_rank_sum(const woi_ranked *labels, size_t n);
 
-/* The distinct labels of query i, ascending, into `labels`; returns how many. */
-size_t woi_eval_labels(const wo_log *log, size_t i, int32_t *labels);
-/* The most labels that a query has. */
-size_t woi_eval_most_labels(const wo_log *log);
-
 /* ranks.c, result->label_rank: labels among all m. Needs FULL and labels. */
 wo_status woi_eval_rank(const woi_eval *eval, wo_error *err);
 

@@ -6,14 +6,13 @@
  * pass leaves out blocks without a label, and no more than (TILE, BLOCK) logits are kept. */
 #include "judge/evaluate.h"
 
-#include "base/ids.h"
 #include "base/error.h"
+#include "base/hits.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "kernels/topk.h"
 #include "layer/blas.h"
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,26 +58,6 @@ uint64_t woi_rank_sum(const woi_ranked *labels, size_t n)
     return sum;
 }
 
-size_t woi_eval_labels(const wo_log *log, size_t i, int32_t *labels)
-{
-    size_t n = 0, distinct = 0;
-    for (int64_t at = log->indptr[i]; at < log->indptr[i + 1]; at++) labels[n++] = log->labels[at];
-    woi_ids_sort(labels, n);
-    for (size_t j = 0; j < n; j++)
-        if (j == 0 || labels[j] != labels[distinct - 1]) labels[distinct++] = labels[j];
-    return distinct;
-}
-
-size_t woi_eval_most_labels(const wo_log *log)
-{
-    int64_t most = 0;
-    for (size_t i = 0; log->indptr && i < log->n; i++) {
-        const int64_t own = log->indptr[i + 1] - log->indptr[i];
-        if (own > most) most = own;
-    }
-    return (size_t)most;
-}
-
 /* ---- All m classes ----------------------------------------------------------------------------------------- */
 
 /* The scratch and the sums of one thread. */
@@ -115,7 +94,7 @@ static wo_status gather_tile(const woi_eval *eval, worker *w, size_t first, size
     memset(w->needed, 0, (eval->full->m + BLOCK - 1) / BLOCK);
     for (size_t i = first; i < first + count; i++) {
         const size_t query = eval->picks[woi_eval_place(eval->options->seed, WOI_EVAL_STREAM_RANKS, i, total, eval->n)];
-        const size_t n_own = woi_eval_labels(eval->log, query, w->own);
+        const size_t n_own = woi_labels_of(eval->log->indptr, eval->log->labels, query, w->own);
         if (n_own == 0) continue;
         wo_status status = woi_grow(&w->labels, &w->room, used, used + n_own, sizeof *w->labels, err);
         if (status) return status;
@@ -173,7 +152,7 @@ static void free_workers(worker *workers, int n)
 static wo_status make_workers(const woi_eval *eval, worker **workers, wo_error *err)
 {
     const woi_dense *layer = eval->full;
-    const size_t most = woi_eval_most_labels(eval->log);
+    const size_t most = woi_most_labels(eval->log->indptr, eval->log->n);
     worker *made = *workers = woi_alloc_zero((size_t)eval->threads, sizeof *made, err);
     for (int i = 0; made && i < eval->threads; i++)
         if (!(made[i].q = woi_alloc(TILE * layer->d, sizeof(float), err)) ||
@@ -182,6 +161,21 @@ static wo_status make_workers(const woi_eval *eval, worker **workers, wo_error *
             !(made[i].own = woi_alloc(most, sizeof(int32_t), err)))
             return WO_ERR_MEMORY;
     return made ? WO_OK : WO_ERR_MEMORY;
+}
+
+/* Some tiles, from `first_tile` on. */
+typedef struct ranking {
+    const woi_eval *eval;
+    worker *workers;
+    size_t total, first_tile;
+} ranking;
+
+static void rank_part(void *own, int worker_number, size_t part)
+{
+    const ranking *r = own;
+    worker *w = &r->workers[worker_number];
+    const size_t first = (r->first_tile + part) * TILE, left = r->total - first;
+    if (!w->status) w->status = rank_tile(r->eval, w, first, left < TILE ? left : TILE, r->total, &w->err);
 }
 
 wo_status woi_eval_rank(const woi_eval *eval, wo_error *err)
@@ -194,12 +188,7 @@ wo_status woi_eval_rank(const woi_eval *eval, wo_error *err)
         const size_t end = group + GROUP < n_tiles ? group + GROUP : n_tiles;
         status = woi_progress(&eval->options->progress, "ranking", group, n_tiles, err);
         if (status) break;
-#pragma omp parallel for num_threads(eval->threads) schedule(dynamic)
-        for (size_t tile = group; tile < end; tile++) {
-            worker *w = &workers[omp_get_thread_num()];
-            const size_t first = tile * TILE, count = total - first < TILE ? total - first : TILE;
-            if (!w->status) w->status = rank_tile(eval, w, first, count, total, &w->err);
-        }
+        woi_team_for(eval->threads, end - group, rank_part, &(ranking){eval, workers, total, group});
         for (int i = 0; !status && i < eval->threads; i++)
             if ((status = workers[i].status) && err) *err = workers[i].err;
     }

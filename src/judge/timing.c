@@ -6,6 +6,7 @@
 #include "judge/evaluate.h"
 
 #include "judge/energy.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/progress.h"
@@ -79,13 +80,6 @@ static wo_status answer(const bench *b, int side, const float *q, size_t n, int 
     return woi_exact_topk(b->eval->full, NULL, q, n, b->k, threads, b->full_scratch, b->ids, b->scores, NULL, err);
 }
 
-static double seconds(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- What calls took --------------------------------------------------------------------------------------- */
 
 typedef struct samples {
@@ -133,15 +127,15 @@ static wo_status run_calls(bench *b, int side, uint32_t batch, int threads, size
     while (!status && calls) {
         const size_t n = calls < at_once ? calls : at_once;
         take(&b->feeds[side], b->q, n * batch);
-        const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
-        double before = seconds(CLOCK_MONOTONIC);
+        const double cpu = woi_cpu_s();
+        double before = woi_now_s();
         for (size_t i = 0; !status && i < n; i++) {
             status = answer(b, side, b->q + i * batch * d, batch, threads, err);
-            const double now = seconds(CLOCK_MONOTONIC);
+            const double now = woi_now_s();
             if (to) to->us[to->n++] = 1e6 * (now - before) / batch;
             before = now;
         }
-        if (to) to->cpu_s += seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+        if (to) to->cpu_s += woi_cpu_s() - cpu;
         calls -= n;
     }
     return status;
@@ -169,9 +163,9 @@ static wo_status time_batch(bench *b, wo_eval_timing *t, wo_error *err)
     wo_status status = WO_OK;
     for (int side = 0; side < 2; side++)
         if (!(s[side].us = woi_alloc(wanted * calls[side], sizeof *s[side].us, err))) status = WO_ERR_MEMORY;
-    const double start = seconds(CLOCK_MONOTONIC);
+    const double start = woi_now_s();
     for (uint32_t round = 0; !status && round < wanted; round++, b->done++) {
-        if (!o->rounds && round >= LEAST_ROUNDS && seconds(CLOCK_MONOTONIC) - start > PATIENCE_S) break;
+        if (!o->rounds && round >= LEAST_ROUNDS && woi_now_s() - start > PATIENCE_S) break;
         status = woi_progress(&o->progress, "timing", b->done, b->total, err);
         if (!status) status = run_round(b, t, calls, s, err);
     }
@@ -209,8 +203,8 @@ static wo_status time_cold(bench *b, int side, uint8_t *buffer, size_t bytes, do
 {
     double taken[COLD_CALLS];
     samples s = {.us = taken};
-    const double start = seconds(CLOCK_MONOTONIC);
-    while (s.n < COLD_CALLS && (s.n < LEAST_COLD || seconds(CLOCK_MONOTONIC) - start < COLD_PATIENCE_S)) {
+    const double start = woi_now_s();
+    while (s.n < COLD_CALLS && (s.n < LEAST_COLD || woi_now_s() - start < COLD_PATIENCE_S)) {
         wo_status status =
             woi_progress(&b->eval->options->progress, "cold", side * COLD_CALLS + s.n, 2 * COLD_CALLS, err);
         if (status) return status;
@@ -252,9 +246,9 @@ static wo_status run_window(bench *b, meter *m, int side, wo_error *err)
     double from, to;
     wo_status status = woi_progress(&b->eval->options->progress, "energy", (uint64_t)(side + 1), 3, err);
     if (status || !woi_energy_read(&m->energy, &from)) return status;
-    const double start = seconds(CLOCK_MONOTONIC);
+    const double start = woi_now_s();
     m->n_queries = 0;
-    for (size_t at = 0; (m->taken_s = seconds(CLOCK_MONOTONIC) - start) < 1e-3 * ENERGY_MS; at += m->t->batch) {
+    for (size_t at = 0; (m->taken_s = woi_now_s() - start) < 1e-3 * ENERGY_MS; at += m->t->batch) {
         if (side < 0) {
             nanosleep(&nap, NULL);
             continue;

@@ -112,7 +112,8 @@ WOI_INLINE uint16_t woi_lanes(size_t n)
     return (uint16_t)(n < 16 ? (1u << n) - 1 : 0xffff);
 }
 
-/* avx512pick.c */
+/* avx2pick.c and avx512pick.c */
+size_t woi_pick_avx2(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids);
 size_t woi_pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids);
 
 WOI_INLINE void woi_pick_end(size_t found, size_t k, float *best, int32_t *best_ids)

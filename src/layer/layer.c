@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "base/progress.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -32,26 +33,6 @@ static const char *number_text(float value, char text[32])
     return isnan(value) ? "nan" : text;
 }
 
-/* `weight` and `bias` are what the sentence calls them, `status` what it fails with. */
-static wo_status check_values(const woi_dense *dense, const char *weight, const char *bias, wo_status status,
-                              wo_error *err)
-{
-    char text[32], name[WOI_QUOTE_BYTES];
-    for (size_t row = 0; row < dense->m; row++) {
-        const float *w = dense->w + row * dense->d;
-        if (woi_all_finite(w, dense->d)) continue;
-        size_t column = 0;
-        while (isfinite(w[column])) column++;
-        return woi_fail(err, status, WO_NO_OFFSET, "'%s': row %zu, column %zu is %s, expected a finite number",
-                        woi_quote(name, weight, strlen(weight)), row, column, number_text(w[column], text));
-    }
-    for (size_t i = 0; dense->b && i < dense->m; i++)
-        if (!isfinite(dense->b[i]))
-            return woi_fail(err, status, WO_NO_OFFSET, "'%s': element %zu is %s, expected a finite number",
-                            woi_quote(name, bias, strlen(bias)), i, number_text(dense->b[i], text));
-    return WO_OK;
-}
-
 static wo_status check_shape(uint64_t m, uint64_t d, wo_status status, wo_error *err)
 {
     if (m >= 1 && d >= 1 && m <= INT32_MAX && d <= INT32_MAX / 4) return WO_OK;
@@ -61,22 +42,90 @@ static wo_status check_shape(uint64_t m, uint64_t d, wo_status status, wo_error 
                     m, d, INT32_MAX, INT32_MAX / 4);
 }
 
-static uint64_t checksum_of(const woi_dense *dense)
+/* ---- One pass over the numbers ----------------------------------------------------------------------------- */
+
+/* W or b on its way: as it lies in a file, and as floats. */
+typedef struct array {
+    const char *name;         /* what a sentence calls it */
+    const woi_tensor *tensor; /* where it lies in a safetensors file, to be verified; NULL: nowhere */
+    const float *floats;
+    float *copy; /* the same, where the tensor has to be converted into; NULL: it is used where it lies */
+    size_t n, columns;
+} array;
+
+typedef struct pass {
+    XXH3_state_t layer; /* of m, d, W and b as floats */
+    const woi_st *st;   /* to be verified, or NULL */
+    wo_status status;   /* what a number that is not finite fails with */
+    const wo_progress *progress;
+    uint64_t done, total; /* bytes */
+} pass;
+
+static wo_status not_finite(const array *a, size_t at, wo_status status, wo_error *err)
+{
+    char buffer[32], name[WOI_QUOTE_BYTES];
+    const char *text = number_text(a->floats[at], buffer);
+    woi_quote(name, a->name, strlen(a->name));
+    if (a->columns)
+        return woi_fail(err, status, WO_NO_OFFSET, "'%s': row %zu, column %zu is %s, expected a finite number", name,
+                        at / a->columns, at % a->columns, text);
+    return woi_fail(err, status, WO_NO_OFFSET, "'%s': element %zu is %s, expected a finite number", name, at, text);
+}
+
+/* Each block is read from memory once: converted, looked at, and hashed for the tensor's and for the layer's checksum
+ * while it is in the cache. A changed bit is called that, not what it has made of a number. */
+static wo_status scan(pass *p, const array *a, wo_error *err)
+{
+    enum { BLOCK = 8192, REPORT = 1024 * BLOCK };
+    const size_t bytes = a->tensor ? woi_dtype_bytes(a->tensor->dtype) : sizeof(float);
+    size_t bad = a->n;
+    wo_status status;
+    XXH3_state_t tensor;
+    XXH3_INITSTATE(&tensor);
+    XXH3_64bits_reset(&tensor);
+    for (size_t at = 0; at < a->n; at += BLOCK) {
+        const size_t n = a->n - at < BLOCK ? a->n - at : BLOCK;
+        const void *from = a->tensor ? (const char *)a->tensor->data + at * bytes : NULL;
+        if (at % REPORT == 0 && (status = woi_progress(p->progress, "reading", p->done, p->total, err))) return status;
+        if (a->copy && a->tensor && (status = woi_convert_f32(a->tensor->dtype, from, n, a->copy + at, err)))
+            return status;
+        if (p->st && from) XXH3_64bits_update(&tensor, from, n * bytes);
+        XXH3_64bits_update(&p->layer, a->floats + at, n * sizeof(float));
+        if (bad == a->n && !woi_all_finite(a->floats + at, n))
+            for (bad = at; isfinite(a->floats[bad]);) bad++;
+        p->done += n * bytes;
+    }
+    if (p->st && a->tensor && (status = woi_st_verify_hash(p->st, a->tensor, XXH3_64bits_digest(&tensor), err)))
+        return status;
+    return bad < a->n ? not_finite(a, bad, p->status, err) : WO_OK;
+}
+
+/* Fills the layer's checksum. b->floats may be NULL. */
+static wo_status scan_layer(pass *p, const array *w, const array *b, wo_layer *layer, wo_error *err)
 {
     static const float zeros[4096];
-    const uint64_t shape[2] = {dense->m, dense->d};
-    XXH3_state_t state;
-    XXH3_INITSTATE(&state);
-    XXH3_64bits_reset(&state);
-    XXH3_64bits_update(&state, shape, sizeof shape);
-    XXH3_64bits_update(&state, dense->w, dense->m * dense->d * sizeof(float));
-    if (dense->b) XXH3_64bits_update(&state, dense->b, dense->m * sizeof(float));
-    for (size_t left = dense->b ? 0 : dense->m; left > 0;) {
+    const uint64_t shape[2] = {layer->dense.m, layer->dense.d};
+    XXH3_INITSTATE(&p->layer);
+    XXH3_64bits_reset(&p->layer);
+    XXH3_64bits_update(&p->layer, shape, sizeof shape);
+    wo_status status = scan(p, w, err);
+    if (!status && b->floats) status = scan(p, b, err);
+    for (size_t left = b->floats ? 0 : layer->dense.m; left > 0;) {
         const size_t piece = left < 4096 ? left : 4096;
-        XXH3_64bits_update(&state, zeros, piece * sizeof(float));
+        XXH3_64bits_update(&p->layer, zeros, piece * sizeof(float));
         left -= piece;
     }
-    return XXH3_64bits_digest(&state);
+    layer->checksum = XXH3_64bits_digest(&p->layer);
+    return status;
+}
+
+/* The numbers as they are in memory. */
+static wo_status scan_floats(wo_layer *layer, const char *weight, const char *bias, wo_status status, wo_error *err)
+{
+    const woi_dense *dense = &layer->dense;
+    const array w = {.name = weight, .floats = dense->w, .n = dense->m * dense->d, .columns = dense->d};
+    const array b = {.name = bias, .floats = dense->b, .n = dense->m};
+    return scan_layer(&(pass){.status = status}, &w, &b, layer, err);
 }
 
 /* ---- safetensors ------------------------------------------------------------------------------------------- */
@@ -170,7 +219,7 @@ static wo_status find_bias(const woi_st *st, const char *weight, const char *ask
     return WO_OK;
 }
 
-/* The tensor's floats: where they are, or in *copy. */
+/* The tensor's floats: where they are, or, once they are scanned, in *copy. */
 static wo_status floats_of(const woi_tensor *t, const float **floats, float **copy, wo_error *err)
 {
     if (t->dtype == WOI_F32 && (uintptr_t)t->data % sizeof(float) == 0) {
@@ -179,7 +228,7 @@ static wo_status floats_of(const woi_tensor *t, const float **floats, float **co
     }
     if (!(*copy = woi_alloc((size_t)t->n, sizeof **copy, err))) return WO_ERR_MEMORY;
     *floats = *copy;
-    return woi_convert_f32(t->dtype, t->data, (size_t)t->n, *copy, err);
+    return WO_OK;
 }
 
 static wo_status fail_tensor(const woi_tensor *t, const char *expected, wo_error *err)
@@ -214,33 +263,81 @@ static wo_status check_kind(const woi_st *st, wo_error *err)
                     woi_quote(quoted, kind, strlen(kind)));
 }
 
-static wo_status read_safetensors(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err)
+/* What is not compared on the way: of all tensors those but W and b, of the used ones the names. */
+static wo_status verify_others(pass *p, const woi_tensor *weight, const woi_tensor *bias, wo_verify verify,
+                               wo_error *err)
+{
+    static const char names[] = "names.labels.";
+    wo_status status = WO_OK;
+    for (size_t i = 0; p->st && !status && i < woi_st_n_tensors(p->st); i++) {
+        const woi_tensor *t = woi_st_tensor(p->st, i);
+        if (t == weight || t == bias) continue;
+        if (verify == WO_VERIFY_USED && strncmp(t->name, names, sizeof names - 1) != 0) continue;
+        status = woi_progress(p->progress, "reading", p->done, p->total, err);
+        if (!status) status = woi_st_verify_tensor(p->st, t, err);
+        p->done += t->bytes;
+    }
+    return status;
+}
+
+static wo_status read_tensors(wo_layer *layer, const wo_layer_options *options, wo_error *err)
 {
     const woi_tensor *weight = NULL, *bias = NULL;
     wo_status status;
-    if (options->bias_path)
-        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "bias_path",
-                              "the file is no .npy file, and only beside one do biases have a file of their own");
-    if ((status = woi_st_open(path, &layer->st, err)) || (status = check_kind(layer->st, err)) ||
-        (status = woi_st_verify(layer->st, NULL, err)) ||
-        (status = find_weight(layer->st, options->weight_name, &weight, err)))
+    if ((status = check_kind(layer->st, err)) || (status = find_weight(layer->st, options->weight_name, &weight, err)))
         return status;
     if (!is_matrix(weight)) return fail_tensor(weight, "expected a matrix of floats, classes x dimensions", err);
     if ((status = check_shape(weight->shape[0], weight->shape[1], WO_ERR_FORMAT, err)) ||
         (status = find_bias(layer->st, weight->name, options->bias_name, &bias, err)))
         return status;
-    layer->dense.m = (size_t)weight->shape[0];
-    layer->dense.d = (size_t)weight->shape[1];
-    if (bias && (bias->n_dims != 1 || bias->n != layer->dense.m || !is_float(bias->dtype))) {
+    woi_dense *dense = &layer->dense;
+    dense->m = (size_t)weight->shape[0];
+    dense->d = (size_t)weight->shape[1];
+    if (bias && (bias->n_dims != 1 || bias->n != dense->m || !is_float(bias->dtype))) {
         char expected[64];
-        snprintf(expected, sizeof expected, "expected %zu floats, one for each class", layer->dense.m);
+        snprintf(expected, sizeof expected, "expected %zu floats, one for each class", dense->m);
         return fail_tensor(bias, expected, err);
     }
-    if ((status = floats_of(weight, &layer->dense.w, &layer->copy_w, err)) ||
-        (bias && (status = floats_of(bias, &layer->dense.b, &layer->copy_b, err))) ||
-        (status = check_values(&layer->dense, weight->name, bias ? bias->name : NULL, WO_ERR_FORMAT, err)))
+    if ((status = floats_of(weight, &dense->w, &layer->copy_w, err)) ||
+        (bias && (status = floats_of(bias, &dense->b, &layer->copy_b, err))))
+        return status;
+    pass p = {.st = options->verify == WO_VERIFY_NONE || !woi_st_kind(layer->st) ? NULL : layer->st,
+              .status = WO_ERR_FORMAT,
+              .progress = &options->progress};
+    for (size_t i = 0; i < woi_st_n_tensors(layer->st); i++) p.total += woi_st_tensor(layer->st, i)->bytes;
+    const array w = {weight->name, weight, dense->w, layer->copy_w, dense->m * dense->d, dense->d},
+                b = {bias ? bias->name : NULL, bias, dense->b, layer->copy_b, dense->m, 0};
+    if ((status = verify_others(&p, weight, bias, options->verify, err)) ||
+        (status = scan_layer(&p, &w, &b, layer, err)))
         return status;
     return read_names(layer, options->weight_name != NULL, err);
+}
+
+wo_status woi_layer_read(woi_st *st, const wo_layer_options *options, wo_layer **layer, wo_error *err)
+{
+    *layer = NULL;
+    wo_layer *made = woi_alloc_zero(1, sizeof *made, err);
+    if (!made) {
+        woi_st_free(st);
+        return WO_ERR_MEMORY;
+    }
+    made->st = st;
+    const wo_status status = read_tensors(made, options, err);
+    if (status)
+        wo_layer_free(made);
+    else
+        *layer = made;
+    return status;
+}
+
+static wo_status open_safetensors(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err)
+{
+    woi_st *st = NULL;
+    if (options->bias_path)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "bias_path",
+                              "the file is no .npy file, and only beside one do biases have a file of their own");
+    const wo_status status = woi_st_open(path, &st, err);
+    return status ? status : woi_layer_read(st, options, layer, err);
 }
 
 /* ---- npy --------------------------------------------------------------------------------------------------- */
@@ -285,19 +382,31 @@ static wo_status read_npy(wo_layer *layer, const char *path, const wo_layer_opti
     layer->dense.d = (size_t)layer->npy_w.shape[1];
     if ((status = npy_floats(&layer->npy_w, &layer->dense.w, &layer->copy_w, err))) return status;
     if (options->bias_path && (status = read_npy_bias(layer, options->bias_path, err))) return status;
-    return check_values(&layer->dense, "weight", "bias", WO_ERR_FORMAT, err);
+    return scan_floats(layer, "weight", "bias", WO_ERR_FORMAT, err);
+}
+
+static wo_status open_npy(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err)
+{
+    wo_layer *made = woi_alloc_zero(1, sizeof *made, err);
+    if (!made) return WO_ERR_MEMORY;
+    const wo_status status = read_npy(made, path, options, err);
+    if (status)
+        wo_layer_free(made);
+    else
+        *layer = made;
+    return status;
 }
 
 /* ---- Layers ------------------------------------------------------------------------------------------------ */
 
-static wo_status read_layer(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err)
+static wo_status open_any(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err)
 {
     woi_file_kind kind;
-    wo_status status = woi_file_recognise(path, &kind, err);
+    const wo_status status = woi_file_recognise(path, &kind, err);
     if (status) return status;
-    if (kind == WOI_FILE_NPY) return read_npy(layer, path, options, err);
+    if (kind == WOI_FILE_NPY) return open_npy(path, options, layer, err);
     if (kind == WOI_FILE_SAFETENSORS || kind == WOI_FILE_SHARD_INDEX)
-        return read_safetensors(layer, path, options, err);
+        return open_safetensors(path, options, layer, err);
     return woi_fail(err, WO_ERR_FORMAT, 0, "the file is no layer: expected a safetensors or .npy file");
 }
 
@@ -307,34 +416,25 @@ wo_status wo_layer_open(const char *path, const wo_layer_options *options, wo_la
     *layer = NULL;
     wo_layer_options o = {.struct_size = sizeof o};
     wo_status status = woi_sized_take(&o, sizeof o, options, "layer options", err);
-    if (status) return status;
-    wo_layer *made = woi_alloc_zero(1, sizeof *made, err);
-    if (!made) return WO_ERR_MEMORY;
-    status = woi_about(err, WO_ABOUT_LAYER, read_layer(made, path, &o, err));
-    if (status) {
-        wo_layer_free(made);
-        return status;
-    }
-    made->checksum = checksum_of(&made->dense);
-    *layer = made;
-    return WO_OK;
+    if (!status) status = woi_check_range("verify", o.verify, WO_VERIFY_ALL, WO_VERIFY_NONE, err);
+    return status ? status : woi_about(err, WO_ABOUT_LAYER, open_any(path, &o, layer, err));
 }
 
 wo_status wo_layer_wrap(const float *weight, const float *bias, size_t m, size_t d, wo_layer **layer, wo_error *err)
 {
     if (!weight || !layer) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the weights or the result are NULL");
     *layer = NULL;
-    const woi_dense dense = {m, d, weight, bias};
-    wo_status status;
-    if ((status = check_shape(m, d, WO_ERR_ARGUMENT, err)) ||
-        (status = check_values(&dense, "weight", "bias", WO_ERR_ARGUMENT, err)))
-        return woi_about(err, WO_ABOUT_LAYER, status);
+    wo_status status = check_shape(m, d, WO_ERR_ARGUMENT, err);
+    if (status) return woi_about(err, WO_ABOUT_LAYER, status);
     wo_layer *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
-    made->dense = dense;
-    made->checksum = checksum_of(&dense);
-    *layer = made;
-    return WO_OK;
+    made->dense = (woi_dense){m, d, weight, bias};
+    status = scan_floats(made, "weight", "bias", WO_ERR_ARGUMENT, err);
+    if (status)
+        wo_layer_free(made);
+    else
+        *layer = made;
+    return woi_about(err, WO_ABOUT_LAYER, status);
 }
 
 void wo_layer_free(wo_layer *layer)

@@ -14,4 +14,8 @@ struct wo_layer {
     uint64_t checksum;      /* XXH3 of m, d, W and b as floats; no b counts as zeros */
 };
 
+/* Reads a layer out of an open safetensors file, and takes the file over, on failure too. Whatever is verified, its
+ * numbers are looked through once: they must be finite, and their checksum ties an index to them. */
+wo_status woi_layer_read(woi_st *st, const wo_layer_options *options, wo_layer **layer, wo_error *err);
+
 #endif

@@ -3,9 +3,8 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/team.h"
 #include "store/store.h"
-
-#include <omp.h>
 
 void woi_small_free(woi_small *small)
 {
@@ -13,6 +12,26 @@ void woi_small_free(woi_small *small)
     woi_free(small->i8);
     woi_free(small->scales);
     *small = (woi_small){0};
+}
+
+typedef struct making {
+    const woi_kernels *kernels;
+    const woi_dense *rows;
+    woi_small *small;
+} making;
+
+static void make_rows(void *own, int worker, size_t first, size_t end)
+{
+    const making *m = own;
+    const size_t d = m->rows->d;
+    (void)worker;
+    for (size_t i = first; i < end; i++) {
+        const float *row = m->rows->w + i * d;
+        if (m->small->i8)
+            m->small->scales[i] = m->kernels->quantise(row, d, m->small->i8 + i * d);
+        else
+            for (size_t j = 0; j < d; j++) m->small->bf16[i * d + j] = woi_f32_to_bf16(row[j]);
+    }
 }
 
 wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads, woi_small *small, wo_error *err)
@@ -36,13 +55,7 @@ wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads,
         woi_small_free(small);
         return WO_ERR_MEMORY;
     }
-#pragma omp parallel for num_threads(threads < 1 ? omp_get_max_threads() : threads) schedule(static)
-    for (size_t i = 0; i < m; i++) {
-        const float *row = rows->w + i * d;
-        if (screened)
-            small->scales[i] = kernels->quantise(row, d, small->i8 + i * d);
-        else
-            for (size_t j = 0; j < d; j++) small->bf16[i * d + j] = woi_f32_to_bf16(row[j]);
-    }
+    enum { ROWS_AT_ONCE = 512 };
+    woi_team_ranges(woi_team_threads(threads), m, ROWS_AT_ONCE, make_rows, &(making){kernels, rows, small});
     return WO_OK;
 }

@@ -4,9 +4,9 @@
 #include "base/error.h"
 #include "base/finite.h"
 #include "base/mem.h"
+#include "base/team.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 wo_status woi_hash_create(uint32_t K, uint32_t L, size_t d, bool with_neurons, woi_hash *hash, wo_error *err)
@@ -117,28 +117,45 @@ void woi_hash_route(const woi_hash *hash, const woi_kernels *kernels, const floa
 }
 
 /* Rows x (n, d), each with its own start of z: offsets + b[i] bias_planes for neurons. */
+typedef struct hashing {
+    const woi_hash *hash;
+    const woi_kernels *kernels;
+    const float *x, *b;
+    float *scratch; /* (threads, each) */
+    size_t each;
+    uint32_t *cells;
+} hashing;
+
+static void hash_range(void *own, int worker, size_t first, size_t end)
+{
+    const hashing *h = own;
+    const woi_hash *hash = h->hash;
+    float *z = h->scratch + (size_t)worker * h->each, *start = z + woi_hash_scratch(hash, 1);
+    void *bits = z + hash->n_planes;
+    for (size_t i = first; i < end; i++) {
+        for (size_t p = 0; p < hash->n_planes; p++)
+            start[p] = hash->offsets[p] + (h->b && hash->bias_planes ? h->b[i] * hash->bias_planes[p] : 0);
+        const float *row = h->x + i * hash->d;
+        h->kernels->project(row, 1, hash->planes, start, hash->d, hash->n_planes, z, bits);
+        const bool usable = isfinite(z[0]) || woi_all_finite(row, hash->d);
+        for (uint32_t l = 0; l < hash->L; l++)
+            h->cells[i * hash->L + l] =
+                usable ? (l << hash->K) + code_at(bits, (size_t)l * hash->K, hash->K) : UINT32_MAX;
+    }
+}
+
 static wo_status hash_rows(const woi_hash *hash, const float *x, const float *b, size_t n, int threads, uint32_t *cells,
                            wo_error *err)
 {
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
-    if (threads < 1) threads = omp_get_max_threads();
+    enum { ROWS_AT_ONCE = 256 };
+    threads = woi_team_threads(threads);
     const size_t each = (woi_hash_scratch(hash, 1) + hash->n_planes + 15) / 16 * 16;
     float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
     if (!scratch) return WO_ERR_MEMORY;
     memset(scratch, 0, (size_t)threads * each * sizeof *scratch);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t i = 0; i < n; i++) {
-        float *z = scratch + (size_t)omp_get_thread_num() * each, *start = z + woi_hash_scratch(hash, 1);
-        void *bits = z + hash->n_planes;
-        for (size_t p = 0; p < hash->n_planes; p++)
-            start[p] = hash->offsets[p] + (b && hash->bias_planes ? b[i] * hash->bias_planes[p] : 0);
-        const float *row = x + i * hash->d;
-        kernels->project(row, 1, hash->planes, start, hash->d, hash->n_planes, z, bits);
-        const bool usable = isfinite(z[0]) || woi_all_finite(row, hash->d);
-        for (uint32_t l = 0; l < hash->L; l++)
-            cells[i * hash->L + l] = usable ? (l << hash->K) + code_at(bits, (size_t)l * hash->K, hash->K) : UINT32_MAX;
-    }
+    woi_team_ranges(threads, n, ROWS_AT_ONCE, hash_range, &(hashing){hash, kernels, x, b, scratch, each, cells});
     woi_free(scratch);
     return WO_OK;
 }

@@ -5,10 +5,10 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "base/team.h"
 
 #include <assert.h>
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -241,14 +241,26 @@ static uint32_t soften(const woi_kernels *kernels, const woi_mix_table *table, c
     return n;
 }
 
-static void soften_sample(const woi_kernels *kernels, const woi_mix_sample *sample, woi_mix_table *table, int threads)
+/* What estimating shares between threads. */
+typedef struct estimating {
+    const woi_kernels *kernels;
+    const woi_mix_sample *sample;
+    woi_mix_table *table;
+    float *dense;      /* (threads, 2^K) zeros */
+    uint32_t *touched; /* (threads, 2^K) */
+} estimating;
+
+static void soften_range(void *own, int worker, size_t first, size_t end)
 {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t i = 0; i < sample->n; i++) {
+    const estimating *e = own;
+    const woi_mix_sample *sample = e->sample;
+    woi_mix_table *table = e->table;
+    (void)worker;
+    for (size_t i = first; i < end; i++) {
         softs out, spare;
         float sigma[WOI_MAX_BITS];
         const uint32_t n =
-            soften(kernels, table, sample->x + i * sample->d, sample->d, 1.0F / ESTIMATE_ROOM, sigma, &out, &spare);
+            soften(e->kernels, table, sample->x + i * sample->d, sample->d, 1.0F / ESTIMATE_ROOM, sigma, &out, &spare);
         table->soft_n[i] = n;
         memcpy(table->soft_cell + i * ESTIMATE_ROOM, out.cell, n * sizeof *out.cell);
         memcpy(table->soft_p + i * ESTIMATE_ROOM, out.p, n * sizeof *out.p);
@@ -283,13 +295,23 @@ static void estimate_one(const woi_mix_sample *sample, woi_mix_table *table, siz
     table->count[y] = n;
 }
 
+static void estimate_range(void *own, int worker, size_t first, size_t end)
+{
+    const estimating *e = own;
+    const size_t own_cells = (size_t)worker << e->table->K;
+    for (size_t y = first; y < end; y++)
+        estimate_one(e->sample, e->table, y, e->dense + own_cells, e->touched + own_cells);
+}
+
 wo_status woi_mix_estimate(const woi_mix_sample *sample, woi_mix_table *table, int threads, wo_error *err)
 {
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     const size_t n_cells = (size_t)1 << table->K;
-    if (threads < 1) threads = omp_get_max_threads();
-    soften_sample(kernels, sample, table, threads);
+    enum { QUERIES_AT_ONCE = 256, NEURONS_AT_ONCE = 64 };
+    threads = woi_team_threads(threads);
+    estimating e = {.kernels = kernels, .sample = sample, .table = table};
+    woi_team_ranges(threads, sample->n, QUERIES_AT_ONCE, soften_range, &e);
     /* A list is never longer than the soft cells of its queries, nor than the table. */
     size_t room = 0;
     for (size_t y = 0; y < sample->n_ids; y++) {
@@ -307,15 +329,12 @@ wo_status woi_mix_estimate(const woi_mix_sample *sample, woi_mix_table *table, i
         table->mass = woi_alloc(table->room, sizeof *table->mass, err);
         if (!table->cell || !table->mass) return WO_ERR_MEMORY;
     }
-    float *dense = woi_alloc_zero((size_t)threads * n_cells, sizeof *dense, err);
-    uint32_t *touched = woi_alloc((size_t)threads * n_cells, sizeof *touched, err);
+    float *dense = e.dense = woi_alloc_zero((size_t)threads * n_cells, sizeof *dense, err);
+    uint32_t *touched = e.touched = woi_alloc((size_t)threads * n_cells, sizeof *touched, err);
     double *totals = woi_alloc_zero(n_cells, sizeof *totals, err);
     const bool there = dense && touched && totals;
     if (there) {
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 64)
-        for (size_t y = 0; y < sample->n_ids; y++)
-            estimate_one(sample, table, y, dense + (size_t)omp_get_thread_num() * n_cells,
-                         touched + (size_t)omp_get_thread_num() * n_cells);
+        woi_team_ranges(threads, sample->n_ids, NEURONS_AT_ONCE, estimate_range, &e);
         for (size_t i = 0; i < sample->n; i++) {
             double weight = 0;
             for (int64_t at = sample->rows.indptr[i]; at < sample->rows.indptr[i + 1]; at++)
@@ -387,29 +406,43 @@ static void differentiate(const woi_kernels *kernels, const woi_mix_sample *samp
     *weight += total;
 }
 
+typedef struct summing {
+    const woi_kernels *kernels;
+    const woi_mix_sample *sample;
+    const woi_mix_table *table;
+    const size_t *picks;
+    float *parts; /* by block of picks: the gradient, */
+    double *sums; /* objective and weight */
+} summing;
+
+static void sum_block(void *own, int worker, size_t first, size_t end)
+{
+    const summing *s = own;
+    const size_t d = s->sample->d, width = s->table->width, b = first / BLOCK;
+    float *part = s->parts + b * (d + 1) * width;
+    (void)worker;
+    for (size_t at = first; at < end; at++) {
+        float dz[2 * WOI_MAX_BITS] = {0};
+        const float *x = s->sample->x + s->picks[at] * d;
+        differentiate(s->kernels, s->sample, s->table, s->picks[at], &s->sums[2 * b], &s->sums[2 * b + 1], dz);
+        for (size_t j = 0; j < d; j++)
+            for (size_t k = 0; k < width; k++) part[j * width + k] += x[j] * dz[k];
+        for (size_t k = 0; k < width; k++) part[d * width + k] += dz[k];
+    }
+}
+
 wo_status woi_mix_gradient(const woi_mix_sample *sample, const woi_mix_table *table, const size_t *picks,
                            size_t n_picks, int threads, double *objective, float *gradient, wo_error *err)
 {
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
-    const size_t d = sample->d, width = table->width, size = (d + 1) * width, n_blocks = (n_picks + BLOCK - 1) / BLOCK;
+    const size_t size = (sample->d + 1) * table->width, n_blocks = (n_picks + BLOCK - 1) / BLOCK;
     assert(threads >= 1);
     float *parts = woi_alloc_zero(n_blocks * size, sizeof *parts, err);
     double *sums = woi_alloc_zero(2 * n_blocks, sizeof *sums, err);
     const bool there = parts && sums;
     if (there) {
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-        for (size_t b = 0; b < n_blocks; b++) {
-            float *part = parts + b * size;
-            for (size_t at = b * BLOCK; at < n_picks && at < (b + 1) * BLOCK; at++) {
-                float dz[2 * WOI_MAX_BITS] = {0};
-                const float *x = sample->x + picks[at] * d;
-                differentiate(kernels, sample, table, picks[at], &sums[2 * b], &sums[2 * b + 1], dz);
-                for (size_t j = 0; j < d; j++)
-                    for (size_t k = 0; k < width; k++) part[j * width + k] += x[j] * dz[k];
-                for (size_t k = 0; k < width; k++) part[d * width + k] += dz[k];
-            }
-        }
+        woi_team_ranges(threads, n_picks, BLOCK, sum_block, &(summing){kernels, sample, table, picks, parts, sums});
         double total = 0, weight = 0;
         memset(gradient, 0, size * sizeof *gradient);
         for (size_t b = 0; b < n_blocks; b++) {
@@ -481,7 +514,7 @@ wo_status woi_mix_learn(const float *q, const woi_sparse *needs, const woi_mix_o
                         const wo_progress *progress, woi_hash *hash, wo_error *err)
 {
     woi_mix_options o = *options;
-    if (o.threads < 1) o.threads = omp_get_max_threads();
+    o.threads = woi_team_threads(o.threads);
     woi_mix_sample sample;
     wo_status status = woi_mix_sample_make(q, hash->d, needs, o.max_queries, o.seed, &sample, err);
     if (status) return status;

@@ -3,9 +3,9 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/team.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -299,26 +299,42 @@ void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const floa
         for (size_t i = 0; i < n; i++) n_cells[i] = find_leaves(tree, kernels, i, probes, p, cells + i * probes);
 }
 
+enum { TOGETHER = 256 }; /* queries of a log that are routed at once */
+
+/* What many threads do with one tree. */
+typedef struct shared {
+    const woi_tree *tree;
+    const woi_kernels *kernels;
+    const float *q;
+    size_t n, used; /* queries; of which so many are looked at */
+    uint32_t probes, n_near;
+    char *scratch; /* (threads, each) */
+    size_t each;
+    uint32_t *cells, *near;
+    float *gaps;
+} shared;
+
+static void route_range(void *own, int worker, size_t first, size_t end)
+{
+    const shared *s = own;
+    const uint32_t probes = s->probes;
+    uint32_t found[TOGETHER], *cells = s->cells + first * probes;
+    woi_tree_route(s->tree, s->kernels, s->q + first * s->tree->d, end - first, probes, INFINITY,
+                   s->scratch + (size_t)worker * s->each, cells, found);
+    for (size_t i = 0; i < end - first; i++)
+        for (; found[i] < probes; found[i]++) cells[i * probes + found[i]] = UINT32_MAX;
+}
+
 wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads,
                            uint32_t *cells, wo_error *err)
 {
-    const woi_kernels *kernels = woi_kernels_get(err);
-    if (!kernels) return WO_ERR_UNSUPPORTED;
-    if (threads < 1) threads = omp_get_max_threads();
-    enum { TOGETHER = 256 };
-    const size_t each = woi_tree_scratch(tree, TOGETHER, probes);
-    char *scratch = woi_alloc((size_t)threads, each, err);
-    if (!scratch) return WO_ERR_MEMORY;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t first = 0; first < n; first += TOGETHER) {
-        uint32_t found[TOGETHER];
-        const size_t count = n - first < TOGETHER ? n - first : TOGETHER;
-        woi_tree_route(tree, kernels, q + first * tree->d, count, probes, INFINITY,
-                       scratch + (size_t)omp_get_thread_num() * each, cells + first * probes, found);
-        for (size_t i = 0; i < count; i++)
-            for (; found[i] < probes; found[i]++) cells[(first + i) * probes + found[i]] = UINT32_MAX;
-    }
-    woi_free(scratch);
+    threads = woi_team_threads(threads);
+    shared s = {.tree = tree, .kernels = woi_kernels_get(err), .q = q, .probes = probes, .cells = cells};
+    if (!s.kernels) return WO_ERR_UNSUPPORTED;
+    s.each = woi_tree_scratch(tree, TOGETHER, probes);
+    if (!(s.scratch = woi_alloc((size_t)threads, s.each, err))) return WO_ERR_MEMORY;
+    woi_team_ranges(threads, n, TOGETHER, route_range, &s);
+    woi_free(s.scratch);
     return WO_OK;
 }
 
@@ -347,33 +363,39 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static void find_gaps_range(void *own, int worker, size_t first, size_t end)
+{
+    const shared *s = own;
+    for (size_t i = first; i < end; i++) {
+        float *gaps = s->gaps + i * s->probes;
+        const size_t found = find_gaps(s->tree, s->kernels, s->q + s->n * i / s->used * s->tree->d, s->probes,
+                                       s->scratch + (size_t)worker * s->each, gaps);
+        for (size_t j = found; j < s->probes; j++) gaps[j] = INFINITY; /* not there: behind all others */
+    }
+}
+
 wo_status woi_tree_learn_margin(woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads, wo_error *err)
 {
-    enum { ENOUGH = 8192 };    /* queries */
-    const double kept = 0.995; /* of the leaves that they open without a margin */
-    const woi_kernels *kernels = woi_kernels_get(err);
-    if (!kernels) return WO_ERR_UNSUPPORTED;
-    if (threads < 1) threads = omp_get_max_threads();
-    const size_t used = n < ENOUGH ? n : ENOUGH, each = woi_tree_scratch(tree, 1, probes);
-    float *gaps = woi_alloc(used, probes * sizeof *gaps, err);
-    char *scratch = woi_alloc((size_t)threads, each, err);
+    enum { ENOUGH = 8192, AT_ONCE = 64 }; /* queries */
+    const double kept = 0.995;            /* of the leaves that they open without a margin */
+    threads = woi_team_threads(threads);
+    const size_t used = n < ENOUGH ? n : ENOUGH;
+    shared s = {.tree = tree, .kernels = woi_kernels_get(err), .q = q, .n = n, .used = used, .probes = probes};
+    if (!s.kernels) return WO_ERR_UNSUPPORTED;
+    s.each = woi_tree_scratch(tree, 1, probes);
+    float *gaps = s.gaps = woi_alloc(used, probes * sizeof *gaps, err);
+    s.scratch = woi_alloc((size_t)threads, s.each, err);
     tree->margin = INFINITY;
-    wo_status status = gaps && scratch ? WO_OK : WO_ERR_MEMORY;
+    wo_status status = gaps && s.scratch ? WO_OK : WO_ERR_MEMORY;
     if (!status) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-        for (size_t i = 0; i < used; i++) {
-            float *own = gaps + i * probes;
-            const size_t found = find_gaps(tree, kernels, q + n * i / used * tree->d, probes,
-                                           scratch + (size_t)omp_get_thread_num() * each, own);
-            for (size_t j = found; j < probes; j++) own[j] = INFINITY; /* not there: behind all others */
-        }
+        woi_team_ranges(threads, used, AT_ONCE, find_gaps_range, &s);
         size_t all = 0;
         for (size_t i = 0; i < used * probes; i++) all += gaps[i] < INFINITY;
         qsort(gaps, used * probes, sizeof *gaps, by_size);
         if (all) tree->margin = gaps[(size_t)((double)(all - 1) * kept)];
     }
     woi_free(gaps);
-    woi_free(scratch);
+    woi_free(s.scratch);
     return status;
 }
 
@@ -392,36 +414,41 @@ static inline size_t insert(float score, uint32_t id, float *scores, uint32_t *i
     return n;
 }
 
+/* The neighbours of the leaves below node a. */
+static void find_neighbours(void *own, int worker, size_t a)
+{
+    const shared *s = own;
+    const woi_tree *tree = s->tree;
+    const uint32_t B = tree->B, n_near = s->n_near;
+    const size_t fours = woi_tree_fours(tree);
+    float *z = (float *)(void *)(s->scratch + (size_t)worker * s->each), *scores = z + B;
+    int8_t *x = (void *)(scores + n_near);
+    const uint8_t *leaves = tree->leaves + a * B * 4 * fours;
+    const float *scales = tree->leaf_scales + a * B, *offsets = tree->leaf_offsets + a * B;
+    for (uint32_t b = 0; b < B; b++) {
+        uint32_t *near = s->near + (a * B + b) * n_near;
+        size_t n = 0;
+        if (offsets[b] == -INFINITY) { /* not used: it needs nobody */
+            for (uint32_t i = 0; i < n_near; i++) near[i] = UINT32_MAX;
+            continue;
+        }
+        for (size_t j = 0; j < 4 * fours; j++) x[j] = (int8_t)woi_tree_coordinate(leaves, B, b, j);
+        s->kernels->project_i8(x, &scales[b], 1, leaves, scales, offsets, fours, B, B, z);
+        for (uint32_t other = 0; other < B; other++)
+            if (other != b && z[other] > -INFINITY)
+                n = insert(z[other], (uint32_t)(a * B + other), scores, near, n, n_near);
+        for (; n < n_near; n++) near[n] = UINT32_MAX;
+    }
+}
+
 wo_status woi_tree_neighbours(const woi_tree *tree, uint32_t n_near, int threads, uint32_t *near, wo_error *err)
 {
-    const woi_kernels *kernels = woi_kernels_get(err);
-    if (!kernels) return WO_ERR_UNSUPPORTED;
-    if (threads < 1) threads = omp_get_max_threads();
-    const uint32_t B = tree->B;
-    const size_t fours = woi_tree_fours(tree), each = (fours + B + n_near + 15) / 16 * 16;
-    float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
-    if (!scratch) return WO_ERR_MEMORY;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t a = 0; a < tree->A; a++) {
-        float *z = scratch + (size_t)omp_get_thread_num() * each, *scores = z + B;
-        int8_t *x = (void *)(scores + n_near);
-        const uint8_t *leaves = tree->leaves + a * B * 4 * fours;
-        const float *scales = tree->leaf_scales + a * B, *offsets = tree->leaf_offsets + a * B;
-        for (uint32_t b = 0; b < B; b++) {
-            uint32_t *own = near + (a * B + b) * n_near;
-            size_t n = 0;
-            if (offsets[b] == -INFINITY) { /* not used: it needs nobody */
-                for (uint32_t i = 0; i < n_near; i++) own[i] = UINT32_MAX;
-                continue;
-            }
-            for (size_t j = 0; j < 4 * fours; j++) x[j] = (int8_t)woi_tree_coordinate(leaves, B, b, j);
-            kernels->project_i8(x, &scales[b], 1, leaves, scales, offsets, fours, B, B, z);
-            for (uint32_t other = 0; other < B; other++)
-                if (other != b && z[other] > -INFINITY)
-                    n = insert(z[other], (uint32_t)(a * B + other), scores, own, n, n_near);
-            for (; n < n_near; n++) own[n] = UINT32_MAX;
-        }
-    }
-    woi_free(scratch);
+    threads = woi_team_threads(threads);
+    shared s = {.tree = tree, .kernels = woi_kernels_get(err), .n_near = n_near, .near = near};
+    if (!s.kernels) return WO_ERR_UNSUPPORTED;
+    s.each = (woi_tree_fours(tree) + tree->B + n_near + 15) / 16 * 16 * sizeof(float);
+    if (!(s.scratch = woi_alloc((size_t)threads, s.each, err))) return WO_ERR_MEMORY;
+    woi_team_for(threads, tree->A, find_neighbours, &s);
+    woi_free(s.scratch);
     return WO_OK;
 }

@@ -3,10 +3,10 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "base/team.h"
 #include "route/tree.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 enum {
@@ -15,6 +15,7 @@ enum {
     QUERIES_A_LEAF = 40,   /* where the fan-outs follow from the data */
     POWER_ROUNDS = 20,     /* of the subspace iteration */
     MIN_FAN = 16,
+    POINTS_AT_ONCE = 256, /* that a thread takes */
 };
 enum { STREAM_SAMPLE = 5000, STREAM_BASIS = 5001, STREAM_NODES = 5002, STREAM_LEAVES = 6000 };
 
@@ -54,18 +55,34 @@ static wo_status draw(size_t n, size_t take, uint64_t seed, size_t **picks, wo_e
 
 /* ---- Coordinates ------------------------------------------------------------------------------------------- */
 
-/* Second moments (d, d) of the first n directions. */
-static void measure_spread(const sample *s, size_t n, int threads, double *moments)
+/* What finding the axes works on. */
+typedef struct axes {
+    const sample *s;
+    size_t n, r;         /* directions that are looked at; axes */
+    double *moments;     /* (d, d) */
+    double *v, *product; /* (d, r) */
+} axes;
+
+static void measure_row(void *own, int worker, size_t a)
 {
-    const size_t d = s->d;
+    const axes *x = own;
+    const size_t d = x->s->d;
+    double *moments = x->moments + a * d;
+    (void)worker;
+    for (size_t i = 0; i < x->n; i++) {
+        const float *row = x->s->q + x->s->picks[i] * d;
+        const double weight = row[a] * x->s->over[i] * x->s->over[i];
+        for (size_t b = 0; b <= a; b++) moments[b] += weight * row[b];
+    }
+}
+
+/* Second moments of the first n directions. */
+static void measure_spread(axes *x, int threads)
+{
+    const size_t d = x->s->d;
+    double *moments = x->moments;
     memset(moments, 0, d * d * sizeof *moments);
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (size_t a = 0; a < d; a++)
-        for (size_t i = 0; i < n; i++) {
-            const float *row = s->q + s->picks[i] * d;
-            const double x = row[a] * s->over[i] * s->over[i];
-            for (size_t b = 0; b <= a; b++) moments[a * d + b] += x * row[b];
-        }
+    woi_team_for(threads, d, measure_row, x);
     for (size_t a = 0; a < d; a++)
         for (size_t b = 0; b <= a; b++) moments[b * d + a] = moments[a * d + b];
 }
@@ -90,6 +107,17 @@ static void orthonormalise(double *v, size_t d, size_t r)
     }
 }
 
+static void multiply_row(void *own, int worker, size_t a)
+{
+    const axes *x = own;
+    const size_t d = x->s->d, r = x->r;
+    double *to = x->product + a * r;
+    (void)worker;
+    memset(to, 0, r * sizeof *to);
+    for (size_t b = 0; b < d; b++)
+        for (size_t c = 0; c < r; c++) to[c] += x->moments[a * d + b] * x->v[b * r + c];
+}
+
 /* The r axes that hold most of the directions, by subspace iteration. */
 static wo_status find_basis(const woi_kernels *kernels, sample *s, const woi_tree_options *o, woi_tree *tree,
                             wo_error *err)
@@ -103,17 +131,12 @@ static wo_status find_basis(const woi_kernels *kernels, sample *s, const woi_tre
     tree->basis_scales = woi_alloc(r, sizeof *tree->basis_scales, err);
     const bool there = moments && v && product && axis && codes && tree->basis && tree->basis_scales;
     if (there) {
-        measure_spread(s, n, o->threads, moments);
+        axes x = {s, n, r, moments, v, product};
+        measure_spread(&x, o->threads);
         for (size_t i = 0; i < d * r; i++) v[i] = woi_rng_normal(o->seed, STREAM_BASIS, i);
         for (int round = 0; round < POWER_ROUNDS; round++) {
             orthonormalise(v, d, r);
-#pragma omp parallel for num_threads(o->threads) schedule(static)
-            for (size_t a = 0; a < d; a++) {
-                double *to = product + a * r;
-                memset(to, 0, r * sizeof *to);
-                for (size_t b = 0; b < d; b++)
-                    for (size_t c = 0; c < r; c++) to[c] += moments[a * d + b] * v[b * r + c];
-            }
+            woi_team_for(o->threads, d, multiply_row, &x);
             memcpy(v, product, d * r * sizeof *v);
         }
         orthonormalise(v, d, r);
@@ -132,17 +155,30 @@ static wo_status find_basis(const woi_kernels *kernels, sample *s, const woi_tre
     return there ? WO_OK : WO_ERR_MEMORY;
 }
 
+typedef struct turning {
+    const woi_kernels *kernels;
+    const woi_tree *tree;
+    const sample *s;
+    char *scratch; /* (threads, each) */
+    size_t each;
+} turning;
+
+static void turn_range(void *own, int worker, size_t first, size_t end)
+{
+    const turning *t = own;
+    const sample *s = t->s;
+    for (size_t i = first; i < end; i++)
+        woi_tree_turn(t->tree, t->kernels, s->q + s->picks[i] * s->d, t->scratch + (size_t)worker * t->each,
+                      s->x + i * s->r);
+}
+
 /* x: the sample's directions in the tree's coordinates. */
 static wo_status turn_all(const woi_kernels *kernels, const woi_tree *tree, int threads, sample *s, wo_error *err)
 {
-    const size_t d = s->d, r = s->r, each = woi_tree_scratch(tree, 1, 1);
-    char *scratch = woi_alloc((size_t)threads, each, err);
-    if (!scratch) return WO_ERR_MEMORY;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t i = 0; i < s->n; i++)
-        woi_tree_turn(tree, kernels, s->q + s->picks[i] * d, scratch + (size_t)omp_get_thread_num() * each,
-                      s->x + i * r);
-    woi_free(scratch);
+    turning t = {kernels, tree, s, NULL, woi_tree_scratch(tree, 1, 1)};
+    if (!(t.scratch = woi_alloc((size_t)threads, t.each, err))) return WO_ERR_MEMORY;
+    woi_team_ranges(threads, s->n, POINTS_AT_ONCE, turn_range, &t);
+    woi_free(t.scratch);
     return WO_OK;
 }
 
@@ -175,16 +211,29 @@ static uint32_t nearest(const woi_kernels *kernels, const centres *c, const floa
     return best;
 }
 
+typedef struct assigning {
+    const woi_kernels *kernels;
+    const centres *c;
+    const float *x;
+    const uint32_t *members;
+    uint32_t *of;
+} assigning;
+
+static void assign_range(void *own, int worker, size_t first, size_t end)
+{
+    const assigning *a = own;
+    float z[WOI_MAX_FAN];
+    uint16_t bits[WOI_MAX_FAN / 16];
+    (void)worker;
+    for (size_t i = first; i < end; i++)
+        a->of[i] = nearest(a->kernels, a->c, a->x + (a->members ? a->members[i] : i) * a->c->r, z, bits);
+}
+
 /* The nearest centre of each of the points x[members[i]] (members NULL: x[i]). */
 static void assign(const woi_kernels *kernels, const centres *c, const float *x, const uint32_t *members, size_t n,
                    int threads, uint32_t *of)
 {
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (size_t i = 0; i < n; i++) {
-        float z[WOI_MAX_FAN];
-        uint16_t bits[WOI_MAX_FAN / 16];
-        of[i] = nearest(kernels, c, x + (members ? members[i] : i) * c->r, z, bits);
-    }
+    woi_team_ranges(threads, n, POINTS_AT_ONCE, assign_range, &(assigning){kernels, c, x, members, of});
 }
 
 /* Lloyd's rounds from k random points. `sums` (k, r) and `counts` (k) are scratch, as is `of` (n). */
@@ -276,24 +325,34 @@ static wo_status bench_make(size_t r, size_t room, bench *b, wo_error *err)
     return b->at && b->offsets && b->sums && b->counts && b->x && b->x8 ? WO_OK : WO_ERR_MEMORY;
 }
 
-static void learn_leaves(const woi_kernels *kernels, const sample *s, const woi_tree_options *o, const uint32_t *starts,
-                         const uint32_t *members, double leaf_size, bench *benches, uint32_t *of, woi_tree *tree)
+/* The second level: the points of node a are members[starts[a] .. starts[a+1]). */
+typedef struct level {
+    const woi_kernels *kernels;
+    const sample *s;
+    const woi_tree_options *o;
+    const uint32_t *starts, *members;
+    double leaf_size;
+    bench *benches; /* (threads) */
+    uint32_t *of;
+    woi_tree *tree;
+} level;
+
+/* The leaves below node a. */
+static void learn_leaves(void *own, int worker, size_t a)
 {
-    const size_t r = tree->r, B = tree->B, bytes = 4 * woi_tree_fours(tree);
-#pragma omp parallel for num_threads(o->threads) schedule(dynamic)
-    for (size_t a = 0; a < tree->A; a++) {
-        bench *b = &benches[omp_get_thread_num()];
-        const size_t n = starts[a + 1] - starts[a];
-        centres c = {r, B, 0, b->at, b->offsets};
-        c.k = (uint32_t)clamp((size_t)((double)n / leaf_size + 0.5), 1, n < B ? n : B);
-        if (n)
-            learn_centres(kernels, s->x, members + starts[a], n, o->rounds, o->seed, STREAM_LEAVES + a, 1, &c, b->sums,
-                          b->counts, of + starts[a]);
-        else /* nobody's, as the second of two equal ones is: it would take a place in the beam for nothing */
-            for (size_t i = 0; i < B; i++) c.offsets[i] = tree->node_offsets[a] = -INFINITY;
-        quantise_centres(kernels, &c, b->x, b->x8, tree->leaves + a * B * bytes, tree->leaf_scales + a * B,
-                         tree->leaf_offsets + a * B);
-    }
+    const level *l = own;
+    woi_tree *tree = l->tree;
+    bench *b = &l->benches[worker];
+    const size_t B = tree->B, bytes = 4 * woi_tree_fours(tree), start = l->starts[a], n = l->starts[a + 1] - start;
+    centres c = {tree->r, B, 0, b->at, b->offsets};
+    c.k = (uint32_t)clamp((size_t)((double)n / l->leaf_size + 0.5), 1, n < B ? n : B);
+    if (n)
+        learn_centres(l->kernels, l->s->x, l->members + start, n, l->o->rounds, l->o->seed, STREAM_LEAVES + a, 1, &c,
+                      b->sums, b->counts, l->of + start);
+    else /* a node without points, as the second of two equal ones is, would take a place in the beam for nothing */
+        for (size_t i = 0; i < B; i++) c.offsets[i] = tree->node_offsets[a] = -INFINITY;
+    quantise_centres(l->kernels, &c, b->x, b->x8, tree->leaves + a * B * bytes, tree->leaf_scales + a * B,
+                     tree->leaf_offsets + a * B);
 }
 
 static wo_status create_tree(woi_tree *tree, wo_error *err)
@@ -336,7 +395,9 @@ static wo_status learn_levels(const sample *s, const woi_tree_options *o, double
         for (size_t i = s->n; i-- > 0;) members[--starts[of[i]]] = (uint32_t)i;
         status = woi_progress(progress, "learning the tree", 1, 2, err);
     }
-    if (!status) learn_leaves(kernels, s, o, starts, members, leaf_size, benches, of, tree);
+    if (!status)
+        woi_team_for(o->threads, A, learn_leaves,
+                     &(level){kernels, s, o, starts, members, leaf_size, benches, of, tree});
     if (!status) status = woi_tree_count_leaves(tree, err);
     for (size_t t = 0; benches && t < threads; t++) bench_free(&benches[t]);
     woi_free(benches);
@@ -357,7 +418,7 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
                          const wo_progress *progress, woi_tree *tree, wo_error *err)
 {
     woi_tree_options o = *options;
-    if (o.threads < 1) o.threads = omp_get_max_threads();
+    o.threads = woi_team_threads(o.threads);
     if (d > WOI_MAX_I8)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "queries of %zu numbers are too long for a tree: at most %d", d, WOI_MAX_I8);

@@ -1,8 +1,10 @@
 /* What reader and writer of our own safetensors files agree on.
  *
- * A file is ours when its __metadata__ has "wideout.format". It then has "kind", "wideout.version", "xxh3.NAME" for
- * every tensor and "xxh3.header" for the header itself: 16 hexadecimal digits each, XXH3 with 64 bits. The header's
- * checksum is taken over the JSON, spaces after it included, with its own digits as zeros. */
+ * A file is ours when its __metadata__ has "wideout.format": MAJOR or MAJOR.MINOR. Another major version is not read; a
+ * later minor one is, unless "wideout.needs" names a feature that the reader does not have: "a,b". It then has "kind",
+ * "wideout.version", "xxh3.NAME" for every tensor and "xxh3.header" for the header itself: 16 hexadecimal digits each,
+ * XXH3 with 64 bits. The header's checksum is taken over the JSON, spaces after it included, with its own digits as
+ * zeros. */
 #ifndef WOI_STORE_SAFETENSORS_H
 #define WOI_STORE_SAFETENSORS_H
 
@@ -13,6 +15,7 @@
 #define WOI_ST_FORMAT "wideout.format"
 #define WOI_ST_FORMAT_VERSION "1"
 #define WOI_ST_VERSION "wideout.version"
+#define WOI_ST_NEEDS "wideout.needs"
 #define WOI_ST_CHECKSUM "xxh3."
 #define WOI_ST_DIGITS 16
 #define WOI_ST_ALIGN 64

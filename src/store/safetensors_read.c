@@ -26,6 +26,7 @@
 
 typedef struct shard {
     const unsigned char *map;
+    bool borrowed; /* the caller's memory: not unmapped */
     size_t map_bytes;
     json_t *header; /* owns the names and metadata strings that tensors point to */
     char *name;
@@ -217,6 +218,39 @@ static bool is_ours(const json_t *metadata)
            json_object_get(metadata, WOI_ST_CHECKSUM "header");
 }
 
+/* Whether a format, "1" or "1.2", is of the major version that is read here. */
+static bool is_readable(const char *format)
+{
+    static const char major[] = WOI_ST_FORMAT_VERSION;
+    const size_t length = sizeof major - 1;
+    if (strncmp(format, major, length) != 0) return false;
+    const char *minor = format + length;
+    if (*minor == '\0') return true;
+    return *minor++ == '.' && *minor && strspn(minor, "0123456789") == strlen(minor);
+}
+
+/* What a reader of this version knows of what files may need: nothing so far, for nothing was added to format 1. */
+static const char *const features[] = {NULL};
+
+static wo_status check_needs(const json_t *metadata, wo_error *err)
+{
+    const char *needs = json_string_value(json_object_get(metadata, WOI_ST_NEEDS));
+    const char *by = json_string_value(json_object_get(metadata, WOI_ST_VERSION));
+    while (needs && *needs) {
+        const size_t bytes = strcspn(needs, ",");
+        bool known = bytes == 0;
+        for (const char *const *f = features; !known && *f; f++)
+            known = strlen(*f) == bytes && memcmp(*f, needs, bytes) == 0;
+        char name[WOI_QUOTE_BYTES], version[WOI_QUOTE_BYTES];
+        if (!known)
+            return woi_fail(
+                err, WO_ERR_UNSUPPORTED, 8, "the file was written by wideout %s and needs '%s', which version %s does not have",
+                woi_quote(version, by ? by : "?", by ? strlen(by) : 1), woi_quote(name, needs, bytes), wo_version());
+        needs += bytes + (needs[bytes] == ',');
+    }
+    return WO_OK;
+}
+
 /* A file of ours: written by a version that we know, unchanged, and of some kind. */
 static wo_status check_own_header(const shard *file, size_t header_bytes, wo_error *err)
 {
@@ -224,7 +258,7 @@ static wo_status check_own_header(const shard *file, size_t header_bytes, wo_err
     const char *stated = json_string_value(json_object_get(metadata, WOI_ST_CHECKSUM "header"));
     const char *format = json_string_value(json_object_get(metadata, WOI_ST_FORMAT));
     char digits[WOI_ST_DIGITS + 1], quoted[WOI_QUOTE_BYTES];
-    if (format && strcmp(format, WOI_ST_FORMAT_VERSION) != 0)
+    if (format && !is_readable(format))
         return woi_fail(err, WO_ERR_UNSUPPORTED, 8,
                         "the file was written in format '%s', this version of wideout reads format %s",
                         woi_quote(quoted, format, strlen(format)), WOI_ST_FORMAT_VERSION);
@@ -235,20 +269,14 @@ static wo_status check_own_header(const shard *file, size_t header_bytes, wo_err
                         digits, woi_quote(quoted, stated, strlen(stated)));
     if (!format || !json_object_get(metadata, "kind"))
         return woi_fail(err, WO_ERR_FORMAT, 8, "the metadata of a wideout file have no %s", format ? "kind" : "format");
-    return WO_OK;
+    return check_needs(metadata, err);
 }
 
-/* Maps one file and appends its tensors. */
-static wo_status open_shard(woi_st *st, size_t i, const char *path, wo_error *err)
+/* Appends the tensors of a shard that is in memory. */
+static wo_status read_shard(woi_st *st, size_t i, wo_error *err)
 {
     shard *file = &st->shards[i];
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-    if (!(file->name = woi_copy_text(base, strlen(base), err))) return WO_ERR_MEMORY;
-    const void *map = NULL;
-    wo_status status = woi_map(path, &map, &file->map_bytes, err);
-    if (status) return status;
-    file->map = map;
-
+    wo_status status;
     if (file->map_bytes < 8)
         return woi_fail(err, WO_ERR_FORMAT, 0,
                         "the file has %zu bytes, a safetensors file begins with 8 bytes of header length",
@@ -292,6 +320,18 @@ static wo_status open_shard(woi_st *st, size_t i, const char *path, wo_error *er
     woi_tensor *own = st->tensors ? st->tensors + first : NULL;
     if (own) qsort(own, n, sizeof *own, by_offset);
     return check_layout(file, own, own ? n : 0, 8 + header_bytes, err);
+}
+
+static wo_status open_shard(woi_st *st, size_t i, const char *path, wo_error *err)
+{
+    shard *file = &st->shards[i];
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    if (!(file->name = woi_copy_text(base, strlen(base), err))) return WO_ERR_MEMORY;
+    const void *map = NULL;
+    const wo_status status = woi_map(path, &map, &file->map_bytes, err);
+    if (status) return status;
+    file->map = map;
+    return read_shard(st, i, err);
 }
 
 /* ---- Shards ------------------------------------------------------------------------------------------------ */
@@ -458,13 +498,34 @@ wo_status woi_st_open(const char *path, woi_st **result, wo_error *err)
     return status;
 }
 
+wo_status woi_st_open_memory(const void *data, size_t bytes, woi_st **result, wo_error *err)
+{
+    if (!data || (uintptr_t)data % 8)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "a file in memory must begin at a multiple of 8 bytes");
+    woi_st *st = woi_alloc_zero(1, sizeof *st, err);
+    if (!st) return WO_ERR_MEMORY;
+    static const char name[] = "memory";
+    wo_status status = alloc_shards(st, 1, err);
+    if (!status) {
+        st->shards[0] = (shard){.map = data, .map_bytes = bytes, .borrowed = true};
+        if (!(st->shards[0].name = woi_copy_text(name, sizeof name - 1, err))) status = WO_ERR_MEMORY;
+    }
+    if (!status) status = read_shard(st, 0, err);
+    if (!status) status = index_names(st, err);
+    if (status)
+        woi_st_free(st);
+    else
+        *result = st;
+    return status;
+}
+
 void woi_st_free(woi_st *st)
 {
     if (!st) return;
     for (size_t i = 0; i < st->n_shards; i++) {
         woi_free(st->shards[i].name);
         json_decref(st->shards[i].header);
-        woi_unmap(st->shards[i].map, st->shards[i].map_bytes);
+        if (!st->shards[i].borrowed) woi_unmap(st->shards[i].map, st->shards[i].map_bytes);
     }
     woi_free(st->by_name);
     woi_free(st->tensors);
@@ -534,29 +595,56 @@ const char *woi_st_kind(const woi_st *st)
     return woi_st_meta(st, WOI_ST_FORMAT) ? woi_st_meta(st, "kind") : NULL;
 }
 
+const char *woi_st_version(const woi_st *st)
+{
+    const char *version = woi_st_meta(st, WOI_ST_VERSION);
+    return version ? version : "?";
+}
+
+/* ---- Checksums --------------------------------------------------------------------------------------------- */
+
+static wo_status compare(const woi_st *st, const woi_tensor *tensor, const char *digits, wo_error *err)
+{
+    char quoted[WOI_QUOTE_BYTES], said[WOI_QUOTE_BYTES], *key = NULL;
+    const size_t key_bytes = sizeof WOI_ST_CHECKSUM + strlen(tensor->name);
+    if (!(key = woi_alloc(key_bytes, 1, err))) return WO_ERR_MEMORY;
+    snprintf(key, key_bytes, "%s%s", WOI_ST_CHECKSUM, tensor->name);
+    const char *stated = woi_st_meta(st, key);
+    woi_free(key);
+    if (stated && strcmp(stated, digits) == 0) return WO_OK;
+    if (!stated) stated = "nothing";
+    return woi_fail(err, WO_ERR_CHECKSUM, tensor->offset,
+                    "tensor '%s' (%zu bytes at byte %" PRIu64 ") was changed: its checksum is %s, the file says %s",
+                    woi_quote(quoted, tensor->name, strlen(tensor->name)), tensor->bytes, tensor->offset, digits,
+                    woi_quote(said, stated, strlen(stated)));
+}
+
+wo_status woi_st_verify_hash(const woi_st *st, const woi_tensor *tensor, uint64_t hash, wo_error *err)
+{
+    char digits[WOI_ST_DIGITS + 1];
+    if (!woi_st_kind(st)) return WO_OK;
+    woi_st_checksum_digits(hash, digits);
+    return compare(st, tensor, digits, err);
+}
+
+wo_status woi_st_verify_tensor(const woi_st *st, const woi_tensor *tensor, wo_error *err)
+{
+    char digits[WOI_ST_DIGITS + 1];
+    if (!woi_st_kind(st)) return WO_OK;
+    woi_st_checksum(tensor->data, tensor->bytes, digits);
+    return compare(st, tensor, digits, err);
+}
+
 wo_status woi_st_verify(const woi_st *st, const wo_progress *progress, wo_error *err)
 {
     if (!woi_st_kind(st)) return WO_OK;
     uint64_t done = 0, total = 0;
     for (size_t i = 0; i < st->n_tensors; i++) total += st->tensors[i].bytes;
     for (size_t i = 0; i < st->n_tensors; i++) {
-        const woi_tensor *tensor = &st->tensors[i];
         wo_status status = woi_progress(progress, "verifying", done, total, err);
+        if (!status) status = woi_st_verify_tensor(st, &st->tensors[i], err);
         if (status) return status;
-        char digits[WOI_ST_DIGITS + 1], quoted[WOI_QUOTE_BYTES], said[WOI_QUOTE_BYTES], *key = NULL;
-        size_t key_bytes = sizeof WOI_ST_CHECKSUM + strlen(tensor->name);
-        if (!(key = woi_alloc(key_bytes, 1, err))) return WO_ERR_MEMORY;
-        snprintf(key, key_bytes, "%s%s", WOI_ST_CHECKSUM, tensor->name);
-        const char *stated = woi_st_meta(st, key);
-        woi_free(key);
-        woi_st_checksum(tensor->data, tensor->bytes, digits);
-        if (!stated || strcmp(stated, digits) != 0)
-            return woi_fail(err, WO_ERR_CHECKSUM, tensor->offset,
-                            "tensor '%s' (%zu bytes at byte %" PRIu64
-                            ") was changed: its checksum is %s, the file says %s",
-                            woi_quote(quoted, tensor->name, strlen(tensor->name)), tensor->bytes, tensor->offset,
-                            digits, woi_quote(said, stated ? stated : "nothing", strlen(stated ? stated : "nothing")));
-        done += tensor->bytes;
+        done += st->tensors[i].bytes;
     }
     return woi_progress(progress, "verifying", done, total, err);
 }

@@ -95,6 +95,8 @@ typedef struct woi_tensor {
 /* A mapped model: one file, or all the shards that an index JSON names. Tensors in the order of their data. */
 typedef struct woi_st woi_st;
 wo_status woi_st_open(const char *path, woi_st **st, wo_error *err);
+/* The same of a file in the caller's memory, which begins at a multiple of 8 bytes and stays until woi_st_free. */
+wo_status woi_st_open_memory(const void *data, size_t bytes, woi_st **st, wo_error *err);
 void woi_st_free(woi_st *st);
 
 size_t woi_st_n_tensors(const woi_st *st);
@@ -111,9 +113,15 @@ bool woi_st_meta_next(const woi_st *st, void **cursor, const char **key, const c
 /* "layer", "log", "network", "index", "tokens" for our own files; NULL for other people's. */
 const char *woi_st_kind(const woi_st *st);
 
-/* Compares every tensor of one of our own files with its checksum (the header's was checked by woi_st_open). Other
- * people's files have none: WO_OK at once. */
+/* The version that wrote a file of ours; "?" where it does not say. */
+const char *woi_st_version(const woi_st *st);
+
+/* Compares tensors of one of our own files with their checksums, all or one. Other people's files have none: WO_OK at
+ * once. */
 wo_status woi_st_verify(const woi_st *st, const wo_progress *progress, wo_error *err);
+wo_status woi_st_verify_tensor(const woi_st *st, const woi_tensor *tensor, wo_error *err);
+/* The same for a hash (XXH3, 64 bits) that was taken of the tensor's bytes on the way. */
+wo_status woi_st_verify_hash(const woi_st *st, const woi_tensor *tensor, uint64_t hash, wo_error *err);
 
 /* Writes one of our own files. Declare all tensors, then append their data in the same order, in pieces of any size;
  * the checksums are put into the header at the end. The same calls give the same bytes. */

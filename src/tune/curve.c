@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/sized.h"
+#include "index/options.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,47 +12,23 @@
 const char *const woi_curve_names[WOI_CURVE_COLUMNS] = {
     "p_at_1", "p_at_5", "agreement", "sure_p_at_1", "sure_p_at_5", "sure_agreement", "neurons", "us",   "met",
     "chosen", "method", "router",    "K",           "L",           "nodes",          "leaves",  "beam", "route_d",
-    "probes", "lambda", "popular",   "weights",     "fallback"};
+    "probes", "lambda", "popular",   "weights",     "fallback"}; /* settings by the names of options.c */
 
 void woi_curve_set(const wo_build_options *o, double *row)
 {
-    const bool tree = woi_uses_tree(o), hash = woi_uses_hash(o), evidence = o->method == WO_METHOD_EVIDENCE;
-    row[WOI_CURVE_METHOD] = o->method;
-    row[WOI_CURVE_ROUTER] = evidence ? o->router : 0;
-    row[WOI_CURVE_K] = hash ? o->K : 0;
-    row[WOI_CURVE_L] = hash ? o->L : 0;
-    row[WOI_CURVE_NODES] = tree ? o->nodes : 0;
-    row[WOI_CURVE_LEAVES] = tree ? o->leaves : 0;
-    row[WOI_CURVE_BEAM] = tree ? o->beam : 0;
-    row[WOI_CURVE_ROUTE_D] = tree ? o->route_d : 0;
-    row[WOI_CURVE_PROBES] = tree || hash ? o->probes : 0;
-    row[WOI_CURVE_LAMBDA] = evidence ? o->lambda : 0;
-    row[WOI_CURVE_POPULAR] = o->method == WO_METHOD_POPULAR ? o->n_popular : 0;
-    row[WOI_CURVE_WEIGHTS] = o->weights;
-    row[WOI_CURVE_FALLBACK] = o->fallback;
+    for (int c = WOI_CURVE_METHOD; c < WOI_CURVE_COLUMNS; c++) {
+        const woi_option *option = woi_option_find(woi_curve_names[c]);
+        row[c] = woi_option_used(option, o) ? woi_option_value(option, o) : 0;
+    }
 }
 
-/* The inverse, over options of the same method. */
+/* The inverse, over options of the same method. The router comes before what depends on it. */
 void woi_curve_get(const double *row, wo_build_options *o)
 {
-    o->weights = (wo_weights)row[WOI_CURVE_WEIGHTS];
-    o->fallback = (uint32_t)row[WOI_CURVE_FALLBACK];
-    if (o->method == WO_METHOD_EVIDENCE) {
-        o->router = (wo_router)row[WOI_CURVE_ROUTER];
-        o->lambda = row[WOI_CURVE_LAMBDA];
+    for (int c = WOI_CURVE_METHOD + 1; c < WOI_CURVE_COLUMNS; c++) {
+        const woi_option *option = woi_option_find(woi_curve_names[c]);
+        if (woi_option_used(option, o)) woi_option_set_value(option, row[c], o);
     }
-    if (o->method == WO_METHOD_POPULAR) o->n_popular = (uint32_t)row[WOI_CURVE_POPULAR];
-    if (woi_uses_tree(o)) {
-        o->nodes = (uint32_t)row[WOI_CURVE_NODES];
-        o->leaves = (uint32_t)row[WOI_CURVE_LEAVES];
-        o->beam = (uint32_t)row[WOI_CURVE_BEAM];
-        o->route_d = (uint32_t)row[WOI_CURVE_ROUTE_D];
-    }
-    if (woi_uses_hash(o)) {
-        o->K = (uint32_t)row[WOI_CURVE_K];
-        o->L = (uint32_t)row[WOI_CURVE_L];
-    }
-    if (woi_uses_tree(o) || woi_uses_hash(o)) o->probes = (uint32_t)row[WOI_CURVE_PROBES];
 }
 
 bool woi_curve_same(const double *a, const double *b)

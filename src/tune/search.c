@@ -5,6 +5,8 @@
  * fails and is already slower than the best so far about the whole setting. */
 #include "tune/tune.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +20,7 @@ static const double GROWN = 1.05;     /* times the neurons: less is nothing new 
 /* In time, what was tried is kept; the first setting is always finished. */
 static bool out_of_time(woi_tune *t)
 {
-    if (!t->late && t->n_tried) t->late = woi_tune_now() - t->start >= SEARCHING * t->o.max_time_s;
+    if (!t->late && t->n_tried) t->late = woi_now_s() - t->start >= SEARCHING * t->o.max_time_s;
     return t->late;
 }
 
@@ -56,7 +58,9 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs
 {
     wo_status status;
     if (t->bench && t->bench_log == log && (same_router(&t->bench->options, o) || same_router(&t->bench_asked, o))) {
-        const wo_build_options *now = &t->bench->options;
+        wo_build_options *now = &t->bench->options;
+        now->threads = o->threads; /* which a finished index does not have */
+        now->progress = o->progress;
         if (!woi_uses_tree(o) || (now->beam == o->beam && now->probes == o->probes)) return WO_OK;
         status = woi_evidence_set_reach(log, o->beam, o->probes, t->bench, &t->routed, err);
         if (status) woi_tune_bench_free(t);
@@ -64,7 +68,7 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs
     }
     woi_tune_bench_free(t);
     status = woi_build_check(o, err);
-    if (!status) status = woi_tune_begin(t->layer, o, &t->bench, err);
+    if (!status) status = woi_index_begin(t->layer, o, &t->bench, err);
     if (!status) status = woi_evidence_route(log, needs, t->bench, &t->routed, err);
     if (status) woi_tune_bench_free(t);
     t->bench_log = log;
@@ -85,7 +89,7 @@ wo_status woi_tune_fill(woi_tune *t, const woi_sparse *needs, const wo_build_opt
         status = woi_small_make(&t->bench->rows, o->weights, t->threads, &t->bench->small, err);
     }
     if (!status) status = woi_evidence_fill(needs, &t->routed, t->bench, err);
-    if (!status) woi_index_measure(t->bench);
+    if (!status) woi_index_finish(t->bench);
     return status;
 }
 
@@ -128,9 +132,9 @@ static void turn(trial *tr, double x)
 static wo_status build_popular(const woi_tune *t, const trial *tr, wo_index **index, wo_error *err)
 {
     wo_status status = woi_build_check(&tr->o, err);
-    if (!status) status = woi_tune_begin(t->layer, &tr->o, index, err);
+    if (!status) status = woi_index_begin(t->layer, &tr->o, index, err);
     if (!status) status = woi_fill_popular(tr->popular, t->layer->dense.m, tr->o.n_popular, &(*index)->cells, err);
-    if (!status) woi_index_measure(*index);
+    if (!status) woi_index_finish(*index);
     return status;
 }
 

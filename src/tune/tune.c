@@ -4,12 +4,12 @@
  * faster */
 #include "tune/tune.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/sized.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 static const wo_tune_options defaults = {
     .struct_size = sizeof defaults,
@@ -24,13 +24,6 @@ static const wo_tune_options defaults = {
 void wo_tune_defaults(wo_tune_options *options, size_t options_bytes)
 {
     woi_sized_defaults(options, options_bytes, &defaults, sizeof defaults);
-}
-
-double woi_tune_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- What is asked for ------------------------------------------------------------------------------------- */
@@ -132,19 +125,6 @@ static wo_status fail_goal(const woi_tune *t, size_t first, size_t n, wo_error *
                     method, shares[0], shares[1], o->target, o->target5);
 }
 
-/* ---- Parts of an index ------------------------------------------------------------------------------------- */
-
-wo_status woi_tune_begin(const wo_layer *layer, const wo_build_options *o, wo_index **index, wo_error *err)
-{
-    wo_index *made = *index = woi_alloc_zero(1, sizeof *made, err);
-    if (!made) return WO_ERR_MEMORY;
-    made->options = *o;
-    made->rows = layer->dense;
-    made->layer_checksum = layer->checksum;
-    const wo_status status = woi_names_copy(&layer->labels, &made->labels, err);
-    return status ? status : woi_small_make(&made->rows, o->weights, o->threads, &made->small, err);
-}
-
 /* ---- The winner -------------------------------------------------------------------------------------------- */
 
 /* Whether the winner is built from another log than it was tuned on, and can be judged again: the queries to judge on
@@ -176,8 +156,6 @@ static wo_status build_evidence(woi_tune *t, wo_build_options *o, double *row, w
     if (status) return status;
     *index = t->bench;
     t->bench = NULL;
-    (*index)->options.threads = 0;
-    (*index)->options.progress = (wo_progress){0};
     return WO_OK;
 }
 
@@ -289,7 +267,7 @@ static int relay(void *ctx, const char *stage, uint64_t done, uint64_t total)
     (void)stage, (void)done, (void)total;
     const woi_tune *t = ctx;
     const wo_progress *outer = &t->build.progress;
-    const double gone = fmin(woi_tune_now() - t->start, t->o.max_time_s);
+    const double gone = fmin(woi_now_s() - t->start, t->o.max_time_s);
     return outer->fn ? outer->fn(outer->ctx, "tuning", (uint64_t)(1000 * gone), (uint64_t)(1000 * t->o.max_time_s)) : 0;
 }
 
@@ -326,7 +304,7 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
     *index = NULL;
     woi_tune *t = woi_alloc_zero(1, sizeof *t, err);
     if (!t) return WO_ERR_MEMORY;
-    *t = (woi_tune){.layer = layer, .log = log, .start = woi_tune_now()};
+    *t = (woi_tune){.layer = layer, .log = log, .start = woi_now_s()};
     t->progress = (wo_progress){relay, t};
     wo_status status = take(t, options, err);
     if (!status) {

@@ -58,10 +58,6 @@ typedef struct woi_tune {
     int refined; /* rows of evidence are in bf16; 1: int8 and f32, 2: f32, because they did not do */
 } woi_tune;
 
-double woi_tune_now(void);
-/* An index without router and cells. On failure too *index is to be freed. */
-wo_status woi_tune_begin(const wo_layer *layer, const wo_build_options *o, wo_index **index, wo_error *err);
-
 /* logs.c: fills train and judged. */
 wo_status woi_tune_split(woi_tune *t, const wo_log *tune_log, wo_error *err);
 void woi_tune_logs_free(woi_tune *t);

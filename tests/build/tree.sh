@@ -15,6 +15,8 @@ same 'a wrong include is found' 'src/base/mem.c: base must not include "store/st
 if [ -z "$SAN" ]; then # sanitizers add symbols of their own
     nm -D --defined-only "$BUILD/libwideout.so" | awk '{ print $3 }' | LC_ALL=C sort >"$scratch/exported"
     check 'the shared library exports src/exports.txt, nothing else' diff src/exports.txt "$scratch/exported"
+    # A thread that sleeps in it must find its code when it wakes.
+    check 'dlclose leaves the shared library in memory' grep -q NODELETE <(readelf -d "$BUILD/libwideout.so")
 fi
 
 for language in c11 c17 c++17; do

@@ -68,10 +68,10 @@ same 'what hyperplanes have, it has not' '[256,null,null,null,null,null]' \
 check 'and not as null either' jq -e '.options | has("learner") | not' tree.json
 same 'info tells what build told' "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index)' tree.json)" \
     "$("$WIDEOUT" info --json tree.1 | jq -cS .index)"
-same 'info for people' '  method evidence, tree of 16 x 16 in 8 coordinates, beam 2, probes 1, lambda 0.1, source both 5, thin 16; seed 1' \
-    "$("$WIDEOUT" info tree.1 | grep '^  method')"
+same 'info for people' '  method evidence, probes 1, router tree, nodes 16, leaves 16, beam 2, route_d 8, source both,
+    source_k 5, lambda 0.1, thin 16, fallback 0; seed 1' "$("$WIDEOUT" info tree.1 | grep -A 1 '^  method')"
 build --router tree --nodes 32 --leaves 48 --beam 4 --route-d 16 --probes 3 --thin 4 --lambda 0.2 --seed 7 -o o >/dev/null
-same 'tree: every option' '{"beam":4,"lambda":0.2,"leaves":48,"nodes":32,"probes":3,"route_d":8,"router":"tree","seed":7,"source":"both","source_k":5,"thin":4,"weights":"f32"}' \
+same 'tree: every option' '{"beam":4,"fallback":0,"lambda":0.2,"leaves":48,"nodes":32,"probes":3,"route_d":8,"router":"tree","seed":7,"source":"both","source_k":5,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 "$WIDEOUT" data synthetic -q -m 60 -d 40 -n 300 -o u >/dev/null
 build --layer u/layer.safetensors --log u/train.log.safetensors --router tree -o o >/dev/null
@@ -94,12 +94,12 @@ for option in --nodes --leaves --beam --route-d; do
 done
 usage '--router with slide' '--router belongs to --method evidence, not to slide' --layer a --log b -o c --method slide --router tree
 usage 'other routers' "--router takes hash|tree, not 'graph'" --layer a --log b -o c --router graph
-usage 'nodes' '--nodes takes at most 1024, not 1040' --layer a --log b -o c --router tree --nodes 1040
-usage 'leaves' '--leaves takes at most 1024, not 2000' --layer a --log b -o c --router tree --leaves 2000
-usage 'beam' '--beam takes at most 16, not 17' --layer a --log b -o c --router tree --beam 17
-usage 'small rows of full' '--method full answers with f32 rows: leave out --weights, or give none' --layer a -o c --method full --weights int8
-usage 'nodes by 16' '--nodes takes a multiple of 16, not 20' --layer a --log b -o c --router tree --nodes 20
-usage 'leaves by 16' '--leaves takes a multiple of 16, not 8' --layer a --log b -o c --router tree --leaves 8
+usage 'nodes' "--nodes takes a multiple of 16 from 0 to 1024, not '1040'" --layer a --log b -o c --router tree --nodes 1040
+usage 'leaves' "--leaves takes a multiple of 16 from 0 to 1024, not '2000'" --layer a --log b -o c --router tree --leaves 2000
+usage 'beam' "--beam takes a whole number from 1 to 16, not '17'" --layer a --log b -o c --router tree --beam 17
+usage 'small rows of full' '--weights is int8, but method full answers with f32 rows: f32 or none' --layer a -o c --method full --weights int8
+usage 'nodes by 16' "--nodes takes a multiple of 16 from 0 to 1024, not '20'" --layer a --log b -o c --router tree --nodes 20
+usage 'leaves by 16' "--leaves takes a multiple of 16 from 0 to 1024, not '8'" --layer a --log b -o c --router tree --leaves 8
 
 # ---- Without rows ------------------------------------------------------------------------------------------------
 build -K 5 -L 2 --iterations 12 --weights none -o bare >/dev/null
@@ -121,11 +121,11 @@ fi
 # ---- Options -----------------------------------------------------------------------------------------------------
 check 'evidence: every option' build --method evidence -K 4 -L 3 --probes 2 --lambda 0.2 --source top --source-k 7 --learner mix \
     --thin 4 --iterations 5 --rate 0.1 --learn-batch 64 --weights f32 --seed 7 --threads 1 -o o --json
-same 'they are in the file' '{"K":4,"L":3,"batch":64,"iterations":5,"lambda":0.2,"learner":"mix","probes":2,"rate":0.1,"router":"hash","seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
+same 'they are in the file' '{"K":4,"L":3,"batch":64,"fallback":0,"iterations":5,"lambda":0.2,"learner":"mix","probes":2,"rate":0.1,"router":"hash","seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 check 'lss: every option' build --method lss -K 3 -L 2 --probes 3 --loss margin --init random --optimiser sgd --t1 1.5 --t2 -2 \
-    --t-values --iterations 6 --rate 0.5 --learn-batch 32 -o o --json
-same 'they too' '{"K":3,"L":2,"batch":32,"init":"random","iterations":6,"loss":"margin","optimiser":"sgd","probes":3,"rate":0.5,"seed":1,"t1":1.5,"t2":-2,"t_values":true,"weights":"f32"}' \
+    --t-values --trace-points 9 --iterations 6 --rate 0.5 --learn-batch 32 -o o --json
+same 'they too' '{"K":3,"L":2,"batch":32,"init":"random","iterations":6,"loss":"margin","optimiser":"sgd","probes":3,"rate":0.5,"seed":1,"t1":1.5,"t2":-2,"t_are_values":true,"trace_points":9,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 check 'long names' build --bits 4 --tables 1 --learner none --output o
 check 'source labels' build -K 4 -L 1 --source labels --learner none -o o
@@ -149,7 +149,8 @@ belongs -K 'slide, lss and evidence' full 3
 belongs -L 'slide, lss and evidence' popular 3
 belongs --probes 'slide, lss and evidence' full 3
 belongs --popular popular evidence 3
-for option in --lambda --source-k --thin; do belongs $option evidence lss 1; done
+for option in --lambda --thin; do belongs $option evidence lss 1; done
+belongs --source-k 'popular and evidence' lss 1
 belongs --source evidence lss both
 belongs --learner evidence slide mix
 for option in --t1 --t2; do belongs $option lss evidence 1; done
@@ -159,13 +160,13 @@ belongs --init lss slide mean
 belongs --optimiser lss popular sgd
 for option in --iterations --rate --learn-batch; do belongs $option 'lss and evidence' slide 1; done
 usage 'learning without a learner' '--rate is for learning, and --learner none does not' --layer a --log b -o c --learner none --rate 1
-usage 'K' '-K takes at most 24, not 25' --layer a --log b -o c -K 25
-usage 'L' '-L takes at most 256, not 257' --layer a --log b -o c -L 257
-usage 'probes' '--probes takes at most 64, not 65' --layer a --log b -o c --probes 65
-usage 'more probes than cells' '--probes 9 is more than the 8 cells of a table' --layer a --log b -o c -K 3 --probes 9
+usage 'K' "-K takes a whole number from 1 to 24, not '25'" --layer a --log b -o c -K 25
+usage 'L' "-L takes a whole number from 1 to 256, not '257'" --layer a --log b -o c -L 257
+usage 'probes' "--probes takes a whole number from 1 to 64, not '65'" --layer a --log b -o c --probes 65
+usage 'more probes than cells' '--probes is 9, more than the 8 cells of a table' --layer a --log b -o c -K 3 --probes 9
 usage 'too many cells' '256 tables of 16777216 cells are too many: at most 2^28 in all' --layer a --log b -o c -K 24 -L 256
 usage 'lambda' "--lambda takes a number from 0 to 2, not '3'" --layer a --log b -o c --lambda 3
-usage 'no rate' '--rate takes a number above 0' --layer a --log b -o c --rate 0
+usage 'no rate' "--rate takes a number from 1e-09 to 1000, not '0'" --layer a --log b -o c --rate 0
 usage 'other methods' "--method takes full|popular|slide|lss|evidence, not 'magic'" --layer a --log b -o c --method magic
 
 # ---- The trace ---------------------------------------------------------------------------------------------------

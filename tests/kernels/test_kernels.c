@@ -395,8 +395,34 @@ static void try_project_i8(const woi_kernels *k, size_t n, size_t fours, size_t 
         }
 }
 
+/* Points and planes of one byte each, as many as kernels.h allows: the largest sums, and bytes at which a half of x
+ * changes its sign or carries. A stride of 0 makes every four of the planes the same. */
+static void try_project_i8_bytes(const woi_kernels *k)
+{
+    static const int8_t bytes[] = {-128, -127, -121, -120, -9, -8, -1, 0, 7, 8, 119, 120, 127};
+    static const size_t all_fours[] = {1, 7, 8, 9, 16, 50, WOI_MAX_I8 / 4};
+    enum { PLANES = 16 };
+    static int8_t x[WOI_MAX_I8];
+    uint8_t planes[4 * PLANES];
+    float scales[PLANES], zeros[PLANES] = {0}, z[PLANES];
+    for (size_t p = 0; p < PLANES; p++) scales[p] = 1;
+    for (size_t b = 0; b < sizeof bytes; b++)
+        for (int plane = 0; plane <= 255; plane += 85) {
+            memset(x, bytes[b], sizeof x);
+            memset(planes, plane, sizeof planes);
+            for (size_t f = 0; f < sizeof all_fours / sizeof *all_fours; f++) {
+                k->project_i8(x, scales, 1, planes, scales, zeros, all_fours[f], PLANES, 0, z);
+                const float want = (float)((int)(4 * all_fours[f]) * bytes[b] * (plane - 128));
+                for (size_t p = 0; p < PLANES; p++)
+                    CHECK(z[p] == want, "%zu times %d by %d: z[%zu] is %.9g, not %.9g", 4 * all_fours[f], bytes[b],
+                          plane - 128, p, (double)z[p], (double)want);
+            }
+        }
+}
+
 static void test_project_i8(const woi_kernels *k)
 {
+    try_project_i8_bytes(k);
     for (size_t fours = 0; fours <= 40; fours++)
         for (size_t place = 0; place < 6; place++)
             try_project_i8(k, place % 4, fours, 16 * ((fours + place) % 10), place);
@@ -758,8 +784,8 @@ static void public_list_is_complete(void **state)
  * one argument. It prints what it sees and its exit status is the wo_status. */
 static int describe_choice(void)
 {
-    wo_cpu_info info;
-    wo_error err = {0}, again = {0};
+    wo_cpu_info info = {.struct_size = sizeof info};
+    wo_error err = {WO_OK}, again = {WO_OK};
     const char *name, *path;
     const wo_status status = wo_cpu_query(&info, &err);
     if (status == WO_OK) {

@@ -1,8 +1,9 @@
-/* base/: errors, sizes, memory, random numbers, processor, progress. */
+/* base/: errors, sizes, memory, random numbers, processor, progress, hits. */
 #include "testing.h"
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/hits.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
@@ -261,6 +262,69 @@ static void progress_can_cancel(void **state)
     assert_int_equal(woi_progress(&(wo_progress){0}, "x", 0, 0, &err), WO_OK);
 }
 
+/* ---- Hits -------------------------------------------------------------------------------------------------- */
+
+static bool among(const int32_t *ids, size_t n, int32_t id)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
+/* `n` different ids of 0 .. span-1, then -1 up to k: answers. */
+static void draw_answers(uint64_t seed, uint64_t stream, size_t n, size_t k, uint64_t span, int32_t *ids)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < k; i++) {
+        do ids[i] = i < n ? (int32_t)woi_rng_below(seed, stream, at++, span) : -1;
+        while (i < n && among(ids, i, ids[i]));
+    }
+}
+
+static void hits_are_those_of_a_plain_count(void **state)
+{
+    (void)state;
+    enum { TRIALS = 2000, K = 12, MOST = 9, SPAN = 20 };
+    for (uint64_t seed = 0; seed < TRIALS; seed++) {
+        /* Three rows of labels in any order, often twice; the middle one is looked at. */
+        int64_t indptr[4] = {0};
+        int32_t labels[3 * MOST], distinct[MOST], answers[K], full[K], scratch[K];
+        size_t most = 0;
+        for (size_t row = 0; row < 3; row++) {
+            const size_t own = woi_rng_below(seed, 1, row, MOST + 1);
+            indptr[row + 1] = indptr[row] + (int64_t)own;
+            if (own > most) most = own;
+        }
+        for (int64_t i = 0; i < indptr[3]; i++) labels[i] = (int32_t)woi_rng_below(seed, 2, (uint64_t)i, SPAN);
+        assert_int_equal(woi_most_labels(indptr, 3), most);
+        const int32_t *row = labels + indptr[1];
+        const size_t n_row = (size_t)(indptr[2] - indptr[1]), n = woi_labels_of(indptr, labels, 1, distinct);
+        size_t different = 0;
+        for (int32_t id = 0; id < SPAN; id++) different += among(row, n_row, id);
+        assert_int_equal(n, different);
+        for (size_t i = 0; i < n; i++) {
+            assert_true(among(row, n_row, distinct[i]));
+            assert_true(i == 0 || distinct[i - 1] < distinct[i]);
+        }
+        draw_answers(seed, 3, woi_rng_below(seed, 5, 0, K + 1), K, SPAN, answers);
+        draw_answers(seed, 4, woi_rng_below(seed, 5, 1, K + 1), K, SPAN, full);
+        for (size_t k = 1; k <= K; k++) {
+            size_t hits = 0, common = 0, all = 0;
+            for (size_t i = 0; i < k; i++) {
+                hits += answers[i] >= 0 && among(row, n_row, answers[i]);
+                all += full[i] >= 0;
+                common += full[i] >= 0 && among(answers, k, full[i]);
+            }
+            assert_int_equal(woi_hits(distinct, n, answers, k), hits);
+            const woi_agreement a = woi_agree(answers, full, k, scratch);
+            assert_int_equal(a.common, common);
+            assert_int_equal(a.all, all);
+        }
+    }
+    assert_int_equal(woi_most_labels(NULL, 3), 0);
+    assert_int_equal(woi_hits(NULL, 0, (const int32_t[]){3, -1}, 2), 0);
+}
+
 static void version_is_the_headers(void **state)
 {
     (void)state;
@@ -285,6 +349,7 @@ int main(void)
         cmocka_unit_test(streams_and_seeds_differ),
         cmocka_unit_test(levels_include_the_ones_below),
         cmocka_unit_test(progress_can_cancel),
+        cmocka_unit_test(hits_are_those_of_a_plain_count),
         cmocka_unit_test(version_is_the_headers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* index/evaluate: every figure by hand on a tiny layer, and against slow code on larger ones. */
 #include "asker.h"
+#include "base/clock.h"
 #include "testing.h"
 
 #include "base/rng.h"
@@ -502,13 +503,6 @@ typedef struct fake_machine {
     volatile bool stop;
 } fake_machine;
 
-static double clock_s(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void write_file(const char *folder, const char *name, const char *text)
 {
     char path[160], temporary[160];
@@ -524,7 +518,7 @@ static void write_file(const char *folder, const char *name, const char *text)
 static void write_counter(const char *folder)
 {
     char text[32];
-    const double joules = 4 * clock_s(CLOCK_MONOTONIC) + 20 * clock_s(CLOCK_PROCESS_CPUTIME_ID);
+    const double joules = 4 * woi_now_s() + 20 * woi_cpu_s();
     snprintf(text, sizeof text, "%lld\n", (long long)(1e6 * fmod(joules, 30)));
     write_file(folder, "energy_uj", text);
 }

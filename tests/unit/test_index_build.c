@@ -161,7 +161,7 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(WO_METHOD_EVIDENCE, L, 257, "L is 257, expected 1 to 256");
     REFUSED(WO_METHOD_SLIDE, probes, 0, "probes is 0, expected 1 to 64");
     REFUSED(WO_METHOD_SLIDE, probes, 65, "probes is 65, expected 1 to 64");
-    REFUSED(WO_METHOD_SLIDE, probes, 9, "9 probes are more than the 8 cells of a table");
+    REFUSED(WO_METHOD_SLIDE, probes, 9, "probes is 9, more than the 8 cells of a table");
     REFUSED(WO_METHOD_EVIDENCE, lambda, -0.5, "lambda is -0.5, expected 0 to 2");
     REFUSED(WO_METHOD_EVIDENCE, lambda, 2.5, "lambda is 2.5, expected 0 to 2");
     REFUSED(WO_METHOD_EVIDENCE, source_k, 0, "source_k is 0, expected 1 to 1000");
@@ -176,20 +176,21 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(WO_METHOD_LSS, loss, (wo_loss)7, "loss is 7, expected 0 to 1");
     REFUSED(WO_METHOD_LSS, init, (wo_init)2, "init is 2, expected 0 to 1");
     REFUSED(WO_METHOD_LSS, optimiser, (wo_optimiser)2, "optimiser is 2, expected 0 to 1");
-    REFUSED(WO_METHOD_POPULAR, n_popular, 0, "n_popular is 0, expected 1 to 2147483647");
+    REFUSED(WO_METHOD_POPULAR, n_popular, 0, "popular is 0, expected 1 to 2147483647");
     REFUSED(EVIDENCE_BY_TREE, probes, 0, "probes is 0, expected 1 to 64");
     REFUSED(EVIDENCE_BY_TREE, probes, 65, "probes is 65, expected 1 to 64");
     REFUSED(EVIDENCE_BY_TREE, beam, 0, "beam is 0, expected 1 to 16");
     REFUSED(EVIDENCE_BY_TREE, beam, 17, "beam is 17, expected 1 to 16");
     REFUSED(EVIDENCE_BY_TREE, nodes, 1040, "nodes is 1040, expected 0 to 1024");
-    REFUSED(EVIDENCE_BY_TREE, nodes, 24, "24 nodes and 16 leaves: expected multiples of 16");
+    REFUSED(EVIDENCE_BY_TREE, nodes, 24, "nodes is 24, expected a multiple of 16");
     REFUSED(EVIDENCE_BY_TREE, leaves, UINT32_MAX, "leaves is 4294967295, expected 0 to 1024");
-    REFUSED(EVIDENCE_BY_TREE, leaves, 1, "16 nodes and 1 leaves: expected multiples of 16");
+    REFUSED(EVIDENCE_BY_TREE, leaves, 1, "leaves is 1, expected a multiple of 16");
     REFUSED(EVIDENCE_BY_TREE, route_d, 2, "route_d is 2, expected a multiple of 16, or all 3");
     REFUSED(EVIDENCE_BY_TREE, lambda, 2.5, "lambda is 2.5, expected 0 to 2");
     REFUSED(EVIDENCE_BY_TREE, source_k, 0, "source_k is 0, expected 1 to 1000");
     REFUSED(EVIDENCE_BY_TREE, router, (wo_router)2, "router is 2, expected 0 to 1");
-    REFUSED(WO_METHOD_FULL, weights, WO_WEIGHTS_INT8, "method full answers with f32 rows, not with int8");
+    REFUSED(WO_METHOD_FULL, weights, WO_WEIGHTS_INT8,
+            "weights is int8, but method full answers with f32 rows: f32 or none");
     REFUSED(WO_METHOD_POPULAR, fallback, 3, "fallback is 3, but method popular counts no evidence");
     REFUSED(WO_METHOD_FULL, weights, (wo_weights)4, "weights is 4, expected 0 to 3");
     REFUSED(WO_METHOD_FULL, threads, -1, "threads is -1, expected 0 to 1024");
@@ -213,7 +214,7 @@ static void options_out_of_range_are_refused(void **state)
     o = small_options(WO_METHOD_SLIDE);
     o.K = 24;
     o.L = 17;
-    refuse(&s, s.log, &o, "17 tables of 16777216 cells are too many");
+    refuse(&s, s.log, &o, "17 tables of 16777216 cells are too many: at most 2^28 in all");
     o = small_options(WO_METHOD_SLIDE);
     o.struct_size = 7;
     refuse(&s, s.log, &o, "the build options have a struct_size of 7: it is not set");

@@ -169,6 +169,78 @@ static void files_of_our_own(void **state)
     assert_layer(layer, bias, 0, false);
 }
 
+/* One pass does it all; a changed bit is called that, not what it has made of a number. */
+static void what_is_verified_is_the_callers_choice(void **state)
+{
+    (void)state;
+    static const wo_layer_options plain = {.struct_size = sizeof plain};
+    wo_error err;
+    woi_network *net = make_network(WOI_ARCH_XC, false);
+    save_network(net, "net");
+    size_t bytes, n_used = 0;
+    char *data = slurp(scratch("net"), &bytes);
+    woi_st *st = NULL, *other = NULL;
+    assert_int_equal(woi_st_open(scratch("net"), &st, &err), WO_OK);
+    for (size_t i = 0; i < woi_st_n_tensors(st); i++) {
+        const woi_tensor *t = woi_st_tensor(st, i);
+        const bool number = strncmp(t->name, "output.", 7) == 0, name = strncmp(t->name, "names.labels", 12) == 0;
+        char *last = data + t->offset + t->bytes - 4, kept[4];
+        memcpy(kept, last, 4);
+        memset(last, 0xff, 4); /* NaN */
+        n_used += number || name;
+        for (int verify = WO_VERIFY_ALL; verify <= WO_VERIFY_NONE; verify++) {
+            wo_layer *layer = NULL;
+            const bool seen = verify == WO_VERIFY_ALL || (verify == WO_VERIFY_USED && (number || name));
+            assert_int_equal(woi_st_open_memory(data, bytes, &other, &err), WO_OK);
+            const wo_layer_options o = {.struct_size = sizeof o, .verify = (wo_verify)verify};
+            assert_int_equal(woi_layer_read(other, &o, &layer, &err), seen             ? WO_ERR_CHECKSUM
+                                                                      : number || name ? WO_ERR_FORMAT
+                                                                                       : WO_OK);
+            wo_layer_free(layer);
+        }
+        memcpy(last, kept, 4);
+    }
+    assert_int_equal(n_used, 4);
+    woi_st_free(st);
+    for (int verify = WO_VERIFY_ALL; verify <= WO_VERIFY_NONE; verify++) {
+        wo_layer *layer = NULL;
+        assert_int_equal(woi_st_open_memory(data, bytes, &other, &err), WO_OK);
+        const wo_layer_options o = {.struct_size = sizeof o, .verify = (wo_verify)verify};
+        assert_int_equal(woi_layer_read(other, &o, &layer, &err), WO_OK);
+        wo_layer *mapped = open_layer("net", PLAIN);
+        assert_true(layer->checksum == mapped->checksum && layer->labels.n == M);
+        wo_layer_free(mapped);
+        wo_layer_free(layer);
+    }
+    free(data);
+    woi_network_free(net);
+}
+
+static int stop_at_once(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)ctx;
+    assert_string_equal(stage, "reading");
+    assert_true(done <= total && total > 0);
+    return 1;
+}
+
+static void reading_can_be_stopped(void **state)
+{
+    (void)state;
+    static const wo_layer_options plain = {.struct_size = sizeof plain};
+    write_own("layer", "layer", "weight", "bias", ROWS, 0);
+    for (int verify = WO_VERIFY_ALL; verify <= WO_VERIFY_NONE; verify++) {
+        woi_st *st = NULL;
+        wo_layer *layer = NULL;
+        wo_error err;
+        assert_int_equal(woi_st_open(scratch("layer"), &st, &err), WO_OK);
+        const wo_layer_options o = {
+            .struct_size = sizeof o, .verify = (wo_verify)verify, .progress = {stop_at_once, NULL}};
+        assert_int_equal(woi_layer_read(st, &o, &layer, &err), WO_ERR_CANCELLED);
+        assert_null(layer);
+    }
+}
+
 /* The output of a network by itself, and any matrix of it by name; names that belong to another one are left out. */
 static void networks(void **state)
 {
@@ -497,6 +569,8 @@ int main(void)
         cmocka_unit_test(arrays_of_the_caller),
         cmocka_unit_test(checksums_tell_layers_apart),
         cmocka_unit_test(files_of_our_own),
+        cmocka_unit_test(what_is_verified_is_the_callers_choice),
+        cmocka_unit_test(reading_can_be_stopped),
         cmocka_unit_test(networks),
         cmocka_unit_test(the_golden_layer),
         cmocka_unit_test(models_of_other_people),

@@ -310,7 +310,7 @@ static void another_reach_is_as_if_learned(void **state)
         wo_build_options o = *quick().build;
         o.beam = i ? 2 : 7;
         o.probes = i ? 3 : 1;
-        assert_int_equal(woi_tune_begin(p.s.layer, &o, &indexes[i], &err), WO_OK);
+        assert_int_equal(woi_index_begin(p.s.layer, &o, &indexes[i], &err), WO_OK);
         assert_int_equal(woi_evidence_route(p.log, NULL, indexes[i], &routed[i], &err), WO_OK);
     }
     assert_int_not_equal(memcmp(routed[0].of, routed[1].of, N * sizeof(uint32_t)), 0);
@@ -639,7 +639,7 @@ static void a_file_keeps_the_curve(void **state)
     index->full = (woi_batches){64, 127};
     assert_int_equal(wo_index_save(index, scratch("tuned"), &err), WO_OK);
     if (wo_index_open(scratch("tuned"), NULL, &opened, &err)) fail_msg("%s", err.text);
-    wo_curve a, b;
+    wo_curve a = {.struct_size = sizeof a}, b = a;
     wo_index_info info = {.struct_size = sizeof info};
     assert_true(wo_index_curve(index, &a) && wo_index_curve(opened, &b));
     wo_index_describe(opened, &info);

@@ -1,0 +1,225 @@
+/* The options of `build`, from the library's table: see build_options.h. */
+#include "build_options.h"
+
+#include <string.h>
+
+/* Where the tool's word is not just the library's name with dashes. */
+static const struct word {
+    const char *name, *word;
+    char letter;
+} words[] = {{"K", "bits", 'K'}, {"L", "tables", 'L'}, {"batch", "learn-batch", 0}, {"t_are_values", "t-values", 0}};
+enum { N_WORDS = sizeof words / sizeof *words, WORD = 32, HELP = 256 };
+
+static bool option_at(size_t i, wo_option_info *info)
+{
+    info->struct_size = sizeof *info;
+    return i < CLI_BUILD_MAX && wo_option_at(i, info);
+}
+
+static bool is_flag(const wo_option_info *info)
+{
+    return !info->values && info->whole && info->low == 0 && info->high == 1;
+}
+
+static const struct word *find_word(const char *name)
+{
+    for (size_t i = 0; i < N_WORDS; i++)
+        if (strcmp(words[i].name, name) == 0) return &words[i];
+    return NULL;
+}
+
+/* "source-k" */
+static void long_name(const char *name, char text[WORD])
+{
+    const struct word *other = find_word(name);
+    snprintf(text, WORD, "%s", other ? other->word : name);
+    for (char *c = text; *c; c++)
+        if (*c == '_') *c = '-';
+}
+
+/* As sentences call it: "-K", "--source-k". */
+static void shown_name(const char *name, char text[WORD])
+{
+    const struct word *other = find_word(name);
+    if (other && other->letter) {
+        snprintf(text, WORD, "-%c", other->letter);
+    } else {
+        text[0] = text[1] = '-';
+        char plain[WORD];
+        long_name(name, plain);
+        snprintf(text + 2, WORD - 2, "%.*s", WORD - 3, plain);
+    }
+}
+
+/* ---- Help -------------------------------------------------------------------------------------------------- */
+
+static void method_word(wo_method method, char text[WORD])
+{
+    wo_build_options o;
+    wo_build_defaults(method, &o, sizeof o);
+    wo_build_get(&o, "method", text, WORD);
+}
+
+/* "slide, lss and evidence" */
+static void list_methods(unsigned methods, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (unsigned m = 0, n = 0; methods >> m; m++) {
+        char word[WORD];
+        if (!(methods >> m & 1)) continue;
+        method_word((wo_method)m, word);
+        const char *join = n++ == 0 ? "" : methods >> (m + 1) == 0 ? " and " : ", ";
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", join, word);
+        if (used >= bytes) return;
+    }
+}
+
+static void default_of(const char *name, wo_method method, char text[WORD])
+{
+    wo_build_options o;
+    wo_build_defaults(method, &o, sizeof o);
+    wo_build_get(&o, name, text, WORD);
+}
+
+/* "10; slide and lss: 4": that of the last method, which is the one to use, then others. */
+static void list_defaults(const wo_option_info *info, char *text, size_t bytes)
+{
+    char main[WORD], other[WORD] = "", who[WORD];
+    unsigned rest = 0;
+    wo_method last = WO_METHOD_FULL;
+    for (unsigned m = 0; info->methods >> m; m++)
+        if (info->methods >> m & 1) last = (wo_method)m;
+    default_of(info->name, last, main);
+    for (unsigned m = 0; m < (unsigned)last; m++) {
+        char own[WORD];
+        default_of(info->name, (wo_method)m, own);
+        if (!(info->methods >> m & 1) || strcmp(own, main) == 0) continue;
+        snprintf(other, sizeof other, "%s", own);
+        rest |= 1u << m;
+    }
+    list_methods(rest, who, sizeof who);
+    snprintf(text, bytes, "%s%s%s%s%s", main, rest ? ", " : "", who, rest ? " " : "", other);
+}
+
+/* "evidence: ", "tree: ", nothing for all methods. */
+static void whose(const wo_option_info *info, char *text, size_t bytes)
+{
+    const unsigned evidence = 1u << WO_METHOD_EVIDENCE;
+    text[0] = '\0';
+    if (info->methods == evidence && info->routers == 1u << WO_ROUTER_TREE)
+        snprintf(text, bytes, "tree: ");
+    else if (!(info->methods & 1u << WO_METHOD_FULL) && info->methods != 0)
+        list_methods(info->methods, text, bytes);
+    if (text[0] && !strchr(text, ':')) strncat(text, ": ", bytes - strlen(text) - 1);
+}
+
+static void make_help(const wo_option_info *info, char text[HELP])
+{
+    char owner[48], defaults[128], range[48] = "";
+    whose(info, owner, sizeof owner);
+    list_defaults(info, defaults, sizeof defaults);
+    if (!info->values && info->high > 2e9)
+        snprintf(range, sizeof range, "%.10g or more; ", info->low);
+    else if (!info->values && info->low > -1e9)
+        snprintf(range, sizeof range, "%.10g to %.10g; ", info->low, info->high);
+    if (strcmp(info->name, "method") == 0)
+        snprintf(text, HELP, "%s (default: what tuning finds best)", info->help);
+    else if (is_flag(info))
+        snprintf(text, HELP, "%s%s", owner, info->help);
+    else
+        snprintf(text, HELP, "%s%s\n(%sdefault: %s)", owner, info->help, range, defaults);
+}
+
+const cli_option *cli_build_options(size_t offset)
+{
+    static cli_option options[CLI_BUILD_MAX + 1];
+    static char names[CLI_BUILD_MAX][WORD], helps[CLI_BUILD_MAX][HELP];
+    wo_option_info info;
+    size_t n = 0;
+    for (size_t i = 0; option_at(i, &info); i++) {
+        if (strcmp(info.name, "seed") == 0) continue;
+        const struct word *other = find_word(info.name);
+        const size_t at = is_flag(&info) ? offsetof(cli_build, flag) + i * sizeof(bool)
+                                         : offsetof(cli_build, text) + i * sizeof(char *);
+        long_name(info.name, names[n]);
+        make_help(&info, helps[n]);
+        options[n] = (cli_option){.name = names[n],
+                                  .letter = other ? other->letter : 0,
+                                  .kind = is_flag(&info) ? CLI_FLAG : CLI_TEXT,
+                                  .offset = offset + at,
+                                  .value = is_flag(&info) ? NULL
+                                           : info.values  ? info.values
+                                           : info.whole   ? "N"
+                                                          : "X",
+                                  .help = helps[n]};
+        n++;
+    }
+    options[n] = (cli_option){0};
+    return options;
+}
+
+/* ---- What was given ---------------------------------------------------------------------------------------- */
+
+bool cli_build_given(const cli_build *given, const char *name)
+{
+    wo_option_info info;
+    for (size_t i = 0; option_at(i, &info); i++)
+        if (strcmp(info.name, name) == 0) return given->text[i] || given->flag[i];
+    return false;
+}
+
+/* The library's sentence, which begins with the option's name where it is about one, in the tool's words. */
+static int refuse(const cli_command *self, const wo_error *err)
+{
+    wo_option_info info;
+    for (size_t i = 0; option_at(i, &info); i++) {
+        const size_t bytes = strlen(info.name);
+        char shown[WORD];
+        if (strncmp(err->text, info.name, bytes) != 0 || err->text[bytes] != ' ') continue;
+        shown_name(info.name, shown);
+        return cli_usage(self, "%s%s", shown, err->text + bytes);
+    }
+    return cli_usage(self, "%s", err->text);
+}
+
+int cli_build_method(const cli_command *self, const cli_build *given, wo_method *method)
+{
+    wo_build_options o;
+    wo_option_info info;
+    wo_error err;
+    wo_build_defaults(WO_METHOD_EVIDENCE, &o, sizeof o);
+    for (size_t i = 0; option_at(i, &info); i++)
+        if (given->text[i] && strcmp(info.name, "method") == 0 && wo_build_set(&o, info.name, given->text[i], &err))
+            return refuse(self, &err);
+    *method = o.method;
+    return CLI_OK;
+}
+
+/* Why an option has no part in the index. */
+static int refuse_unused(const cli_command *self, const wo_option_info *info, const wo_build_options *o)
+{
+    char shown[WORD], own[WORD], list[64];
+    shown_name(info->name, shown);
+    method_word(o->method, own);
+    list_methods(info->methods, list, sizeof list);
+    if (!(info->methods >> o->method & 1))
+        return cli_usage(self, "%s belongs to --method %s, not to %s", shown, list, own);
+    if (!(info->routers >> o->router & 1))
+        return cli_usage(self, "%s belongs to --router %s", shown, o->router == WO_ROUTER_TREE ? "hash" : "tree");
+    return cli_usage(self, "%s is for learning, and --learner none does not", shown);
+}
+
+int cli_build_set(const cli_command *self, const cli_build *given, wo_build_options *options)
+{
+    wo_option_info info;
+    wo_error err;
+    for (size_t i = 0; option_at(i, &info); i++) {
+        const char *text = given->flag[i] ? "1" : given->text[i];
+        if (text && wo_build_set(options, info.name, text, &err)) return refuse(self, &err);
+    }
+    for (size_t i = 0; option_at(i, &info); i++)
+        if ((given->flag[i] || given->text[i]) && !wo_build_uses(options, info.name))
+            return refuse_unused(self, &info, options);
+    return wo_build_check(options, &err) ? refuse(self, &err) : CLI_OK;
+}

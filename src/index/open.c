@@ -1,0 +1,344 @@
+/* Opening the file of an index: see docs/FORMAT.md and save.c for what is in it.
+ *
+ * What a search relies on is always checked: shapes, the places that cells begin at, and their ids. Whether the bytes
+ * are those that were written is a checksum's business, and the caller's choice (wo_verify). Numbers are taken as they
+ * are: a row with NaN gets NaN for a logit, which is never answered. */
+#include "index/metadata.h"
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "base/sized.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* An index on its way. */
+typedef struct opening {
+    wo_index *index;
+    wo_verify verify;
+    const wo_progress *progress;
+    uint64_t done, total; /* bytes verified */
+} opening;
+
+/* Compares a tensor that is going to be used with its checksum, where that was not done for the whole file. */
+static wo_status verify_used(opening *o, const char *name, wo_error *err)
+{
+    const woi_tensor *tensor = woi_st_find(o->index->st, name);
+    if (o->verify != WO_VERIFY_USED || !tensor) return WO_OK;
+    wo_status status = woi_progress(o->progress, "verifying", o->done, o->total, err);
+    if (!status) status = woi_st_verify_tensor(o->index->st, tensor, err);
+    o->done += tensor->bytes;
+    return status;
+}
+
+/* A tensor that is needed; columns 0: of one dimension. */
+typedef struct wanted {
+    const char *name;
+    woi_dtype dtype;
+    uint64_t rows, columns;
+} wanted;
+
+/* *data points into the file. */
+static wo_status take(opening *o, wanted w, const void **data, wo_error *err)
+{
+    const woi_tensor *tensor = woi_st_find(o->index->st, w.name);
+    if (!tensor) return woi_fail(err, WO_ERR_FORMAT, 8, "the index has no tensor '%s'", w.name);
+    if (tensor->dtype != w.dtype)
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' is of type %s, expected %s", w.name,
+                        woi_dtype_name(tensor->dtype), woi_dtype_name(w.dtype));
+    if (tensor->n_dims != (w.columns ? 2 : 1) || tensor->shape[0] != w.rows ||
+        (w.columns && tensor->shape[1] != w.columns))
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset,
+                        "'%s' is not of the expected shape (%" PRIu64 "%s%.0" PRIu64 ")", w.name, w.rows,
+                        w.columns ? ", " : "", w.columns);
+    if (tensor->bytes && (uintptr_t)tensor->data % 8)
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' does not start on 8 bytes", w.name);
+    *data = tensor->data;
+    return verify_used(o, w.name, err);
+}
+
+/* ---- Router and cells -------------------------------------------------------------------------------------- */
+
+static wo_status read_tree(opening *from, wo_error *err)
+{
+    wo_index *index = from->index;
+    const wo_build_options *o = &index->options;
+    const size_t d = index->rows.d, r = o->route_d;
+    if (!o->nodes || !o->leaves || !r || r > d || (r < d && r % 16) || d > WOI_MAX_I8)
+        return woi_fail(err, WO_ERR_FORMAT, 8,
+                        "the tree has %" PRIu32 " x %" PRIu32 " centres in %zu of %zu coordinates", o->nodes, o->leaves,
+                        r, d);
+    woi_tree *tree = &index->tree;
+    *tree = (woi_tree){.d = d, .r = r, .A = o->nodes, .B = o->leaves, .beam = o->beam};
+    const uint64_t A = tree->A, B = tree->B, fours = woi_tree_fours(tree);
+    const float *margin = NULL;
+    const struct {
+        wanted tensor;
+        void *to;
+    } parts[] = {
+        {{"tree.basis", WOI_U8, (d + 3) / 4, 4 * r}, &tree->basis},
+        {{"tree.basis_scales", WOI_F32, r, 0}, &tree->basis_scales},
+        {{"tree.nodes", WOI_U8, fours, 4 * A}, &tree->nodes},
+        {{"tree.node_scales", WOI_F32, A, 0}, &tree->node_scales},
+        {{"tree.node_offsets", WOI_F32, A, 0}, &tree->node_offsets},
+        {{"tree.leaves", WOI_U8, A * fours, 4 * B}, &tree->leaves},
+        {{"tree.leaf_scales", WOI_F32, A, B}, &tree->leaf_scales},
+        {{"tree.leaf_offsets", WOI_F32, A, B}, &tree->leaf_offsets},
+        {{"tree.margin", WOI_F32, 1, 0}, &margin},
+    };
+    for (size_t i = r < d ? 0 : 2; i < sizeof parts / sizeof *parts; i++) {
+        const void *data;
+        const wo_status status = take(from, parts[i].tensor, &data, err);
+        if (status) return status;
+        memcpy(parts[i].to, &data, sizeof data); /* never written: an index is immutable */
+    }
+    if (!isfinite(*margin) || *margin < 0)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "tree.margin is %g, expected at least 0", (double)*margin);
+    tree->margin = *margin;
+    return woi_tree_count_leaves(tree, err);
+}
+
+static wo_status read_router(opening *from, wo_error *err)
+{
+    wo_index *index = from->index;
+    const wo_build_options *o = &index->options;
+    if (woi_uses_tree(o)) return read_tree(from, err);
+    if (!woi_uses_hash(o)) return WO_OK;
+    woi_hash *hash = &index->hash;
+    *hash = (woi_hash){.K = o->K, .L = o->L, .d = index->rows.d, .n_planes = ((size_t)o->K * o->L + 15) / 16 * 16};
+    const void *planes, *offsets, *bias = NULL;
+    wo_status status = take(from, (wanted){"router.planes", WOI_F32, hash->d, hash->n_planes}, &planes, err);
+    if (!status) status = take(from, (wanted){"router.offsets", WOI_F32, hash->n_planes, 0}, &offsets, err);
+    if (!status && o->method != WO_METHOD_EVIDENCE)
+        status = take(from, (wanted){"router.bias", WOI_F32, hash->n_planes, 0}, &bias, err);
+    if (status) return status;
+    hash->planes = (float *)planes; /* never written: an index is immutable */
+    hash->offsets = (float *)offsets;
+    hash->bias_planes = (float *)bias;
+    return WO_OK;
+}
+
+/* Whatever is verified: a search has room for every class once, and takes a lone cell as it is. */
+static wo_status check_ids(const woi_cells *cells, size_t m, wo_error *err)
+{
+    uint8_t *seen = woi_alloc_zero(m / 8 + 1, 1, err);
+    if (!seen) return WO_ERR_MEMORY;
+    wo_status status = WO_OK;
+    for (size_t c = 0; !status && c < cells->n; c++) {
+        uint32_t i = cells->offsets[c];
+        for (; !status && i < cells->offsets[c + 1]; i++) {
+            const int32_t id = cells->ids[i];
+            if (id < 0 || (size_t)id >= m)
+                status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "cells.ids has class %" PRId32 " of %zu", id, m);
+            else if (seen[id / 8] >> id % 8 & 1)
+                status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "cells.ids has class %" PRId32 " twice in cell %zu",
+                                  id, c);
+            else
+                seen[id / 8] |= (uint8_t)(1 << id % 8);
+        }
+        while (!status && i-- > cells->offsets[c]) seen[cells->ids[i] / 8] = 0;
+    }
+    woi_free(seen);
+    return status;
+}
+
+static wo_status check_offsets(const woi_cells *cells, uint64_t n_ids, wo_error *err)
+{
+    for (size_t c = 0; c < cells->n; c++)
+        if (cells->offsets[c + 1] < cells->offsets[c] || (c == 0 && cells->offsets[0] != 0))
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "cells.offsets falls or does not start at 0, at cell %zu",
+                            c);
+    if (cells->offsets[cells->n] == n_ids) return WO_OK;
+    return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                    "cells.offsets ends at %" PRIu32 ", but there are %" PRIu64 " ids", cells->offsets[cells->n],
+                    n_ids);
+}
+
+static wo_status read_cells(opening *from, wo_error *err)
+{
+    wo_index *index = from->index;
+    if (index->options.method == WO_METHOD_FULL) return WO_OK;
+    woi_cells *cells = &index->cells;
+    const size_t n = index->hash.K   ? woi_hash_n_cells(&index->hash)
+                     : index->tree.A ? woi_tree_n_cells(&index->tree)
+                                     : 1;
+    const woi_tensor *listed = woi_st_find(index->st, "cells.ids");
+    const uint64_t n_ids = listed && listed->n_dims == 1 ? listed->n : 0;
+    const void *offsets, *ids, *queries = NULL;
+    wo_status status = take(from, (wanted){"cells.offsets", WOI_U32, n + 1, 0}, &offsets, err);
+    if (!status) status = take(from, (wanted){"cells.ids", WOI_I32, n_ids, 0}, &ids, err);
+    if (!status && index->options.method == WO_METHOD_EVIDENCE)
+        status = take(from, (wanted){"cells.queries", WOI_U32, n, 0}, &queries, err);
+    if (status) return status;
+    *cells = (woi_cells){.n = n, .offsets = (uint32_t *)offsets, .ids = (int32_t *)ids, .queries = (uint32_t *)queries};
+    status = check_offsets(cells, n_ids, err);
+    return status ? status : check_ids(cells, index->rows.m, err);
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------------- */
+
+static wo_status check_layer(const wo_index *index, const wo_layer *layer, wo_error *err)
+{
+    if (!layer && index->options.weights == WO_WEIGHTS_NONE)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_INDEX, "layer",
+                              "the index has no rows (it was built with weights none): the layer has them");
+    if (!layer) return WO_OK;
+    if (layer->checksum != index->layer_checksum)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "", WOI_OTHER_LAYER, layer->checksum,
+                              index->layer_checksum);
+    if (layer->dense.m != index->rows.m || layer->dense.d != index->rows.d)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the index says that its layer is %zu x %zu, but that is %zu x %zu",
+                        index->rows.m, index->rows.d, layer->dense.m, layer->dense.d);
+    return WO_OK;
+}
+
+static wo_status read_int8(opening *from, wo_error *err)
+{
+    wo_index *index = from->index;
+    const size_t m = index->rows.m, d = index->rows.d;
+    const void *rows, *scales;
+    if (d > WOI_MAX_I8)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the index has int8 rows of %zu numbers: at most %d", d, WOI_MAX_I8);
+    wo_status status = take(from, (wanted){"weight.int8", WOI_I8, m, d}, &rows, err);
+    if (!status) status = take(from, (wanted){"weight.scales", WOI_F32, m, 0}, &scales, err);
+    if (!status) index->small = (woi_small){.i8 = (int8_t *)rows, .scales = (float *)scales};
+    return status;
+}
+
+/* A layer that is given has the f32 rows that the file lacks. */
+static wo_status read_rows(opening *from, const wo_layer *layer, wo_error *err)
+{
+    wo_index *index = from->index;
+    const wo_weights weights = index->options.weights;
+    wo_status status = check_layer(index, layer, err);
+    if (status) return status;
+    const bool f32 = weights == WO_WEIGHTS_F32 || weights == WO_WEIGHTS_INT8;
+    if (!f32 && layer) index->rows = layer->dense;
+    if (weights == WO_WEIGHTS_NONE) return WO_OK;
+    const size_t m = index->rows.m, d = index->rows.d;
+    const void *data;
+    if ((status = take(from, (wanted){"weight", f32 ? WOI_F32 : WOI_BF16, m, d}, &data, err))) return status;
+    if (f32)
+        index->rows.w = data;
+    else
+        index->small.bf16 = (uint16_t *)data;
+    if (weights == WO_WEIGHTS_INT8 && (status = read_int8(from, err))) return status;
+    if (!woi_st_find(index->st, "bias")) return WO_OK;
+    status = take(from, (wanted){"bias", WOI_F32, m, 0}, &data, err);
+    if (!status) index->rows.b = data;
+    return status;
+}
+
+/* ---- The rest ---------------------------------------------------------------------------------------------- */
+
+/* A table of numbers, where there is one. It has these columns and perhaps, from a later version, more behind them,
+ * which are left out: then *copy has the rest. */
+static wo_status read_table(const woi_st *st, wanted table, double **values, double **copy, size_t *n, wo_error *err)
+{
+    const woi_tensor *tensor = woi_st_find(st, table.name);
+    if (!tensor) return WO_OK;
+    if (tensor->dtype != WOI_F64 || tensor->n_dims != 2 || tensor->shape[1] < table.columns)
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' is no table of %" PRIu64 " columns of F64",
+                        table.name, table.columns);
+    if (tensor->bytes && (uintptr_t)tensor->data % 8)
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' does not start on 8 bytes", table.name);
+    const size_t rows = tensor->shape[0], columns = tensor->shape[1], bytes = table.columns * sizeof **values;
+    *values = (double *)tensor->data;
+    *n = rows;
+    if (columns == table.columns) return WO_OK;
+    if (!(*copy = woi_alloc(rows, bytes, err))) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < rows; i++) memcpy(*copy + i * table.columns, *values + i * columns, bytes);
+    *values = *copy;
+    return WO_OK;
+}
+
+static wo_status read_tables(wo_index *index, wo_error *err)
+{
+    const wanted trace = {.name = "trace", .columns = WOI_TRACE_COLUMNS},
+                 curve = {.name = "curve", .columns = WOI_CURVE_COLUMNS};
+    const wo_status status = read_table(index->st, trace, &index->trace, &index->trace_copy, &index->n_trace, err);
+    return status ? status : read_table(index->st, curve, &index->curve, &index->curve_copy, &index->n_curve, err);
+}
+
+static wo_status read_names(opening *from, wo_error *err)
+{
+    wo_index *index = from->index;
+    if (!woi_st_find(index->st, "names.labels.bytes")) return WO_OK;
+    wo_status status = verify_used(from, "names.labels.bytes", err);
+    if (!status) status = verify_used(from, "names.labels.indptr", err);
+    if (!status) status = woi_names_load(index->st, "labels", &index->labels, err);
+    if (!status && (size_t)index->labels.n != index->rows.m)
+        status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "the index has %" PRId32 " names for %zu classes",
+                          index->labels.n, index->rows.m);
+    return status;
+}
+
+static wo_status check_kind(const woi_st *st, wo_error *err)
+{
+    const char *kind = woi_st_kind(st);
+    if (kind && strcmp(kind, "index") == 0) return WO_OK;
+    return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "the file is %s%s, not an index",
+                    kind ? "of kind " : "a safetensors file of someone else", kind ? kind : "");
+}
+
+/* Takes the file over, on failure too. */
+static wo_status read_index(woi_st *st, const wo_open_options *options, wo_index **index, wo_error *err)
+{
+    wo_index *made = woi_alloc_zero(1, sizeof *made, err);
+    if (!made) {
+        woi_st_free(st);
+        return WO_ERR_MEMORY;
+    }
+    made->st = st;
+    made->same_best = made->same_five = NAN;
+    opening from = {.index = made, .verify = options->verify, .progress = &options->progress};
+    for (size_t i = 0; i < woi_st_n_tensors(st); i++) from.total += woi_st_tensor(st, i)->bytes;
+    wo_status status = check_kind(st, err);
+    if (!status && from.verify == WO_VERIFY_ALL) status = woi_st_verify(st, from.progress, err);
+    if (!status) status = woi_meta_read(made, err);
+    if (!status) status = read_router(&from, err);
+    if (!status) status = read_cells(&from, err);
+    if (!status) status = read_rows(&from, options->layer, err);
+    if (!status) status = read_tables(made, err);
+    if (!status) status = read_names(&from, err);
+    if (status) {
+        wo_index_free(made);
+        return status;
+    }
+    woi_index_finish(made);
+    *index = made;
+    return WO_OK;
+}
+
+static wo_status take_options(const wo_open_options *given, wo_open_options *options, wo_error *err)
+{
+    *options = (wo_open_options){.struct_size = sizeof *options};
+    const wo_status status = woi_sized_take(options, sizeof *options, given, "open options", err);
+    return status ? status : woi_check_range("verify", options->verify, WO_VERIFY_ALL, WO_VERIFY_NONE, err);
+}
+
+wo_status wo_index_open(const char *path, const wo_open_options *options, wo_index **index, wo_error *err)
+{
+    woi_st *st = NULL;
+    wo_open_options o;
+    *index = NULL;
+    wo_status status = take_options(options, &o, err);
+    if (status) return status;
+    status = woi_st_open(path, &st, err);
+    if (!status) status = read_index(st, &o, index, err);
+    return status ? woi_about(err, WO_ABOUT_INDEX, status) : WO_OK;
+}
+
+wo_status wo_index_open_memory(const void *data, size_t bytes, const wo_open_options *options, wo_index **index,
+                               wo_error *err)
+{
+    woi_st *st = NULL;
+    wo_open_options o;
+    *index = NULL;
+    wo_status status = take_options(options, &o, err);
+    if (status) return status;
+    status = woi_st_open_memory(data, bytes, &st, err);
+    if (!status) status = read_index(st, &o, index, err);
+    return status ? woi_about(err, WO_ABOUT_INDEX, status) : WO_OK;
+}
