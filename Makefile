@@ -186,8 +186,18 @@ format:  ## format the C code in place
 	$(call setup,check)
 	clang-format -i $(C_FILES)
 
-lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck
+# The ABI of the shared library as it was recorded, for x86-64: the functions, and the structs that wideout.h shows.
+ABI := tests/abi/libwideout.abi
+abi:  ## record the ABI of the shared library: after a change of it that is meant
 	$(call setup,build check)
+	@$(INNER) $(BUILD)/libwideout.so
+	abidw --headers-dir include --exported-interfaces-only --drop-private-types --drop-undefined-syms --no-corpus-path \
+	    --no-comp-dir-path --no-show-locs --no-write-default-sizes --out-file $(ABI) $(BUILD)/libwideout.so
+
+lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck, the ABI
+	$(call setup,build check)
+	@$(INNER) $(BUILD)/libwideout.so
+	$(if $(filter x86_64,$(MACHINE)),abidiff --headers-dir2 include --drop-private-types $(ABI) $(BUILD)/libwideout.so)
 	clang-format --dry-run -Werror $(C_FILES)
 	scripts/check-arrows.sh
 	shellcheck $(SH_FILES)
@@ -349,6 +359,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all deps test check check-unit test-arm asan ubsan tsan fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-layout bench-peers-test nets install uninstall \
+.PHONY: all abi deps test check check-unit test-arm asan ubsan tsan fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-layout bench-peers-test nets install uninstall \
         clean help FORCE
 .DELETE_ON_ERROR:
