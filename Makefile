@@ -197,7 +197,7 @@ abi:  ## record the ABI of the shared library: after a change of it that is mean
 lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck, the ABI
 	$(call setup,build check)
 	@$(INNER) $(BUILD)/libwideout.so
-	$(if $(filter x86_64,$(MACHINE)),abidiff --headers-dir2 include --drop-private-types $(ABI) $(BUILD)/libwideout.so)
+	$(if $(filter x86_64,$(MACHINE)),abidiff $(ABI) $(BUILD)/libwideout.so)
 	clang-format --dry-run -Werror $(C_FILES)
 	scripts/check-arrows.sh
 	shellcheck $(SH_FILES)
