@@ -333,7 +333,7 @@ static wo_status make_bench(bench *b, wo_error *err)
     b->plain = !eval->options->probes && !eval->options->exact_fallback;
     wo_status status = wo_searcher_create(eval->index, &so, &b->searcher, err);
     if (status) return status;
-    if (!(b->full_scratch = woi_alloc(woi_exact_scratch(eval->full->d, eval->threads), 1, err)) ||
+    if (!(b->full_scratch = woi_alloc(woi_exact_scratch(eval->log->d, eval->threads), 1, err)) ||
         !(b->q = woi_alloc((largest > READY ? largest : READY) * eval->log->d, sizeof *b->q, err)) ||
         !(b->ids = woi_alloc(largest * b->k, sizeof *b->ids, err)) ||
         !(b->scores = woi_alloc(largest * b->k, sizeof *b->scores, err)))
