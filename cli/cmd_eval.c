@@ -66,6 +66,28 @@ static json_t *ratio(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* A speed-up over a FULL that uses little of the machine says little. */
+static const double LEAST_SHARE = 0.4;
+
+static bool is_weak(const wo_eval_result *r)
+{
+    return r->full_of_peak < LEAST_SHARE || r->full_of_read < LEAST_SHARE; /* false for NAN */
+}
+
+static void warn_of_weak_full(const wo_eval_result *r)
+{
+    if (r->full_of_peak < LEAST_SHARE)
+        fprintf(stderr,
+                "%s: warning: FULL runs at %.0f%% of the multiply-adds that this machine can do in batches of %" PRIu32
+                ", so the speed-ups are too high: is the machine busy, or WIDEOUT_CPU set?\n",
+                cli_program, 100 * r->full_of_peak, r->timings[r->n_timings - 1].batch);
+    if (r->full_of_read < LEAST_SHARE)
+        fprintf(stderr,
+                "%s: warning: FULL reads at %.0f%% of the rate that this machine can read at, one query at a time, so "
+                "the speed-ups are too high: is the machine busy, or WIDEOUT_CPU set?\n",
+                cli_program, 100 * r->full_of_read);
+}
+
 static json_t *timing_json(const wo_eval_timing *t)
 {
     return json_pack("{s:I, s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "batch", (json_int_t)t->batch,
@@ -96,7 +118,7 @@ static json_t *result_json(const arguments *args, const wo_eval_options *o, cons
     for (size_t i = 0; i < r->n_timings; i++) json_array_append_new(timings, timing_json(&r->timings[i]));
     json_t *rest = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o}",
+        "s:o, s:o, s:o, s:o}",
         "label_recall", real(r->label_recall), "sample_size", real(r->sample_size), "cells", real(r->cells),
         "empty_share", real(r->empty_share), "wider_share", real(r->wider_share), "exact_share", real(r->exact_share),
         "label_rank", real(r->label_rank), "label_rank_retrieved", real(r->label_rank_retrieved), "k",
@@ -106,7 +128,9 @@ static json_t *result_json(const arguments *args, const wo_eval_options *o, cons
         real(r->full_cold_us), "cpu_s_per_1000", real(t->cpu_s_per_1000), "full_cpu_s_per_1000",
         real(t->full_cpu_s_per_1000), "energy_j_per_1000", real(r->energy_j_per_1000), "full_energy_j_per_1000",
         real(r->full_energy_j_per_1000), "energy_note",
-        r->energy_note[0] ? json_sprintf("not measured: %s", r->energy_note) : json_null(), "timings", timings);
+        r->energy_note[0] ? json_sprintf("not measured: %s", r->energy_note) : json_null(), "full_of_peak",
+        real(r->full_of_peak), "full_of_read", real(r->full_of_read), "full_is_weak", json_boolean(is_weak(r)),
+        "timings", timings);
     if (!object || !rest || json_object_update(object, rest)) {
         json_decref(object);
         object = NULL;
@@ -263,6 +287,7 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
         goto done;
     }
     cli_progress_end();
+    warn_of_weak_full(&result);
     code = args->common.json ? cli_print_json(result_json(args, o, &info.info, &result))
                              : print_result(args, o, &info, &result);
 done:

@@ -1,7 +1,7 @@
 /* wideout: cheap inference for wide output layers on CPUs.
  *
- * This header is all that users of the library need. A class is one of the layer's m outputs, a label is a class that is
- * true of a query, a name is what people call a class.
+ * This header is all that users of the library need. A class is one of the layer's m outputs, a label is a class that
+ * is true of a query, a name is what people call a class.
  *
  * Rules that hold for every function:
  *   - Functions that can fail return a wo_status (0 is success) and take an optional `wo_error *`, owned by the
@@ -139,6 +139,20 @@ WO_API wo_status wo_cpu_query(wo_cpu_info *info, wo_error *err);
  * there is no i-th kernel or no usable choice (see wo_cpu_query). Static storage. */
 WO_API int wo_cpu_kernel(size_t i, const char **name, const char **path);
 
+/* The exact layer's product on one thread, beside what the machine can do at most. */
+typedef struct wo_cpu_rates {
+    size_t struct_size;               /* set it to sizeof(wo_cpu_rates) */
+    const char *tile;                 /* whose instruction set multiplies: "avx512" */
+    uint32_t tile_rows, tile_columns; /* queries and classes that it takes at once */
+    double product_gflops; /* of 1,024 queries with 8,192 classes and 128 dimensions, with the 5 best of each query */
+    double peak_gflops;    /* multiply-adds on registers alone, two operations each, by the best instruction set */
+    double read_gb_s;      /* 64 MiB read in order */
+} wo_cpu_rates;
+
+/* Measures for about 0.2 s on the calling thread, and takes 64 MiB for that time. Fails as wo_cpu_query does, and
+ * without memory. */
+WO_API wo_status wo_cpu_measure(wo_cpu_rates *rates, wo_error *err);
+
 /* ---- Files ------------------------------------------------------------------------------------------------- */
 
 /* How much of a file is compared with its checksums when it is opened. Whatever is chosen, everything that decides an
@@ -197,8 +211,8 @@ WO_API size_t wo_log_d(const wo_log *log);
 WO_API const float *wo_log_queries(const wo_log *log); /* (n, d) */
 
 /* Writes a log file, any number of queries at a time, in memory that does not grow. The file appears under its name,
- * complete, when wo_log_finish succeeds; a writer that is freed before leaves nothing behind, and an old file as it was.
- * The same queries give the same bytes, whatever the pieces. For one thread at a time. */
+ * complete, when wo_log_finish succeeds; a writer that is freed before leaves nothing behind, and an old file as it
+ * was. The same queries give the same bytes, whatever the pieces. For one thread at a time. */
 typedef struct wo_log_writer wo_log_writer;
 
 typedef struct wo_log_writer_options {
@@ -344,8 +358,8 @@ WO_API wo_status wo_index_save(const wo_index *index, const char *path, wo_error
 
 typedef struct wo_open_options {
     size_t struct_size; /* set it to sizeof(wo_open_options) */
-    /* Needed where the file has no rows. It must be the layer that the index was built for (checksums are compared), and
-     * must outlive the index. NULL: none */
+    /* Needed where the file has no rows. It must be the layer that the index was built for (checksums are compared),
+     * and must outlive the index. NULL: none */
     const wo_layer *layer;
     wo_verify verify;
     uint32_t reserved; /* 0 */
@@ -613,7 +627,7 @@ typedef struct wo_eval_result {
     /* Mean rank among a query's candidates of the labels that are candidates: read it beside label_recall */
     double label_rank_retrieved;
 
-    uint32_t k;       /* answers asked for when timing */
+    uint32_t k; /* answers asked for when timing */
     uint32_t reserved;
     size_t n_timings; /* batch sizes, rising: at most WO_EVAL_MAX + 1; those beyond timings_room are left out */
     size_t headline;  /* timings[headline] is that of options.batch */
@@ -623,6 +637,10 @@ typedef struct wo_eval_result {
      * RAPL. NAN where not measured, and why. */
     double energy_j_per_1000, full_energy_j_per_1000;
     char energy_note[160];
+    /* What FULL reaches of the machine's measured limits: with the largest batch, if that is 256 or more, of the
+     * multiply-adds that its threads can do; one query at a time, of the rate at which one thread reads the rows. Below
+     * 0.4 FULL is weak here, and `speedup` too high. NAN for fewer than a million weights. */
+    double full_of_peak, full_of_read;
 } wo_eval_result;
 
 /* Judges an index on a log that it was not built from, and times it against FULL in the same run. `layer` may be NULL:

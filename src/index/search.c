@@ -173,7 +173,7 @@ static double log_sum(const woi_kernels *kernels, const float *logits, size_t n)
         for (size_t i = 0; i < n; i++)
             if (!isnan(logits[i])) sum += exp((double)logits[i] - (double)shift);
     }
-    return sum > 0 ? (double)shift + log(sum) : -INFINITY;
+    return sum == 0 ? -INFINITY : (double)shift + log(sum);
 }
 
 static void pad(const task *t, int32_t *ids, float *scores)

@@ -372,6 +372,8 @@ wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log
         .full_cold_us = NAN,
         .energy_j_per_1000 = NAN,
         .full_energy_j_per_1000 = NAN,
+        .full_of_peak = NAN,
+        .full_of_read = NAN,
         .energy_note = "nothing was timed",
     };
     woi_eval eval = {.index = index, .log = log, .options = &o, .threads = woi_team_threads(o.threads), .result = &r};

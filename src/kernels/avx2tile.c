@@ -108,12 +108,15 @@ float woi_sum_f32_avx2(const float *x, size_t n)
     return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
-/* The empty asm keeps each step. */
+/* The empty asm in the loop keeps each step. */
 size_t woi_multiply_adds_avx2(size_t steps)
 {
     enum { CHAINS = 12 };
     __m256 sums[CHAINS], x = _mm256_set1_ps(0.5f);
-    WOI_EACH(c, CHAINS) sums[c] = x;
+    WOI_EACH(c, CHAINS) {
+        sums[c] = x;
+        __asm__ volatile("" : "+v"(sums[c])); /* or the compiler sees that the chains are equal, and keeps one */
+    }
     for (size_t s = 0; s < steps; s++) {
         WOI_EACH(c, CHAINS) sums[c] = _mm256_fmadd_ps(x, x, sums[c]);
         __asm__ volatile("" : "+v"(x));

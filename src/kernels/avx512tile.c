@@ -111,12 +111,15 @@ float woi_sum_f32_avx512(const float *x, size_t n)
     return sum;
 }
 
-/* The empty asm keeps each step. */
+/* The empty asm in the loop keeps each step. */
 size_t woi_multiply_adds_avx512(size_t steps)
 {
     enum { CHAINS = 12 };
     __m512 sums[CHAINS], x = _mm512_set1_ps(0.5f);
-    WOI_EACH(c, CHAINS) sums[c] = x;
+    WOI_EACH(c, CHAINS) {
+        sums[c] = x;
+        __asm__ volatile("" : "+v"(sums[c])); /* or the compiler sees that the chains are equal, and keeps one */
+    }
     for (size_t s = 0; s < steps; s++) {
         WOI_EACH(c, CHAINS) sums[c] = _mm512_fmadd_ps(x, x, sums[c]);
         __asm__ volatile("" : "+v"(x));

@@ -154,7 +154,8 @@ static size_t multiply_adds_ref(size_t steps)
 {
     enum { CHAINS = 32 };
     volatile float half = 0.5F, result = 0;
-    float sums[CHAINS] = {0};
+    float sums[CHAINS];
+    for (size_t c = 0; c < CHAINS; c++) sums[c] = half; /* one by one: equal chains would become one */
     for (size_t s = 0; s < steps; s++) {
         const float x = half;
         for (size_t c = 0; c < CHAINS; c++) sums[c] = sums[c] * x + x;

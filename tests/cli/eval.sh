@@ -103,6 +103,20 @@ check 'the headline is batch 1024' jq -e '.batch == 1024 and .threads == 2 and .
 same 'energy is not measured' "[null,null,\"not measured: cannot open $WIDEOUT_POWERCAP: No such file or directory\"]" \
     "$(jq -c '[.energy_j_per_1000, .full_energy_j_per_1000, .energy_note]' timed.json)"
 
+same 'a small layer is not held against the machine' '[null,null,false]' \
+    "$(jq -c '[.full_of_peak, .full_of_read, .full_is_weak]' timed.json)"
+
+# A FULL that uses little of the machine: the reference kernels, where there are better ones.
+"$WIDEOUT" data synthetic -q -m 20000 -d 64 -n 3000 -o wide >/dev/null
+"$WIDEOUT" build --method popular -q --layer wide/layer.safetensors --log wide/train.log.safetensors -o wide.idx >/dev/null
+WIDEOUT_CPU=ref "$WIDEOUT" eval --index wide.idx --log wide/test.log.safetensors --layer wide/layer.safetensors --rounds 1 \
+    --max-queries 100 --json >weak.json 2>weak.txt
+check 'shares of the machine' jq -e '.full_of_peak > 0 and .full_of_peak < 3 and .full_of_read > 0' weak.json
+if [ "$("$WIDEOUT" cpu --json | jq -r .best)" != ref ]; then
+    check 'a weak FULL is told' jq -e '.full_is_weak and .full_of_peak < 0.4' weak.json
+    check 'with a warning' grep -q '^wideout: warning: FULL runs at [0-9]*% of the multiply-adds that this machine can do' weak.txt
+fi
+
 # A machine that takes 4 W, and 20 more for each core that the tool keeps busy; its counter starts over at 200 J, soon.
 power=$scratch/power/intel-rapl:0
 mkdir -p "$power"

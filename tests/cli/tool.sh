@@ -44,6 +44,8 @@ same 'version --json' "$("$WIDEOUT" version | awk 'NR==1{print $2}')" "$("$WIDEO
 same 'version and --version agree' "$("$WIDEOUT" version)" "$("$WIDEOUT" --version)"
 same 'WIDEOUT_CPU=ref' 'ref: lowered by WIDEOUT_CPU=ref' "$(WIDEOUT_CPU=ref "$WIDEOUT" cpu | sed -n 's/^runs  *//p')"
 same 'every kernel then is the reference' ref "$(WIDEOUT_CPU=ref "$WIDEOUT" cpu | awk '/^  /{print $2}' | sort -u)"
+check 'the product beside the peak' jq -e '.product | (.tile | type == "string") and
+    ([.rows, .columns, .gflops, .peak_gflops, .read_gb_s] | all(. > 0))' <<<"$("$WIDEOUT" cpu --json)"
 code 'WIDEOUT_CPU=sse9 is refused' 1 env WIDEOUT_CPU=sse9 "$WIDEOUT" cpu
 same 'with one sentence and the value' 1 "$(WIDEOUT_CPU=sse9 "$WIDEOUT" cpu 2>&1 | grep -c "sse9")"
 
