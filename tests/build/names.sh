@@ -22,6 +22,7 @@ paths() {
 
 # files DOCUMENT: names of files in backticks without a folder, which none has
 files() {
+    # shellcheck disable=SC2016 # backticks of Markdown
     grep -oE '`[a-z0-9_]+[.](c|h|def|sh|cpp|py)`' "$1" | tr -d '`' | sort -u | comm -23 - "$scratch/files"
 }
 
@@ -39,7 +40,7 @@ functions() {
 places() {
     grep -E "[(][)].* ($rooms)/[a-z0-9_/]+[.]c\$" "$1" | while read -r line; do
         for name in $(grep -oE '\b[A-Za-z_][A-Za-z0-9_]*[(][)]' <<<"$line" | tr -d '()'); do
-            grep -qE "\\b$name[(]" "${line##* }" || echo "$name() ${line##* }"
+            grep -qE "\\b${name}[(]" "${line##* }" || echo "$name() ${line##* }"
         done
     done
 }
