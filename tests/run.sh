@@ -33,8 +33,7 @@ run() { # NAME COMMAND...: one program or script that prints TAP
 }
 
 for cpu in ${CPUS:-here}; do
-    export QEMU_CPU=$cpu
-    [ "$cpu" = here ] || echo "on $cpu"
+    [ "$cpu" = here ] || { echo "on $cpu" && export QEMU_CPU=$cpu; }
     for kind in "$@"; do
         for test in "$BUILD/tests/$kind"/test_*; do
             if [ ! -x "$test" ] || [ ! -f "$test" ]; then continue; fi

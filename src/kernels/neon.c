@@ -336,6 +336,7 @@ void woi_kernels_use_neon(woi_kernels *table)
     WOI_USE(table, quantise, neon);
     WOI_USE(table, project, neon);
     WOI_USE(table, project_i8, neon);
+    woi_use_tile_neon(table);
     WOI_USE(table, topk_scan, neon);
     WOI_USE(table, pick, neon);
     WOI_USE(table, max_f32, neon);

@@ -7,6 +7,9 @@
 #include <arm_neon.h>
 #include <string.h>
 
+/* neontile.c: puts its kernels into the table. */
+void woi_use_tile_neon(woi_kernels *table);
+
 /* Eight rows' sums, of which the first n are wanted. */
 WOI_INLINE void woi_store_sums(float *out, size_t n, float32x4_t low, float32x4_t high)
 {
