@@ -26,7 +26,7 @@ static void peak_part(void *ctx, int worker, size_t part)
 double woi_peak_gflops(int threads)
 {
     double best = 0;
-    for (int level = WOI_LEVEL_REF; level <= WOI_LEVEL_AVX512; level++) {
+    for (int level = WOI_LEVEL_REF; level < WOI_N_LEVELS; level++) {
         woi_kernels table;
         if (!woi_kernels_at((woi_level)level, 0, &table)) continue;
         const double work = 2e-9 * (double)threads * (double)table.multiply_adds(1) * STEPS;
