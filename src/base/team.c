@@ -1,13 +1,20 @@
 /* The pool under woi_team_for.
  *
  *   helpers   one for each thread that was ever made
- *   idle      those without work, asleep on their `wake`, or on their way there
+ *   idle      those without work: looking for some, asleep on their `wake`, or on their way there
  *   a job     one call: parts are taken by an atomic counter; `begun` helpers are at work, `hired` ones were woken but
  *             have not come yet
  *
- * Waking costs some microseconds a thread, so each helper that comes wakes two more, as long as the job wants more and
- * has parts left. A caller that finds all parts taken sends home those that have not come, and waits for the others.
- * One that was sent home may be hired again before it has woken; it then comes to the new job.
+ * To put a thread to sleep and wake it takes 15 to 25 us, as long as some 50 queries. So who waits first looks for
+ * LOOK_S, and gives its processor away at every look (sched_yield), so that whoever else has work gets it; then it
+ * sleeps. Calls that follow each other at once find their helpers awake. (Batches of 1,024 of Debian's index on two
+ * threads: 0.29 us a query where helpers sleep at once, 0.25 so, as with OpenMP's spinning; beside a busy process 0.48
+ * where OpenMP had 35.)
+ *
+ * Those that are awake are hired all at once. Waking others costs the caller 9 us each, so it wakes two, and each that
+ * comes wakes two more, as long as the job wants more and has parts left. A caller that finds all parts taken sends
+ * home those that have not come, and waits for the others. One that was sent home may be hired again before it has
+ * woken; it then comes to the new job.
  *
  * One lock guards all of it: it is taken a few times a call, never for a part. Nobody is woken under it, because the
  * first thing that a helper does is to take it. */
@@ -34,8 +41,12 @@ typedef struct job {
     pthread_cond_t all_out; /* begun fell to 0 */
 } job;
 
+static const double LOOK_S = 20e-6;
+
 typedef struct helper {
     pthread_cond_t wake;
+    bool asleep;
+    atomic_bool called;  /* it has a job: for looking without the lock */
     job *job;            /* NULL: none */
     int worker;          /* its number there */
     struct helper *next; /* in `idle`, or among the hired of its job */
@@ -74,7 +85,7 @@ static void watch_forks(void)
 
 /* ---- Helpers ----------------------------------------------------------------------------------------------- */
 
-static void hire_two(job *j);
+static void hire_some(job *j);
 
 static void take_parts(job *j, int worker)
 {
@@ -85,6 +96,7 @@ static void take_parts(job *j, int worker)
 static void send_home(helper *h)
 {
     h->job = NULL;
+    atomic_store_explicit(&h->called, false, memory_order_relaxed);
     h->next = idle;
     idle = h;
 }
@@ -96,16 +108,29 @@ static void leave_hired(job *j, const helper *h)
     *at = h->next;
 }
 
+/* Until there is a job. The lock is held, and held again on return. */
+static void wait_for_job(helper *h)
+{
+    pthread_mutex_unlock(&lock);
+    for (const double end = woi_now_s() + LOOK_S;
+         !atomic_load_explicit(&h->called, memory_order_relaxed) && woi_now_s() < end;)
+        sched_yield();
+    pthread_mutex_lock(&lock);
+    h->asleep = true;
+    while (!h->job) pthread_cond_wait(&h->wake, &lock);
+    h->asleep = false;
+}
+
 static void *help(void *own)
 {
     helper *h = own;
     pthread_mutex_lock(&lock);
     for (;;) {
-        while (!h->job) pthread_cond_wait(&h->wake, &lock);
+        if (!h->job) wait_for_job(h);
         job *j = h->job;
         leave_hired(j, h);
         j->begun++;
-        hire_two(j);
+        hire_some(j);
         take_parts(j, h->worker);
         pthread_mutex_lock(&lock);
         send_home(h);
@@ -146,31 +171,32 @@ static helper *hire(job *j)
     }
     j->wanted--;
     h->job = j;
+    atomic_store_explicit(&h->called, true, memory_order_relaxed);
     h->worker = j->next_worker++;
     h->next = j->hired;
     j->hired = h;
     return h;
 }
 
-/* Lets go of the lock, which is held. */
-static void hire_two(job *j)
+/* All that are awake, and two that sleep. Lets go of the lock, which is held. */
+static void hire_some(job *j)
 {
-    helper *const two[] = {hire(j), hire(j)};
+    enum { SLEEPERS = 2 };
+    helper *woken[SLEEPERS];
+    int n = 0;
+    for (helper *h; n < SLEEPERS && (h = hire(j));)
+        if (h->asleep) woken[n++] = h;
     pthread_mutex_unlock(&lock);
-    for (int i = 0; i < 2; i++)
-        if (two[i]) pthread_cond_signal(&two[i]->wake);
+    for (int i = 0; i < n; i++) pthread_cond_signal(&woken[i]->wake);
 }
 
 /* ---- Calls ------------------------------------------------------------------------------------------------- */
 
-/* Called with the lock, and returns with it. To sleep and be woken takes 15 us here, more than most of these waits, so
- * the caller looks for a while first: no helper ever does. */
+/* Called with the lock, and returns with it. */
 static void wait_for_helpers(job *j)
 {
-    const double most_s = 20e-6;
     pthread_mutex_unlock(&lock);
-    for (const double end = woi_now_s() + most_s; woi_now_s() < end;)
-        if (!j->begun && pthread_mutex_trylock(&lock) == 0) return;
+    for (const double end = woi_now_s() + LOOK_S; j->begun && woi_now_s() < end;) sched_yield();
     pthread_mutex_lock(&lock);
     while (j->begun) pthread_cond_wait(&j->all_out, &lock);
 }
@@ -191,7 +217,7 @@ void woi_team_for(int threads, size_t n_parts, woi_part_fn fn, void *ctx)
              .next_worker = 1,
              .all_out = PTHREAD_COND_INITIALIZER};
     pthread_mutex_lock(&lock);
-    hire_two(&j);
+    hire_some(&j);
     take_parts(&j, 0);
     pthread_mutex_lock(&lock);
     j.wanted = 0;

@@ -7,8 +7,8 @@
  * threads-1, each number held by one thread at a time, so that scratch memory can go by worker. What is computed must
  * not depend on which worker takes a part.
  *
- * A thread that waits sleeps on a condition: OpenMP's spin at barriers, and then take the core from whoever else has
- * work (batches beside one busy process: 8 to 12 us a query with them, 1.0 so). Threads are made when they are first
+ * A thread that waits gives its processor away to whoever has work, and sleeps after 20 us: OpenMP's spin at barriers
+ * (batches beside one busy process: 8 to 35 us a query with them, 0.5 so). Threads are made when they are first
  * asked for and stay. Where one cannot be had, the work is done by fewer. Calls may come from any thread, several at
  * once, and from within a part. A process may fork at any time, but not from within a part; the child begins with an
  * empty pool. */
