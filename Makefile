@@ -249,7 +249,7 @@ bench-parse:  ## how fast the extreme-classification parser reads
 	@$(INNER) $(BUILD)/bench/parse
 	@BUILD=$(BUILD) bench/parse.sh
 
-bench-exact:  ## the exact layer beside bare sgemm and a plain read
+bench-exact:  ## the exact layer beside the bare product and a plain read
 	$(call setup,build bench)
 	@$(INNER) $(BUILD)/bench/exact
 	@$(BUILD)/bench/exact --json bench/results/exact.json

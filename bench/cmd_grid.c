@@ -89,9 +89,9 @@ static int run_table2(const cli_command *self, void *given, int n, char **rest)
     if (args->common.json) return cli_print_json(result);
     const json_t *full = json_object_get(result, "full");
     cli_print_text(stdout, bench_text(result, "title"));
-    printf(": lss, %s loss; FULL: P@1 %.4f, P@5 %.4f, %.0f neurons\n", losses[args->loss ? args->loss - 1 : 0],
+    printf(": lss, %s loss; FULL: P@1 %.4f, P@5 %.4f, %.0f classes\n", losses[args->loss ? args->loss - 1 : 0],
            bench_number(full, "p_at_1"), bench_number(full, "p_at_5"), bench_number(result, "m"));
-    printf("%4s %4s %8s %8s %10s %12s\n", "K", "L", "P@1", "P@5", "neurons", "left empty");
+    printf("%4s %4s %8s %8s %10s %12s\n", "K", "L", "P@1", "P@5", "classes", "left empty");
     json_array_foreach(json_object_get(result, "rows"), i, row)
     {
         printf("%4.0f %4.0f ", option(row, "K"), option(row, "L"));
@@ -173,9 +173,9 @@ static int run_slide(const cli_command *self, void *given, int n, char **rest)
         return code;
     }
     cli_print_text(stdout, bench_text(result, "title"));
-    printf(": means over %d seeds; FULL: P@1 %.4f, %.0f neurons\n", N_SEEDS,
+    printf(": means over %d seeds; FULL: P@1 %.4f, %.0f classes\n", N_SEEDS,
            bench_number(json_object_get(result, "full"), "p_at_1"), bench_number(result, "m"));
-    printf("%-6s %4s %4s %8s %17s %8s %10s\n", "method", "K", "L", "P@1", "lowest - highest", "P@5", "neurons");
+    printf("%-6s %4s %4s %8s %17s %8s %10s\n", "method", "K", "L", "P@1", "lowest - highest", "P@5", "classes");
     for (int method = 0; method < 2; method++)
         for (int size = 0; size < N_SIZES; size++) {
             const summary *s = &all[method][size];
@@ -188,12 +188,12 @@ static int run_slide(const cli_command *self, void *given, int n, char **rest)
         for (int other = 0; other < N_SIZES; other++)
             if (all[0][other].neurons >= ours->neurons && (best < 0 || all[0][other].p_at_1 > all[0][best].p_at_1))
                 best = other;
-        printf("lss K=%.0f L=%.0f with %.0f neurons: P@1 %.4f; ", sizes[size][0], sizes[size][1], ours->neurons,
+        printf("lss K=%.0f L=%.0f with %.0f classes: P@1 %.4f; ", sizes[size][0], sizes[size][1], ours->neurons,
                ours->p_at_1);
         if (best < 0)
             printf("no slide here has as many\n");
         else
-            printf("slide with as many or more: %.4f (K=%.0f L=%.0f, %.0f neurons)\n", all[0][best].p_at_1,
+            printf("slide with as many or more: %.4f (K=%.0f L=%.0f, %.0f classes)\n", all[0][best].p_at_1,
                    sizes[best][0], sizes[best][1], all[0][best].neurons);
     }
     json_decref(list);
@@ -207,7 +207,7 @@ const cli_command bench_cmd_table2 = {
     "table2",
     "WORKLOAD [options]",
     "the paper's table 2: lss for K in 4, 6, 8 and L in 1, 10, 50",
-    "Learns nine indexes and prints their P@1 and the neurons they score; NA where every query is left\n"
+    "Learns nine indexes and prints their P@1 and the classes they score; NA where every query is left\n"
     "without any. Quality only. The result stays in DIR/NAME-table2-LOSS.json; stopped, it goes on where\n"
     "it was.\n"
     "\n"
@@ -223,7 +223,7 @@ const cli_command bench_cmd_slide = {
     "WORKLOAD [options]",
     "the paper's comparison with SLIDE: random against learned hyperplanes",
     "slide and lss with the same K and L (4 and 1, 6 and 1, 8 and 10, 4 and 10), three seeds each, and\n"
-    "lss beside the best slide that scores as many neurons or more. Quality only. The result stays in\n"
+    "lss beside the best slide that scores as many classes or more. Quality only. The result stays in\n"
     "DIR/NAME-slide-LOSS.json; stopped, it goes on where it was.\n"
     "\n"
     "  wideout-bench slide debian",

@@ -123,7 +123,7 @@ static int print_table(const arguments *args, const json_t *result, json_t *tabl
     size_t i;
     json_t *row;
     print_title(result);
-    printf("%-44s %8s %8s %7s %10s %12s %12s %8s %8s\n", "method", "P@1", "P@5", "of FULL", "neurons", "s per 1,000",
+    printf("%-44s %8s %8s %7s %10s %12s %12s %8s %8s\n", "method", "P@1", "P@5", "of FULL", "classes", "s per 1,000",
            "J per 1,000", "time", "energy");
     json_array_foreach(table, i, row)
     {
@@ -253,7 +253,7 @@ static int run_rank(const cli_command *self, void *given, int n, char **rest)
     }
     print_title(result);
     printf("Mean rank of the labels among all classes, by FULL's logits: %.2f\n", all);
-    printf("%-44s %12s %12s %10s\n", "method", "mean rank", "retrieved", "neurons");
+    printf("%-44s %12s %12s %10s\n", "method", "mean rank", "retrieved", "classes");
     json_array_foreach(list, i, row)
     {
         printf("%-44s", bench_text(row, "label"));
@@ -275,7 +275,7 @@ done:
 const cli_command bench_cmd_table1 = {
     "table1",
     "WORKLOAD [options]",
-    "the paper's table 1: quality, neurons, time and energy beside FULL",
+    "the paper's table 1: quality, classes, time and energy beside FULL",
     "One row for each method: the cheapest configuration that reaches 99% of FULL's P@1 or, where none\n"
     "does, the one with the highest P@1. WORKLOAD is the name of a workload that was run, or the path of\n"
     "a result file.\n"
@@ -304,7 +304,7 @@ const cli_command bench_cmd_figure2 = {
     "WORKLOAD [options]",
     "the paper's figure 2: collision probabilities while lss learns, as CSV",
     "One line for each point of each trace: the configuration, the step, how often queries collide with\n"
-    "their labels and with other neurons, and what else was traced.\n"
+    "their labels and with other classes, and what else was traced.\n"
     "\n"
     "  wideout-bench figure2 debian > figure2.csv",
     plain_options,

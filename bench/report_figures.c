@@ -483,10 +483,9 @@ void report_figure_traces(const report *r, const report_set *set, report_plotter
     }
     fprintf(s.out, "\n");
     char note[256];
-    int used =
-        snprintf(note, sizeof note,
-                 "How often a query meets a neuron that it needs (CP+, full line) and one that it does not (CP−, "
-                 "dashed).");
+    int used = snprintf(note, sizeof note,
+                        "How often a query meets a class that it needs (CP+, full line) and one that it does not (CP−, "
+                        "dashed).");
     if (n_more) snprintf(note + used, sizeof note - (size_t)used, " %zu more are in the file.", n_more);
     report_key keys[MAX_SHOWN];
     for (size_t i = 0; i < n; i++) {

@@ -60,7 +60,7 @@ static void put_set(const report *r, const report_set *set, size_t number, FILE 
     const report_row *plain =
         timed && popular >= 0 ? report_fastest(r, set, popular, REPORT_OURS, report_floor, bulk) : NULL;
     if (plain)
-        fprintf(page, "<td>%s <small>P@1 %s, %s neurons</small></td>", report_times(report_speedup(plain, bulk)),
+        fprintf(page, "<td>%s <small>P@1 %s, %s classes</small></td>", report_times(report_speedup(plain, bulk)),
                 report_fixed(plain->p_at_1, 4), report_count(plain->sample_size));
     else
         put_not_reached(page, popular < 0 ? NAN : report_best_p_at_1(r, set, popular, REPORT_OURS), full);
@@ -74,7 +74,7 @@ void report_put_headline(const report *r, FILE *page)
           "<thead><tr><th scope=\"col\">data set</th><th scope=\"col\">ours against FULL, large batch</th>"
           "<th scope=\"col\">the same, batch 1</th><th scope=\"col\">its P@1</th>"
           "<th scope=\"col\">against the best peer</th><th scope=\"col\">popular against FULL</th>"
-          "<th scope=\"col\">FULL’s P@1</th><th scope=\"col\">classes</th></tr></thead>\n<tbody>\n",
+          "<th scope=\"col\">FULL’s P@1</th><th scope=\"col\">classes scored</th></tr></thead>\n<tbody>\n",
           page);
     for (size_t i = 0; i < r->n_sets; i++) put_set(r, &r->sets[i], i + 1, page);
     fputs("</tbody></table></div>\n", page);
@@ -121,7 +121,7 @@ static void put_head(const columns *c, FILE *page)
     if (c->build || c->bytes) fprintf(page, "<th scope=\"colgroup\" colspan=\"%d\">index</th>", c->build + c->bytes);
     fprintf(page, "<th scope=\"colgroup\" colspan=\"%d\">per 1,000 queries</th></tr>\n<tr>", c->cpu + 1);
     fputs("<th scope=\"col\">P@1</th><th scope=\"col\">of FULL’s</th><th scope=\"col\">P@5</th>"
-          "<th scope=\"col\">neurons</th><th scope=\"col\">labels found</th>",
+          "<th scope=\"col\">classes scored</th><th scope=\"col\">labels found</th>",
           page);
     for (size_t i = 0; i < c->n_costs; i++) put_batch(page, &c->costs[i]);
     for (size_t i = 0; i < c->n_compared; i++) put_batch(page, &c->compared[i]);

@@ -125,7 +125,7 @@ static void say_row(const state *s, const bench_config *config, size_t i, size_t
     const json_t *timings = json_object_get(row, "timings");
     const json_t *last = json_array_get(timings, json_array_size(timings) - 1);
     cli_progress_end();
-    fprintf(stderr, "%s %zu of %zu: %-40s P@1 %.4f, %8.1f neurons", s->workload->name, i + 1, n, config->label,
+    fprintf(stderr, "%s %zu of %zu: %-40s P@1 %.4f, %8.1f classes", s->workload->name, i + 1, n, config->label,
             bench_number(row, "p_at_1"), bench_number(row, "sample_size"));
     if (last) fprintf(stderr, ", %8.2f us, %6.1fx", bench_number(last, "us"), bench_number(last, "speedup"));
     if (i + 1 < n) fprintf(stderr, "; %.0f s left", (woi_now_s() - s->start) / (double)s->ran * (double)(n - i - 1));

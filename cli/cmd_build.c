@@ -205,14 +205,14 @@ const cli_command cli_cmd_build = {
     "build",
     "--layer FILE --log FILE -o FILE [options]",
     "learn an index from a wide layer and a log of its queries",
-    "An index answers queries by scoring a few neurons instead of all m. Every method has a router, which\n"
-    "opens a few cells for a query, and a fill, which says what neurons lie in a cell:\n"
+    "An index answers queries by scoring a few classes instead of all m. Every method has a router, which\n"
+    "opens a few cells for a query, and a fill, which says what classes lie in a cell:\n"
     "\n"
-    "  full       all neurons: the exact layer\n"
+    "  full       all classes: the exact layer\n"
     "  popular    one cell, of the most frequent labels\n"
-    "  slide      tables of random hyperplanes; a neuron lies where its weights hash to\n"
+    "  slide      tables of random hyperplanes; a class lies where its weights hash to\n"
     "  lss        the same, hyperplanes learned from the labels\n"
-    "  evidence   learned hyperplanes or a tree; a cell holds the neurons that its queries needed\n"
+    "  evidence   learned hyperplanes or a tree; a cell holds the classes that its queries needed\n"
     "\n"
     "Without --method, --router, -K, -L and --lambda it tunes: it tries many on queries of --tune-log,\n"
     "and keeps the fastest that has 99.5% of FULL's P@1 and 99% of its P@5 there, with 95% confidence.\n"
@@ -225,7 +225,7 @@ const cli_command cli_cmd_build = {
     "  wideout build --layer net.safetensors --log train.log --lambda 0.02 --source-k 20 -o wider\n"
     "  wideout build --layer net.safetensors --log train.log --method lss -K 4 -L 10 -o lss\n"
     "\n"
-    "A smaller --lambda puts more neurons into the cells: slower and nearer to the exact layer. The log\n"
+    "A smaller --lambda puts more classes into the cells: slower and nearer to the exact layer. The log\n"
     "should be of queries like those to come; best of data that the network was not trained on. The\n"
     "index holds the layer's rows, so that it serves alone; with --weights none the layer must be given\n"
     "again. The same seed gives the same file, whatever the number of threads; tuning goes by times that\n"

@@ -231,9 +231,9 @@ static int print_result(const arguments *args, const wo_eval_options *o, const c
         print_row(what, r->agreement[i], isnan(r->agreement[i]) ? NAN : 1, 4, 0);
         printf("\n");
     }
-    print_row("neurons a query", r->sample_size, (double)info->m, r->sample_size < 1000 ? 1 : 0, 0);
+    print_row("classes a query", r->sample_size, (double)info->m, r->sample_size < 1000 ? 1 : 0, 0);
     printf(" %9.2f%%\n", 100 * r->sample_size / (double)info->m);
-    print_row("queries without a neuron", r->empty_share, 0, 4, 0);
+    print_row("queries without a class", r->empty_share, 0, 4, 0);
     printf("\n");
     if (index->options.fallback) {
         print_row("queries that opened more cells", r->wider_share, NAN, 4, 0);
@@ -329,7 +329,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
 const cli_command cli_cmd_eval = {
     "eval",
     "--index FILE --log FILE [options]",
-    "judge an index on a log: quality, neurons, time and energy beside FULL",
+    "judge an index on a log: quality, classes scored, time and energy beside FULL",
     "Judges an index on queries that it was not built from, beside FULL, the exact layer, on the same\n"
     "queries in the same run. Labels give P@1, P@3 and P@5; without labels there is the agreement with\n"
     "FULL's best. Both sides are timed in turn, warm: batches of 1 on one thread, batches of 1,024 on\n"

@@ -65,7 +65,7 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
         printf("to %g of FULL's P@1 and %g of its P@5", curve->target, curve->target5);
     printf(", on %s queries, batch %s; %s tried, the best for their time:\n", cli_number(curve->n),
            cli_number(curve->batch), cli_number(curve->rows));
-    printf("%s    P@1     P@5   agree   neurons  us/query\n", indent);
+    printf("%s    P@1     P@5   agree   classes  us/query\n", indent);
     size_t row = curve->rows;
     for (double us = INFINITY; (row = next_faster(curve, us, row)) < curve->rows;) {
         us = value(curve, row, "us");

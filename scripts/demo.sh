@@ -47,7 +47,7 @@ build slide -K 6 -L 10
 build lss --iterations 300
 build evidence
 
-printf '\n%-10s %7s %7s %9s %14s %14s %10s\n' method P@1 P@5 neurons 'us, batch 1' 'us, batch 1024' 'speed-up'
+printf '\n%-10s %7s %7s %9s %14s %14s %10s\n' method P@1 P@5 classes 'us, batch 1' 'us, batch 1024' 'speed-up'
 for method in full popular slide lss evidence; do
     jq -r '[.method, .p_at_1, .p_at_5, .sample_size,
             (.timings[] | select(.batch == 1) | .us_per_query), (.timings[] | select(.batch == 1024) | .us_per_query), .speedup] | @tsv' \

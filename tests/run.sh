@@ -10,8 +10,7 @@ case $BUILD in /*) WIDEOUT=$BUILD/wideout ;; *) WIDEOUT=$PWD/$BUILD/wideout ;; e
 export WIDEOUT CMOCKA_MESSAGE_OUTPUT=TAP
 # Sanitizers: any report is a failure with an exit code of its own, and memory that cannot be had returns NULL.
 export ASAN_OPTIONS=allocator_may_return_null=1:exitcode=99 UBSAN_OPTIONS=print_stacktrace=1:exitcode=99
-# LLVM's OpenMP runtime is not instrumented itself: its tool for TSan (Archer) asks for the last option.
-export TSAN_OPTIONS=exitcode=99:allocator_may_return_null=1:ignore_noninstrumented_modules=1
+export TSAN_OPTIONS=exitcode=99:allocator_may_return_null=1
 passed=0 failed=0
 [ $# -gt 0 ] || set -- unit kernels build cli
 

@@ -17,7 +17,7 @@ void woi_cells_free(woi_cells *cells)
 wo_status woi_fill_by_hash(const uint32_t *of, size_t n, uint32_t L, size_t n_cells, woi_cells *cells, wo_error *err)
 {
     if (n > UINT32_MAX / L)
-        return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "%zu neurons in %u tables are too many", n, (unsigned)L);
+        return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "%zu classes in %u tables are too many", n, (unsigned)L);
     *cells = (woi_cells){.n = n_cells};
     cells->offsets = woi_alloc_zero(n_cells + 1, sizeof *cells->offsets, err);
     cells->ids = woi_alloc(n * L, sizeof *cells->ids, err);

@@ -202,7 +202,7 @@ static wo_status join(const task *t, woi_cells *cells, wo_error *err)
     if (total > UINT32_MAX)
         return woi_fail_option(
             err, WO_ERR_UNSUPPORTED, "lambda",
-            "the cells would hold %llu neurons, at most %u are possible: raise lambda or lower K or L",
+            "the cells would hold %llu classes, at most %u are possible: raise lambda or lower K or L",
             (unsigned long long)total, UINT32_MAX);
     *cells = (woi_cells){.n = n_cells};
     cells->offsets = woi_alloc(n_cells + 1, sizeof *cells->offsets, err);

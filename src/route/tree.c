@@ -271,7 +271,8 @@ static void look(const woi_tree *tree, const woi_kernels *kernels, uint32_t prob
         }
 }
 
-/* The same for n queries, node by node. First everybody's best node: after it, few leaves of others are taken. */
+/* The same for n queries, node by node. Every query looks at its nearest node first: few leaves of its other nodes are
+ * then nearer than those that it has. */
 static void find_together(const woi_tree *tree, const woi_kernels *kernels, size_t n, uint32_t probes, parts p,
                           uint32_t *cells, uint32_t *n_cells)
 {
@@ -428,7 +429,7 @@ static void find_neighbours(void *own, int worker, size_t a)
     for (uint32_t b = 0; b < B; b++) {
         uint32_t *near = s->near + (a * B + b) * n_near;
         size_t n = 0;
-        if (offsets[b] == -INFINITY) { /* not used: it needs nobody */
+        if (offsets[b] == -INFINITY) { /* not used: it has no neighbours */
             for (uint32_t i = 0; i < n_near; i++) near[i] = UINT32_MAX;
             continue;
         }

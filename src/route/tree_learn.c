@@ -260,7 +260,7 @@ static void learn_centres(const woi_kernels *kernels, const float *x, const uint
         }
         for (uint32_t i = 0; i < c->k; i++) {
             double square = 0;
-            if (!counts[i]) { /* nobody's: a new start */
+            if (!counts[i]) { /* no point is nearest to this centre: it starts again at a random one */
                 const size_t pick = woi_rng_below(seed, stream, ((uint64_t)round + 1) * c->k + i, n);
                 put_centre(c, i, x + (members ? members[pick] : pick) * r);
                 continue;

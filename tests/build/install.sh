@@ -21,7 +21,7 @@ cat >"$scratch/user.c" <<'C'
 #include <wideout.h>
 int main(void)
 {
-    wo_cpu_info info;
+    wo_cpu_info info = {.struct_size = sizeof info};
     wo_error err;
     if (wo_cpu_query(&info, &err)) return 1;
     return printf("%s\n", wo_version()) < 0;
@@ -36,6 +36,16 @@ same 'and runs' "$("$WIDEOUT" version --json | jq -r .version)" "$("$scratch/sha
 check 'a program links the static library' $CC "$scratch/user.c" -o "$scratch/static" -I"$root/opt/wo/include" \
     "$root/opt/wo/lib/libwideout.a" $(pkg-config --static --libs wideout | sed 's/-lwideout//')
 check 'and runs too' "$scratch/static"
+
+# The program of wideout.3, as a reader would copy it.
+sed -n '/^#include <stdio.h>/,/^[.]EE/p' docs/man/wideout.3 | sed 's/\\-/-/g; s/\\e/\\/g; /^[.]EE/d' >"$scratch/five.c"
+# shellcheck disable=SC2046,SC2086
+check "the manual's program compiles" $CC -std=c11 -Wall -Wextra -Werror "$scratch/five.c" -o "$scratch/five" \
+    $(pkg-config --cflags --libs wideout) "-Wl,-rpath,$root/opt/wo/lib"
+layer=tests/golden/layer.safetensors log=tests/golden/log.safetensors
+same 'and answers as the tool does' "$("$WIDEOUT" build -q --method evidence --layer $layer --log $log -o "$scratch/tool.index" >"$scratch/built" &&
+    "$WIDEOUT" predict --index "$scratch/tool.index" $log | head -1 | tr '\t' '\n' | paste -d ' ' - -)" \
+    "$("$scratch/five" $layer $log $log "$scratch/five.index")"
 
 check 'make uninstall' make -s DEPS=0 BUILD="$BUILD" DESTDIR="$root" PREFIX=/opt/wo uninstall
 same 'leaves no file' '' "$(find "$root" ! -type d)"

@@ -47,7 +47,7 @@ for method in $methods; do
     check "$method: another seed, another file" bash -c "! cmp -s other $method.one"
 done
 same 'cells of popular' '[1,40,0,40]' "$(jq -c '[.cells, .entries, .empty_cells, .largest_cell]' popular.json)"
-same 'cells of slide: every neuron in every table' '[32,2000]' "$(jq -c '[.cells, .entries]' slide.json)"
+same 'cells of slide: every class in every table' '[32,2000]' "$(jq -c '[.cells, .entries]' slide.json)"
 same 'cells of evidence: none is empty' '[64,0]' "$(jq -c '[.cells, .empty_cells]' evidence.json)"
 same 'full has none' '[0,0]' "$(jq -c '[.cells, .entries]' full.json)"
 "$WIDEOUT" predict --index full.one s/test.log.safetensors >full.answers

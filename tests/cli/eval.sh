@@ -66,9 +66,9 @@ same 'agreement for every k asked' '["agreement_at_1","agreement_at_20","agreeme
 same 'full agrees with itself' '[1,1,600,1,0]' \
     "$(evaluate full --no-timing --json | jq -c '[.agreement_at_1, .agreement_at_5, .sample_size, .label_recall, .empty_share] | map(floor)')"
 same 'full has its ranks' true "$(evaluate full --no-timing --json | jq '.label_rank == .label_rank_retrieved and .p_at_5 == .full_p_at_5')"
-same 'popular scores its neurons' '[50,1,0]' \
+same 'popular scores its classes' '[50,1,0]' \
     "$(evaluate popular --no-timing --json | jq -c '[.sample_size, .cells, .empty_share] | map(floor)')"
-check 'more probes, more neurons' test "$(evaluate slide --no-timing --json --probes 4 | jq '.sample_size > 1.5 * '"$(jq .sample_size t1.json)")" = true
+check 'more probes, more classes' test "$(evaluate slide --no-timing --json --probes 4 | jq '.sample_size > 1.5 * '"$(jq .sample_size t1.json)")" = true
 same 'a sample' '[100,100]' \
     "$(for seed in 1 2; do evaluate slide --no-timing --json --max-queries 100 --seed $seed; done | jq -s -c 'map(.n)')"
 check 'the sample follows the seed' test "$(for seed in 1 1 2; do
@@ -140,7 +140,7 @@ if [ -r /proc/self/stat ]; then
 fi
 with_power table --batch 16
 check 'the table has a line for all of it' test "$(grep -cE \
-    '^  (P@1|P@3|P@5|share of FULL|neurons a query|us/query, batch (1|16|1024),|us, cold caches|CPU s per 1,000, batch 16|J per 1,000, batch 16)' table)" -eq 12
+    '^  (P@1|P@3|P@5|share of FULL|classes a query|us/query, batch (1|16|1024),|us, cold caches|CPU s per 1,000, batch 16|J per 1,000, batch 16)' table)" -eq 12
 check 'the table fits 80 columns' test "$(grep -v 'not measured' table | awk '{ if (length > n) n = length } END { print n }')" -le 80
 
 # ---- Bad input ---------------------------------------------------------------------------------------------------
