@@ -32,8 +32,8 @@ tuned() { # NAME FOLDER LAYER OPTIONS...
         -o "$scratch/index" --json >"$scratch/build.json"
     "$wideout" eval --index "$scratch/index" --layer "$layer" "${named[@]}" --log "$logs/test.log" -k $ks --json \
         >"$scratch/eval.json"
-    jq -c --arg data "$name" --arg command "wideout build $*" --slurpfile built "$scratch/build.json" '
-        {data: $data, command: $command, options: $built[0].options, method, m, d, p_at_1, p_at_5, full_p_at_1, full_p_at_5,
+    jq -c --arg data "$name" --arg command "wideout build $*" --arg machine "$("$wideout" cpu --json | jq -r .model), $(nproc) cores" --slurpfile built "$scratch/build.json" '
+        {data: $data, machine: $machine, command: $command, options: $built[0].options, method, m, d, p_at_1, p_at_5, full_p_at_1, full_p_at_5,
          p_at_1_of_full: (.p_at_1 / .full_p_at_1), p_at_5_of_full: (.p_at_5 / .full_p_at_5), agreement_at_20,
          neurons: .sample_size, wider_share, build_s: $built[0].seconds, peak_mib: $built[0].peak_mib,
          index_bytes: $built[0].index_bytes, cold_us, full_cold_us, timings}' "$scratch/eval.json" | tee "$scratch/line" | jq -r '

@@ -352,7 +352,7 @@ static void answer_alone(const job *j, tile *t, int worker)
     begin_heaps(j, t, s.own, true);
     for (size_t i = 0; i < t->n; i++) all[i] = (exp_total){0, -INFINITY};
     for (size_t group = 0; group < j->n_groups; group++) {
-        scan_group(&s, group, t->lse ? totals : NULL);
+        scan_group(&s, group, t->lse ? totals : NULL); // cppcheck-suppress legacyUninitvar ; it fills them
         for (size_t i = 0; t->lse && i < t->n; i++) add_total(&all[i], totals[i]);
     }
     for (size_t i = 0; i < t->n; i++) {

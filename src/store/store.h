@@ -17,7 +17,7 @@
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "wideout maps little-endian files as they are: big-endian machines are not supported"
 #endif
-#if UINTPTR_MAX < UINT64_MAX
+#if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ < 8
 #error "wideout maps whole files, which may be larger than 4 GiB: machines with 32-bit addresses are not supported"
 #endif
 
