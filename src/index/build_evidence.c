@@ -25,8 +25,9 @@ static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *rout
                                    .beam = o->beam,
                                    .rounds = 10,
                                    .seed = o->seed,
-                                   .threads = o->threads};
-    wo_status status = woi_tree_learn(log->queries, log->n, log->d, &tree, &o->progress, &index->tree, err);
+                                   .threads = o->threads,
+                                   .progress = &o->progress};
+    wo_status status = woi_tree_learn(log->queries, log->n, log->d, &tree, &index->tree, err);
     if (status) return status;
     o->nodes = index->tree.A; /* what was chosen */
     o->leaves = index->tree.B;

@@ -57,13 +57,14 @@ typedef struct woi_tree_options {
     uint32_t rounds; /* of k-means at each level */
     uint64_t seed;
     int threads;
+    const wo_progress *progress; /* NULL: none is told */
 } woi_tree_options;
 
 /* Those of *A and *B that are 0, for so many queries. Half again as many leaves as they fill, because nodes are of all
  * sizes. */
 void woi_tree_fan_outs(size_t n, uint32_t queries_a_leaf, uint32_t *A, uint32_t *B);
-wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_options *options,
-                         const wo_progress *progress, woi_tree *tree, wo_error *err);
+wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_options *options, woi_tree *tree,
+                         wo_error *err);
 void woi_tree_free(woi_tree *tree); /* and zeroed again */
 
 /* Makes n_leaves, from the offsets. */

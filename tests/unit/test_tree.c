@@ -409,7 +409,7 @@ static woi_tree learn(const float *q, size_t n, size_t d, const woi_tree_options
 {
     woi_tree tree;
     wo_error err;
-    if (woi_tree_learn(q, n, d, o, NULL, &tree, &err)) fail_msg("%s", err.text);
+    if (woi_tree_learn(q, n, d, o, &tree, &err)) fail_msg("%s", err.text);
     return tree;
 }
 
@@ -734,8 +734,9 @@ static void learning_can_be_stopped(void **state)
     o.r = 16;
     for (int at = 0;; at++) {
         int left = at;
+        o.progress = &(wo_progress){stop_later, &left};
         woi_tree tree;
-        const wo_status status = woi_tree_learn(q, 100, 20, &o, &(wo_progress){stop_later, &left}, &tree, &err);
+        const wo_status status = woi_tree_learn(q, 100, 20, &o, &tree, &err);
         if (status == WO_OK) {
             assert_true(at >= 2);
             woi_tree_free(&tree);
@@ -761,7 +762,7 @@ static void no_memory_is_an_error(void **state)
             wo_error err = {0};
             assert_true(n < 100);
             allocations_left = n;
-            const wo_status status = woi_tree_learn(q, 100, 20, &o, NULL, &tree, n % 2 ? &err : NULL);
+            const wo_status status = woi_tree_learn(q, 100, 20, &o, &tree, n % 2 ? &err : NULL);
             if (status == WO_OK) {
                 assert_true(n > (r ? 18 : 14));
                 break;
