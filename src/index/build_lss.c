@@ -100,7 +100,8 @@ static wo_status lean_on_mean(lss *s, wo_error *err)
 
 static wo_status rebuild(const woi_dense *rows, int threads, uint32_t *neuron_cells, wo_index *index, wo_error *err)
 {
-    wo_status status = woi_hash_neurons(&index->hash, rows->w, rows->b, rows->m, threads, neuron_cells, err);
+    const woi_neurons neurons = {rows->m, rows->w, rows->b};
+    wo_status status = woi_hash_neurons(&index->hash, &neurons, threads, neuron_cells, err);
     if (status) return status;
     woi_cells_free(&index->cells);
     return woi_fill_by_hash(neuron_cells, rows->m, index->hash.L, woi_hash_n_cells(&index->hash), &index->cells, err);

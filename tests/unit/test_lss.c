@@ -143,7 +143,7 @@ static void slide_is_random_planes(void **state)
     assert_int_equal(index->cells.offsets[index->cells.n], M * o.L);
     uint32_t *cells = malloc(M * o.L * sizeof *cells);
     wo_error err;
-    assert_int_equal(woi_hash_neurons(&index->hash, p->w, p->b, M, 1, cells, &err), WO_OK);
+    assert_int_equal(woi_hash_neurons(&index->hash, &(woi_neurons){M, p->w, p->b}, 1, cells, &err), WO_OK);
     for (uint32_t c = 0; c < index->cells.n; c++)
         for (uint32_t at = index->cells.offsets[c]; at < index->cells.offsets[c + 1]; at++)
             assert_int_equal(cells[(size_t)index->cells.ids[at] * o.L + (c >> o.K)], c);
