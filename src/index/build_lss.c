@@ -281,11 +281,8 @@ static wo_status prepare(lss *s, wo_error *err)
     const woi_iul_options options = {s->o->K, s->o->L, d, s->o->loss, s->o->optimiser, s->o->rate, s->o->threads};
     wo_status status = woi_iul_create(&options, &s->iul, err);
     if (!status)
-        status = woi_lss_trace_create(s->log, s->labelled, s->n_labelled, m, s->o->L, s->o->seed, s->o->threads,
-                                      &s->trace, err);
-    if (!status && !s->o->t_are_values)
-        status = woi_lss_thresholds(s->rows, s->log, s->o->t1, s->o->t2, s->o->threads, &s->o->progress, s->above,
-                                    s->below, err);
+        status = woi_lss_trace_create(&(woi_labelled){s->log, s->labelled, s->n_labelled}, m, s->o, &s->trace, err);
+    if (!status && !s->o->t_are_values) status = woi_lss_thresholds(s->rows, s->log, s->o, s->above, s->below, err);
     return status;
 }
 

@@ -108,8 +108,8 @@ static void thresholds_are_the_logits_of_the_ranks(void **state)
     float above[N], below[N], sorted[M];
     for (size_t r = 0; r < sizeof ranks / sizeof ranks[0]; r++) {
         wo_error err;
-        assert_int_equal(
-            woi_lss_thresholds(&p->layer->dense, p->log, ranks[r][0], ranks[r][1], 2, NULL, above, below, &err), WO_OK);
+        const wo_build_options o = {.t1 = ranks[r][0], .t2 = ranks[r][1], .threads = 2};
+        assert_int_equal(woi_lss_thresholds(&p->layer->dense, p->log, &o, above, below, &err), WO_OK);
         for (size_t i = 0; i < N; i += 37) {
             for (size_t j = 0; j < M; j++) {
                 double z = (double)p->b[j];
