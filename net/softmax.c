@@ -491,8 +491,7 @@ static wo_status run_sampled(const batch *t, const woi_targets *given, uint64_t 
 
 /* ---- Outside ----------------------------------------------------------------------------------------------- */
 
-wo_status woi_softmax_create(size_t m, size_t sampled, const uint32_t *frequency, uint64_t seed, int threads,
-                             woi_softmax **result, wo_error *err)
+wo_status woi_softmax_create(size_t m, const woi_sampling *sampling, int threads, woi_softmax **result, wo_error *err)
 {
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
@@ -500,16 +499,16 @@ wo_status woi_softmax_create(size_t m, size_t sampled, const uint32_t *frequency
     if (!s) return WO_ERR_MEMORY;
     s->kernels = kernels;
     s->threads = woi_team_threads(threads);
-    s->seed = seed;
+    s->seed = sampling->seed;
     s->m = m;
-    s->n_sampled = sampled;
-    if (sampled) {
+    s->n_sampled = sampling->n;
+    if (sampling->n) {
         if (!(s->cumulative = woi_alloc(m + 1, sizeof *s->cumulative, err))) {
             woi_softmax_free(s);
             return WO_ERR_MEMORY;
         }
         s->cumulative[0] = 0;
-        for (size_t i = 0; i < m; i++) s->cumulative[i + 1] = s->cumulative[i] + frequency[i] + 1;
+        for (size_t i = 0; i < m; i++) s->cumulative[i + 1] = s->cumulative[i] + sampling->frequency[i] + 1;
     }
     *result = s;
     return WO_OK;
@@ -525,16 +524,21 @@ void woi_softmax_free(woi_softmax *s)
     woi_free(s);
 }
 
-wo_status woi_softmax_step(woi_softmax *s, woi_wide *wide, const float *q, size_t n, const woi_targets *targets,
-                           uint64_t step, const woi_adam_step *adam, float *dq, double *loss, double *square,
-                           wo_error *err)
+wo_status woi_softmax_step(woi_softmax *s, woi_wide *wide, const woi_step *step, wo_error *err)
 {
-    batch t = {.s = s, .wide = wide, .q = q, .n = n, .weights = targets->weights, .adam = adam, .dq = dq};
-    wo_status status = s->n_sampled ? run_sampled(&t, targets, step, loss, err)
-                                    : run_step(&t, targets, targets->ids + targets->indptr[0], loss, err);
-    if (status || adam) return status;
-    *square = 0;
-    for (int part = 0; part < N_PARTS; part++) *square += s->part_square[part];
+    const woi_targets *targets = step->targets;
+    batch t = {.s = s,
+               .wide = wide,
+               .q = step->q,
+               .n = step->n,
+               .weights = targets->weights,
+               .adam = step->adam,
+               .dq = step->dq};
+    wo_status status = s->n_sampled ? run_sampled(&t, targets, step->number, step->loss, err)
+                                    : run_step(&t, targets, targets->ids + targets->indptr[0], step->loss, err);
+    if (status || step->adam) return status;
+    *step->square = 0;
+    for (int part = 0; part < N_PARTS; part++) *step->square += s->part_square[part];
     return WO_OK;
 }
 

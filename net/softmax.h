@@ -24,22 +24,37 @@ typedef struct woi_targets {
     const float *weights;
 } woi_targets;
 
-/* Scratch, which grows to the largest batch. `sampled` > 0: sampled softmax, with that many classes a step drawn in
- * proportion to frequency[m] + 1; else `frequency` is not used. threads 0: all. */
+/* Sampled softmax: n classes a step, drawn in proportion to frequency[m] + 1. n = 0: exact, and the rest is not used.
+ */
+typedef struct woi_sampling {
+    size_t n;
+    const uint32_t *frequency;
+    uint64_t seed;
+} woi_sampling;
+
+/* A batch, and where the results of its step go. */
+typedef struct woi_step {
+    float *q; /* (n, d); woi_softmax_step only reads it */
+    size_t n;
+    const woi_targets *targets;
+    uint64_t number;           /* of the step, for the samples */
+    const woi_adam_step *adam; /* NULL: nothing is updated */
+    float *dq;                 /* (n, d): the gradient in q */
+    double *loss;              /* of the batch, before the step */
+    double *square;            /* where adam is NULL: the sum of the gradient's squares */
+} woi_step;
+
+/* Scratch, which grows to the largest batch. threads 0: all. */
 typedef struct woi_softmax woi_softmax;
-wo_status woi_softmax_create(size_t m, size_t sampled, const uint32_t *frequency, uint64_t seed, int threads,
-                             woi_softmax **softmax, wo_error *err);
+wo_status woi_softmax_create(size_t m, const woi_sampling *sampling, int threads, woi_softmax **softmax, wo_error *err);
 void woi_softmax_free(woi_softmax *softmax);
 
-/* One step: the loss of the batch q (n, d) before it, dq (n, d) its gradient in q, W and b updated. `step` numbers the
- * steps, for the samples. The result does not depend on the number of threads. (With beta1 = 0 and rate = 0 the first
- * moments are the gradient and the parameters stay: that is how tests look at it.)
+/* One step: loss and dq are given, W and b updated. The result does not depend on the number of threads. (With
+ * beta1 = 0 and rate = 0 the first moments are the gradient and the parameters stay: that is how tests look at it.)
  *
  * With adam = NULL nothing is updated: the gradient is kept, the sum of its squares given, and woi_softmax_apply does
  * the update with the gradient times `scale`, before the next step (clipping needs the norm of all gradients first). */
-wo_status woi_softmax_step(woi_softmax *softmax, woi_wide *wide, const float *q, size_t n, const woi_targets *targets,
-                           uint64_t step, const woi_adam_step *adam, float *dq, double *loss, double *square,
-                           wo_error *err);
+wo_status woi_softmax_step(woi_softmax *softmax, woi_wide *wide, const woi_step *step, wo_error *err);
 void woi_softmax_apply(woi_softmax *softmax, woi_wide *wide, float scale, const woi_adam_step *adam);
 
 #endif

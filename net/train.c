@@ -43,14 +43,13 @@ woi_train_options woi_train_defaults(woi_arch arch)
 }
 
 wo_status woi_bag_step(woi_network *net, woi_bag_trainer *bag, woi_softmax *softmax, const woi_bag_rows *rows,
-                       const woi_targets *targets, uint64_t step, const woi_adam_step *adam, float *q, float *dq,
-                       double *loss, wo_error *err)
+                       const woi_step *step, wo_error *err)
 {
     woi_wide wide = woi_network_wide(net);
-    wo_status status = woi_bag_train_forward(bag, rows, step, q, err);
-    if (!status) status = woi_softmax_step(softmax, &wide, q, rows->n, targets, step, adam, dq, loss, NULL, err);
-    if (!status) status = woi_bag_train_backward(bag, rows, dq, NULL, err);
-    if (!status) woi_bag_train_apply(bag, 1, adam);
+    wo_status status = woi_bag_train_forward(bag, rows, step->number, step->q, err);
+    if (!status) status = woi_softmax_step(softmax, &wide, step, err);
+    if (!status) status = woi_bag_train_backward(bag, rows, step->dq, NULL, err);
+    if (!status) woi_bag_train_apply(bag, 1, step->adam);
     return status;
 }
 

@@ -169,8 +169,8 @@ static wo_status lm_step(void *self, uint64_t i, uint64_t step, const woi_adam_s
     wo_status status = woi_bag_train_forward(x->embed, &rows, step, x->x, err);
     if (status) return status;
     forward(x, steps, step);
-    if ((status = woi_softmax_step(x->softmax, &wide, x->q, n, &targets, step, NULL, x->dq, loss, &wide_square, err)))
-        return status;
+    const woi_step wide_step = {x->q, n, &targets, step, NULL, x->dq, loss, &wide_square};
+    if ((status = woi_softmax_step(x->softmax, &wide, &wide_step, err))) return status;
     backward(x, steps);
     if ((status = woi_bag_train_backward(x->embed, &rows, x->x, &embed_square, err))) return status;
     const double norm = sqrt(wide_square + embed_square + lstm_square(x));
@@ -211,8 +211,8 @@ static wo_status make_scratch(lm *x, wo_error *err)
     }
     const woi_bag bag = woi_network_bag(x->net);
     const woi_bag_input linear = {0};
-    status = woi_softmax_create(x->net->m, (size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES, o->threads,
-                                &x->softmax, err);
+    const woi_sampling sampling = {(size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES};
+    status = woi_softmax_create(x->net->m, &sampling, o->threads, &x->softmax, err);
     /* Updating every row of the embedding costs little beside an exact softmax; beside a sampled one it would not. */
     if (!status)
         status = woi_bag_trainer_create(&bag, &linear, o->dropout, !o->sampled, o->seed + WOI_STREAM_DROPOUT,

@@ -142,7 +142,8 @@ static wo_status w2v_step(void *self, uint64_t i, uint64_t step, const woi_adam_
     const woi_bag_rows rows = {n, x->indptr, x->features, x->ones};
     const woi_targets targets = {x->target_indptr, x->ids, x->shares, x->weights};
     *examples = n;
-    return woi_bag_step(x->net, x->bag, x->softmax, &rows, &targets, step, adam, x->q, x->dq, loss, err);
+    return woi_bag_step(x->net, x->bag, x->softmax, &rows,
+                        &(woi_step){x->q, n, &targets, step, adam, x->dq, loss, NULL}, err);
 }
 
 /* ---- Making one -------------------------------------------------------------------------------------------- */
@@ -227,8 +228,8 @@ static wo_status make_scratch(w2v *x, wo_error *err)
     }
     const woi_bag bag = woi_network_bag(x->net);
     const woi_bag_input input = {.relu = true};
-    wo_status status = woi_softmax_create(m, (size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES, o->threads,
-                                          &x->softmax, err);
+    const woi_sampling sampling = {(size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES};
+    wo_status status = woi_softmax_create(m, &sampling, o->threads, &x->softmax, err);
     if (!status)
         status = woi_bag_trainer_create(&bag, &input, o->dropout, false, o->seed + WOI_STREAM_DROPOUT, o->threads,
                                         &x->bag, err);

@@ -84,7 +84,8 @@ static wo_status xc_step(void *self, uint64_t i, uint64_t step, const woi_adam_s
     const woi_bag_rows rows = {n, x->indptr, x->features, x->values};
     const woi_targets targets = {x->label_indptr, x->labels, NULL, NULL};
     *examples = n;
-    return woi_bag_step(x->net, x->bag, x->softmax, &rows, &targets, step, adam, x->q, x->dq, loss, err);
+    return woi_bag_step(x->net, x->bag, x->softmax, &rows,
+                        &(woi_step){x->q, n, &targets, step, adam, x->dq, loss, NULL}, err);
 }
 
 /* ---- Making one -------------------------------------------------------------------------------------------- */
@@ -166,8 +167,8 @@ static wo_status make_scratch(xc *x, wo_error *err)
         for (int64_t i = 0; i < x->data.label_indptr[x->data.n]; i++) frequency[x->data.labels[i]]++;
     }
     const woi_bag bag = woi_network_bag(x->net);
-    wo_status status = woi_softmax_create(x->net->m, (size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES,
-                                          o->threads, &x->softmax, err);
+    const woi_sampling sampling = {(size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES};
+    wo_status status = woi_softmax_create(x->net->m, &sampling, o->threads, &x->softmax, err);
     if (!status)
         status = woi_bag_trainer_create(&bag, &o->input, o->dropout, false, o->seed + WOI_STREAM_DROPOUT, o->threads,
                                         &x->bag, err);

@@ -24,11 +24,10 @@ wo_status woi_trainer_xc(const woi_train_options *options, woi_trainer *trainer,
 wo_status woi_trainer_w2v(const woi_train_options *options, woi_trainer *trainer, const char **at, wo_error *err);
 wo_status woi_trainer_lm(const woi_train_options *options, woi_trainer *trainer, const char **at, wo_error *err);
 
-/* One step of a network whose hidden layer is a bag: forwards, the wide layer, backwards. q and dq (rows->n, d) are
- * scratch. */
+/* One step of a network whose hidden layer is a bag: forwards, the wide layer, backwards. step->q and step->dq are
+ * scratch, step->n is rows->n. */
 wo_status woi_bag_step(woi_network *net, woi_bag_trainer *bag, woi_softmax *softmax, const woi_bag_rows *rows,
-                       const woi_targets *targets, uint64_t step, const woi_adam_step *adam, float *q, float *dq,
-                       double *loss, wo_error *err);
+                       const woi_step *step, wo_error *err);
 
 /* A permutation of 0 .. n-1 that depends on the seed and the epoch alone (Fisher-Yates). */
 void woi_shuffle(uint64_t *order, uint64_t n, uint64_t seed, uint64_t epoch);

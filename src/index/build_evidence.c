@@ -25,8 +25,9 @@ static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *rout
                                    .beam = o->beam,
                                    .rounds = 10,
                                    .seed = o->seed,
-                                   .threads = o->threads};
-    wo_status status = woi_tree_learn(log->queries, log->n, log->d, &tree, &o->progress, &index->tree, err);
+                                   .threads = o->threads,
+                                   .progress = &o->progress};
+    wo_status status = woi_tree_learn(log->queries, log->n, log->d, &tree, &index->tree, err);
     if (status) return status;
     o->nodes = index->tree.A; /* what was chosen */
     o->leaves = index->tree.B;
@@ -34,7 +35,7 @@ static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *rout
     routed->of = woi_alloc(log->n, sizeof *routed->of, err);
     routed->near = woi_alloc(woi_tree_n_cells(&index->tree), NEAR * sizeof *routed->near, err);
     if (!routed->of || !routed->near) return WO_ERR_MEMORY;
-    status = woi_tree_queries(&index->tree, log->queries, log->n, 1, o->threads, routed->of, err);
+    status = woi_tree_queries(&index->tree, log->queries, log->n, o->threads, routed->of, err);
     if (!status) status = woi_evidence_set_reach(log, o->beam, o->probes, index, routed, err);
     return status ? status : woi_tree_neighbours(&index->tree, NEAR, o->threads, routed->near, err);
 }
@@ -47,7 +48,7 @@ wo_status woi_evidence_set_reach(const wo_log *log, uint32_t beam, uint32_t prob
     const bool moved = tree->beam != beam; /* their own leaf does not depend on the probes */
     index->options.beam = tree->beam = beam;
     index->options.probes = probes;
-    const wo_status status = moved ? woi_tree_queries(tree, log->queries, log->n, 1, threads, routed->of, err) : WO_OK;
+    const wo_status status = moved ? woi_tree_queries(tree, log->queries, log->n, threads, routed->of, err) : WO_OK;
     return status ? status : woi_tree_learn_margin(tree, log->queries, log->n, probes, threads, err);
 }
 

@@ -100,7 +100,8 @@ static wo_status lean_on_mean(lss *s, wo_error *err)
 
 static wo_status rebuild(const woi_dense *rows, int threads, uint32_t *neuron_cells, wo_index *index, wo_error *err)
 {
-    wo_status status = woi_hash_neurons(&index->hash, rows->w, rows->b, rows->m, threads, neuron_cells, err);
+    const woi_neurons neurons = {rows->m, rows->w, rows->b};
+    wo_status status = woi_hash_neurons(&index->hash, &neurons, threads, neuron_cells, err);
     if (status) return status;
     woi_cells_free(&index->cells);
     return woi_fill_by_hash(neuron_cells, rows->m, index->hash.L, woi_hash_n_cells(&index->hash), &index->cells, err);
@@ -280,11 +281,8 @@ static wo_status prepare(lss *s, wo_error *err)
     const woi_iul_options options = {s->o->K, s->o->L, d, s->o->loss, s->o->optimiser, s->o->rate, s->o->threads};
     wo_status status = woi_iul_create(&options, &s->iul, err);
     if (!status)
-        status = woi_lss_trace_create(s->log, s->labelled, s->n_labelled, m, s->o->L, s->o->seed, s->o->threads,
-                                      &s->trace, err);
-    if (!status && !s->o->t_are_values)
-        status = woi_lss_thresholds(s->rows, s->log, s->o->t1, s->o->t2, s->o->threads, &s->o->progress, s->above,
-                                    s->below, err);
+        status = woi_lss_trace_create(&(woi_labelled){s->log, s->labelled, s->n_labelled}, m, s->o, &s->trace, err);
+    if (!status && !s->o->t_are_values) status = woi_lss_thresholds(s->rows, s->log, s->o, s->above, s->below, err);
     return status;
 }
 

@@ -32,10 +32,11 @@ static inline bool woi_lss_retrieved(const uint32_t *query_cells, const uint32_t
     return false;
 }
 
-/* lss_ranks.c: above[i] and below[i] for each query of the log: its logits of rank t1 and t2, 1 the highest; below 1 a
- * share of the m ranks. 0 gives -INFINITY and INFINITY, no threshold; so does a t1 of m, which every label passes. */
-wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, double t1, double t2, int threads,
-                             const wo_progress *progress, float *above, float *below, wo_error *err);
+/* lss_ranks.c: above[i] and below[i] for each query of the log: its logits of rank o->t1 and o->t2, 1 the highest;
+ * below 1 a share of the m ranks. 0 gives -INFINITY and INFINITY, no threshold; so does a t1 of m, which every label
+ * passes. */
+wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, const wo_build_options *o, float *above,
+                             float *below, wo_error *err);
 
 /* lss_trace.c: what learning looks like, on samples that stay the same. */
 typedef struct woi_lss_trace {
@@ -50,9 +51,15 @@ typedef struct woi_lss_trace {
     uint32_t *seen;               /* (threads, m): the query that met a neuron last */
 } woi_lss_trace;
 
-/* `labelled`: the n_labelled queries of the log that have labels, at least one. */
-wo_status woi_lss_trace_create(const wo_log *log, const uint32_t *labelled, size_t n_labelled, size_t m, uint32_t L,
-                               uint64_t seed, int threads, woi_lss_trace *trace, wo_error *err);
+/* The n queries of a log that have labels, at least one. */
+typedef struct woi_labelled {
+    const wo_log *log;
+    const uint32_t *at; /* (n): their places in the log */
+    size_t n;
+} woi_labelled;
+
+wo_status woi_lss_trace_create(const woi_labelled *labelled, size_t m, const wo_build_options *o, woi_lss_trace *trace,
+                               wo_error *err);
 void woi_lss_trace_free(woi_lss_trace *trace);
 
 /* Fills one row of WOI_TRACE_COLUMNS numbers but for step and loss. neuron_cells (m, L) are those that `cells` lists.

@@ -86,17 +86,17 @@ static void rank_tile(void *own, int worker, size_t tile_first, size_t tile_end)
     }
 }
 
-wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, double t1, double t2, int threads,
-                             const wo_progress *progress, float *above, float *below, wo_error *err)
+wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, const wo_build_options *o, float *above,
+                             float *below, wo_error *err)
 {
     const size_t m = rows->m;
-    const size_t rank1 = rank_of(t1, m) < m ? rank_of(t1, m) : 0, rank2 = rank_of(t2, m);
+    const size_t rank1 = rank_of(o->t1, m) < m ? rank_of(o->t1, m) : 0, rank2 = rank_of(o->t2, m);
     for (size_t i = 0; i < log->n; i++) {
         above[i] = -INFINITY;
         below[i] = INFINITY;
     }
     if (!rank1 && !rank2) return WO_OK;
-    threads = woi_team_threads(threads);
+    const int threads = woi_team_threads(o->threads);
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     float *memory = woi_alloc((size_t)threads, (WOI_GEMM_SCRATCH + TILE * m) * sizeof *memory, err);
@@ -104,7 +104,7 @@ wo_status woi_lss_thresholds(const woi_dense *rows, const wo_log *log, double t1
     wo_status status = WO_OK;
     ranking r = {rows, log, rank1, rank2, kernels, memory, above, below, 0};
     for (; r.first < log->n && !status; r.first += CHUNK) {
-        if ((status = woi_progress(progress, "ranking logits", r.first, log->n, err))) break;
+        if ((status = woi_progress(&o->progress, "ranking logits", r.first, log->n, err))) break;
         woi_team_ranges(threads, log->n - r.first < CHUNK ? log->n - r.first : CHUNK, TILE, rank_tile, &r);
     }
     woi_free(memory);

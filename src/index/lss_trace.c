@@ -28,7 +28,7 @@ static size_t query_of(const wo_log *log, int64_t at)
 
 /* (query, label) pairs drawn evenly from all of the log, and for each the same query with a neuron that is no label of
  * it (a query that has nearly all neurons as labels may be left without); then queries drawn evenly. */
-static void draw(woi_lss_trace *t, const uint32_t *labelled, size_t n_labelled, uint64_t seed)
+static void draw(woi_lss_trace *t, const woi_labelled *labelled, uint64_t seed)
 {
     enum { TRIES = 16 };
     for (size_t i = 0; i < N_PAIRS; i++) {
@@ -44,15 +44,17 @@ static void draw(woi_lss_trace *t, const uint32_t *labelled, size_t n_labelled, 
         }
     }
     for (uint64_t i = N_PAIRS; i < N_ALL; i++)
-        t->query[i] = labelled[woi_rng_below(seed, WOI_LSS_TRACE, i * (TRIES + 1), n_labelled)];
+        t->query[i] = labelled->at[woi_rng_below(seed, WOI_LSS_TRACE, i * (TRIES + 1), labelled->n)];
     for (size_t i = 0; i < N_ALL; i++)
         memcpy(t->q + i * t->d, t->log->queries + t->query[i] * t->d, t->d * sizeof *t->q);
 }
 
-wo_status woi_lss_trace_create(const wo_log *log, const uint32_t *labelled, size_t n_labelled, size_t m, uint32_t L,
-                               uint64_t seed, int threads, woi_lss_trace *trace, wo_error *err)
+wo_status woi_lss_trace_create(const woi_labelled *labelled, size_t m, const wo_build_options *o, woi_lss_trace *trace,
+                               wo_error *err)
 {
-    threads = woi_team_threads(threads);
+    const wo_log *log = labelled->log;
+    const uint32_t L = o->L;
+    const int threads = woi_team_threads(o->threads);
     *trace = (woi_lss_trace){.d = log->d, .m = m, .L = L, .threads = threads, .log = log};
     if ((trace->query = woi_alloc(N_ALL, sizeof *trace->query, err)) &&
         (trace->q = woi_alloc(N_ALL, log->d * sizeof *trace->q, err)) &&
@@ -60,7 +62,7 @@ wo_status woi_lss_trace_create(const wo_log *log, const uint32_t *labelled, size
         (trace->positive = woi_alloc(N_PAIRS, sizeof *trace->positive, err)) &&
         (trace->negative = woi_alloc(N_PAIRS, sizeof *trace->negative, err)) &&
         (trace->seen = woi_alloc((size_t)threads, m * sizeof *trace->seen, err))) {
-        draw(trace, labelled, n_labelled, seed);
+        draw(trace, labelled, o->seed);
         return WO_OK;
     }
     woi_lss_trace_free(trace);

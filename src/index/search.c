@@ -50,22 +50,21 @@ static void tell(const task *t, size_t i, wo_query_stats about)
 
 /* ---- One query --------------------------------------------------------------------------------------------- */
 
-/* The cells of n queries, up to a block: cells (n, woi_cells_opened(probes)); n_cells 0 where the query is not finite.
- */
-static void route(const task *t, woi_worker *w, const float *q, size_t n, uint32_t probes, uint32_t *cells,
-                  uint32_t *n_cells)
+/* The cells of queries, up to a block: cells (n, woi_cells_opened(probes)). Scratch and margin are filled in here. */
+static void route(const task *t, const woi_worker *w, woi_routing *asked)
 {
     const wo_index *index = t->s->index;
+    asked->scratch = w->route_scratch;
     if (index->tree.A) {
-        const float margin = probes > index->options.probes ? INFINITY : index->tree.margin; /* learned for so many */
-        woi_tree_route(&index->tree, t->s->kernels, q, n, probes, margin, w->route_scratch, cells, n_cells);
+        asked->margin = asked->probes > index->options.probes ? INFINITY : index->tree.margin; /* learned for so many */
+        woi_tree_route(&index->tree, t->s->kernels, asked);
     } else if (index->hash.K) {
-        woi_hash_route(&index->hash, t->s->kernels, q, n, probes, w->route_scratch, cells, n_cells);
+        woi_hash_route(&index->hash, t->s->kernels, asked);
     } else {
-        const size_t all = index->cells.n;
-        for (size_t i = 0; i < n; i++) {
-            n_cells[i] = woi_all_finite(q + i * index->rows.d, index->rows.d) ? (uint32_t)all : 0;
-            for (size_t c = 0; c < all; c++) cells[i * all + c] = (uint32_t)c;
+        const size_t all = index->cells.n, d = index->rows.d;
+        for (size_t i = 0; i < asked->n; i++) {
+            asked->n_cells[i] = woi_all_finite(asked->q + i * d, d) ? (uint32_t)all : 0;
+            for (size_t c = 0; c < all; c++) asked->cells[i * all + c] = (uint32_t)c;
         }
     }
 }
@@ -203,7 +202,8 @@ static void answer(const task *t, woi_worker *w, size_t i, const uint32_t *opene
             return;
         }
         if (t->wider_probes > t->probes) {
-            route(t, w, q, 1, t->wider_probes, w->wider, &about.cells);
+            woi_routing wider = {.q = q, .n = 1, .probes = t->wider_probes, .cells = w->wider, .n_cells = &about.cells};
+            route(t, w, &wider);
             opened = w->wider;
             about.wider = 1;
         }
@@ -228,7 +228,8 @@ static void answer_block(void *call, int worker, size_t first, size_t end)
     woi_worker *w = &t->s->workers[worker];
     const woi_cells *cells = &t->s->index->cells;
     const size_t n = end - first;
-    route(t, w, t->queries + first * t->s->index->rows.d, n, t->probes, w->cells, w->n_cells);
+    const float *q = t->queries + first * t->s->index->rows.d;
+    route(t, w, &(woi_routing){.q = q, .n = n, .probes = t->probes, .cells = w->cells, .n_cells = w->n_cells});
     for (size_t i = 0; i < n; i++)
         for (size_t c = 0; c < w->n_cells[i]; c++) __builtin_prefetch(&cells->offsets[w->cells[i * t->cells_each + c]]);
     for (size_t i = 0; i < n; i++) {
@@ -434,10 +435,12 @@ static size_t list_candidates(task *t, int32_t *ids, size_t capacity)
     woi_worker *w = &t->s->workers[0];
     const int32_t *candidates;
     const uint32_t *opened = w->cells;
-    route(t, w, t->queries, 1, t->probes, w->cells, w->n_cells);
+    woi_routing asked = {.q = t->queries, .n = 1, .probes = t->probes, .cells = w->cells, .n_cells = w->n_cells};
+    route(t, w, &asked);
     if (index->options.fallback && knows_little(index, opened, *w->n_cells)) {
-        route(t, w, t->queries, 1, t->wider_probes, w->wider, w->n_cells);
-        opened = w->wider;
+        asked.probes = t->wider_probes;
+        opened = asked.cells = w->wider;
+        route(t, w, &asked);
     }
     const size_t n = unite(t, w, opened, *w->n_cells, &candidates);
     if (capacity) memcpy(ids, candidates, (n < capacity ? n : capacity) * sizeof *ids);

@@ -98,11 +98,13 @@ static void probe_table(const float *z, uint32_t K, uint32_t code, uint32_t base
     }
 }
 
-void woi_hash_route(const woi_hash *hash, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
-                    float *scratch, uint32_t *cells, uint32_t *n_cells)
+void woi_hash_route(const woi_hash *hash, const woi_kernels *kernels, const woi_routing *asked)
 {
-    const uint32_t K = hash->K, L = hash->L;
-    float *z = scratch;
+    const uint32_t K = hash->K, L = hash->L, probes = asked->probes;
+    const size_t n = asked->n;
+    const float *q = asked->q;
+    uint32_t *cells = asked->cells, *n_cells = asked->n_cells;
+    float *z = asked->scratch;
     uint16_t *bits = (void *)(z + n * hash->n_planes);
     kernels->project(q, n, hash->planes, hash->offsets, hash->d, hash->n_planes, z, bits);
     for (size_t i = 0; i < n; i++, z += hash->n_planes, bits += hash->n_planes / 16, cells += (size_t)L * probes) {
@@ -116,11 +118,11 @@ void woi_hash_route(const woi_hash *hash, const woi_kernels *kernels, const floa
     }
 }
 
-/* Rows x (n, d), each with its own start of z: offsets + b[i] bias_planes for neurons. */
+/* Each row has its own start of z: offsets + b[i] bias_planes. A query is a neuron without b. */
 typedef struct hashing {
     const woi_hash *hash;
     const woi_kernels *kernels;
-    const float *x, *b;
+    const woi_neurons *rows;
     float *scratch; /* (threads, each) */
     size_t each;
     uint32_t *cells;
@@ -130,12 +132,13 @@ static void hash_range(void *own, int worker, size_t first, size_t end)
 {
     const hashing *h = own;
     const woi_hash *hash = h->hash;
+    const float *b = h->rows->b;
     float *z = h->scratch + (size_t)worker * h->each, *start = z + woi_hash_scratch(hash, 1);
     void *bits = z + hash->n_planes;
     for (size_t i = first; i < end; i++) {
         for (size_t p = 0; p < hash->n_planes; p++)
-            start[p] = hash->offsets[p] + (h->b && hash->bias_planes ? h->b[i] * hash->bias_planes[p] : 0);
-        const float *row = h->x + i * hash->d;
+            start[p] = hash->offsets[p] + (b && hash->bias_planes ? b[i] * hash->bias_planes[p] : 0);
+        const float *row = h->rows->w + i * hash->d;
         h->kernels->project(row, 1, hash->planes, start, hash->d, hash->n_planes, z, bits);
         const bool usable = isfinite(z[0]) || woi_all_finite(row, hash->d);
         for (uint32_t l = 0; l < hash->L; l++)
@@ -144,8 +147,7 @@ static void hash_range(void *own, int worker, size_t first, size_t end)
     }
 }
 
-static wo_status hash_rows(const woi_hash *hash, const float *x, const float *b, size_t n, int threads, uint32_t *cells,
-                           wo_error *err)
+wo_status woi_hash_neurons(const woi_hash *hash, const woi_neurons *rows, int threads, uint32_t *cells, wo_error *err)
 {
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
@@ -155,18 +157,12 @@ static wo_status hash_rows(const woi_hash *hash, const float *x, const float *b,
     float *scratch = woi_alloc((size_t)threads, each * sizeof *scratch, err);
     if (!scratch) return WO_ERR_MEMORY;
     memset(scratch, 0, (size_t)threads * each * sizeof *scratch);
-    woi_team_ranges(threads, n, ROWS_AT_ONCE, hash_range, &(hashing){hash, kernels, x, b, scratch, each, cells});
+    woi_team_ranges(threads, rows->m, ROWS_AT_ONCE, hash_range, &(hashing){hash, kernels, rows, scratch, each, cells});
     woi_free(scratch);
     return WO_OK;
 }
 
 wo_status woi_hash_queries(const woi_hash *hash, const float *q, size_t n, int threads, uint32_t *cells, wo_error *err)
 {
-    return hash_rows(hash, q, NULL, n, threads, cells, err);
-}
-
-wo_status woi_hash_neurons(const woi_hash *hash, const float *w, const float *b, size_t m, int threads, uint32_t *cells,
-                           wo_error *err)
-{
-    return hash_rows(hash, w, b, m, threads, cells, err);
+    return woi_hash_neurons(hash, &(woi_neurons){n, q, NULL}, threads, cells, err);
 }

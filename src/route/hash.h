@@ -13,6 +13,7 @@
 #define WOI_ROUTE_HASH_H
 
 #include "kernels/kernels.h"
+#include "route/routing.h"
 
 #include <stdbool.h>
 
@@ -41,13 +42,18 @@ size_t woi_hash_scratch(const woi_hash *hash, size_t n);
 /* The cells of n queries: `probes` (at most 2^K) in each table, a query's own first, then the likeliest beside it, by
  * the sum of the margins |z| of the planes that lie between: cells[(i L + l) probes + p]. n_cells[i] is L probes, or 0
  * when the query is not finite. */
-void woi_hash_route(const woi_hash *hash, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
-                    float *scratch, uint32_t *cells, uint32_t *n_cells);
+void woi_hash_route(const woi_hash *hash, const woi_kernels *kernels, const woi_routing *asked);
 
-/* The own cells of n queries, or of m neurons [w, b] (b may be NULL: zeros): cells (n, L). The same for any number of
- * threads. Queries that are not finite get UINT32_MAX. */
+/* m neurons [w, b]: w (m, d), b (m) or NULL, zeros. */
+typedef struct woi_neurons {
+    size_t m;
+    const float *w, *b;
+} woi_neurons;
+
+/* The own cells of n queries, or of neurons: cells (n, L). The same for any number of threads. Queries that are not
+ * finite get UINT32_MAX. */
 wo_status woi_hash_queries(const woi_hash *hash, const float *q, size_t n, int threads, uint32_t *cells, wo_error *err);
-wo_status woi_hash_neurons(const woi_hash *hash, const float *w, const float *b, size_t m, int threads, uint32_t *cells,
+wo_status woi_hash_neurons(const woi_hash *hash, const woi_neurons *neurons, int threads, uint32_t *cells,
                            wo_error *err);
 
 #endif

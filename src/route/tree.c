@@ -273,9 +273,11 @@ static void look(const woi_tree *tree, const woi_kernels *kernels, uint32_t prob
 
 /* The same for n queries, node by node. Every query looks at its nearest node first: few leaves of its other nodes are
  * then nearer than those that it has. */
-static void find_together(const woi_tree *tree, const woi_kernels *kernels, size_t n, uint32_t probes, parts p,
-                          uint32_t *cells, uint32_t *n_cells)
+static void find_together(const woi_tree *tree, const woi_kernels *kernels, const woi_routing *asked, parts p)
 {
+    const size_t n = asked->n;
+    const uint32_t probes = asked->probes;
+    uint32_t *cells = asked->cells, *n_cells = asked->n_cells;
     memset(p.n_leaves, 0, n * sizeof *p.n_leaves);
     group(tree, n, 0, 1, p);
     look(tree, kernels, probes, p);
@@ -289,15 +291,18 @@ static void find_together(const woi_tree *tree, const woi_kernels *kernels, size
     }
 }
 
-void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
-                    float margin, void *scratch, uint32_t *cells, uint32_t *n_cells)
+void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const woi_routing *asked)
 {
-    const parts p = part(tree, n, probes, scratch, NULL);
-    for (size_t i = 0; i < n; i += SIDE) choose_nodes(tree, kernels, q, i, n - i < SIDE ? n - i : SIDE, margin, p);
+    const size_t n = asked->n;
+    const uint32_t probes = asked->probes;
+    const parts p = part(tree, n, probes, asked->scratch, NULL);
+    for (size_t i = 0; i < n; i += SIDE)
+        choose_nodes(tree, kernels, asked->q, i, n - i < SIDE ? n - i : SIDE, asked->margin, p);
     if (n > 1 && tree->beam >= WOI_WIDE_BEAM)
-        find_together(tree, kernels, n, probes, p, cells, n_cells);
+        find_together(tree, kernels, asked, p);
     else
-        for (size_t i = 0; i < n; i++) n_cells[i] = find_leaves(tree, kernels, i, probes, p, cells + i * probes);
+        for (size_t i = 0; i < n; i++)
+            asked->n_cells[i] = find_leaves(tree, kernels, i, probes, p, asked->cells + i * probes);
 }
 
 enum { TOGETHER = 256 }; /* queries of a log that are routed at once */
@@ -318,21 +323,25 @@ typedef struct shared {
 static void route_range(void *own, int worker, size_t first, size_t end)
 {
     const shared *s = own;
-    const uint32_t probes = s->probes;
-    uint32_t found[TOGETHER], *cells = s->cells + first * probes;
-    woi_tree_route(s->tree, s->kernels, s->q + first * s->tree->d, end - first, probes, INFINITY,
-                   s->scratch + (size_t)worker * s->each, cells, found);
-    for (size_t i = 0; i < end - first; i++)
-        for (; found[i] < probes; found[i]++) cells[i * probes + found[i]] = UINT32_MAX;
+    uint32_t found[TOGETHER];
+    const woi_routing asked = {.q = s->q + first * s->tree->d,
+                               .n = end - first,
+                               .probes = 1,
+                               .cells = s->cells + first,
+                               .n_cells = found,
+                               .scratch = s->scratch + (size_t)worker * s->each,
+                               .margin = INFINITY};
+    woi_tree_route(s->tree, s->kernels, &asked);
+    for (size_t i = 0; i < asked.n; i++)
+        if (!found[i]) asked.cells[i] = UINT32_MAX;
 }
 
-wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads,
-                           uint32_t *cells, wo_error *err)
+wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, int threads, uint32_t *cells, wo_error *err)
 {
     threads = woi_team_threads(threads);
-    shared s = {.tree = tree, .kernels = woi_kernels_get(err), .q = q, .probes = probes, .cells = cells};
+    shared s = {.tree = tree, .kernels = woi_kernels_get(err), .q = q, .cells = cells};
     if (!s.kernels) return WO_ERR_UNSUPPORTED;
-    s.each = woi_tree_scratch(tree, TOGETHER, probes);
+    s.each = woi_tree_scratch(tree, TOGETHER, 1);
     if (!(s.scratch = woi_alloc((size_t)threads, s.each, err))) return WO_ERR_MEMORY;
     woi_team_ranges(threads, n, TOGETHER, route_range, &s);
     woi_free(s.scratch);

@@ -27,6 +27,7 @@
 #define WOI_ROUTE_TREE_H
 
 #include "kernels/kernels.h"
+#include "route/routing.h"
 
 #include <stdbool.h>
 
@@ -57,13 +58,14 @@ typedef struct woi_tree_options {
     uint32_t rounds; /* of k-means at each level */
     uint64_t seed;
     int threads;
+    const wo_progress *progress; /* NULL: none is told */
 } woi_tree_options;
 
 /* Those of *A and *B that are 0, for so many queries. Half again as many leaves as they fill, because nodes are of all
  * sizes. */
 void woi_tree_fan_outs(size_t n, uint32_t queries_a_leaf, uint32_t *A, uint32_t *B);
-wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_options *options,
-                         const wo_progress *progress, woi_tree *tree, wo_error *err);
+wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_options *options, woi_tree *tree,
+                         wo_error *err);
 void woi_tree_free(woi_tree *tree); /* and zeroed again */
 
 /* Makes n_leaves, from the offsets. */
@@ -92,17 +94,14 @@ size_t woi_tree_scratch(const woi_tree *tree, size_t n, uint32_t probes);
 /* x (r), the direction of a query in the tree's coordinates; false when the query is not finite. */
 bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float *q, void *scratch, float *x);
 
-/* The `probes` nearest leaves below the nearest nodes, nearest first: cells (n, probes). n_cells[i] says how many there
- * are, 0 when the query is not finite. `margin` may be the tree's, or INFINITY: all of the beam. */
-void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t n, uint32_t probes,
-                    float margin, void *scratch, uint32_t *cells, uint32_t *n_cells);
+/* The `probes` nearest leaves below the nearest nodes, nearest first: cells (n, probes). */
+void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const woi_routing *asked);
 
 /* Sets the margin for queries that open so many leaves, from n such queries, the beam as it is. */
 wo_status woi_tree_learn_margin(woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads, wo_error *err);
 
-/* The `probes` cells of n queries, whatever the margin: cells (n, probes), UINT32_MAX where there are fewer. */
-wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads,
-                           uint32_t *cells, wo_error *err);
+/* The nearest cell of each of n queries, whatever the margin: cells (n). Queries that are not finite get UINT32_MAX. */
+wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, int threads, uint32_t *cells, wo_error *err);
 
 /* The `n_near` leaves nearest to each leaf below the same node, nearest first: near (cells, n_near), UINT32_MAX beyond.
  */

@@ -211,93 +211,6 @@ static uint32_t nearest(const woi_kernels *kernels, const centres *c, const floa
     return best;
 }
 
-typedef struct assigning {
-    const woi_kernels *kernels;
-    const centres *c;
-    const float *x;
-    const uint32_t *members;
-    uint32_t *of;
-} assigning;
-
-static void assign_range(void *own, int worker, size_t first, size_t end)
-{
-    const assigning *a = own;
-    float z[WOI_MAX_FAN];
-    uint16_t bits[WOI_MAX_FAN / 16];
-    (void)worker;
-    for (size_t i = first; i < end; i++)
-        a->of[i] = nearest(a->kernels, a->c, a->x + (a->members ? a->members[i] : i) * a->c->r, z, bits);
-}
-
-/* The nearest centre of each of the points x[members[i]] (members NULL: x[i]). */
-static void assign(const woi_kernels *kernels, const centres *c, const float *x, const uint32_t *members, size_t n,
-                   int threads, uint32_t *of)
-{
-    woi_team_ranges(threads, n, POINTS_AT_ONCE, assign_range, &(assigning){kernels, c, x, members, of});
-}
-
-/* Lloyd's rounds from k random points. `sums` (k, r) and `counts` (k) are scratch, as is `of` (n). */
-static void learn_centres(const woi_kernels *kernels, const float *x, const uint32_t *members, size_t n,
-                          uint32_t rounds, uint64_t seed, uint64_t stream, int threads, centres *c, double *sums,
-                          uint32_t *counts, uint32_t *of)
-{
-    const size_t r = c->r;
-    for (size_t i = 0; i < c->room; i++) c->offsets[i] = -INFINITY;
-    memset(c->at, 0, r * c->room * sizeof *c->at);
-    for (uint32_t i = 0; i < c->k; i++) {
-        const size_t pick = woi_rng_below(seed, stream, i, n);
-        put_centre(c, i, x + (members ? members[pick] : pick) * r);
-    }
-    for (uint32_t round = 0; round < rounds; round++) {
-        assign(kernels, c, x, members, n, threads, of);
-        memset(sums, 0, c->k * r * sizeof *sums);
-        memset(counts, 0, c->k * sizeof *counts);
-        for (size_t i = 0; i < n; i++) {
-            const float *point = x + (members ? members[i] : i) * r;
-            double *sum = sums + of[i] * r;
-            for (size_t j = 0; j < r; j++) sum[j] += point[j];
-            counts[of[i]]++;
-        }
-        for (uint32_t i = 0; i < c->k; i++) {
-            double square = 0;
-            if (!counts[i]) { /* no point is nearest to this centre: it starts again at a random one */
-                const size_t pick = woi_rng_below(seed, stream, ((uint64_t)round + 1) * c->k + i, n);
-                put_centre(c, i, x + (members ? members[pick] : pick) * r);
-                continue;
-            }
-            for (size_t j = 0; j < r; j++) {
-                const double value = sums[i * r + j] / counts[i];
-                c->at[j * c->room + i] = (float)value;
-                square += value * value;
-            }
-            c->offsets[i] = (float)(-square / 2);
-        }
-    }
-}
-
-/* Centres in the form of the tree: codes (4 fours, room), scales and offsets (room). */
-static void quantise_centres(const woi_kernels *kernels, const centres *c, float *x, int8_t *x8, uint8_t *codes,
-                             float *scales, float *offsets)
-{
-    const size_t r = c->r, fours = (r + 3) / 4;
-    memset(codes, 128, 4 * fours * c->room);
-    for (size_t i = 0; i < c->room; i++) {
-        scales[i] = 0;
-        offsets[i] = -INFINITY;
-        if (c->offsets[i] == -INFINITY) continue;
-        for (size_t j = 0; j < r; j++) x[j] = c->at[j * c->room + i];
-        scales[i] = kernels->quantise(x, r, x8);
-        double square = 0; /* of the centre as it has become */
-        for (size_t j = 0; j < r; j++) {
-            square += (double)x8[j] * x8[j];
-            codes[(j / 4 * c->room + i) * 4 + j % 4] = (uint8_t)(x8[j] + 128);
-        }
-        offsets[i] = (float)(-(double)scales[i] * (double)scales[i] * square / 2);
-    }
-}
-
-/* ---- The tree ---------------------------------------------------------------------------------------------- */
-
 /* A thread's memory. */
 typedef struct bench {
     float *at, *offsets; /* centres, d-major */
@@ -325,6 +238,116 @@ static wo_status bench_make(size_t r, size_t room, bench *b, wo_error *err)
     return b->at && b->offsets && b->sums && b->counts && b->x && b->x8 ? WO_OK : WO_ERR_MEMORY;
 }
 
+/* Points to find centres for. */
+typedef struct points {
+    const float *x;          /* (.., r) */
+    const uint32_t *members; /* of x that belong to them; NULL: the first n */
+    size_t n;
+    uint32_t *of; /* (n): the nearest centre of each */
+} points;
+
+static const float *point_at(const points *p, size_t i, size_t r)
+{
+    return p->x + (p->members ? p->members[i] : i) * r;
+}
+
+typedef struct assigning {
+    const woi_kernels *kernels;
+    const centres *c;
+    const points *p;
+} assigning;
+
+static void assign_range(void *own, int worker, size_t first, size_t end)
+{
+    const assigning *a = own;
+    float z[WOI_MAX_FAN];
+    uint16_t bits[WOI_MAX_FAN / 16];
+    (void)worker;
+    for (size_t i = first; i < end; i++) a->p->of[i] = nearest(a->kernels, a->c, point_at(a->p, i, a->c->r), z, bits);
+}
+
+/* The nearest centre of each of the points. */
+static void assign(const woi_kernels *kernels, const centres *c, const points *p, int threads)
+{
+    woi_team_ranges(threads, p->n, POINTS_AT_ONCE, assign_range, &(assigning){kernels, c, p});
+}
+
+/* How centres are learned: in so many rounds, from these random numbers. */
+typedef struct lloyd {
+    uint32_t rounds;
+    uint64_t seed, stream;
+    int threads;
+} lloyd;
+
+/* Lloyd's rounds from k random points. The bench has the scratch; p->of is scratch too. */
+static void learn_centres(const woi_kernels *kernels, const points *p, const lloyd *l, const bench *b, centres *c)
+{
+    const size_t r = c->r;
+    double *sums = b->sums;
+    uint32_t *counts = b->counts;
+    for (size_t i = 0; i < c->room; i++) c->offsets[i] = -INFINITY;
+    memset(c->at, 0, r * c->room * sizeof *c->at);
+    for (uint32_t i = 0; i < c->k; i++) {
+        const size_t pick = woi_rng_below(l->seed, l->stream, i, p->n);
+        put_centre(c, i, point_at(p, pick, r));
+    }
+    for (uint32_t round = 0; round < l->rounds; round++) {
+        assign(kernels, c, p, l->threads);
+        memset(sums, 0, c->k * r * sizeof *sums);
+        memset(counts, 0, c->k * sizeof *counts);
+        for (size_t i = 0; i < p->n; i++) {
+            const float *point = point_at(p, i, r);
+            double *sum = sums + p->of[i] * r;
+            for (size_t j = 0; j < r; j++) sum[j] += point[j];
+            counts[p->of[i]]++;
+        }
+        for (uint32_t i = 0; i < c->k; i++) {
+            double square = 0;
+            if (!counts[i]) { /* no point is nearest to this centre: it starts again at a random one */
+                const size_t pick = woi_rng_below(l->seed, l->stream, ((uint64_t)round + 1) * c->k + i, p->n);
+                put_centre(c, i, point_at(p, pick, r));
+                continue;
+            }
+            for (size_t j = 0; j < r; j++) {
+                const double value = sums[i * r + j] / counts[i];
+                c->at[j * c->room + i] = (float)value;
+                square += value * value;
+            }
+            c->offsets[i] = (float)(-square / 2);
+        }
+    }
+}
+
+/* Where centres in the form of the tree go. */
+typedef struct quantised {
+    uint8_t *codes;          /* (4 fours, room) */
+    float *scales, *offsets; /* (room) */
+} quantised;
+
+static void quantise_centres(const woi_kernels *kernels, const centres *c, const bench *b, const quantised *to)
+{
+    const size_t r = c->r, fours = (r + 3) / 4;
+    uint8_t *codes = to->codes;
+    float *x = b->x, *scales = to->scales, *offsets = to->offsets;
+    int8_t *x8 = b->x8;
+    memset(codes, 128, 4 * fours * c->room);
+    for (size_t i = 0; i < c->room; i++) {
+        scales[i] = 0;
+        offsets[i] = -INFINITY;
+        if (c->offsets[i] == -INFINITY) continue;
+        for (size_t j = 0; j < r; j++) x[j] = c->at[j * c->room + i];
+        scales[i] = kernels->quantise(x, r, x8);
+        double square = 0; /* of the centre as it has become */
+        for (size_t j = 0; j < r; j++) {
+            square += (double)x8[j] * x8[j];
+            codes[(j / 4 * c->room + i) * 4 + j % 4] = (uint8_t)(x8[j] + 128);
+        }
+        offsets[i] = (float)(-(double)scales[i] * (double)scales[i] * square / 2);
+    }
+}
+
+/* ---- The tree ---------------------------------------------------------------------------------------------- */
+
 /* The second level: the points of node a are members[starts[a] .. starts[a+1]). */
 typedef struct level {
     const woi_kernels *kernels;
@@ -346,13 +369,13 @@ static void learn_leaves(void *own, int worker, size_t a)
     const size_t B = tree->B, bytes = 4 * woi_tree_fours(tree), start = l->starts[a], n = l->starts[a + 1] - start;
     centres c = {tree->r, B, 0, b->at, b->offsets};
     c.k = (uint32_t)clamp((size_t)((double)n / l->leaf_size + 0.5), 1, n < B ? n : B);
+    const points p = {l->s->x, l->members + start, n, l->of + start};
     if (n)
-        learn_centres(l->kernels, l->s->x, l->members + start, n, l->o->rounds, l->o->seed, STREAM_LEAVES + a, 1, &c,
-                      b->sums, b->counts, l->of + start);
+        learn_centres(l->kernels, &p, &(lloyd){l->o->rounds, l->o->seed, STREAM_LEAVES + a, 1}, b, &c);
     else /* a node without points, as the second of two equal ones is, would take a place in the beam for nothing */
         for (size_t i = 0; i < B; i++) c.offsets[i] = tree->node_offsets[a] = -INFINITY;
-    quantise_centres(l->kernels, &c, b->x, b->x8, tree->leaves + a * B * bytes, tree->leaf_scales + a * B,
-                     tree->leaf_offsets + a * B);
+    quantise_centres(l->kernels, &c, b,
+                     &(quantised){tree->leaves + a * B * bytes, tree->leaf_scales + a * B, tree->leaf_offsets + a * B});
 }
 
 static wo_status create_tree(woi_tree *tree, wo_error *err)
@@ -370,8 +393,8 @@ static wo_status create_tree(woi_tree *tree, wo_error *err)
                : WO_ERR_MEMORY;
 }
 
-static wo_status learn_levels(const sample *s, const woi_tree_options *o, double leaf_size, const wo_progress *progress,
-                              woi_tree *tree, wo_error *err)
+static wo_status learn_levels(const sample *s, const woi_tree_options *o, double leaf_size, woi_tree *tree,
+                              wo_error *err)
 {
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
@@ -382,18 +405,18 @@ static wo_status learn_levels(const sample *s, const woi_tree_options *o, double
     wo_status status = benches && of && starts && members ? create_tree(tree, err) : WO_ERR_MEMORY;
     for (size_t t = 0; !status && t < threads; t++)
         status = bench_make(tree->r, A > tree->B ? A : tree->B, &benches[t], err);
-    if (!status) status = woi_progress(progress, "learning the tree", 0, 2, err);
+    if (!status) status = woi_progress(o->progress, "learning the tree", 0, 2, err);
     if (!status) {
         bench *b = &benches[0];
         centres c = {tree->r, A, (uint32_t)A, b->at, b->offsets};
-        learn_centres(kernels, s->x, NULL, n_nodes, o->rounds, o->seed, STREAM_NODES, o->threads, &c, b->sums,
-                      b->counts, of);
-        assign(kernels, &c, s->x, NULL, s->n, o->threads, of);
-        quantise_centres(kernels, &c, b->x, b->x8, tree->nodes, tree->node_scales, tree->node_offsets);
+        const points some = {s->x, NULL, n_nodes, of}, all = {s->x, NULL, s->n, of};
+        learn_centres(kernels, &some, &(lloyd){o->rounds, o->seed, STREAM_NODES, o->threads}, b, &c);
+        assign(kernels, &c, &all, o->threads);
+        quantise_centres(kernels, &c, b, &(quantised){tree->nodes, tree->node_scales, tree->node_offsets});
         for (size_t i = 0; i < s->n; i++) starts[of[i]]++;
         for (size_t a = 1; a <= A; a++) starts[a] += starts[a - 1];
         for (size_t i = s->n; i-- > 0;) members[--starts[of[i]]] = (uint32_t)i;
-        status = woi_progress(progress, "learning the tree", 1, 2, err);
+        status = woi_progress(o->progress, "learning the tree", 1, 2, err);
     }
     if (!status)
         woi_team_for(o->threads, A, learn_leaves,
@@ -414,8 +437,8 @@ void woi_tree_fan_outs(size_t n, uint32_t queries_a_leaf, uint32_t *A, uint32_t 
     if (!*B) *B = (uint32_t)clamp(round_up(leaves * 3 / 2 / *A), MIN_FAN, WOI_MAX_FAN);
 }
 
-wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_options *options,
-                         const wo_progress *progress, woi_tree *tree, wo_error *err)
+wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_options *options, woi_tree *tree,
+                         wo_error *err)
 {
     woi_tree_options o = *options;
     o.threads = woi_team_threads(o.threads);
@@ -437,7 +460,7 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
     }
     if (!status && tree->r < d) status = find_basis(kernels, &s, &o, tree, err);
     if (!status) status = turn_all(kernels, tree, o.threads, &s, err);
-    if (!status) status = learn_levels(&s, &o, (double)s.n / ((double)o.A * o.B / 1.5), progress, tree, err);
+    if (!status) status = learn_levels(&s, &o, (double)s.n / ((double)o.A * o.B / 1.5), tree, err);
     woi_free(s.picks);
     woi_free(s.over);
     woi_free(s.x);

@@ -96,7 +96,7 @@ static void wide_create(wide_case *c, size_t sampled, int threads, bool weighted
         }
     c->targets = (woi_targets){c->indptr, c->ids, weighted ? c->shares : NULL, weighted ? c->weights : NULL};
     for (int i = 0; i < M; i++) frequency[i] = (uint32_t)(M / (i + 1));
-    assert_int_equal(woi_softmax_create(M, sampled, frequency, 5, threads, &c->softmax, &err), WO_OK);
+    assert_int_equal(woi_softmax_create(M, &(woi_sampling){sampled, frequency, 5}, threads, &c->softmax, &err), WO_OK);
 }
 
 static void wide_free(wide_case *c)
@@ -111,8 +111,8 @@ static double wide_loss(void *ctx)
     wide_case *c = ctx;
     double loss;
     wo_error err;
-    assert_int_equal(woi_softmax_step(c->softmax, &c->wide, c->q, N, &c->targets, 3, &look, c->dq, &loss, NULL, &err),
-                     WO_OK);
+    const woi_step step = {c->q, N, &c->targets, 3, &look, c->dq, &loss, NULL};
+    assert_int_equal(woi_softmax_step(c->softmax, &c->wide, &step, &err), WO_OK);
     return loss;
 }
 
@@ -172,11 +172,11 @@ static void steps_agree(void **state)
         for (int i = 0; i < 3; i++) {
             wo_error err;
             wide_create(&c[i], sampled, i == 0 ? 1 : 2, true);
-            for (uint64_t step = 0; step < 3; step++) {
+            for (uint64_t number = 0; number < 3; number++) {
                 double loss, square = 0;
-                assert_int_equal(woi_softmax_step(c[i].softmax, &c[i].wide, c[i].q, N, &c[i].targets, step,
-                                                  i < 2 ? &adam : NULL, c[i].dq, &loss, &square, &err),
-                                 WO_OK);
+                const woi_adam_step *at_once = i < 2 ? &adam : NULL;
+                const woi_step step = {c[i].q, N, &c[i].targets, number, at_once, c[i].dq, &loss, &square};
+                assert_int_equal(woi_softmax_step(c[i].softmax, &c[i].wide, &step, &err), WO_OK);
                 if (i == 2) {
                     assert_true(square > 0);
                     woi_softmax_apply(c[i].softmax, &c[i].wide, 1, &adam);

@@ -200,7 +200,7 @@ static void planes_hash_as_theta_does(void **state)
     assert_int_equal(woi_hash_create(K, L, D, true, &hash, &err), WO_OK);
     woi_iul_planes(&c.iul, c.data.bias_scale, &hash);
     uint32_t cells[M * L];
-    assert_int_equal(woi_hash_neurons(&hash, c.w, c.b, M, 1, cells, &err), WO_OK);
+    assert_int_equal(woi_hash_neurons(&hash, &(woi_neurons){M, c.w, c.b}, 1, cells, &err), WO_OK);
     for (int i = 0; i < M; i++)
         for (int l = 0; l < L; l++) {
             uint32_t code = 0;

@@ -108,8 +108,8 @@ static void thresholds_are_the_logits_of_the_ranks(void **state)
     float above[N], below[N], sorted[M];
     for (size_t r = 0; r < sizeof ranks / sizeof ranks[0]; r++) {
         wo_error err;
-        assert_int_equal(
-            woi_lss_thresholds(&p->layer->dense, p->log, ranks[r][0], ranks[r][1], 2, NULL, above, below, &err), WO_OK);
+        const wo_build_options o = {.t1 = ranks[r][0], .t2 = ranks[r][1], .threads = 2};
+        assert_int_equal(woi_lss_thresholds(&p->layer->dense, p->log, &o, above, below, &err), WO_OK);
         for (size_t i = 0; i < N; i += 37) {
             for (size_t j = 0; j < M; j++) {
                 double z = (double)p->b[j];
@@ -143,7 +143,7 @@ static void slide_is_random_planes(void **state)
     assert_int_equal(index->cells.offsets[index->cells.n], M * o.L);
     uint32_t *cells = malloc(M * o.L * sizeof *cells);
     wo_error err;
-    assert_int_equal(woi_hash_neurons(&index->hash, p->w, p->b, M, 1, cells, &err), WO_OK);
+    assert_int_equal(woi_hash_neurons(&index->hash, &(woi_neurons){M, p->w, p->b}, 1, cells, &err), WO_OK);
     for (uint32_t c = 0; c < index->cells.n; c++)
         for (uint32_t at = index->cells.offsets[c]; at < index->cells.offsets[c + 1]; at++)
             assert_int_equal(cells[(size_t)index->cells.ids[at] * o.L + (c >> o.K)], c);

@@ -38,7 +38,7 @@ static bool hash_query(const woi_hash *hash, const woi_kernels *kernels, const f
                        float *scratch, uint32_t *cells)
 {
     uint32_t n;
-    woi_hash_route(hash, kernels, q, 1, probes, scratch, cells, &n);
+    woi_hash_route(hash, kernels, &(woi_routing){q, 1, probes, cells, &n, scratch, 0});
     assert_true(n == 0 || n == hash->L * probes);
     return n > 0;
 }
@@ -86,8 +86,8 @@ static void cells_match_projections_in_double(void **state)
             uint32_t *of_queries = malloc(N * L * sizeof *of_queries), *of_neurons = malloc(N * L * sizeof *of_neurons),
                      *of_unbiased = malloc(N * L * sizeof *of_neurons);
             assert_int_equal(woi_hash_queries(&hash, x, N, 1, of_queries, &err), WO_OK);
-            assert_int_equal(woi_hash_neurons(&hash, x, b, N, 1, of_neurons, &err), WO_OK);
-            assert_int_equal(woi_hash_neurons(&hash, x, NULL, N, 1, of_unbiased, &err), WO_OK);
+            assert_int_equal(woi_hash_neurons(&hash, &(woi_neurons){N, x, b}, 1, of_neurons, &err), WO_OK);
+            assert_int_equal(woi_hash_neurons(&hash, &(woi_neurons){N, x, NULL}, 1, of_unbiased, &err), WO_OK);
             assert_memory_equal(of_queries, of_unbiased, N * L * sizeof *of_queries); /* [q, 0] and [w, 0] */
             for (size_t row = 0; row < N; row++)
                 for (uint32_t l = 0; l < L; l++) {
@@ -363,7 +363,7 @@ static void threads_change_nothing(void **state)
         for (int threads = 1; threads <= 4; threads++) {
             uint32_t *to = threads == 1 ? one : more;
             const int asked = threads == 4 ? 0 : threads;
-            assert_int_equal(neurons ? woi_hash_neurons(&hash, x, b, N, asked, to, &err)
+            assert_int_equal(neurons ? woi_hash_neurons(&hash, &(woi_neurons){N, x, b}, asked, to, &err)
                                      : woi_hash_queries(&hash, x, N, asked, to, &err),
                              WO_OK);
             assert_memory_equal(one, to, N * L * sizeof *one);
@@ -381,7 +381,7 @@ static void no_rows_are_no_work(void **state)
     wo_error err;
     woi_hash hash = make_hash(3, 2, 4, true);
     assert_int_equal(woi_hash_queries(&hash, NULL, 0, 2, NULL, &err), WO_OK);
-    assert_int_equal(woi_hash_neurons(&hash, NULL, NULL, 0, 0, NULL, &err), WO_OK);
+    assert_int_equal(woi_hash_neurons(&hash, &(woi_neurons){0}, 0, NULL, &err), WO_OK);
     woi_hash_free(&hash);
     woi_hash_free(&hash); /* a freed one is fine */
 }

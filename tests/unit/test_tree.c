@@ -73,7 +73,7 @@ static size_t tree_query(const woi_tree *tree, const woi_kernels *kernels, const
                          void *scratch, uint32_t *cells)
 {
     uint32_t n;
-    woi_tree_route(tree, kernels, q, 1, probes, tree->margin, scratch, cells, &n);
+    woi_tree_route(tree, kernels, &(woi_routing){q, 1, probes, cells, &n, scratch, tree->margin});
     return n;
 }
 
@@ -272,27 +272,33 @@ static void batches_are_single_queries(void **state)
         woi_tree tree = make_tree(d, shape[1], (uint32_t)shape[2], (uint32_t)shape[3], beam);
         float *q = normals(N * d, 8);
         void *scratch = aligned_alloc(64, woi_tree_scratch(&tree, 1, WOI_MAX_LEAVES));
-        uint32_t *cells = malloc(N * PROBES * sizeof *cells), own[PROBES];
+        uint32_t cells[N], own[PROBES];
         q[17 * d] = NAN;
         for (int threads = 0; threads <= 3; threads++) {
-            memset(cells, 0, N * PROBES * sizeof *cells);
-            assert_int_equal(woi_tree_queries(&tree, q, N, PROBES, threads, cells, &err), WO_OK);
+            memset(cells, 0, sizeof cells);
+            assert_int_equal(woi_tree_queries(&tree, q, N, threads, cells, &err), WO_OK);
             for (size_t i = 0; i < N; i++) {
-                const size_t n = tree_query(&tree, get_kernels(), q + i * d, PROBES, scratch, own);
+                const size_t n = tree_query(&tree, get_kernels(), q + i * d, 1, scratch, own);
                 assert_int_equal(n == 0, i == 17);
-                assert_memory_equal(cells + i * PROBES, own, n * sizeof *own);
-                for (size_t p = n; p < PROBES; p++) assert_int_equal(cells[i * PROBES + p], UINT32_MAX);
+                assert_int_equal(cells[i], n ? own[0] : UINT32_MAX);
             }
         }
-        assert_int_equal(woi_tree_queries(&tree, NULL, 0, 1, 2, NULL, &err), WO_OK);
+        assert_int_equal(woi_tree_queries(&tree, NULL, 0, 2, NULL, &err), WO_OK);
         enum { TOGETHER = 32 };
-        void *wide = aligned_alloc(64, woi_tree_scratch(&tree, TOGETHER, PROBES));
-        uint32_t *together = malloc(TOGETHER * PROBES * sizeof *together), counts[TOGETHER];
+        void *wide = aligned_alloc(64, woi_tree_scratch(&tree, N, PROBES));
+        uint32_t *together = malloc(N * PROBES * sizeof *together), counts[N];
+        woi_tree_route(&tree, get_kernels(), &(woi_routing){q, N, PROBES, together, counts, wide, INFINITY});
+        for (size_t i = 0; i < N; i++) {
+            const size_t n = tree_query(&tree, get_kernels(), q + i * d, PROBES, scratch, own);
+            assert_int_equal(n == 0, i == 17);
+            assert_int_equal(counts[i], n);
+            assert_memory_equal(together + i * PROBES, own, n * sizeof *own);
+        }
         size_t opened[2] = {0, 0};
         for (size_t n = 1; n <= 2 * TOGETHER; n++) {
             const size_t some = (n + 1) / 2;
             tree.margin = n % 2 ? INFINITY : 0.2F;
-            woi_tree_route(&tree, get_kernels(), q, some, PROBES, tree.margin, wide, together, counts);
+            woi_tree_route(&tree, get_kernels(), &(woi_routing){q, some, PROBES, together, counts, wide, tree.margin});
             for (size_t i = 0; i < some; i++) {
                 assert_int_equal(tree_query(&tree, get_kernels(), q + i * d, PROBES, scratch, own), counts[i]);
                 assert_memory_equal(together + i * PROBES, own, counts[i] * sizeof *own);
@@ -304,7 +310,6 @@ static void batches_are_single_queries(void **state)
         free(together);
         free(q);
         free(scratch);
-        free(cells);
         woi_tree_free(&tree);
     }
 }
@@ -409,7 +414,7 @@ static woi_tree learn(const float *q, size_t n, size_t d, const woi_tree_options
 {
     woi_tree tree;
     wo_error err;
-    if (woi_tree_learn(q, n, d, o, NULL, &tree, &err)) fail_msg("%s", err.text);
+    if (woi_tree_learn(q, n, d, o, &tree, &err)) fail_msg("%s", err.text);
     return tree;
 }
 
@@ -507,7 +512,7 @@ static void clusters_are_told_apart(void **state)
         woi_tree tree = learn(q, N, d, &o);
         assert_sound(&tree);
         assert_int_equal(tree.r, o.r ? o.r : d);
-        assert_int_equal(woi_tree_queries(&tree, q, N, 1, 1, cells, &err), WO_OK);
+        assert_int_equal(woi_tree_queries(&tree, q, N, 1, cells, &err), WO_OK);
         const size_t pure = count_pure(cells, N, woi_tree_n_cells(&tree));
         if (pure < N / 100 * 99)
             fail_msg("d %zu r %zu noise %g: %zu of %d are apart", d, tree.r, (double)noise, pure, N);
@@ -527,7 +532,7 @@ static void nodes_hold_whole_clusters(void **state)
     float *q = clustered(N, D, 0.1F);
     woi_tree tree = learn(q, N, D, &few);
     uint32_t cells[N];
-    assert_int_equal(woi_tree_queries(&tree, q, N, 1, 1, cells, &err), WO_OK);
+    assert_int_equal(woi_tree_queries(&tree, q, N, 1, cells, &err), WO_OK);
     size_t together = 0;
     for (size_t k = 0; k < CLUSTERS; k++) {
         size_t counts[16] = {0}, most = 0;
@@ -556,7 +561,7 @@ static void queries_of_any_length_are_learned_from(void **state)
         o.r = r;
         woi_tree tree = learn(q, N, D, &o);
         assert_sound(&tree);
-        assert_int_equal(woi_tree_queries(&tree, q, N, 1, 1, cells, &err), WO_OK);
+        assert_int_equal(woi_tree_queries(&tree, q, N, 1, cells, &err), WO_OK);
         for (size_t i = 0; i < N; i++) assert_true(cells[i] < 256);
         assert_true(count_pure(cells, N, 256) > N / 100 * 98);
         woi_tree_free(&tree);
@@ -681,10 +686,10 @@ static void little_data_make_a_tree(void **state)
         for (size_t c = 0; c < woi_tree_n_cells(&tree); c++) used += tree.leaf_offsets[c] > -INFINITY;
         assert_true(used >= 1 && used <= n); /* no leaf without a query of its own */
         uint32_t cells[100];
-        assert_int_equal(woi_tree_queries(&tree, q, n, 1, 1, cells, &err), WO_OK);
+        assert_int_equal(woi_tree_queries(&tree, q, n, 1, cells, &err), WO_OK);
         for (size_t i = 0; i < n; i++) assert_true(cells[i] < woi_tree_n_cells(&tree));
         for (size_t i = 1; turn / 36 && i < n; i++) assert_int_equal(cells[i], cells[0]);
-        assert_int_equal(woi_tree_queries(&tree, others, 50, 1, 1, cells, &err), WO_OK);
+        assert_int_equal(woi_tree_queries(&tree, others, 50, 1, cells, &err), WO_OK);
         for (size_t i = 0; i < 50; i++) assert_true(cells[i] < woi_tree_n_cells(&tree));
         free(q);
         free(others);
@@ -734,8 +739,9 @@ static void learning_can_be_stopped(void **state)
     o.r = 16;
     for (int at = 0;; at++) {
         int left = at;
+        o.progress = &(wo_progress){stop_later, &left};
         woi_tree tree;
-        const wo_status status = woi_tree_learn(q, 100, 20, &o, &(wo_progress){stop_later, &left}, &tree, &err);
+        const wo_status status = woi_tree_learn(q, 100, 20, &o, &tree, &err);
         if (status == WO_OK) {
             assert_true(at >= 2);
             woi_tree_free(&tree);
@@ -761,7 +767,7 @@ static void no_memory_is_an_error(void **state)
             wo_error err = {0};
             assert_true(n < 100);
             allocations_left = n;
-            const wo_status status = woi_tree_learn(q, 100, 20, &o, NULL, &tree, n % 2 ? &err : NULL);
+            const wo_status status = woi_tree_learn(q, 100, 20, &o, &tree, n % 2 ? &err : NULL);
             if (status == WO_OK) {
                 assert_true(n > (r ? 18 : 14));
                 break;
@@ -773,7 +779,7 @@ static void no_memory_is_an_error(void **state)
         }
         for (long n = 0; n < 2; n++) {
             allocations_left = n;
-            assert_int_equal(woi_tree_queries(&tree, q, 100, 1, 2, cells, NULL), n ? WO_OK : WO_ERR_MEMORY);
+            assert_int_equal(woi_tree_queries(&tree, q, 100, 2, cells, NULL), n ? WO_OK : WO_ERR_MEMORY);
             allocations_left = n;
             assert_int_equal(woi_tree_neighbours(&tree, 4, 2, near, NULL), n ? WO_OK : WO_ERR_MEMORY);
             allocations_left = n;
