@@ -138,7 +138,7 @@ static void multiply_few(const job *j, const tile *t, const block *b, float *log
         const size_t n_rows = width - at < rows ? width - at : rows;
         const float *chunk = j->layer->w + (first + at) * d;
         const uintptr_t next = (uintptr_t)(chunk + n_rows * d);
-        const size_t share = t->n == 1 ? 0 : n_rows * d * sizeof(float) / LINE / t->n + 1;
+        const size_t share = t->n <= 1 ? 0 : n_rows * d * sizeof(float) / LINE / t->n + 1;
         for (size_t i = 0; i < t->n; i++) {
             for (size_t line = i * share; line < (i + 1) * share; line++)
                 __builtin_prefetch((const void *)(next + line * LINE), 0, 2);
@@ -350,10 +350,12 @@ static void answer_alone(const job *j, tile *t, int worker)
     prepare_queries(j, t, finite, packed);
     t->packed = packed;
     begin_heaps(j, t, s.own, true);
-    for (size_t i = 0; i < t->n; i++) all[i] = (exp_total){0, -INFINITY};
+    const size_t n = t->n;
+    exp_total *const sums = t->lse ? totals : NULL;
+    for (size_t i = 0; i < n; i++) all[i] = totals[i] = (exp_total){0, -INFINITY};
     for (size_t group = 0; group < j->n_groups; group++) {
-        scan_group(&s, group, t->lse ? totals : NULL); // cppcheck-suppress legacyUninitvar ; it fills them
-        for (size_t i = 0; t->lse && i < t->n; i++) add_total(&all[i], totals[i]);
+        scan_group(&s, group, sums);
+        for (size_t i = 0; sums && i < n; i++) add_total(&all[i], sums[i]);
     }
     for (size_t i = 0; i < t->n; i++) {
         woi_topk_finish(&s.own->heaps[i]);

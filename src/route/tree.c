@@ -333,7 +333,7 @@ static void route_range(void *own, int worker, size_t first, size_t end)
                                .margin = INFINITY};
     woi_tree_route(s->tree, s->kernels, &asked);
     for (size_t i = 0; i < asked.n; i++)
-        if (!found[i]) asked.cells[i] = UINT32_MAX;
+        if (!asked.n_cells[i]) asked.cells[i] = UINT32_MAX;
 }
 
 wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, int threads, uint32_t *cells, wo_error *err)

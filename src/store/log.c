@@ -159,7 +159,7 @@ wo_status woi_labels_check(const int64_t *indptr, const int32_t *labels, size_t 
             return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                             "indptr falls from %" PRId64 " to %" PRId64 " at query %" PRIu64, indptr[i], indptr[i + 1],
                             first + i);
-    for (int64_t i = 0; i < indptr[n]; i++) {
+    for (int64_t i = 0; labels && i < indptr[n]; i++) {
         if (labels[i] < 0)
             return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "label %" PRId32 " at place %" PRId64 " is negative",
                             labels[i], i);
