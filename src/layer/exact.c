@@ -357,9 +357,9 @@ static void answer_alone(const job *j, tile *t, int worker)
         scan_group(&s, group, sums);
         for (size_t i = 0; sums && i < n; i++) add_total(&all[i], sums[i]);
     }
-    for (size_t i = 0; i < t->n; i++) {
+    for (size_t i = 0; i < n; i++) {
         woi_topk_finish(&s.own->heaps[i]);
-        if (t->lse) t->lse[i] = finite[i] ? total_log(&all[i]) : NAN;
+        if (sums) t->lse[i] = finite[i] ? total_log(&all[i]) : NAN;
     }
 }
 
