@@ -8,8 +8,8 @@
  *     caller, that receives one sentence. NULL is fine where the sentence is not wanted.
  *   - On failure nothing is half-made: output handles stay NULL, output files keep their old content.
  *   - The library never prints, exits or aborts on input, and changes no setting of the process.
- *   - Functions may be called from any thread unless their comment says otherwise. A thread that waits sleeps. A forked
- *     child may go on searching.
+ *   - Functions may be called from any thread unless their comment says otherwise. A thread that waits
+ *     sleeps, after some 20 us in which it lets others run. A forked child may go on searching.
  *   - Structs that begin with struct_size: set it to sizeof the struct. Options of an older header are served, and have
  *     the defaults in what they lack; so are those of a newer one where all that this library does not know is zero.
  *     Results are filled as far as there is room. NULL in place of options means the defaults.

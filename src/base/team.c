@@ -6,10 +6,9 @@
  *             have not come yet
  *
  * To put a thread to sleep and wake it takes 15 to 25 us, as long as some 50 queries. So who waits first looks for
- * LOOK_S, and gives its processor away at every look (sched_yield), so that whoever else has work gets it; then it
+ * LOOK_S and gives its processor away at every look (sched_yield), so that whoever else has work gets it; then it
  * sleeps. Calls that follow each other at once find their helpers awake. (Batches of 1,024 of Debian's index on two
- * threads: 0.29 us a query where helpers sleep at once, 0.25 so, as with OpenMP's spinning; beside a busy process 0.48
- * where OpenMP had 35.)
+ * threads: 0.29 us a query where helpers sleep at once, 0.27 so, 0.25 with OpenMP, which spins.)
  *
  * Those that are awake are hired all at once. Waking others costs the caller 9 us each, so it wakes two, and each that
  * comes wakes two more, as long as the job wants more and has parts left. A caller that finds all parts taken sends
