@@ -15,6 +15,9 @@ same 'a wrong include is found' 'src/base/mem.c: base must not include "store/st
 if [ -z "$SAN" ]; then # sanitizers add symbols of their own
     nm -D --defined-only "$BUILD/libwideout.so" | awk '{ print $3 }' | LC_ALL=C sort >"$scratch/exported"
     check 'the shared library exports src/exports.txt, nothing else' diff src/exports.txt "$scratch/exported"
+    # Few dependencies are a promise: no BLAS, no OpenMP, no zlib.
+    same 'the shared library needs jansson and the C library alone' 'libc.so libjansson.so libm.so' \
+        "$(readelf -d "$BUILD/libwideout.so" | sed -n 's/.*NEEDED.*\[\(lib[a-z]*\.so\).*/\1/p' | LC_ALL=C sort | tr '\n' ' ' | sed 's/ $//')"
     # A thread that sleeps in it must find its code when it wakes.
     check 'dlclose leaves the shared library in memory' grep -q NODELETE <(readelf -d "$BUILD/libwideout.so")
 fi

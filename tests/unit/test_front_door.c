@@ -1,6 +1,8 @@
 /* What wideout.h promises of callers of another version, and of calls that differ from the last one. */
 #include "engine.h"
 
+#include "index/searcher.h"
+
 /* ---- Structs of other sizes -------------------------------------------------------------------------------- */
 
 /* A caller whose struct ends in the middle: what it lacks has its default. */
@@ -121,6 +123,28 @@ static void stats_have_a_stride(void **state)
             assert_int_equal(apart[N * stride], 0xab);
         }
     free_asker(searcher);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+/* N threads with a searcher each hold N workers, not N times N. */
+static void a_searcher_has_one_thread_unless_told(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(40, 6, 120, true, 3);
+    const wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    wo_index *index = build(&s, &o);
+    wo_searcher_options so;
+    wo_searcher_defaults(&so, sizeof so);
+    assert_int_equal(so.threads, 1);
+    for (int i = 0; i < 3; i++) {
+        wo_searcher *searcher = NULL;
+        so.threads = i == 2 ? 3 : 1;
+        assert_int_equal(wo_searcher_create(index, i ? &so : NULL, &searcher, &err), WO_OK);
+        assert_int_equal(searcher->threads, i == 2 ? 3 : 1);
+        wo_searcher_free(searcher);
+    }
     wo_index_free(index);
     free_scene(&s);
 }
@@ -260,6 +284,7 @@ int main(void)
         cmocka_unit_test(newer_options_are_served_where_they_ask_for_nothing_new),
         cmocka_unit_test(results_fill_what_there_is_room_for),
         cmocka_unit_test(stats_have_a_stride),
+        cmocka_unit_test(a_searcher_has_one_thread_unless_told),
         cmocka_unit_test(the_cells_answer_alike_in_every_batch),
         cmocka_unit_test(probes_are_a_call_s),
         cmocka_unit_test(scores_of_given_classes),
