@@ -36,7 +36,7 @@ enum {
     BLOCK = 512,
     PARTS = 32,
     READ_FLOATS = 1 << 24,
-    STEPS = 100000
+    STEPS = 4000000 /* 10 ms, beside which waking threads is nothing */
 };
 
 typedef enum kind { PEAK, READ, EXACT, LOGITS, DW, DQ, INT8, BF16 } kind;

@@ -160,7 +160,7 @@ WO_API wo_status wo_cpu_measure(wo_cpu_rates *rates, wo_error *err);
 typedef enum wo_verify {
     WO_VERIFY_ALL = 0,  /* every byte */
     WO_VERIFY_USED = 1, /* what is used: of an index not the records of learning and tuning */
-    WO_VERIFY_NONE = 2  /* nothing: the file is trusted, and read when it is needed */
+    WO_VERIFY_NONE = 2  /* nothing: the file is trusted, and read when it is needed, but for cells and names */
 } wo_verify;
 
 /* ---- Layers ------------------------------------------------------------------------------------------------ */
@@ -539,7 +539,7 @@ typedef struct wo_search_call {
     int32_t *ids;          /* (n, k) */
     float *scores;         /* (n, k) */
     wo_query_stats *stats; /* (n), or NULL: one for every query */
-    size_t stats_bytes;    /* from one to the next; 0: sizeof(wo_query_stats) */
+    size_t stats_bytes;    /* sizeof(wo_query_stats), from one to the next; 0: 16 */
     wo_by by;
     wo_scores score;
     uint32_t probes;    /* 0: the index's own; at most the searcher's max_probes */
@@ -553,7 +553,8 @@ typedef struct wo_search_call {
 WO_API wo_status wo_search_run(wo_searcher *searcher, const wo_search_call *call, wo_error *err);
 
 /* All candidates of a call's only query, in no particular order: at most `capacity` go to `ids`, *n_candidates counts
- * all. k, ids and scores of the call are not used. */
+ * all: those of the cells, also where the planner or the fallback would ask FULL, unless WO_BY_FULL is asked for. k,
+ * ids and scores of the call are not used. */
 WO_API wo_status wo_search_candidates(wo_searcher *searcher, const wo_search_call *call, int32_t *ids, size_t capacity,
                                       size_t *n_candidates, wo_error *err);
 
@@ -605,7 +606,8 @@ typedef struct wo_eval_timing {
 /* NAN stands for what does not apply: precision without labels, FULL without f32 rows, times that were skipped. */
 typedef struct wo_eval_result {
     size_t struct_size; /* set it to sizeof(wo_eval_result) */
-    /* Set these too: where the timings go, room for so many, timing_bytes from one to the next. NULL: nowhere. */
+    /* Set these too: where the timings go (NULL: nowhere), room for so many, and sizeof(wo_eval_timing), from one to
+     * the next (0: 72). */
     wo_eval_timing *timings;
     size_t timings_room, timing_bytes;
     uint64_t n;       /* queries judged */

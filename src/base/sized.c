@@ -21,6 +21,11 @@ static size_t size_of(const void *sized)
     return bytes;
 }
 
+bool woi_sized_set(const void *sized)
+{
+    return is_set(size_of(sized));
+}
+
 wo_status woi_sized_take(void *to, size_t to_bytes, const void *given, const char *what, wo_error *err)
 {
     if (!given) return WO_OK;

@@ -8,9 +8,14 @@
 
 #include "wideout.h"
 
+#include <stdbool.h>
+
 /* Copies given options over `to`, which holds the defaults (to_bytes). `given` may be NULL: the defaults stay. Its size
  * becomes to_bytes. `what` is for the sentence: "build options". */
 wo_status woi_sized_take(void *to, size_t to_bytes, const void *given, const char *what, wo_error *err);
+
+/* Whether the caller has set the size of a struct. */
+bool woi_sized_set(const void *sized);
 
 /* Copies a result to the caller's struct, whose size is set; WO_ERR_ARGUMENT where it is not. */
 wo_status woi_sized_give(void *to, const void *result, size_t result_bytes);

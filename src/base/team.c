@@ -177,7 +177,8 @@ static helper *hire(job *j)
     return h;
 }
 
-/* All that are awake, and two that sleep. Lets go of the lock, which is held. */
+/* One after the other, until two that sleep are among them: those that are awake are mostly on top. Lets go of the
+ * lock, which is held. */
 static void hire_some(job *j)
 {
     enum { SLEEPERS = 2 };

@@ -1,4 +1,4 @@
-/* The stages of an evidence index: see evidence.h. */
+/* The stages of an evidence index: see build_evidence.h. */
 #include "index/build_evidence.h"
 
 #include "base/error.h"

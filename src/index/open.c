@@ -314,8 +314,9 @@ static wo_status read_index(woi_st *st, const wo_open_options *options, wo_index
 static wo_status take_options(const wo_open_options *given, wo_open_options *options, wo_error *err)
 {
     *options = (wo_open_options){.struct_size = sizeof *options};
-    const wo_status status = woi_sized_take(options, sizeof *options, given, "open options", err);
-    return status ? status : woi_check_range("verify", options->verify, WO_VERIFY_ALL, WO_VERIFY_NONE, err);
+    wo_status status = woi_sized_take(options, sizeof *options, given, "open options", err);
+    if (!status) status = woi_check_range("verify", options->verify, WO_VERIFY_ALL, WO_VERIFY_NONE, err);
+    return status ? status : woi_check_range("reserved", options->reserved, 0, 0, err);
 }
 
 wo_status wo_index_open(const char *path, const wo_open_options *options, wo_index **index, wo_error *err)

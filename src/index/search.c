@@ -13,11 +13,12 @@
 #include <string.h>
 
 enum {
-    MIN_SHARE = 64, /* queries that a thread must have to be worth waking; two with 48 each are as fast as one */
-    RESCORED = 5,   /* of an int8 screen the best 9/8 k + RESCORED are scored exactly */
-    SCREENED = 256, /* at most so many */
-    LISTED = 256,   /* ids of a list that are asked for ahead; the processor follows a longer one by itself */
-    FOR_FULL = -2,  /* the first id of a query that is left to FULL */
+    MIN_SHARE = 64,       /* queries that a thread must have to be worth waking; two with 48 each are as fast as one */
+    RESCORED = 5,         /* of an int8 screen the best 9/8 k + RESCORED are scored exactly */
+    SCREENED = 256,       /* at most so many */
+    LISTED = 256,         /* ids of a list that are asked for ahead; the processor follows a longer one by itself */
+    STATS_BYTES_0_1 = 16, /* what 0 means for ever: the size that stats had in version 0.1 */
+    FOR_FULL = -2,        /* the first id of a query that is left to FULL */
 };
 
 /* A call, checked and completed. */
@@ -368,7 +369,7 @@ static wo_status read_call(const wo_search_call *c, task *t, wo_error *err)
     t->ids = c->ids;
     t->scores = c->scores;
     t->stats = (char *)c->stats;
-    t->stats_bytes = c->stats_bytes ? c->stats_bytes : sizeof *c->stats;
+    t->stats_bytes = c->stats_bytes ? c->stats_bytes : STATS_BYTES_0_1;
     t->score = c->score;
     t->exact_fallback = c->exact_fallback;
     t->mandatory = c->mandatory;

@@ -81,6 +81,7 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     wo_searcher_options o = defaults;
     wo_status status = woi_sized_take(&o, sizeof o, options, "searcher options", err);
     if (!status) status = woi_check_range("threads", o.threads, 0, WOI_MAX_THREADS, err);
+    if (!status) status = woi_check_range("reserved", o.reserved, 0, 0, err);
     if (status) return status;
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;

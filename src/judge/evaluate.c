@@ -335,13 +335,16 @@ static wo_status pick(woi_eval *eval, wo_error *err)
     return WO_OK;
 }
 
+/* What 0 means for ever: the size that they had in version 0.1. */
+enum { TIMING_BYTES_0_1 = 72 };
+
 /* To the caller's struct and the caller's timings, whatever their sizes. */
 static wo_status hand_over(wo_eval_result *r, wo_eval_result *result)
 {
     const wo_eval_timing *from = r->timings;
     r->timings = result->timings;
     r->timings_room = result->timings_room;
-    r->timing_bytes = result->timing_bytes ? result->timing_bytes : sizeof *from;
+    r->timing_bytes = result->timing_bytes ? result->timing_bytes : TIMING_BYTES_0_1;
     for (size_t i = 0; r->timings && i < r->n_timings && i < r->timings_room; i++) {
         char *to = (char *)r->timings + i * r->timing_bytes;
         memset(to, 0, r->timing_bytes);
@@ -357,7 +360,7 @@ wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log
     wo_status status = woi_sized_take(&o, sizeof o, options, "evaluation options", err);
     if (!status) status = check_options(&o, err);
     if (status) return status;
-    if (result->struct_size < offsetof(wo_eval_result, n))
+    if (!woi_sized_set(result) || result->struct_size < offsetof(wo_eval_result, n))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size", "struct_size of the result is not set");
     if (layer && layer->checksum != index->layer_checksum)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "", WOI_OTHER_LAYER, layer->checksum,

@@ -417,6 +417,7 @@ wo_status wo_layer_open(const char *path, const wo_layer_options *options, wo_la
     wo_layer_options o = {.struct_size = sizeof o};
     wo_status status = woi_sized_take(&o, sizeof o, options, "layer options", err);
     if (!status) status = woi_check_range("verify", o.verify, WO_VERIFY_ALL, WO_VERIFY_NONE, err);
+    if (!status) status = woi_check_range("reserved", o.reserved, 0, 0, err);
     return status ? status : woi_about(err, WO_ABOUT_LAYER, open_any(path, &o, layer, err));
 }
 

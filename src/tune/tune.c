@@ -35,6 +35,7 @@ static wo_status take(woi_tune *t, const wo_tune_options *given, wo_error *err)
     *o = defaults;
     wo_status status;
     if ((status = woi_sized_take(o, sizeof *o, given, "tune options", err)) ||
+        (status = woi_check_range("reserved", o->reserved, 0, 0, err)) ||
         (status = woi_build_take(o->build, &t->build, err)) ||
         (status = woi_check_range("target", o->target, 1e-9, 1, err)) ||
         (status = woi_check_range("target5", o->target5, 0, 1, err)) ||

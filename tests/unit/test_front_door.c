@@ -56,6 +56,38 @@ static void newer_options_are_served_where_they_ask_for_nothing_new(void **state
     free_scene(&s);
 }
 
+/* What a later version may use is not passed over. */
+static void reserved_fields_are_zero(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(40, 6, 120, true, 3);
+    const wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    wo_index *index = build(&s, &o), *other = NULL;
+    wo_layer *layer = NULL;
+    wo_searcher *searcher = NULL;
+    const wo_layer_options lo = {.struct_size = sizeof lo, .reserved = 1};
+    const wo_open_options oo = {.struct_size = sizeof oo, .reserved = 1};
+    const wo_searcher_options so = {.struct_size = sizeof so, .reserved = 1};
+    wo_tune_options to;
+    wo_tune_defaults(&to, sizeof to);
+    to.reserved = 1;
+    assert_int_equal(wo_layer_open("none", &lo, &layer, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_index_open("none", &oo, &other, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_searcher_create(index, &so, &searcher, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_index_tune(s.layer, s.log, s.log, &to, &other, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "reserved is 1, expected 0 to 0");
+    /* A size that was never set is found before the work. */
+    wo_eval_result r = {.struct_size = (size_t)-1};
+    assert_int_equal(wo_evaluate(index, NULL, s.log, NULL, &r, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "struct_size of the result is not set");
+    /* What a stride of 0 means never changes. */
+    assert_int_equal(sizeof(wo_query_stats), 16);
+    assert_int_equal(sizeof(wo_eval_timing), 72);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
 /* Defaults and results fill what the caller has, and nothing behind it. */
 static void results_fill_what_there_is_room_for(void **state)
 {
@@ -282,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(older_options_are_served),
         cmocka_unit_test(newer_options_are_served_where_they_ask_for_nothing_new),
+        cmocka_unit_test(reserved_fields_are_zero),
         cmocka_unit_test(results_fill_what_there_is_room_for),
         cmocka_unit_test(stats_have_a_stride),
         cmocka_unit_test(a_searcher_has_one_thread_unless_told),
