@@ -75,7 +75,7 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
         print_figure(value(curve, row, "p_at_1"));
         print_figure(value(curve, row, "p_at_5"));
         print_figure(value(curve, row, "agreement"));
-        printf("%10.1f%10.3g  %s%s\n", value(curve, row, "neurons"), us, text,
+        printf("%10.1f%10.3g  %s%s\n", value(curve, row, "classes"), us, text,
                row == curve->chosen            ? "  <- this index"
                : value(curve, row, "met") == 1 ? ""
                                                : "  (misses the goal)");
@@ -93,7 +93,7 @@ static json_t *row_json(const wo_curve *curve, size_t row)
     wo_curve_text(curve, row, text, sizeof text);
     json_t *json = json_pack("{s:s, s:b}", "settings", text, "met", value(curve, row, "met") == 1);
     static const char *const figures[] = {"p_at_1",      "p_at_5",         "agreement", "sure_p_at_1",
-                                          "sure_p_at_5", "sure_agreement", "neurons",   "us"};
+                                          "sure_p_at_5", "sure_agreement", "classes",   "us"};
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
         json_object_set_new(json, figures[i], number(value(curve, row, figures[i])));
     return json;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 const char *const woi_curve_names[WOI_CURVE_COLUMNS] = {
-    "p_at_1", "p_at_5", "agreement", "sure_p_at_1", "sure_p_at_5", "sure_agreement", "neurons", "us",   "met",
+    "p_at_1", "p_at_5", "agreement", "sure_p_at_1", "sure_p_at_5", "sure_agreement", "classes", "us",   "met",
     "chosen", "method", "router",    "K",           "L",           "nodes",          "leaves",  "beam", "route_d",
     "probes", "lambda", "popular",   "weights",     "fallback"}; /* settings by the names of options.c */
 

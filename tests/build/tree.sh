@@ -33,6 +33,8 @@ for language in c11 c17 c++17; do
         -Werror -Iinclude -c "$scratch/header.c" -o "$scratch/header.o"
 done
 
+same 'users read of classes, not of neurons' '' "$(grep -il neuron include/wideout.h docs/man/*)"
+
 # Every option that --help prints is in the command's man page.
 "$WIDEOUT" --help | sed -n 's/^  \([a-z0-9 ]*[a-z0-9]\)   *.*/\1/p' >"$scratch/commands"
 while read -r command; do
