@@ -910,7 +910,7 @@ static void public_list_is_complete(void **state)
 static int describe_choice(void)
 {
     wo_cpu_info info = {.struct_size = sizeof info};
-    wo_error err = {WO_OK}, again = {WO_OK};
+    wo_error err = {0}, again = {0};
     const char *name, *path;
     const wo_status status = wo_cpu_query(&info, &err);
     if (status == WO_OK) {
