@@ -282,9 +282,9 @@ typedef struct wo_build_options {
                          * many, and is answered by FULL where the searcher says so; 0: none */
 
     /* the tree; what was chosen is in wo_index_info */
-    uint32_t nodes, leaves; /* centres on the first level, and at most so many below each: multiples of 16 up to 1024;
+    uint32_t nodes, leaves; /* centres on the first level, up to 1024 (1: flat k-means), and below a node, on average;
                              * 0: chosen from the number of queries */
-    uint32_t beam;          /* nodes that are looked into, at most: 1 to 16 */
+    uint32_t beam;          /* nodes that are looked into, at most: 1 to 64 */
     uint32_t route_d;       /* coordinates that it works in, a multiple of 16; d or more: all; 0: 32 */
 
     /* learning: evidence and lss */
@@ -307,6 +307,8 @@ typedef struct wo_build_options {
     uint64_t seed;
     int threads; /* 0: all cores. The result does not depend on it. */
     wo_progress progress;
+
+    uint32_t cap; /* evidence: a cell holds at most so many classes, the most needed ones; 0: any number */
 } wo_build_options;
 
 enum { WO_WIDER = 4 };

@@ -29,7 +29,8 @@ typedef struct woi_evidence_options {
     uint32_t K, L; /* L tables of 2^K cells, whose neighbours differ by a bit; K = 0: see n_cells */
     double lambda;
     uint32_t thin;  /* cells with fewer queries are pooled with their neighbours, nearest first */
-    uint32_t floor; /* no cell holds fewer than this many neurons: the best ones by evidence */
+    uint32_t floor; /* no cell holds fewer classes than this: the best ones by evidence */
+    uint32_t cap;   /* nor more than this; 0: any number */
     int threads;
     size_t n_cells;       /* K = 0: so many cells, of which a query has L, */
     const uint32_t *near; /* and whose neighbours are these (n_cells, n_near), nearest first, UINT32_MAX: no more */

@@ -133,8 +133,9 @@ static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo
         for (size_t i = 0; i < n_touched; i++) w->order[i] = (candidate){w->evidence[w->touched[i]], w->touched[i]};
         for (size_t i = 0; i < n_touched; i++)
             if (w->order[i].evidence >= bar) taken++;
-        if (taken < o->floor) {
-            taken = n_touched < o->floor ? n_touched : o->floor;
+        if (taken < o->floor || (o->cap && taken > o->cap)) {
+            const size_t most = taken < o->floor ? o->floor : o->cap;
+            taken = n_touched < most ? n_touched : most;
             qsort(w->order, n_touched, sizeof *w->order, by_evidence);
             for (size_t i = 0; i < taken; i++) out->ids[out->n + i] = w->order[i].id;
         } else {

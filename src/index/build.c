@@ -179,7 +179,7 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
         .same_five = index->same_five,
     };
     const woi_tree *tree = &index->tree;
-    const size_t centres = tree->A + tree->A * (size_t)tree->B;
+    const size_t centres = tree->A + woi_tree_n_cells(tree);
     about.index_bytes = sizeof(float) * planes + centres * (4 * woi_tree_fours(tree) + 2 * sizeof(float));
     if (tree->basis) about.index_bytes += tree->r * ((tree->d + 3) / 4 * 4 + sizeof(float));
     if (cells->n) about.index_bytes += sizeof *cells->offsets * (cells->n + 1) + sizeof *cells->ids * about.n_entries;
@@ -225,6 +225,7 @@ void wo_index_free(wo_index *index)
     if (!index) return;
     if (index->st) { /* all else lies in the mapped file */
         woi_free(index->tree.n_leaves);
+        woi_free(index->tree.starts);
         woi_free(index->trace_copy);
         woi_free(index->curve_copy);
     } else {

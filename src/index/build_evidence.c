@@ -3,8 +3,12 @@
 
 #include "base/error.h"
 #include "route/mix.h"
+#include <stdlib.h>
 
-enum { NEAR = 32 }; /* leaves that a thin one may borrow from */
+enum {
+    NEAR = 32,           /* leaves that a thin one may borrow from */
+    QUERIES_A_LEAF = 40, /* where the number of leaves follows from the data */
+};
 
 void woi_routed_free(woi_routed *routed)
 {
@@ -19,18 +23,20 @@ static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *rout
     if (o->route_d < log->d && o->route_d % 16)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "route_d", "route_d is %u, expected a multiple of 16, or all %zu",
                                o->route_d, log->d);
-    const woi_tree_options tree = {.r = o->route_d ? o->route_d : 32,
-                                   .A = o->nodes,
-                                   .B = o->leaves,
+    woi_tree_options tree = {.r = o->route_d ? o->route_d : 32,
+                                   .nodes = o->nodes,
+                                   .leaves = o->leaves,
                                    .beam = o->beam,
                                    .rounds = 10,
+                                   .refine = getenv("REFINE") ? (uint32_t)atoi(getenv("REFINE")) : 4,
                                    .seed = o->seed,
                                    .threads = o->threads,
                                    .progress = &o->progress};
+    woi_tree_fan_outs(log->n, QUERIES_A_LEAF, &tree.nodes, &tree.leaves);
     wo_status status = woi_tree_learn(log->queries, log->n, log->d, &tree, &index->tree, err);
     if (status) return status;
-    o->nodes = index->tree.A; /* what was chosen */
-    o->leaves = index->tree.B;
+    o->nodes = tree.nodes; /* what was chosen */
+    o->leaves = tree.leaves;
     o->route_d = (uint32_t)index->tree.r;
     routed->of = woi_alloc(log->n, sizeof *routed->of, err);
     routed->near = woi_alloc(woi_tree_n_cells(&index->tree), NEAR * sizeof *routed->near, err);
@@ -91,6 +97,7 @@ wo_status woi_evidence_fill(const woi_sparse *needs, const woi_routed *routed, w
                                        .lambda = o->lambda,
                                        .thin = o->thin,
                                        .floor = 1,
+                                       .cap = o->cap,
                                        .threads = o->threads};
     woi_cells_free(&index->cells);
     return woi_fill_evidence(needs, routed->of, &fill, index->rows.m, &o->progress, &index->cells, err);

@@ -60,6 +60,34 @@ static wo_status take(opening *o, wanted w, const void **data, wo_error *err)
 
 /* ---- Router and cells -------------------------------------------------------------------------------------- */
 
+/* Where the leaves of each node begin. Before 0.2 every node had as many places. */
+static wo_status read_starts(opening *from, wo_error *err)
+{
+    wo_index *index = from->index;
+    woi_tree *tree = &index->tree;
+    const size_t A = tree->A;
+    const uint32_t even = index->options.leaves, *given = NULL;
+    uint64_t at = 0;
+    if (woi_st_find(index->st, "tree.starts")) {
+        const void *data;
+        const wo_status status = take(from, (wanted){"tree.starts", WOI_U32, A + 1, 0}, &data, err);
+        if (status) return status;
+        given = data;
+    } else if (even % 16) {
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the tree has %" PRIu32 " leaves below a node, not a multiple of 16", even);
+    }
+    if (!(tree->starts = woi_alloc(A + 1, sizeof *tree->starts, err))) return WO_ERR_MEMORY;
+    for (size_t a = 0; a <= A; a++) {
+        const uint64_t start = given ? given[a] : a * even;
+        if (start < at || (a == 0 && start) || start % 16 || start - at > WOI_MAX_FAN || start > INT32_MAX)
+            return woi_fail(err, WO_ERR_FORMAT, 8, "tree.starts: node %zu begins at %" PRIu64 ", the one before at %" PRIu64, a,
+                            start, at);
+        tree->starts[a] = (uint32_t)start;
+        at = start;
+    }
+    return WO_OK;
+}
+
 static wo_status read_tree(opening *from, wo_error *err)
 {
     wo_index *index = from->index;
@@ -70,8 +98,12 @@ static wo_status read_tree(opening *from, wo_error *err)
                         "the tree has %" PRIu32 " x %" PRIu32 " centres in %zu of %zu coordinates", o->nodes, o->leaves,
                         r, d);
     woi_tree *tree = &index->tree;
-    *tree = (woi_tree){.d = d, .r = r, .A = o->nodes, .B = o->leaves, .beam = o->beam};
-    const uint64_t A = tree->A, B = tree->B, fours = woi_tree_fours(tree);
+    *tree = (woi_tree){.d = d, .r = r, .A = (o->nodes + 15) / 16 * 16, .beam = o->beam};
+    wo_status status = read_starts(from, err);
+    if (status) return status;
+    const uint64_t A = tree->A, cells = woi_tree_n_cells(tree), fours = woi_tree_fours(tree);
+    const bool even = !woi_st_find(index->st, "tree.starts");
+    const uint64_t rows = even ? A : cells, columns = even ? o->leaves : 0;
     const float *margin = NULL;
     const struct {
         wanted tensor;
@@ -82,15 +114,14 @@ static wo_status read_tree(opening *from, wo_error *err)
         {{"tree.nodes", WOI_U8, fours, 4 * A}, &tree->nodes},
         {{"tree.node_scales", WOI_F32, A, 0}, &tree->node_scales},
         {{"tree.node_offsets", WOI_F32, A, 0}, &tree->node_offsets},
-        {{"tree.leaves", WOI_U8, A * fours, 4 * B}, &tree->leaves},
-        {{"tree.leaf_scales", WOI_F32, A, B}, &tree->leaf_scales},
-        {{"tree.leaf_offsets", WOI_F32, A, B}, &tree->leaf_offsets},
+        {{"tree.leaves", WOI_U8, even ? A * fours : cells, 4 * (even ? o->leaves : fours)}, &tree->leaves},
+        {{"tree.leaf_scales", WOI_F32, rows, columns}, &tree->leaf_scales},
+        {{"tree.leaf_offsets", WOI_F32, rows, columns}, &tree->leaf_offsets},
         {{"tree.margin", WOI_F32, 1, 0}, &margin},
     };
     for (size_t i = r < d ? 0 : 2; i < sizeof parts / sizeof *parts; i++) {
         const void *data;
-        const wo_status status = take(from, parts[i].tensor, &data, err);
-        if (status) return status;
+        if ((status = take(from, parts[i].tensor, &data, err))) return status;
         memcpy(parts[i].to, &data, sizeof data); /* never written: an index is immutable */
     }
     if (!isfinite(*margin) || *margin < 0)

@@ -4,8 +4,8 @@
  *   tree.basis (d / 4, 4 r), tree.basis_scales (r),                evidence with a tree
  *   tree.nodes (r / 4, 4 A),
  *   tree.node_scales, tree.node_offsets,
- *   tree.leaves (A r / 4, 4 B), tree.leaf_scales,
- *   tree.leaf_offsets (A, B), tree.margin (1)
+ *   tree.starts (A + 1), tree.leaves (cells, r),
+ *   tree.leaf_scales, tree.leaf_offsets (cells), tree.margin (1)
  *   cells.offsets (cells + 1), cells.ids                           all but full
  *   cells.queries (cells)                                          evidence
  *   trace, curve (rows, columns)                                   where there are some
@@ -28,13 +28,13 @@ typedef struct part {
     const void *data;       /* NULL: the index does not have it */
 } part;
 
-enum { MAX_PARTS = 20 };
+enum { MAX_PARTS = 24 };
 
 static size_t list_router(const wo_index *index, part *parts)
 {
     const woi_hash *hash = &index->hash;
     const woi_tree *tree = &index->tree;
-    const size_t fours = woi_tree_fours(tree);
+    const size_t fours = woi_tree_fours(tree), cells = woi_tree_n_cells(tree);
     const part all[] = {
         {"router.planes", WOI_F32, hash->d, hash->n_planes, hash->planes},
         {"router.offsets", WOI_F32, hash->n_planes, 0, hash->offsets},
@@ -44,9 +44,10 @@ static size_t list_router(const wo_index *index, part *parts)
         {"tree.nodes", WOI_U8, fours, 4 * (uint64_t)tree->A, tree->nodes},
         {"tree.node_scales", WOI_F32, tree->A, 0, tree->node_scales},
         {"tree.node_offsets", WOI_F32, tree->A, 0, tree->node_offsets},
-        {"tree.leaves", WOI_U8, tree->A * fours, 4 * (uint64_t)tree->B, tree->leaves},
-        {"tree.leaf_scales", WOI_F32, tree->A, tree->B, tree->leaf_scales},
-        {"tree.leaf_offsets", WOI_F32, tree->A, tree->B, tree->leaf_offsets},
+        {"tree.starts", WOI_U32, (uint64_t)tree->A + 1, 0, tree->starts},
+        {"tree.leaves", WOI_U8, cells, 4 * fours, tree->leaves},
+        {"tree.leaf_scales", WOI_F32, cells, 0, tree->leaf_scales},
+        {"tree.leaf_offsets", WOI_F32, cells, 0, tree->leaf_offsets},
         {"tree.margin", WOI_F32, 1, 0, tree->A ? &tree->margin : NULL},
     };
     memcpy(parts, all, sizeof all);

@@ -20,16 +20,20 @@ void woi_tree_free(woi_tree *tree)
     woi_free(tree->leaf_scales);
     woi_free(tree->leaf_offsets);
     woi_free(tree->n_leaves);
+    woi_free(tree->starts);
     *tree = (woi_tree){0};
 }
 
 wo_status woi_tree_count_leaves(woi_tree *tree, wo_error *err)
 {
     if (!(tree->n_leaves = woi_alloc(tree->A, sizeof *tree->n_leaves, err))) return WO_ERR_MEMORY;
+    tree->widest = 0;
     for (size_t a = 0; a < tree->A; a++) {
-        uint32_t n = tree->B;
-        while (n > 0 && tree->leaf_offsets[a * tree->B + n - 1] == -INFINITY) n--;
+        const uint32_t start = tree->starts[a], room = tree->starts[a + 1] - start;
+        uint32_t n = room;
+        while (n > 0 && tree->leaf_offsets[start + n - 1] == -INFINITY) n--;
         tree->n_leaves[a] = (n + 15) / 16 * 16;
+        if (room > tree->widest) tree->widest = room;
     }
     return WO_OK;
 }
@@ -42,7 +46,7 @@ enum { SIDE = 16 }; /* queries that go side by side through a projection */
  *   q8, over (SIDE)                   queries in int8, in whole fours, and one by their lengths
  *   x (SIDE, r)                       their directions
  *   x8 (n, r), scales (n)             all directions in int8, in whole fours
- *   z (SIDE, or beam; A or B)         the scores of one level
+ *   z (SIDE, or beam; A or widest)    the scores of one level
  *   nodes, node_scores (n, beam)      the nodes that each query looks at, best first; n_nodes (n)
  *   starts (A + 1), lookers           the queries that look at each node
  *   near8, near_scales (SIDE)         x8 and scales of some of them
@@ -78,7 +82,8 @@ static size_t larger(size_t a, size_t b)
 static parts part(const woi_tree *tree, size_t n, uint32_t probes, void *scratch, size_t *total)
 {
     const size_t r = tree->r, fours = woi_tree_fours(tree), side = n < SIDE ? n : SIDE;
-    const size_t z = larger(side * larger(tree->A, tree->B), (size_t)tree->beam * tree->B);
+    const size_t most = (size_t)tree->beam * tree->widest, cells = woi_tree_n_cells(tree);
+    const size_t z = larger(side * larger(tree->A, tree->widest), most < cells ? most : cells);
     const size_t f = sizeof(float), u = sizeof(uint32_t);
     char *at = scratch;
     parts p = {.scaled = next_part(&at, tree->d * f), .zeros = next_part(&at, r * f)};
@@ -181,9 +186,9 @@ static void choose_nodes(const woi_tree *tree, const woi_kernels *kernels, const
 static size_t score_leaves(const woi_tree *tree, const woi_kernels *kernels, size_t node, const int8_t *x8,
                            const float *scales, size_t n, float *z)
 {
-    const size_t fours = woi_tree_fours(tree), first = node * tree->B, n_leaves = tree->n_leaves[node];
+    const size_t fours = woi_tree_fours(tree), first = tree->starts[node], n_leaves = tree->n_leaves[node];
     kernels->project_i8(x8, scales, n, tree->leaves + first * 4 * fours, tree->leaf_scales + first,
-                        tree->leaf_offsets + first, fours, n_leaves, tree->B, z);
+                        tree->leaf_offsets + first, fours, n_leaves, tree->starts[node + 1] - first, z);
     return n_leaves;
 }
 
@@ -216,7 +221,7 @@ static uint32_t find_leaves(const woi_tree *tree, const woi_kernels *kernels, si
         uint32_t leaf = (uint32_t)leaves[n];
         const int32_t *node = nodes;
         for (; leaf >= tree->n_leaves[*node]; node++) leaf -= tree->n_leaves[*node];
-        cells[n] = (uint32_t)*node * tree->B + leaf;
+        cells[n] = tree->starts[*node] + leaf;
     }
     return n;
 }
@@ -238,7 +243,7 @@ static void group(const woi_tree *tree, size_t n, size_t from, size_t to, parts 
 static void offer(const woi_tree *tree, const woi_kernels *kernels, size_t node, size_t n_leaves, float *z, size_t i,
                   uint32_t probes, parts p)
 {
-    const int32_t first = (int32_t)(node * tree->B);
+    const int32_t first = (int32_t)tree->starts[node];
     woi_topk top = {probes, p.n_leaves[i], p.scores + i * probes, p.leaves + i * probes};
     if (top.n) {
         kernels->topk_scan(z, n_leaves, first, &top);
@@ -361,7 +366,8 @@ static size_t find_gaps(const woi_tree *tree, const woi_kernels *kernels, const 
     const uint32_t n = find_leaves(tree, kernels, 0, probes, p, cells);
     for (uint32_t i = 0; i < n; i++) {
         size_t node = 0;
-        while (node + 1 < n_nodes && (uint32_t)nodes[node] != cells[i] / tree->B) node++;
+        while (node + 1 < n_nodes && (cells[i] < tree->starts[nodes[node]] || cells[i] >= tree->starts[nodes[node] + 1]))
+            node++;
         gaps[i] = p.node_scores[0] - p.node_scores[node];
     }
     return n;
@@ -429,24 +435,24 @@ static void find_neighbours(void *own, int worker, size_t a)
 {
     const shared *s = own;
     const woi_tree *tree = s->tree;
-    const uint32_t B = tree->B, n_near = s->n_near;
+    const uint32_t start = tree->starts[a], room = tree->starts[a + 1] - start, n_near = s->n_near;
     const size_t fours = woi_tree_fours(tree);
-    float *z = (float *)(void *)(s->scratch + (size_t)worker * s->each), *scores = z + B;
+    float *z = (float *)(void *)(s->scratch + (size_t)worker * s->each), *scores = z + tree->widest;
     int8_t *x = (void *)(scores + n_near);
-    const uint8_t *leaves = tree->leaves + a * B * 4 * fours;
-    const float *scales = tree->leaf_scales + a * B, *offsets = tree->leaf_offsets + a * B;
-    for (uint32_t b = 0; b < B; b++) {
-        uint32_t *near = s->near + (a * B + b) * n_near;
+    const uint8_t *leaves = tree->leaves + start * 4 * fours;
+    const float *scales = tree->leaf_scales + start, *offsets = tree->leaf_offsets + start;
+    for (uint32_t b = 0; b < room; b++) {
+        uint32_t *near = s->near + (size_t)(start + b) * n_near;
         size_t n = 0;
         if (offsets[b] == -INFINITY) { /* not used: it has no neighbours */
             for (uint32_t i = 0; i < n_near; i++) near[i] = UINT32_MAX;
             continue;
         }
-        for (size_t j = 0; j < 4 * fours; j++) x[j] = (int8_t)woi_tree_coordinate(leaves, B, b, j);
-        s->kernels->project_i8(x, &scales[b], 1, leaves, scales, offsets, fours, B, B, z);
-        for (uint32_t other = 0; other < B; other++)
+        for (size_t j = 0; j < 4 * fours; j++) x[j] = (int8_t)woi_tree_coordinate(leaves, room, b, j);
+        s->kernels->project_i8(x, &scales[b], 1, leaves, scales, offsets, fours, room, room, z);
+        for (uint32_t other = 0; other < room; other++)
             if (other != b && z[other] > -INFINITY)
-                n = insert(z[other], (uint32_t)(a * B + other), scores, near, n, n_near);
+                n = insert(z[other], start + other, scores, near, n, n_near);
         for (; n < n_near; n++) near[n] = UINT32_MAX;
     }
 }
@@ -456,7 +462,7 @@ wo_status woi_tree_neighbours(const woi_tree *tree, uint32_t n_near, int threads
     threads = woi_team_threads(threads);
     shared s = {.tree = tree, .kernels = woi_kernels_get(err), .n_near = n_near, .near = near};
     if (!s.kernels) return WO_ERR_UNSUPPORTED;
-    s.each = (woi_tree_fours(tree) + tree->B + n_near + 15) / 16 * 16 * sizeof(float);
+    s.each = (woi_tree_fours(tree) + tree->widest + n_near + 15) / 16 * 16 * sizeof(float);
     if (!(s.scratch = woi_alloc((size_t)threads, s.each, err))) return WO_ERR_MEMORY;
     woi_team_for(threads, tree->A, find_neighbours, &s);
     woi_free(s.scratch);

@@ -16,13 +16,14 @@
  *
  *   basis        r axes in the form that the `project_i8` kernel takes, with scales
  *   nodes        A centres in that form, with scales and offsets -|c|^2 / 2
- *   leaves       A blocks of B places for centres in that form
+ *   starts       node a has the places starts[a] .. starts[a+1] for leaves, a multiple of 16, in proportion to its queries
+ *   leaves       a block for each node: its places in that form
  *   n_leaves     of each node: those in use are among so many first, a multiple of 16
- *   cells        leaf b of node a is cell a B + b
+ *   cells        a leaf's place is its cell
  *
  * A node or a leaf that is not used has offset -INFINITY and is never found.
  *
- * A and B are multiples of 16, and so is r where there is a basis. */
+ * A is a multiple of 16, and so is r where there is a basis. One node alone makes flat k-means. */
 #ifndef WOI_ROUTE_TREE_H
 #define WOI_ROUTE_TREE_H
 
@@ -32,17 +33,20 @@
 #include <stdbool.h>
 
 enum {
-    WOI_MAX_FAN = 1024,
-    WOI_MAX_BEAM = 16,
+    WOI_MAX_NODES = 1024,
+    WOI_MAX_FAN = 65536, /* leaves below one node */
+    WOI_MAX_BEAM = 64,
     WOI_MAX_LEAVES = 64, /* opened by a query */
     WOI_WIDE_BEAM = 4,   /* from so many nodes on, queries that share them are worth bringing together */
 };
 
 typedef struct woi_tree {
     size_t d, r;
-    uint32_t A, B; /* fan-outs; A = 0: no tree */
+    uint32_t A;      /* nodes; 0: no tree */
+    uint32_t widest; /* places of the largest node */
     uint32_t beam;
-    uint8_t *basis; /* NULL: r = d */
+    uint32_t *starts; /* (A + 1) */
+    uint8_t *basis;   /* NULL: r = d */
     uint8_t *nodes, *leaves;
     float *basis_scales;
     float *node_scales, *node_offsets;
@@ -52,28 +56,28 @@ typedef struct woi_tree {
 } woi_tree;
 
 typedef struct woi_tree_options {
-    size_t r;      /* 0: d */
-    uint32_t A, B; /* 0: from the number of queries, about 40 a leaf */
+    size_t r;               /* 0: d */
+    uint32_t nodes, leaves; /* at least 1; of leaves the mean below a node */
     uint32_t beam;
     uint32_t rounds; /* of k-means at each level */
+    uint32_t refine; /* rounds over all leaves afterwards */
     uint64_t seed;
     int threads;
     const wo_progress *progress; /* NULL: none is told */
 } woi_tree_options;
 
-/* Those of *A and *B that are 0, for so many queries. Half again as many leaves as they fill, because nodes are of all
- * sizes. */
-void woi_tree_fan_outs(size_t n, uint32_t queries_a_leaf, uint32_t *A, uint32_t *B);
+/* Those of *nodes and *leaves that are 0, for so many queries. */
+void woi_tree_fan_outs(size_t n, uint32_t queries_a_leaf, uint32_t *nodes, uint32_t *leaves);
 wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_options *options, woi_tree *tree,
                          wo_error *err);
 void woi_tree_free(woi_tree *tree); /* and zeroed again */
 
-/* Makes n_leaves, from the offsets. */
+/* Makes n_leaves and widest, from starts and offsets. */
 wo_status woi_tree_count_leaves(woi_tree *tree, wo_error *err);
 
 static inline size_t woi_tree_n_cells(const woi_tree *tree)
 {
-    return (size_t)tree->A * tree->B;
+    return tree->A ? tree->starts[tree->A] : 0;
 }
 
 /* Fours of coordinates: those beyond r are zero. */

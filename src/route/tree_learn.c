@@ -1,9 +1,13 @@
-/* Learning a tree: the principal coordinates of the queries, then k-means over all of them, then below each node. */
+/* Learning a tree: the principal coordinates of the queries; k-means over all of them makes the nodes; k-means below each
+ * node its leaves, as many as its share of the queries; then rounds over all leaves at once, where a query goes to the
+ * nearest leaf that routing finds for it, whatever its node: leaves at the border of two nodes then divide the queries
+ * between them as flat k-means would. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/team.h"
+#include "kernels/gemm.h"
 #include "route/tree.h"
 
 #include <math.h>
@@ -12,10 +16,11 @@
 enum {
     SAMPLE = 1 << 19,      /* queries that are learned from, at most */
     NODE_SAMPLE = 1 << 16, /* of those, for the coordinates and the nodes */
-    QUERIES_A_LEAF = 40,   /* where the fan-outs follow from the data */
     POWER_ROUNDS = 20,     /* of the subspace iteration */
     MIN_FAN = 16,
     POINTS_AT_ONCE = 256, /* that a thread takes */
+    CENTRES_AT_ONCE = 256,
+    REFINE_BEAM = 8, /* nodes that a query looks into while leaves are refined */
 };
 enum { STREAM_SAMPLE = 5000, STREAM_BASIS = 5001, STREAM_NODES = 5002, STREAM_LEAVES = 6000 };
 
@@ -184,58 +189,49 @@ static wo_status turn_all(const woi_kernels *kernels, const woi_tree *tree, int 
 
 /* ---- k-means ----------------------------------------------------------------------------------------------- */
 
-/* k of `room` places for centres, d-major with their offsets; the places beyond k are never nearest. */
+/* k centres; x . c - |c|^2 / 2 is highest for the nearest. */
 typedef struct centres {
-    size_t r, room;
+    size_t r;
     uint32_t k;
-    float *at;      /* (r, room) */
-    float *offsets; /* (room) */
+    float *at;      /* (k, r) */
+    float *offsets; /* (k): -|c|^2 / 2, or -INFINITY: not used */
 } centres;
 
-static void put_centre(centres *c, uint32_t which, const float *x)
+static void put_centre(const centres *c, uint32_t which, const float *x)
 {
     double square = 0;
     for (size_t j = 0; j < c->r; j++) {
-        c->at[j * c->room + which] = x[j];
+        c->at[which * c->r + j] = x[j];
         square += (double)x[j] * x[j];
     }
     c->offsets[which] = (float)(-square / 2);
 }
 
-static uint32_t nearest(const woi_kernels *kernels, const centres *c, const float *x, float *z, uint16_t *bits)
-{
-    kernels->project(x, 1, c->at, c->offsets, c->r, c->room, z, bits);
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < c->k; i++)
-        if (z[i] > z[best]) best = i;
-    return best;
-}
-
 /* A thread's memory. */
 typedef struct bench {
-    float *at, *offsets; /* centres, d-major */
-    double *sums;
-    uint32_t *counts;
-    float *x;
-    int8_t *x8;
+    float *points;  /* (POINTS_AT_ONCE, r or d) */
+    float *z;       /* (POINTS_AT_ONCE, CENTRES_AT_ONCE) */
+    float *product; /* woi_gemm's scratch */
+    int8_t *x8;     /* (r) */
+    void *route;    /* woi_tree_route's scratch; NULL until there is a tree */
 } bench;
 
 static void bench_free(bench *b)
 {
-    woi_free(b->at);
-    woi_free(b->offsets);
-    woi_free(b->sums);
-    woi_free(b->counts);
-    woi_free(b->x);
+    woi_free(b->points);
+    woi_free(b->z);
+    woi_free(b->product);
     woi_free(b->x8);
+    woi_free(b->route);
 }
 
-static wo_status bench_make(size_t r, size_t room, bench *b, wo_error *err)
+static wo_status bench_make(size_t d, bench *b, wo_error *err)
 {
-    *b = (bench){woi_alloc(r * room, sizeof *b->at, err),   woi_alloc(room, sizeof *b->offsets, err),
-                 woi_alloc(r * room, sizeof *b->sums, err), woi_alloc(room, sizeof *b->counts, err),
-                 woi_alloc(r, sizeof *b->x, err),           woi_alloc(r, 1, err)};
-    return b->at && b->offsets && b->sums && b->counts && b->x && b->x8 ? WO_OK : WO_ERR_MEMORY;
+    *b = (bench){.points = woi_alloc(POINTS_AT_ONCE * d, sizeof *b->points, err),
+                 .z = woi_alloc((size_t)POINTS_AT_ONCE * CENTRES_AT_ONCE, sizeof *b->z, err),
+                 .product = woi_alloc(WOI_GEMM_SCRATCH, sizeof *b->product, err),
+                 .x8 = woi_alloc(d, 1, err)};
+    return b->points && b->z && b->product && b->x8 ? WO_OK : WO_ERR_MEMORY;
 }
 
 /* Points to find centres for. */
@@ -255,21 +251,39 @@ typedef struct assigning {
     const woi_kernels *kernels;
     const centres *c;
     const points *p;
+    bench *benches; /* (threads) */
 } assigning;
 
 static void assign_range(void *own, int worker, size_t first, size_t end)
 {
     const assigning *a = own;
-    float z[WOI_MAX_FAN];
-    uint16_t bits[WOI_MAX_FAN / 16];
-    (void)worker;
-    for (size_t i = first; i < end; i++) a->p->of[i] = nearest(a->kernels, a->c, point_at(a->p, i, a->c->r), z, bits);
-}
-
-/* The nearest centre of each of the points. */
-static void assign(const woi_kernels *kernels, const centres *c, const points *p, int threads)
-{
-    woi_team_ranges(threads, p->n, POINTS_AT_ONCE, assign_range, &(assigning){kernels, c, p});
+    const bench *b = &a->benches[worker];
+    const size_t r = a->c->r, n = end - first;
+    float best[POINTS_AT_ONCE];
+    uint32_t *of = a->p->of + first;
+    for (size_t i = 0; i < n; i++) memcpy(b->points + i * r, point_at(a->p, first + i, r), r * sizeof *b->points);
+    for (uint32_t from = 0; from < a->c->k; from += CENTRES_AT_ONCE) {
+        const uint32_t some = a->c->k - from < CENTRES_AT_ONCE ? a->c->k - from : CENTRES_AT_ONCE;
+        woi_gemm(a->kernels,
+                 &(woi_product){.n = n,
+                                .m = some,
+                                .k = r,
+                                .a = {b->points, r, WOI_BY_ROWS},
+                                .b = {a->c->at + from * r, r, WOI_BY_ROWS},
+                                .c = b->z,
+                                .ldc = CENTRES_AT_ONCE,
+                                .start = a->c->offsets + from},
+                 b->product);
+        for (size_t i = 0; i < n; i++) {
+            const float *z = b->z + i * CENTRES_AT_ONCE;
+            uint32_t at = 0;
+            for (uint32_t j = 1; j < some; j++)
+                if (z[j] > z[at]) at = j;
+            if (from && !(z[at] > best[i])) continue;
+            best[i] = z[at];
+            of[i] = from + at;
+        }
+    }
 }
 
 /* How centres are learned: in so many rounds, from these random numbers. */
@@ -277,164 +291,309 @@ typedef struct lloyd {
     uint32_t rounds;
     uint64_t seed, stream;
     int threads;
+    bench *benches; /* (threads) */
 } lloyd;
 
-/* Lloyd's rounds from k random points. The bench has the scratch; p->of is scratch too. */
-static void learn_centres(const woi_kernels *kernels, const points *p, const lloyd *l, const bench *b, centres *c)
+/* The nearest centre of each of the points. */
+static void assign(const woi_kernels *kernels, const centres *c, const points *p, const lloyd *l)
+{
+    woi_team_ranges(l->threads, p->n, POINTS_AT_ONCE, assign_range, &(assigning){kernels, c, p, l->benches});
+}
+
+/* Each centre to the mean of its points: sums (k, r) is scratch. Those without a point stay; counts (k) says so. */
+static void move_centres(const points *p, const centres *c, double *sums, uint32_t *counts)
 {
     const size_t r = c->r;
-    double *sums = b->sums;
-    uint32_t *counts = b->counts;
-    for (size_t i = 0; i < c->room; i++) c->offsets[i] = -INFINITY;
-    memset(c->at, 0, r * c->room * sizeof *c->at);
-    for (uint32_t i = 0; i < c->k; i++) {
-        const size_t pick = woi_rng_below(l->seed, l->stream, i, p->n);
-        put_centre(c, i, point_at(p, pick, r));
+    memset(sums, 0, c->k * r * sizeof *sums);
+    memset(counts, 0, c->k * sizeof *counts);
+    for (size_t i = 0; i < p->n; i++) {
+        const float *point = point_at(p, i, r);
+        double *sum = sums + p->of[i] * r;
+        for (size_t j = 0; j < r; j++) sum[j] += point[j];
+        counts[p->of[i]]++;
     }
-    for (uint32_t round = 0; round < l->rounds; round++) {
-        assign(kernels, c, p, l->threads);
-        memset(sums, 0, c->k * r * sizeof *sums);
-        memset(counts, 0, c->k * sizeof *counts);
-        for (size_t i = 0; i < p->n; i++) {
-            const float *point = point_at(p, i, r);
-            double *sum = sums + p->of[i] * r;
-            for (size_t j = 0; j < r; j++) sum[j] += point[j];
-            counts[p->of[i]]++;
+    for (uint32_t i = 0; i < c->k; i++) {
+        double square = 0;
+        if (!counts[i]) continue;
+        for (size_t j = 0; j < r; j++) {
+            const double value = sums[i * r + j] / counts[i];
+            c->at[i * r + j] = (float)value;
+            square += value * value;
         }
-        for (uint32_t i = 0; i < c->k; i++) {
-            double square = 0;
-            if (!counts[i]) { /* no point is nearest to this centre: it starts again at a random one */
-                const size_t pick = woi_rng_below(l->seed, l->stream, ((uint64_t)round + 1) * c->k + i, p->n);
-                put_centre(c, i, point_at(p, pick, r));
-                continue;
-            }
-            for (size_t j = 0; j < r; j++) {
-                const double value = sums[i * r + j] / counts[i];
-                c->at[j * c->room + i] = (float)value;
-                square += value * value;
-            }
-            c->offsets[i] = (float)(-square / 2);
-        }
+        c->offsets[i] = (float)(-square / 2);
     }
 }
 
-/* Where centres in the form of the tree go. */
+/* Lloyd's rounds from k random points. p->of is scratch. */
+static wo_status learn_centres(const woi_kernels *kernels, const points *p, const lloyd *l, const centres *c,
+                               wo_error *err)
+{
+    const size_t r = c->r;
+    double *sums = woi_alloc(c->k * r, sizeof *sums, err);
+    uint32_t *counts = woi_alloc(c->k, sizeof *counts, err);
+    const wo_status status = sums && counts ? WO_OK : WO_ERR_MEMORY;
+    for (uint32_t i = 0; !status && i < c->k; i++)
+        put_centre(c, i, point_at(p, woi_rng_below(l->seed, l->stream, i, p->n), r));
+    for (uint32_t round = 0; !status && round < l->rounds; round++) {
+        assign(kernels, c, p, l);
+        move_centres(p, c, sums, counts);
+        for (uint32_t i = 0; i < c->k; i++) /* no point is nearest to this centre: it starts again at a random one */
+            if (!counts[i]) {
+                const size_t pick = woi_rng_below(l->seed, l->stream, ((uint64_t)round + 1) * c->k + i, p->n);
+                put_centre(c, i, point_at(p, pick, r));
+            }
+    }
+    woi_free(sums);
+    woi_free(counts);
+    return status;
+}
+
+/* Where centres in the form of the tree go: `room` places, those beyond k not used. */
 typedef struct quantised {
+    size_t room;
     uint8_t *codes;          /* (4 fours, room) */
     float *scales, *offsets; /* (room) */
 } quantised;
 
-static void quantise_centres(const woi_kernels *kernels, const centres *c, const bench *b, const quantised *to)
+static void quantise_centres(const woi_kernels *kernels, const centres *c, int8_t *x8, const quantised *to)
 {
-    const size_t r = c->r, fours = (r + 3) / 4;
-    uint8_t *codes = to->codes;
-    float *x = b->x, *scales = to->scales, *offsets = to->offsets;
-    int8_t *x8 = b->x8;
-    memset(codes, 128, 4 * fours * c->room);
-    for (size_t i = 0; i < c->room; i++) {
-        scales[i] = 0;
-        offsets[i] = -INFINITY;
-        if (c->offsets[i] == -INFINITY) continue;
-        for (size_t j = 0; j < r; j++) x[j] = c->at[j * c->room + i];
-        scales[i] = kernels->quantise(x, r, x8);
+    const size_t r = c->r, fours = (r + 3) / 4, room = to->room;
+    memset(to->codes, 128, 4 * fours * room);
+    for (size_t i = 0; i < room; i++) {
+        to->scales[i] = 0;
+        to->offsets[i] = -INFINITY;
+        if (i >= c->k || c->offsets[i] == -INFINITY) continue;
+        to->scales[i] = kernels->quantise(c->at + i * r, r, x8);
         double square = 0; /* of the centre as it has become */
         for (size_t j = 0; j < r; j++) {
             square += (double)x8[j] * x8[j];
-            codes[(j / 4 * c->room + i) * 4 + j % 4] = (uint8_t)(x8[j] + 128);
+            to->codes[(j / 4 * room + i) * 4 + j % 4] = (uint8_t)(x8[j] + 128);
         }
-        offsets[i] = (float)(-(double)scales[i] * (double)scales[i] * square / 2);
+        to->offsets[i] = (float)(-(double)to->scales[i] * (double)to->scales[i] * square / 2);
     }
 }
 
 /* ---- The tree ---------------------------------------------------------------------------------------------- */
 
-/* The second level: the points of node a are members[starts[a] .. starts[a+1]). */
+/* What both levels are learned with. */
 typedef struct level {
     const woi_kernels *kernels;
     const sample *s;
     const woi_tree_options *o;
-    const uint32_t *starts, *members;
-    double leaf_size;
-    bench *benches; /* (threads) */
-    uint32_t *of;
     woi_tree *tree;
+    bench *benches; /* (threads) */
+    centres nodes;
+    centres leaves;              /* (cells), node after node; places that are not used have offset -INFINITY */
+    uint32_t *of;                /* (n): the node, or the cell, of each point */
+    uint32_t *starts, *members;  /* the points of node a are members[starts[a] .. starts[a+1]) */
+    wo_status *statuses;         /* (threads) */
 } level;
 
-/* The leaves below node a. */
+static centres leaves_of(const level *l, size_t a, uint32_t k)
+{
+    const uint32_t start = l->tree->starts[a];
+    return (centres){l->leaves.r, k, l->leaves.at + start * l->leaves.r, l->leaves.offsets + start};
+}
+
+/* The leaves below node a, as many as its share of the points. */
 static void learn_leaves(void *own, int worker, size_t a)
 {
     const level *l = own;
-    woi_tree *tree = l->tree;
-    bench *b = &l->benches[worker];
-    const size_t B = tree->B, bytes = 4 * woi_tree_fours(tree), start = l->starts[a], n = l->starts[a + 1] - start;
-    centres c = {tree->r, B, 0, b->at, b->offsets};
-    c.k = (uint32_t)clamp((size_t)((double)n / l->leaf_size + 0.5), 1, n < B ? n : B);
+    const size_t start = l->starts[a], n = l->starts[a + 1] - start;
     const points p = {l->s->x, l->members + start, n, l->of + start};
-    if (n)
-        learn_centres(l->kernels, &p, &(lloyd){l->o->rounds, l->o->seed, STREAM_LEAVES + a, 1}, b, &c);
-    else /* a node without points, as the second of two equal ones is, would take a place in the beam for nothing */
-        for (size_t i = 0; i < B; i++) c.offsets[i] = tree->node_offsets[a] = -INFINITY;
-    quantise_centres(l->kernels, &c, b,
-                     &(quantised){tree->leaves + a * B * bytes, tree->leaf_scales + a * B, tree->leaf_offsets + a * B});
+    const double share = (double)n / (double)l->s->n * (double)l->o->nodes * (double)l->o->leaves;
+    const size_t most = n < WOI_MAX_FAN ? n : WOI_MAX_FAN;
+    const centres c = leaves_of(l, a, (uint32_t)clamp((size_t)(share + 0.5), 1, most));
+    const lloyd own_rounds = {l->o->rounds, l->o->seed, STREAM_LEAVES + a, 1, &l->benches[worker]};
+    if (n && learn_centres(l->kernels, &p, &own_rounds, &c, NULL)) l->statuses[worker] = WO_ERR_MEMORY;
 }
 
-static wo_status create_tree(woi_tree *tree, wo_error *err)
+static void quantise_leaves(void *own, int worker, size_t a)
 {
-    const size_t A = tree->A, leaves = A * tree->B, bytes = 4 * woi_tree_fours(tree);
-    tree->nodes = woi_alloc(A, bytes, err);
-    tree->node_scales = woi_alloc(A, sizeof *tree->node_scales, err);
-    tree->node_offsets = woi_alloc(A, sizeof *tree->node_offsets, err);
-    tree->leaves = woi_alloc(leaves, bytes, err);
-    tree->leaf_scales = woi_alloc(leaves, sizeof *tree->leaf_scales, err);
-    tree->leaf_offsets = woi_alloc(leaves, sizeof *tree->leaf_offsets, err);
-    return tree->nodes && tree->node_scales && tree->node_offsets && tree->leaves && tree->leaf_scales &&
-                   tree->leaf_offsets
-               ? WO_OK
-               : WO_ERR_MEMORY;
+    const level *l = own;
+    const woi_tree *tree = l->tree;
+    const size_t start = tree->starts[a], room = tree->starts[a + 1] - start, bytes = 4 * woi_tree_fours(tree);
+    const centres c = leaves_of(l, a, (uint32_t)room);
+    quantise_centres(
+        l->kernels, &c, l->benches[worker].x8,
+        &(quantised){room, tree->leaves + start * bytes, tree->leaf_scales + start, tree->leaf_offsets + start});
 }
 
-static wo_status learn_levels(const sample *s, const woi_tree_options *o, double leaf_size, woi_tree *tree,
-                              wo_error *err)
+/* The tree's int8 centres from those in float. */
+static void quantise_all(level *l)
 {
-    const woi_kernels *kernels = woi_kernels_get(err);
-    if (!kernels) return WO_ERR_UNSUPPORTED;
-    const size_t A = tree->A, n_nodes = s->n < NODE_SAMPLE ? s->n : NODE_SAMPLE, threads = (size_t)o->threads;
-    bench *benches = woi_alloc_zero(threads, sizeof *benches, err);
-    uint32_t *of = woi_alloc(s->n, sizeof *of, err), *starts = woi_alloc_zero(A + 1, sizeof *starts, err),
-             *members = woi_alloc(s->n, sizeof *members, err);
-    wo_status status = benches && of && starts && members ? create_tree(tree, err) : WO_ERR_MEMORY;
-    for (size_t t = 0; !status && t < threads; t++)
-        status = bench_make(tree->r, A > tree->B ? A : tree->B, &benches[t], err);
-    if (!status) status = woi_progress(o->progress, "learning the tree", 0, 2, err);
-    if (!status) {
-        bench *b = &benches[0];
-        centres c = {tree->r, A, (uint32_t)A, b->at, b->offsets};
-        const points some = {s->x, NULL, n_nodes, of}, all = {s->x, NULL, s->n, of};
-        learn_centres(kernels, &some, &(lloyd){o->rounds, o->seed, STREAM_NODES, o->threads}, b, &c);
-        assign(kernels, &c, &all, o->threads);
-        quantise_centres(kernels, &c, b, &(quantised){tree->nodes, tree->node_scales, tree->node_offsets});
-        for (size_t i = 0; i < s->n; i++) starts[of[i]]++;
-        for (size_t a = 1; a <= A; a++) starts[a] += starts[a - 1];
-        for (size_t i = s->n; i-- > 0;) members[--starts[of[i]]] = (uint32_t)i;
-        status = woi_progress(o->progress, "learning the tree", 1, 2, err);
+    woi_tree *tree = l->tree;
+    quantise_centres(l->kernels, &l->nodes, l->benches[0].x8,
+                     &(quantised){tree->A, tree->nodes, tree->node_scales, tree->node_offsets});
+    woi_team_for(l->o->threads, tree->A, quantise_leaves, l);
+}
+
+static void route_range(void *own, int worker, size_t first, size_t end)
+{
+    const level *l = own;
+    const sample *s = l->s;
+    const bench *b = &l->benches[worker];
+    uint32_t found[POINTS_AT_ONCE];
+    for (size_t i = first; i < end; i++)
+        memcpy(b->points + (i - first) * s->d, s->q + s->picks[i] * s->d, s->d * sizeof *b->points);
+    woi_tree_route(l->tree, l->kernels,
+                   &(woi_routing){.q = b->points,
+                                  .n = end - first,
+                                  .probes = 1,
+                                  .cells = l->of + first,
+                                  .n_cells = found,
+                                  .scratch = b->route,
+                                  .margin = INFINITY});
+}
+
+/* One round over all leaves: every point goes where routing finds it, leaves and nodes to the means of their points.
+ * A leaf that no point finds any more is given up. sums, counts: of all cells. */
+static void refine(level *l, double *sums, uint32_t *counts)
+{
+    const woi_tree *tree = l->tree;
+    const points p = {l->s->x, NULL, l->s->n, l->of};
+    woi_team_ranges(l->o->threads, p.n, POINTS_AT_ONCE, route_range, l);
+    move_centres(&p, &l->leaves, sums, counts);
+    for (size_t c = 0; c < l->leaves.k; c++)
+        if (!counts[c]) l->leaves.offsets[c] = -INFINITY;
+    for (size_t a = 0; a < l->nodes.k; a++) {
+        uint64_t n = 0;
+        double square = 0;
+        for (size_t c = tree->starts[a]; c < tree->starts[a + 1]; c++) n += counts[c];
+        l->nodes.offsets[a] = -INFINITY;
+        if (!n) continue; /* it would take a place in the beam for nothing */
+        for (size_t j = 0; j < l->nodes.r; j++) {
+            double sum = 0;
+            for (size_t c = tree->starts[a]; c < tree->starts[a + 1]; c++) sum += sums[c * l->nodes.r + j];
+            l->nodes.at[a * l->nodes.r + j] = (float)(sum / (double)n);
+            square += sum / (double)n * (sum / (double)n);
+        }
+        l->nodes.offsets[a] = (float)(-square / 2);
     }
-    if (!status)
-        woi_team_for(o->threads, A, learn_leaves,
-                     &(level){kernels, s, o, starts, members, leaf_size, benches, of, tree});
-    if (!status) status = woi_tree_count_leaves(tree, err);
-    for (size_t t = 0; benches && t < threads; t++) bench_free(&benches[t]);
-    woi_free(benches);
-    woi_free(of);
-    woi_free(starts);
-    woi_free(members);
+}
+
+static wo_status refine_all(level *l, wo_error *err)
+{
+    woi_tree *tree = l->tree;
+    const uint32_t beam = tree->beam;
+    wo_status status = WO_OK;
+    double *sums = woi_alloc(l->leaves.k * l->leaves.r, sizeof *sums, err);
+    uint32_t *counts = woi_alloc(l->leaves.k, sizeof *counts, err);
+    tree->beam = REFINE_BEAM;
+    if (!sums || !counts) status = WO_ERR_MEMORY;
+    for (int t = 0; !status && t < l->o->threads; t++)
+        if (!(l->benches[t].route = woi_alloc(1, woi_tree_scratch(tree, POINTS_AT_ONCE, 1), err)))
+            status = WO_ERR_MEMORY;
+    for (uint32_t round = 0; !status && round < l->o->refine; round++) {
+        refine(l, sums, counts);
+        quantise_all(l);
+        woi_free(tree->n_leaves);
+        status = woi_tree_count_leaves(tree, err);
+    }
+    tree->beam = beam;
+    woi_free(sums);
+    woi_free(counts);
     return status;
 }
 
-void woi_tree_fan_outs(size_t n, uint32_t queries_a_leaf, uint32_t *A, uint32_t *B)
+/* Room for the tree, once the points of each node are known. */
+static wo_status create_tree(level *l, wo_error *err)
 {
-    const size_t leaves = clamp(n / queries_a_leaf, MIN_FAN, (size_t)WOI_MAX_FAN * WOI_MAX_FAN);
-    if (!*A) *A = (uint32_t)clamp(round_up((size_t)sqrt((double)leaves)), MIN_FAN, WOI_MAX_FAN);
-    if (!*B) *B = (uint32_t)clamp(round_up(leaves * 3 / 2 / *A), MIN_FAN, WOI_MAX_FAN);
+    woi_tree *tree = l->tree;
+    const size_t A = tree->A, bytes = 4 * woi_tree_fours(tree);
+    const double leaves = (double)l->o->nodes * (double)l->o->leaves;
+    if (!(tree->starts = woi_alloc(A + 1, sizeof *tree->starts, err))) return WO_ERR_MEMORY;
+    tree->starts[0] = 0;
+    for (size_t a = 0; a < A; a++) {
+        const size_t n = l->starts[a + 1] - l->starts[a];
+        const size_t own = n ? clamp((size_t)((double)n / (double)l->s->n * leaves + 0.5), 1, WOI_MAX_FAN) : 0;
+        tree->starts[a + 1] = tree->starts[a] + (uint32_t)round_up(own);
+    }
+    const size_t cells = tree->starts[A];
+    tree->nodes = woi_alloc(A, bytes, err);
+    tree->node_scales = woi_alloc(A, sizeof *tree->node_scales, err);
+    tree->node_offsets = woi_alloc(A, sizeof *tree->node_offsets, err);
+    tree->leaves = woi_alloc(cells, bytes, err);
+    tree->leaf_scales = woi_alloc(cells, sizeof *tree->leaf_scales, err);
+    tree->leaf_offsets = woi_alloc(cells, sizeof *tree->leaf_offsets, err);
+    l->leaves = (centres){tree->r, (uint32_t)cells, woi_alloc(cells, tree->r * sizeof(float), err),
+                          woi_alloc(cells, sizeof(float), err)};
+    if (!tree->nodes || !tree->node_scales || !tree->node_offsets || !tree->leaves || !tree->leaf_scales ||
+        !tree->leaf_offsets || !l->leaves.at || !l->leaves.offsets)
+        return WO_ERR_MEMORY;
+    for (size_t c = 0; c < cells; c++) l->leaves.offsets[c] = -INFINITY;
+    return WO_OK;
+}
+
+/* The nodes, and the points of each. */
+static wo_status learn_nodes(level *l, wo_error *err)
+{
+    const sample *s = l->s;
+    const size_t A = l->tree->A;
+    const points some = {s->x, NULL, s->n < NODE_SAMPLE ? s->n : NODE_SAMPLE, l->of}, all = {s->x, NULL, s->n, l->of};
+    const lloyd rounds = {l->o->rounds, l->o->seed, STREAM_NODES, l->o->threads, l->benches};
+    const wo_status status = learn_centres(l->kernels, &some, &rounds, &l->nodes, err);
+    if (status) return status;
+    assign(l->kernels, &l->nodes, &all, &rounds);
+    for (size_t i = 0; i < s->n; i++) l->starts[l->of[i]]++;
+    for (size_t a = 1; a <= A; a++) l->starts[a] += l->starts[a - 1];
+    for (size_t i = s->n; i-- > 0;) l->members[--l->starts[l->of[i]]] = (uint32_t)i;
+    for (size_t a = 0; a < l->nodes.k; a++) /* as the second of two equal ones is */
+        if (l->starts[a + 1] == l->starts[a]) l->nodes.offsets[a] = -INFINITY;
+    return WO_OK;
+}
+
+static wo_status learn_all(level *l, wo_error *err)
+{
+    const woi_tree_options *o = l->o;
+    const uint64_t steps = o->refine ? 3 : 2;
+    wo_status status = woi_progress(o->progress, "learning the tree", 0, steps, err);
+    if (!status) status = learn_nodes(l, err);
+    if (!status) status = woi_progress(o->progress, "learning the tree", 1, steps, err);
+    if (!status) status = create_tree(l, err);
+    if (status) return status;
+    woi_team_for(o->threads, l->tree->A, learn_leaves, l);
+    for (int t = 0; t < o->threads; t++)
+        if (l->statuses[t]) return woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory");
+    quantise_all(l);
+    status = woi_tree_count_leaves(l->tree, err);
+    if (!status && o->refine) status = woi_progress(o->progress, "learning the tree", 2, steps, err);
+    return status ? status : refine_all(l, err);
+}
+
+static wo_status learn_levels(const sample *s, const woi_tree_options *o, woi_tree *tree, wo_error *err)
+{
+    const woi_kernels *kernels = woi_kernels_get(err);
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    const size_t A = tree->A, threads = (size_t)o->threads;
+    level l = {.kernels = kernels,
+               .s = s,
+               .o = o,
+               .tree = tree,
+               .benches = woi_alloc_zero(threads, sizeof *l.benches, err),
+               .nodes = {tree->r, o->nodes, woi_alloc(A, tree->r * sizeof(float), err),
+                         woi_alloc(A, sizeof(float), err)},
+               .of = woi_alloc(s->n, sizeof *l.of, err),
+               .starts = woi_alloc_zero(A + 1, sizeof *l.starts, err),
+               .members = woi_alloc(s->n, sizeof *l.members, err),
+               .statuses = woi_alloc_zero(threads, sizeof *l.statuses, err)};
+    wo_status status = l.benches && l.nodes.at && l.nodes.offsets && l.of && l.starts && l.members && l.statuses
+                           ? WO_OK
+                           : WO_ERR_MEMORY;
+    for (size_t t = 0; !status && t < threads; t++) status = bench_make(s->d, &l.benches[t], err);
+    if (!status) status = learn_all(&l, err);
+    for (size_t t = 0; l.benches && t < threads; t++) bench_free(&l.benches[t]);
+    void *const owned[] = {l.benches, l.nodes.at, l.nodes.offsets, l.leaves.at, l.leaves.offsets,
+                           l.of,      l.starts,   l.members,       l.statuses};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) woi_free(owned[i]);
+    return status;
+}
+
+void woi_tree_fan_outs(size_t n, uint32_t queries_a_leaf, uint32_t *nodes, uint32_t *leaves)
+{
+    const size_t all = clamp(n / queries_a_leaf, MIN_FAN, (size_t)WOI_MAX_NODES * WOI_MAX_NODES);
+    if (!*nodes) *nodes = (uint32_t)clamp(round_up((size_t)sqrt((double)all)), MIN_FAN, WOI_MAX_NODES);
+    if (!*leaves) *leaves = (uint32_t)clamp(all / *nodes, 1, WOI_MAX_FAN);
 }
 
 wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_options *options, woi_tree *tree,
@@ -445,8 +604,11 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
     if (d > WOI_MAX_I8)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "queries of %zu numbers are too long for a tree: at most %d", d, WOI_MAX_I8);
-    woi_tree_fan_outs(n, QUERIES_A_LEAF, &o.A, &o.B);
-    *tree = (woi_tree){.d = d, .r = o.r && o.r < d ? o.r : d, .A = o.A, .B = o.B, .beam = o.beam, .margin = INFINITY};
+    *tree = (woi_tree){.d = d,
+                       .r = o.r && o.r < d ? o.r : d,
+                       .A = (uint32_t)round_up(o.nodes),
+                       .beam = o.beam,
+                       .margin = INFINITY};
     sample s = {.n = n < SAMPLE ? n : SAMPLE, .d = d, .r = tree->r, .q = q};
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
@@ -460,7 +622,7 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
     }
     if (!status && tree->r < d) status = find_basis(kernels, &s, &o, tree, err);
     if (!status) status = turn_all(kernels, tree, o.threads, &s, err);
-    if (!status) status = learn_levels(&s, &o, (double)s.n / ((double)o.A * o.B / 1.5), tree, err);
+    if (!status) status = learn_levels(&s, &o, tree, err);
     woi_free(s.picks);
     woi_free(s.over);
     woi_free(s.x);
