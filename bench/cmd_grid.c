@@ -25,10 +25,10 @@ static const cli_option options[] = {
 };
 static const char *const losses[] = {"paper", "margin"};
 
-/* Runs sweeps on a workload, lss with the loss and steps that were asked for, into DIR/NAME-EXHIBIT-LOSS.json, and
- * reads that. */
+/* Runs sweeps, of which NULL is the last, on a workload, lss with the loss and steps that were asked for, into
+ * DIR/NAME-EXHIBIT-LOSS.json, and reads that. */
 static int run_grid(const cli_command *self, const arguments *args, int n, char **rest, const char *const *sweeps,
-                    size_t n_sweeps, json_t **result)
+                    json_t **result)
 {
     const char *folder = args->output ? args->output : bench_results_folder;
     const char *loss = losses[args->loss ? args->loss - 1 : 0];
@@ -44,7 +44,7 @@ static int run_grid(const cli_command *self, const arguments *args, int n, char 
     wo_progress progress = cli_progress(&args->common);
     wo_status status = bench_data_open(&workload, false, &progress, &data, &err);
     cli_progress_end();
-    for (size_t i = 0; !status && i < n_sweeps; i++) {
+    for (size_t i = 0; !status && sweeps[i]; i++) {
         const bool learned = strncmp(sweeps[i], "lss ", 4) == 0;
         if (learned)
             snprintf(text, sizeof text, "lss loss=%s %s", loss, sweeps[i] + 4);
@@ -80,11 +80,11 @@ static double option(const json_t *row, const char *name)
 
 static int run_table2(const cli_command *self, void *given, int n, char **rest)
 {
-    static const char *const sweeps[] = {"lss K=4,6,8 L=1,10,50"};
+    static const char *const sweeps[] = {"lss K=4,6,8 L=1,10,50", NULL};
     const arguments *args = given;
     json_t *result = NULL, *row;
     size_t i;
-    int code = run_grid(self, args, n, rest, sweeps, 1, &result);
+    int code = run_grid(self, args, n, rest, sweeps, &result);
     if (code) return code;
     if (args->common.json) return cli_print_json(result);
     const json_t *full = json_object_get(result, "full");
@@ -151,12 +151,16 @@ static json_t *summary_json(const char *method, int size, const summary *s)
 static int run_slide(const cli_command *self, void *given, int n, char **rest)
 {
     static const char *const names[] = {"slide", "lss"};
-    static const char *const sweeps[] = {"slide K=4 L=1,10 seed=1,2,3", "slide K=6 L=1 seed=1,2,3",
-                                         "slide K=8 L=10 seed=1,2,3",   "lss K=4 L=1,10 seed=1,2,3",
-                                         "lss K=6 L=1 seed=1,2,3",      "lss K=8 L=10 seed=1,2,3"};
+    static const char *const sweeps[] = {"slide K=4 L=1,10 seed=1,2,3",
+                                         "slide K=6 L=1 seed=1,2,3",
+                                         "slide K=8 L=10 seed=1,2,3",
+                                         "lss K=4 L=1,10 seed=1,2,3",
+                                         "lss K=6 L=1 seed=1,2,3",
+                                         "lss K=8 L=10 seed=1,2,3",
+                                         NULL};
     const arguments *args = given;
     json_t *result = NULL;
-    int code = run_grid(self, args, n, rest, sweeps, sizeof sweeps / sizeof *sweeps, &result);
+    int code = run_grid(self, args, n, rest, sweeps, &result);
     if (code) return code;
     const json_t *rows = json_object_get(result, "rows");
     summary all[2][N_SIZES];

@@ -67,8 +67,8 @@ static wo_status build_peer(bench_contender *c, int threads, wo_error *err)
     if (o->part) po.pq_parts = (rows->d + o->part - 1) / o->part;
     if (o->metric) po.l2 = o->metric == 2;
     po.threads = threads;
-    if (peer_build(kind, rows->w, rows->b, rows->m, rows->d, &po, &c->peer, error))
-        return cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
+    const peer_layer layer = {.w = rows->w, .b = rows->b, .m = rows->m, .d = rows->d};
+    if (peer_build(kind, &layer, &po, &c->peer, error)) return cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
     c->index_bytes = peer_bytes(c->peer);
     return WO_OK;
 }
@@ -117,31 +117,31 @@ wo_status bench_contender_prepare(bench_contender *c, int threads, wo_error *err
     return wo_searcher_create(c->index, &so, &c->searcher, err);
 }
 
-wo_status bench_contender_ask(bench_contender *c, const float *q, size_t n, size_t k, int32_t *ids, float *scores,
-                              wo_query_stats *stats, wo_error *err)
+wo_status bench_contender_ask(bench_contender *c, wo_search_call call, wo_error *err)
 {
-    const wo_search_call call = {.struct_size = sizeof call,
-                                 .queries = q,
-                                 .n = n,
-                                 .k = k,
-                                 .ids = ids,
-                                 .scores = scores,
-                                 .stats = stats,
-                                 .probes = c->config->options.build.probes};
+    call.struct_size = sizeof call;
+    call.probes = c->config->options.build.probes;
     return wo_search_run(c->searcher, &call, err);
 }
 
-wo_status bench_contender_search(bench_contender *c, size_t first, size_t n, size_t k, int threads, int32_t *ids,
-                                 float *scores, bench_took *took, wo_error *err)
+wo_status bench_contender_search(bench_contender *c, const bench_call *call, bench_took *took, wo_error *err)
 {
-    if (c->torch) return bench_torch_search(c->torch, first, n, k, threads, ids, took, err);
-    const float *q = c->data->judged.queries + first * c->data->rows->d;
+    if (c->torch) return bench_torch_search(c->torch, call, took, err);
+    const float *q = c->data->judged.queries + call->first * c->data->rows->d;
+    const wo_search_call ours = {.queries = q, .n = call->n, .k = call->k, .ids = call->ids, .scores = call->scores};
+    const peer_batch theirs = {.q = q,
+                               .n = call->n,
+                               .k = call->k,
+                               .dial = c->config->options.dial,
+                               .threads = call->threads,
+                               .ids = call->ids,
+                               .scores = call->scores};
     char error[PEER_ERROR_BYTES];
     wo_status status = WO_OK;
     const double cpu = woi_cpu_s(), wall = woi_now_s(); /* the former is slow to read */
     if (c->index)
-        status = bench_contender_ask(c, q, n, k, ids, scores, NULL, err);
-    else if (peer_search(c->peer, q, n, k, c->config->options.dial, threads, ids, scores, NULL, error))
+        status = bench_contender_ask(c, ours, err);
+    else if (peer_search(c->peer, &theirs, error))
         status = cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
     took->wall_s = woi_now_s() - wall;
     took->cpu_s = woi_cpu_s() - cpu;

@@ -37,19 +37,22 @@ typedef struct bench_took {
     double wall_s, cpu_s;
 } bench_took;
 
-/* The k best for the queries first .. first + n of the data's pool: ids and scores (n, k). `threads` as prepared.
- * PyTorch answers only where `ids` is not NULL, otherwise it is timed alone. */
-wo_status bench_contender_search(bench_contender *contender, size_t first, size_t n, size_t k, int threads,
-                                 int32_t *ids, float *scores, bench_took *took, wo_error *err);
+/* The k best for the queries first .. first + n of the data's pool. */
+typedef struct bench_call {
+    size_t first, n, k;
+    int threads;   /* as prepared */
+    int32_t *ids;  /* (n, k); PyTorch answers only where it is not NULL, otherwise it is timed alone */
+    float *scores; /* (n, k) */
+} bench_call;
 
-/* The same of an index of ours, for any queries, with stats (n) unless NULL. */
-wo_status bench_contender_ask(bench_contender *contender, const float *q, size_t n, size_t k, int32_t *ids,
-                              float *scores, wo_query_stats *stats, wo_error *err);
+wo_status bench_contender_search(bench_contender *contender, const bench_call *call, bench_took *took, wo_error *err);
+
+/* The same of an index of ours, for any queries; the probes of `call` are the contender's. */
+wo_status bench_contender_ask(bench_contender *contender, wo_search_call call, wo_error *err);
 
 /* torch.c: the layer of `data` in torch_full.py. */
 wo_status bench_torch_start(const bench_data *data, bench_torch **torch, wo_error *err);
-wo_status bench_torch_search(bench_torch *torch, size_t first, size_t n, size_t k, int threads, int32_t *ids,
-                             bench_took *took, wo_error *err);
+wo_status bench_torch_search(bench_torch *torch, const bench_call *call, bench_took *took, wo_error *err);
 const char *bench_torch_version(const bench_torch *torch);
 void bench_torch_stop(bench_torch *torch); /* NULL is fine */
 

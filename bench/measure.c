@@ -86,9 +86,19 @@ static wo_status judge_answers(bench_contender *c, int threads, const wo_progres
         if (progress->fn && progress->fn(progress->ctx, "", 0, 0))
             status = cli_set_error(err, WO_ERR_CANCELLED, "stopped");
         else if (c->index)
-            status = bench_contender_ask(c, data->queries + first * d, n, BENCH_K, ids, scores, stats, err);
+            status = bench_contender_ask(c,
+                                         (wo_search_call){.queries = data->queries + first * d,
+                                                          .n = n,
+                                                          .k = BENCH_K,
+                                                          .ids = ids,
+                                                          .scores = scores,
+                                                          .stats = stats},
+                                         err);
         else
-            status = bench_contender_search(c, first, n, BENCH_K, threads, ids, scores, &took, err);
+            status = bench_contender_search(
+                c,
+                &(bench_call){.first = first, .n = n, .k = BENCH_K, .threads = threads, .ids = ids, .scores = scores},
+                &took, err);
         if (status) break;
         for (size_t i = 0; c->index && i < n; i++) {
             scored += stats[i].candidates;
@@ -134,8 +144,17 @@ static wo_status judge_retrieved(bench_contender *c, int threads, size_t k, benc
         const size_t some = n - first < block ? n - first : block;
         const float *queries = data->queries + first * d;
         if (c->index)
-            status = bench_contender_ask(c, queries, some, k, ids, scores, NULL, err);
-        else if (peer_search(c->peer, queries, some, k, c->config->options.dial, threads, ids, scores, NULL, error))
+            status = bench_contender_ask(
+                c, (wo_search_call){.queries = queries, .n = some, .k = k, .ids = ids, .scores = scores}, err);
+        else if (peer_search(c->peer,
+                             &(peer_batch){.q = queries,
+                                           .n = some,
+                                           .k = k,
+                                           .dial = c->config->options.dial,
+                                           .threads = threads,
+                                           .ids = ids,
+                                           .scores = scores},
+                             error))
             status = cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
         for (size_t i = 0; !status && i < some; i++) {
             const size_t n_labels = woi_labels_of(data->indptr, data->labels, first + i, labels);
@@ -167,8 +186,15 @@ static wo_status judge_peer(bench_contender *c, int threads, bench_quality *q, w
     char error[PEER_ERROR_BYTES];
     int32_t ids[RETRIEVED_N * BENCH_K];
     float scores[RETRIEVED_N * BENCH_K];
-    if (peer_search(c->peer, data->queries, n, BENCH_K, dial, threads, ids, scores, &q->sample_size, error))
-        return cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
+    const peer_batch batch = {.q = data->queries,
+                              .n = n,
+                              .k = BENCH_K,
+                              .dial = dial,
+                              .threads = threads,
+                              .ids = ids,
+                              .scores = scores,
+                              .scored = &q->sample_size};
+    if (peer_search(c->peer, &batch, error)) return cli_set_error(err, WO_ERR_UNSUPPORTED, "%s", error);
     const size_t k = kind == PEER_IVF ? (size_t)(2 * q->sample_size) + 100 : dial;
     if (k) return judge_retrieved(c, threads, k < RETRIEVED_K ? k : RETRIEVED_K, q, err);
     q->label_recall = 1; /* PQ and SQ8 score every class, and keep none of the scores */
@@ -230,8 +256,13 @@ static wo_status call(side *s, size_t batch, int threads, bool counts, double *w
     const bench_data *data = s->contender->data;
     if (s->next + batch > data->n_pool) s->next = 0;
     bench_took took;
-    wo_status status = bench_contender_search(s->contender, s->next, batch, BENCH_K, threads,
-                                              s->contender->torch ? NULL : s->ids, s->scores, &took, err);
+    const bench_call asked = {.first = s->next,
+                              .n = batch,
+                              .k = BENCH_K,
+                              .threads = threads,
+                              .ids = s->contender->torch ? NULL : s->ids,
+                              .scores = s->scores};
+    wo_status status = bench_contender_search(s->contender, &asked, &took, err);
     s->next += batch;
     if (wall_s) *wall_s = took.wall_s;
     if (counts) {
@@ -295,9 +326,11 @@ static wo_status plan(side *s, size_t batch, bool full, int threads, double roun
     return status;
 }
 
-wo_status bench_time(bench_contender *contender, bench_contender *full, uint32_t batch, int threads, double budget_s,
-                     bench_timing *timing, wo_error *err)
+wo_status bench_time(bench_contender *contender, bench_contender *full, double budget_s, bench_timing *timing,
+                     wo_error *err)
 {
+    const uint32_t batch = timing->batch;
+    const int threads = timing->threads;
     side *sides = calloc(2, sizeof *sides);
     int32_t *ids = calloc((size_t)batch * BENCH_K, sizeof *ids);
     float *scores = calloc((size_t)batch * BENCH_K, sizeof *scores);
@@ -336,46 +369,53 @@ done:
 
 /* ---- Energy ------------------------------------------------------------------------------------------------ */
 
-/* Joules of a window of ENERGY_MS: of batches, or of sleep where there is no side. */
-static wo_status run_window(side *s, uint32_t batch, int threads, woi_energy *energy, double *joules, double *taken_s,
-                            double *n_queries, wo_error *err)
+/* Batches that are asked over and over, and the counters. */
+typedef struct meter {
+    woi_energy energy;
+    uint32_t batch;
+    int threads;
+    double joules, taken_s, n_queries; /* of the last window */
+} meter;
+
+/* A window of ENERGY_MS: of batches, or of sleep where there is no side. */
+static wo_status run_window(meter *m, side *s, wo_error *err)
 {
     double before, after;
     const struct timespec nap = {0, 50 * 1000 * 1000};
-    *joules = NAN;
-    *n_queries = 0;
-    if (!woi_energy_read(energy, &before)) return WO_OK;
+    m->joules = NAN;
+    m->n_queries = 0;
+    if (!woi_energy_read(&m->energy, &before)) return WO_OK;
     const double start = woi_now_s();
-    while ((*taken_s = woi_now_s() - start) < 1e-3 * ENERGY_MS) {
+    while ((m->taken_s = woi_now_s() - start) < 1e-3 * ENERGY_MS) {
         if (!s) {
             nanosleep(&nap, NULL);
             continue;
         }
-        wo_status status = call(s, batch, threads, false, NULL, err);
+        wo_status status = call(s, m->batch, m->threads, false, NULL, err);
         if (status) return status;
-        *n_queries += batch;
+        m->n_queries += m->batch;
     }
-    if (woi_energy_read(energy, &after)) *joules = after - before;
+    if (woi_energy_read(&m->energy, &after)) m->joules = after - before;
     return WO_OK;
 }
 
 wo_status bench_energy(bench_contender *contender, uint32_t batch, int threads, double *joules, wo_error *err)
 {
-    woi_energy energy = {0};
+    meter m = {.batch = batch, .threads = threads};
     *joules = NAN;
-    if (!woi_energy_open(&energy)) return WO_OK;
-    double idle, idle_s, work, work_s, n;
+    if (!woi_energy_open(&m.energy)) return WO_OK;
     side *s = calloc(1, sizeof *s);
     int32_t *ids = calloc((size_t)batch * BENCH_K, sizeof *ids);
     float *scores = calloc((size_t)batch * BENCH_K, sizeof *scores);
     wo_status status = s && ids && scores ? bench_contender_prepare(contender, threads, err) : no_memory(err);
     if (!status) {
         *s = (side){.contender = contender, .ids = ids, .scores = scores};
-        status = run_window(NULL, batch, threads, &energy, &idle, &idle_s, &n, err);
+        status = run_window(&m, NULL, err);
     }
-    if (!status) status = run_window(s, batch, threads, &energy, &work, &work_s, &n, err);
-    if (!status && !isnan(idle) && !isnan(work)) /* below the idle machine's is noise */
-        *joules = 1000 * fmax(0, work - idle / idle_s * work_s) / n;
+    const double idle = m.joules, idle_s = m.taken_s;
+    if (!status) status = run_window(&m, s, err);
+    if (!status && !isnan(idle) && !isnan(m.joules)) /* below the idle machine's is noise */
+        *joules = 1000 * fmax(0, m.joules - idle / idle_s * m.taken_s) / m.n_queries;
     free(s);
     free(ids);
     free(scores);

@@ -32,9 +32,10 @@ typedef struct bench_timing {
 } bench_timing;
 
 /* Rounds of the contender, then of FULL, until about budget_s have passed; never fewer than three rounds, or two where
- * a call takes a quarter of a second. `full` is a contender of the exact layer; it may be the same. */
-wo_status bench_time(bench_contender *contender, bench_contender *full, uint32_t batch, int threads, double budget_s,
-                     bench_timing *timing, wo_error *err);
+ * a call takes a quarter of a second. `full` is a contender of the exact layer; it may be the same. `timing` says the
+ * batch and the threads, and receives the rest. */
+wo_status bench_time(bench_contender *contender, bench_contender *full, double budget_s, bench_timing *timing,
+                     wo_error *err);
 
 /* Joules per 1,000 queries, less the idle machine's; *joules is NAN where there are no counters. */
 wo_status bench_energy(bench_contender *contender, uint32_t batch, int threads, double *joules, wo_error *err);

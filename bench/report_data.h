@@ -99,13 +99,24 @@ void report_finish(report *r);
 
 void report_free(report *r);
 
+/* The numbers that a member may have, from low to high. */
+typedef struct report_numbers {
+    bool required;
+    double low, high;
+} report_numbers;
+
+typedef struct report_counts {
+    bool required;
+    uint64_t low, high;
+} report_counts;
+
 /* Typed members of an object. `where` is the object's place in the file, "rows[3]." or "". Each returns false with the
  * sentence in error; an absent or null member is false only where it is `required`, and otherwise leaves *out as it
  * is. */
-bool report_get_number(const json_t *object, const char *where, const char *key, bool required, double low, double high,
-                       double *out, char error[REPORT_ERROR_BYTES]);
-bool report_get_count(const json_t *object, const char *where, const char *key, bool required, uint64_t low,
-                      uint64_t high, uint64_t *out, char error[REPORT_ERROR_BYTES]);
+bool report_get_number(const json_t *object, const char *where, const char *key, report_numbers expected, double *out,
+                       char error[REPORT_ERROR_BYTES]);
+bool report_get_count(const json_t *object, const char *where, const char *key, report_counts expected, uint64_t *out,
+                      char error[REPORT_ERROR_BYTES]);
 bool report_get_text(const json_t *object, const char *where, const char *key, bool required, const char **out,
                      char error[REPORT_ERROR_BYTES]);
 /* An array of at most `most`, or an object; *out NULL where it is absent. */
@@ -179,12 +190,20 @@ typedef struct report_frame {
     size_t n_keys;
 } report_frame;
 
-/* Runs gnuplot on `script` and writes its picture to `page` as an inline SVG whose colours are the style's variables.
- * A text "@7" in the picture becomes labels[7]: no text of a file ever reaches gnuplot. alt: what the picture shows.
- * Where the plotter keeps pictures, one with the frame, in the light colours upon a ground of its own, is kept.
- * False, with the problem, where gnuplot is absent or fails; nothing is written then. */
-bool report_plot(report_plotter *plotter, const char *script, const char *const *labels, size_t n_labels,
-                 const char *alt, const report_frame *frame, FILE *page);
+/* What is drawn. */
+typedef struct report_drawing {
+    const char *script;
+    const char *const *labels;
+    size_t n_labels;
+    const char *alt; /* what the picture shows, in words */
+    const report_frame *frame;
+} report_drawing;
+
+/* Runs gnuplot on the script and writes its picture to `page` as an inline SVG whose colours are the style's variables.
+ * A text "@7" in the picture becomes labels[7]: no text of a file ever reaches gnuplot. Where the plotter keeps
+ * pictures, one with the frame, in the light colours upon a ground of its own, is kept. False, with the problem, where
+ * gnuplot is absent or fails; nothing is written then. */
+bool report_plot(report_plotter *plotter, const report_drawing *drawing, FILE *page);
 
 /* The definitions of gnuplot's marks, once per page. */
 void report_put_marks(FILE *page);

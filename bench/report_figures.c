@@ -70,7 +70,8 @@ static void script_draw(script *s, report_plotter *plotter, const figure *f, FIL
     const bool written = fclose(s->out) == 0;
     if (out) {
         fprintf(out, "<figure>\n<figcaption><b>%s</b> <span>%s</span></figcaption>\n", f->heading, f->note);
-        const bool drawn = written && report_plot(plotter, s->text, f->labels, f->n_labels, f->heading, &f->frame, out);
+        const report_drawing drawing = {s->text, f->labels, f->n_labels, f->heading, &f->frame};
+        const bool drawn = written && report_plot(plotter, &drawing, out);
         fputs("</figure>\n", out);
         if (fclose(out) == 0 && drawn) fwrite(text, 1, bytes, page);
     }

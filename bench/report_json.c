@@ -42,37 +42,39 @@ static json_t *member(const json_t *object, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-bool report_get_number(const json_t *object, const char *where, const char *key, bool required, double low, double high,
-                       double *out, char error[REPORT_ERROR_BYTES])
+bool report_get_number(const json_t *object, const char *where, const char *key, report_numbers expected, double *out,
+                       char error[REPORT_ERROR_BYTES])
 {
+    const double low = expected.low, high = expected.high;
     const json_t *value = member(object, key);
-    if (!value && !required) return true;
+    if (!value && !expected.required) return true;
     const double number = json_number_value(value);
     if (json_is_number(value) && number >= low && number <= high) {
         *out = number;
         return true;
     }
-    char expected[80];
+    char words[80];
     if (high < 1e100)
-        snprintf(expected, sizeof expected, "a number from %.6g to %.6g", low, high);
+        snprintf(words, sizeof words, "a number from %.6g to %.6g", low, high);
     else
-        snprintf(expected, sizeof expected, low > -1e100 ? "a number of at least %.6g" : "a number", low);
-    return wrong(error, where, key, expected, value);
+        snprintf(words, sizeof words, low > -1e100 ? "a number of at least %.6g" : "a number", low);
+    return wrong(error, where, key, words, value);
 }
 
-bool report_get_count(const json_t *object, const char *where, const char *key, bool required, uint64_t low,
-                      uint64_t high, uint64_t *out, char error[REPORT_ERROR_BYTES])
+bool report_get_count(const json_t *object, const char *where, const char *key, report_counts expected, uint64_t *out,
+                      char error[REPORT_ERROR_BYTES])
 {
+    const uint64_t low = expected.low, high = expected.high;
     const json_t *value = member(object, key);
-    if (!value && !required) return true;
+    if (!value && !expected.required) return true;
     const json_int_t number = json_integer_value(value);
     if (json_is_integer(value) && number >= 0 && (uint64_t)number >= low && (uint64_t)number <= high) {
         *out = (uint64_t)number;
         return true;
     }
-    char expected[80];
-    snprintf(expected, sizeof expected, "a whole number from %" PRIu64 " to %" PRIu64, low, high);
-    return wrong(error, where, key, expected, value);
+    char words[80];
+    snprintf(words, sizeof words, "a whole number from %" PRIu64 " to %" PRIu64, low, high);
+    return wrong(error, where, key, words, value);
 }
 
 bool report_get_text(const json_t *object, const char *where, const char *key, bool required, const char **out,

@@ -349,12 +349,11 @@ void report_plotter_free(report_plotter *plotter)
     *plotter = (report_plotter){{0}, false, NULL, 0};
 }
 
-bool report_plot(report_plotter *plotter, const char *script, const char *const *labels, size_t n_labels,
-                 const char *alt, const report_frame *frame, FILE *page)
+bool report_plot(report_plotter *plotter, const report_drawing *drawing, FILE *page)
 {
     if (plotter->problem[0]) return false;
     size_t bytes = 0;
-    char *svg = run_gnuplot(plotter, script, &bytes);
+    char *svg = run_gnuplot(plotter, drawing->script, &bytes);
     if (!svg) return false;
     const char *box = strstr(svg, "viewBox=\""), *body = strstr(svg, "<svg");
     int width = 0, height = 0;
@@ -364,17 +363,21 @@ bool report_plot(report_plotter *plotter, const char *script, const char *const 
         free(svg);
         return false;
     }
-    copier c = {.at = body, .end = strstr(svg, "</svg>"), .labels = labels, .n_labels = n_labels, .page = page};
+    copier c = {.at = body,
+                .end = strstr(svg, "</svg>"),
+                .labels = drawing->labels,
+                .n_labels = drawing->n_labels,
+                .page = page};
     if (plotter->keeps) {
         c.colours_stay = true;
-        kept = keep_picture(plotter, frame, alt, c, width, height);
+        kept = keep_picture(plotter, drawing->frame, drawing->alt, c, width, height);
         c.colours_stay = false;
     }
     fprintf(page,
             "<svg viewBox=\"0 0 %d %d\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\" "
             "xmlns:xlink=\"http://www.w3.org/1999/xlink\" aria-label=\"",
             width, height);
-    report_put_text(page, alt);
+    report_put_text(page, drawing->alt);
     fputs("\">\n", page);
     copy_tags(&c);
     fputs("\n</svg>\n", page);

@@ -88,11 +88,11 @@ static bool read_timings(report_row *row, const json_t *object, const char *wher
         char place[96];
         uint64_t batch = 0, threads = 1;
         snprintf(place, sizeof place, "%stimings[%zu].", where, i);
-        if (!report_get_count(entry, place, "batch", true, 1, UINT32_MAX, &batch, error) ||
-            !report_get_count(entry, place, "threads", false, 1, 65536, &threads, error) ||
-            !report_get_number(entry, place, names->us, false, 0, max_us, &t.us, error) ||
-            !report_get_number(entry, place, names->full_us, false, 0, max_us, &t.full_us, error) ||
-            !report_get_number(entry, place, "speedup", false, 0, max_us, &t.speedup, error))
+        if (!report_get_count(entry, place, "batch", (report_counts){true, 1, UINT32_MAX}, &batch, error) ||
+            !report_get_count(entry, place, "threads", (report_counts){false, 1, 65536}, &threads, error) ||
+            !report_get_number(entry, place, names->us, (report_numbers){false, 0, max_us}, &t.us, error) ||
+            !report_get_number(entry, place, names->full_us, (report_numbers){false, 0, max_us}, &t.full_us, error) ||
+            !report_get_number(entry, place, "speedup", (report_numbers){false, 0, max_us}, &t.speedup, error))
             return false;
         if (t.us < min_us) t.us = NAN;
         if (t.full_us < min_us) t.full_us = NAN;
@@ -106,13 +106,16 @@ static bool read_timings(report_row *row, const json_t *object, const char *wher
 /* What both kinds of file call by the same names. */
 static bool read_quality(report_row *row, const json_t *object, const char *where, char error[REPORT_ERROR_BYTES])
 {
-    return report_get_number(object, where, "p_at_1", false, 0, 1, &row->p_at_1, error) &&
-           report_get_number(object, where, "p_at_3", false, 0, 1, &row->p_at_3, error) &&
-           report_get_number(object, where, "p_at_5", false, 0, 1, &row->p_at_5, error) &&
-           report_get_number(object, where, "label_recall", false, 0, 1, &row->label_recall, error) &&
-           report_get_number(object, where, "sample_size", false, 0, HUGE_VAL, &row->sample_size, error) &&
-           report_get_number(object, where, "cpu_s_per_1000", false, 0, HUGE_VAL, &row->cpu_s_per_1000, error) &&
-           report_get_number(object, where, "energy_j_per_1000", false, 0, HUGE_VAL, &row->energy_j_per_1000, error);
+    return report_get_number(object, where, "p_at_1", (report_numbers){false, 0, 1}, &row->p_at_1, error) &&
+           report_get_number(object, where, "p_at_3", (report_numbers){false, 0, 1}, &row->p_at_3, error) &&
+           report_get_number(object, where, "p_at_5", (report_numbers){false, 0, 1}, &row->p_at_5, error) &&
+           report_get_number(object, where, "label_recall", (report_numbers){false, 0, 1}, &row->label_recall, error) &&
+           report_get_number(object, where, "sample_size", (report_numbers){false, 0, HUGE_VAL}, &row->sample_size,
+                             error) &&
+           report_get_number(object, where, "cpu_s_per_1000", (report_numbers){false, 0, HUGE_VAL},
+                             &row->cpu_s_per_1000, error) &&
+           report_get_number(object, where, "energy_j_per_1000", (report_numbers){false, 0, HUGE_VAL},
+                             &row->energy_j_per_1000, error);
 }
 
 static bool read_family(const json_t *object, const char *where, report_family *family, char error[REPORT_ERROR_BYTES])
@@ -147,13 +150,15 @@ static bool read_row(report *r, report_row *row, const json_t *object, const cha
     if (!report_get_text(options, inside, "loss", false, &variant, error)) return false;
     snprintf(inside, sizeof inside, "%sdial.", where);
     if (!report_get_text(dial, inside, "name", false, &row->dial, error) ||
-        !report_get_number(dial, inside, "value", false, -HUGE_VAL, HUGE_VAL, &row->dial_value, error))
+        !report_get_number(dial, inside, "value", (report_numbers){false, -HUGE_VAL, HUGE_VAL}, &row->dial_value,
+                           error))
         return false;
     row->label = method;
     return report_get_text(object, where, "label", false, &row->label, error) &&
            read_quality(row, object, where, error) &&
-           report_get_number(object, where, "build_s", false, 0, HUGE_VAL, &row->build_s, error) &&
-           report_get_number(object, where, "index_bytes", false, 0, HUGE_VAL, &row->index_bytes, error) &&
+           report_get_number(object, where, "build_s", (report_numbers){false, 0, HUGE_VAL}, &row->build_s, error) &&
+           report_get_number(object, where, "index_bytes", (report_numbers){false, 0, HUGE_VAL}, &row->index_bytes,
+                             error) &&
            read_timings(row, object, where, &names, error) && set_series(r, row, method, variant, family, error);
 }
 
@@ -206,33 +211,33 @@ static bool check_about(const json_t *root, char error[REPORT_ERROR_BYTES])
     double gib;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (!report_get_text(root, "", texts[i], false, &text, error)) return false;
-    return report_get_count(root, "", "threads", false, 1, 65536, &count, error) &&
+    return report_get_count(root, "", "threads", (report_counts){false, 1, 65536}, &count, error) &&
            report_get_object(root, "", "machine", &machine, error) &&
            report_get_object(root, "", "packages", &packages, error) &&
            report_get_text(machine, "machine.", "cpu", false, &text, error) &&
            report_get_text(machine, "machine.", "kernel", false, &text, error) &&
-           report_get_count(machine, "machine.", "cores", false, 1, 1 << 20, &count, error) &&
-           report_get_number(machine, "machine.", "memory_gib", false, 0, 1e9, &gib, error);
+           report_get_count(machine, "machine.", "cores", (report_counts){false, 1, 1 << 20}, &count, error) &&
+           report_get_number(machine, "machine.", "memory_gib", (report_numbers){false, 0, 1e9}, &gib, error);
 }
 
 static bool read_bench(report *r, json_t *root, char error[REPORT_ERROR_BYTES])
 {
     uint64_t version = 0;
     json_t *full, *rows, *traces;
-    if (!report_get_count(root, "", "wideout_bench", true, 1, 1, &version, error)) return false;
+    if (!report_get_count(root, "", "wideout_bench", (report_counts){true, 1, 1}, &version, error)) return false;
     report_set *set = add_set(r, error);
     if (!set) return false;
     set->about = root;
     if (!report_get_text(root, "", "workload", true, &set->name, error)) return false;
     set->title = set->name;
     if (!report_get_text(root, "", "title", false, &set->title, error) ||
-        !report_get_count(root, "", "m", true, 1, INT32_MAX, &set->m, error) ||
-        !report_get_count(root, "", "d", true, 1, INT32_MAX, &set->d, error) ||
-        !report_get_count(root, "", "n", true, 1, INT64_MAX, &set->n, error) ||
+        !report_get_count(root, "", "m", (report_counts){true, 1, INT32_MAX}, &set->m, error) ||
+        !report_get_count(root, "", "d", (report_counts){true, 1, INT32_MAX}, &set->d, error) ||
+        !report_get_count(root, "", "n", (report_counts){true, 1, INT64_MAX}, &set->n, error) ||
         !report_get_object(root, "", "full", &full, error) ||
-        !report_get_number(full, "full.", "p_at_1", false, 0, 1, &set->full_p_at_1, error) ||
-        !report_get_number(full, "full.", "p_at_3", false, 0, 1, &set->full_p_at_3, error) ||
-        !report_get_number(full, "full.", "p_at_5", false, 0, 1, &set->full_p_at_5, error) ||
+        !report_get_number(full, "full.", "p_at_1", (report_numbers){false, 0, 1}, &set->full_p_at_1, error) ||
+        !report_get_number(full, "full.", "p_at_3", (report_numbers){false, 0, 1}, &set->full_p_at_3, error) ||
+        !report_get_number(full, "full.", "p_at_5", (report_numbers){false, 0, 1}, &set->full_p_at_5, error) ||
         !report_get_array(root, "", "rows", REPORT_MAX_ROWS, &rows, error) ||
         !report_get_array(root, "", "traces", REPORT_MAX_TRACES, &traces, error) || !check_about(root, error))
         return false;
@@ -292,18 +297,18 @@ static bool read_eval(report *r, json_t *root, char error[REPORT_ERROR_BYTES])
     if (!report_get_text(root, "", "log", true, &log, error) ||
         !report_get_text(root, "", "index", true, &index, error) ||
         !report_get_text(root, "", "method", true, &method, error) ||
-        !report_get_count(root, "", "m", true, 1, INT32_MAX, &m, error) ||
-        !report_get_count(root, "", "d", true, 1, INT32_MAX, &d, error) ||
-        !report_get_count(root, "", "n", true, 1, INT64_MAX, &n, error) || !read_quality(&row, root, "", error) ||
-        !read_timings(&row, root, "", &names, error))
+        !report_get_count(root, "", "m", (report_counts){true, 1, INT32_MAX}, &m, error) ||
+        !report_get_count(root, "", "d", (report_counts){true, 1, INT32_MAX}, &d, error) ||
+        !report_get_count(root, "", "n", (report_counts){true, 1, INT64_MAX}, &n, error) ||
+        !read_quality(&row, root, "", error) || !read_timings(&row, root, "", &names, error))
         return false;
     const report_family family = strcmp(method, "evidence") == 0 ? REPORT_OURS : REPORT_BASELINE;
     if (!set_series(r, &row, method, NULL, family, error)) return false;
     report_set *set = eval_set(r, log, m, d, n, error);
     if (!set) return false;
-    if (!report_get_number(root, "", "full_p_at_1", false, 0, 1, &set->full_p_at_1, error) ||
-        !report_get_number(root, "", "full_p_at_3", false, 0, 1, &set->full_p_at_3, error) ||
-        !report_get_number(root, "", "full_p_at_5", false, 0, 1, &set->full_p_at_5, error))
+    if (!report_get_number(root, "", "full_p_at_1", (report_numbers){false, 0, 1}, &set->full_p_at_1, error) ||
+        !report_get_number(root, "", "full_p_at_3", (report_numbers){false, 0, 1}, &set->full_p_at_3, error) ||
+        !report_get_number(root, "", "full_p_at_5", (report_numbers){false, 0, 1}, &set->full_p_at_5, error))
         return false;
     /* Two indexes of one method are told apart by their files. */
     row.label = method;

@@ -77,8 +77,9 @@ static wo_status time_all(state *s, bench_contender *contender, bench_timing *ti
     for (int all = 0; all <= (s->threads > 1); all++)
         for (int i = 0; !status && i < N_BATCHES; i++) {
             if (stopped(s)) return cli_set_error(err, WO_ERR_CANCELLED, "stopped");
-            status = bench_time(contender, &s->full, batches[i], all ? s->threads : 1, s->run->budget_s,
-                                &timings[(*n)++], err);
+            bench_timing *timing = &timings[(*n)++];
+            *timing = (bench_timing){.batch = batches[i], .threads = all ? s->threads : 1};
+            status = bench_time(contender, &s->full, s->run->budget_s, timing, err);
         }
     return status;
 }

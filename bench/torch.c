@@ -113,16 +113,15 @@ wo_status bench_torch_start(const bench_data *data, bench_torch **torch, wo_erro
     return status;
 }
 
-wo_status bench_torch_search(bench_torch *t, size_t first, size_t n, size_t k, int threads, int32_t *ids,
-                             bench_took *took, wo_error *err)
+wo_status bench_torch_search(bench_torch *t, const bench_call *call, bench_took *took, wo_error *err)
 {
-    fprintf(t->to, "%zu %zu %zu %d %d\n", first, n, k, threads, ids != NULL);
+    fprintf(t->to, "%zu %zu %zu %d %d\n", call->first, call->n, call->k, call->threads, call->ids != NULL);
     if (fflush(t->to) || !read_line(t) || sscanf(t->line, "%lf %lf", &took->wall_s, &took->cpu_s) != 2)
         return cli_set_error(err, WO_ERR_UNSUPPORTED, "PyTorch's process ended");
-    if (!ids) return WO_OK;
+    if (!call->ids) return WO_OK;
     if (!read_line(t)) return cli_set_error(err, WO_ERR_UNSUPPORTED, "PyTorch's process ended");
     char *at = t->line;
-    for (size_t i = 0; i < n * k; i++) ids[i] = (int32_t)strtol(at, &at, 10);
+    for (size_t i = 0; i < call->n * call->k; i++) call->ids[i] = (int32_t)strtol(at, &at, 10);
     return WO_OK;
 }
 

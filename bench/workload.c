@@ -370,7 +370,13 @@ static wo_status take_sample(const woi_log *log, uint64_t most, size_t room, ben
     return WO_OK;
 }
 
-static wo_status open_sample(const char *path, uint64_t most, size_t room, const woi_dense *rows, bench_sample *sample,
+/* How many queries of a log, and room for how many. */
+typedef struct sample_size {
+    uint64_t most;
+    size_t room;
+} sample_size;
+
+static wo_status open_sample(const char *path, sample_size size, const woi_dense *rows, bench_sample *sample,
                              wo_log **wrapped, wo_error *err)
 {
     woi_log log = {0};
@@ -380,7 +386,7 @@ static wo_status open_sample(const char *path, uint64_t most, size_t room, const
                                "queries of %" PRIu64 " numbers and labels up to %" PRId64
                                " do not fit a layer of %zu classes and %zu dimensions",
                                log.d, log.max_label, rows->m, rows->d);
-    if (!status) status = take_sample(&log, most, room, sample, err);
+    if (!status) status = take_sample(&log, size.most, size.room, sample, err);
     if (!status)
         status = wo_log_wrap(sample->queries, sample->n, rows->d, sample->indptr, sample->labels, wrapped, err);
     woi_log_close(&log);
@@ -404,7 +410,7 @@ static wo_status open_test(const char *path, uint64_t most, bench_data *data, wo
 {
     const size_t d = data->rows->d, least = 2 * BENCH_MAX_BATCH;
     bench_sample *s = &data->judged;
-    wo_status status = open_sample(path, most, least, data->rows, s, &data->test, err);
+    wo_status status = open_sample(path, (sample_size){most, least}, data->rows, s, &data->test, err);
     if (status) return status;
     for (data->n_pool = s->n; data->n_pool < least; data->n_pool++)
         memcpy(s->queries + data->n_pool * d, s->queries + (data->n_pool - s->n) * d, d * sizeof *s->queries);
@@ -439,7 +445,7 @@ wo_status bench_data_open(const bench_workload *w, bool full, const wo_progress 
     if (w->train || from.cache) {
         if ((status = find(&from, "the training log", w->train ? w->train : "train.log", path, err))) goto done;
         const uint64_t most = w->train_queries[full];
-        status = most ? open_sample(path, most, 0, opened.rows, &opened.trained_on, &opened.train, err)
+        status = most ? open_sample(path, (sample_size){most, 0}, opened.rows, &opened.trained_on, &opened.train, err)
                       : wo_log_open(path, &opened.train, err); /* mapped, not copied */
         if (status) {
             explain(path, err);

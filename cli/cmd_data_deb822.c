@@ -71,8 +71,11 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     cli_outputs outputs = {.at = path[0] == '-' && !path[1] ? "standard input" : path};
     wo_progress progress = cli_progress(&args->common);
     woi_catalogue *catalogue = NULL;
-    wo_status status =
-        woi_catalogue_read(path, min_features, min_labels, args->common.seed, &progress, &catalogue, &outputs.err);
+    wo_status status = woi_catalogue_read(
+        path,
+        &(woi_catalogue_options){
+            .min_features = min_features, .min_labels = min_labels, .seed = args->common.seed, .progress = &progress},
+        &catalogue, &outputs.err);
     if (!status) status = write_files(catalogue, &outputs, args->output);
     cli_progress_end();
     int code = status ? cli_fail(outputs.at, &outputs.err)

@@ -381,10 +381,13 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     int code = open_index(&s);
     if (!code) code = make_searcher(&s);
     if (!code && args->common.json && !(s.list = json_array())) code = CLI_FAILED;
-    if (!code && cli_source_open(&source, path, format, s.net, args->net,
-                                 args->one_based ? WOI_XC_ONE_BASED_FEATURES : WOI_XC_ZERO_BASED,
-                                 (int)args->common.threads, s.d, &s.at, &err))
-        code = cli_fail(s.at, &err);
+    const cli_source_options from = {.format = format,
+                                     .net = s.net,
+                                     .net_path = args->net,
+                                     .base = args->one_based ? WOI_XC_ONE_BASED_FEATURES : WOI_XC_ZERO_BASED,
+                                     .threads = (int)args->common.threads,
+                                     .d = s.d};
+    if (!code && cli_source_open(&source, path, &from, &s.at, &err)) code = cli_fail(s.at, &err);
     if (!code) code = answer_all(&s, &source);
     cli_source_free(&source);
     free_session(&s);

@@ -215,7 +215,7 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
     const char *at = args->train;
     watcher w = {.progress = cli_progress(&(cli_common){.quiet = true}), .started = woi_now_s(), .before = UINT64_MAX};
     w.line = !args->common.quiet && !args->common.json && isatty(STDERR_FILENO);
-    if (woi_train(arch, &o, watch, &w, &result, &at, &err)) return cli_fail(at, &err);
+    if (woi_train(arch, &o, (woi_train_watch){watch, &w}, &result, &at, &err)) return cli_fail(at, &err);
     cli_progress_end();
     return args->common.json ? print_json(args, &result) : print_result(arch, args, &result);
 }

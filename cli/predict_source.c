@@ -63,9 +63,10 @@ static wo_status recognise(const char *file, cli_format *format, wo_error *err)
     return status;
 }
 
-static wo_status open_examples(cli_source *s, const char *path, cli_format format, const woi_network *net,
-                               const char *net_path, woi_xc_base base, int threads, const char **at, wo_error *err)
+static wo_status open_examples(cli_source *s, const char *path, const cli_source_options *o, const char **at,
+                               wo_error *err)
 {
+    const woi_network *net = o->net;
     static const woi_raw raws[] = {[CLI_FORMAT_AUTO] = WOI_RAW_AUTO,
                                    [CLI_FORMAT_XC] = WOI_RAW_XC,
                                    [CLI_FORMAT_TEXT] = WOI_RAW_TEXT,
@@ -77,26 +78,27 @@ static wo_status open_examples(cli_source *s, const char *path, cli_format forma
         return cli_set_error(err, WO_ERR_ARGUMENT,
                              "is text: name the network that makes queries of it with --net FILE");
     if (net->d != s->d) {
-        *at = net_path;
+        *at = o->net_path;
         return cli_set_error(err, WO_ERR_ARGUMENT, "makes queries of %zu numbers, the index takes %zu", net->d, s->d);
     }
-    wo_status status = woi_examples_open(net, path, raws[format], base, threads, &s->examples, err);
-    if (status == WO_ERR_ARGUMENT) *at = net_path;
+    const woi_examples_options options = {.raw = raws[o->format], .base = o->base, .threads = o->threads};
+    wo_status status = woi_examples_open(net, path, &options, &s->examples, err);
+    if (status == WO_ERR_ARGUMENT) *at = o->net_path;
     return status;
 }
 
-wo_status cli_source_open(cli_source *s, const char *path, cli_format format, const woi_network *net,
-                          const char *net_path, woi_xc_base base, int threads, size_t d, const char **at, wo_error *err)
+wo_status cli_source_open(cli_source *s, const char *path, const cli_source_options *options, const char **at,
+                          wo_error *err)
 {
+    cli_source_options o = *options;
     const char *file = file_of(path);
     wo_status status = WO_OK;
-    *s = (cli_source){.d = d};
+    *s = (cli_source){.d = o.d};
     *at = strcmp(path, "-") == 0 ? "standard input" : path;
-    if (format == CLI_FORMAT_AUTO && (status = recognise(file, &format, err))) return status;
-    if (format != CLI_FORMAT_LOG && format != CLI_FORMAT_NPY)
-        return open_examples(s, path, format, net, net_path, base, threads, at, err);
+    if (o.format == CLI_FORMAT_AUTO && (status = recognise(file, &o.format, err))) return status;
+    if (o.format != CLI_FORMAT_LOG && o.format != CLI_FORMAT_NPY) return open_examples(s, path, &o, at, err);
     if (!file) return cli_set_error(err, WO_ERR_ARGUMENT, "is a pipe: queries are read from a file");
-    return format == CLI_FORMAT_LOG ? open_log(s, file, err) : open_npy(s, file, err);
+    return o.format == CLI_FORMAT_LOG ? open_log(s, file, err) : open_npy(s, file, err);
 }
 
 /* ---- Batches ----------------------------------------------------------------------------------------------- */

@@ -31,10 +31,17 @@ typedef struct cli_query_batch {
     const uint32_t *known; /* (n): features or words that the network knows */
 } cli_query_batch;
 
-/* "-" is standard input. `net` may be NULL where the queries are ready. *at receives the name that a failure is about.
- */
-wo_status cli_source_open(cli_source *source, const char *path, cli_format format, const woi_network *net,
-                          const char *net_path, woi_xc_base base, int threads, size_t d, const char **at,
+typedef struct cli_source_options {
+    cli_format format;
+    const woi_network *net; /* NULL where the queries are ready */
+    const char *net_path;
+    woi_xc_base base;
+    int threads;
+    size_t d; /* of a query, as the index takes it */
+} cli_source_options;
+
+/* "-" is standard input. *at receives the name that a failure is about. */
+wo_status cli_source_open(cli_source *source, const char *path, const cli_source_options *options, const char **at,
                           wo_error *err);
 
 /* After a failure of WO_ERR_FORMAT the next call goes on behind the bad line, or says that there is no more. */

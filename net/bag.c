@@ -11,11 +11,15 @@
 
 enum { ROWS_AT_ONCE = 16, SLOTS_AT_ONCE = 64, FEATURES_AT_ONCE = 1024 }; /* that a thread takes */
 
-/* h = sum of x_f E[f] over one row's features; the x go into `x` unless it is NULL. A row's length is a factor of the
- * whole sum, so it is applied at the end. */
-static void sum_row(const woi_bag *bag, const woi_bag_input *input, const int32_t *features, const float *values,
-                    size_t n, float *restrict h, float *x)
+/* h = sum of x_f E[f] over the features of row `row`; the x go into `x` unless it is NULL. A row's length is a factor
+ * of the whole sum, so it is applied at the end. */
+static void sum_row(const woi_bag *bag, const woi_bag_input *input, const woi_bag_rows *rows, size_t row,
+                    float *restrict h, float *x)
 {
+    const int64_t from = rows->indptr[row];
+    const size_t n = (size_t)(rows->indptr[row + 1] - from);
+    const int32_t *features = rows->features + from;
+    const float *values = rows->values + from;
     double square = 0;
     memset(h, 0, bag->d * sizeof *h);
     for (size_t i = 0; i < n; i++) {
@@ -43,13 +47,10 @@ static void forward_range(void *own, int worker, size_t first, size_t end)
 {
     const forwarding *f = own;
     const woi_bag *bag = f->bag;
-    const woi_bag_rows *rows = f->rows;
     (void)worker;
     for (size_t i = first; i < end; i++) {
-        const int64_t from = rows->indptr[i];
         float *h = f->q + i * bag->d;
-        sum_row(bag, f->input, rows->features + from, rows->values + from, (size_t)(rows->indptr[i + 1] - from), h,
-                NULL);
+        sum_row(bag, f->input, f->rows, i, h, NULL);
         for (size_t j = 0; f->input->relu && j < bag->d; j++) h[j] = h[j] > 0 ? h[j] : 0;
     }
 }
@@ -82,8 +83,7 @@ struct woi_bag_trainer {
     size_t slots_room, rows_room, entries_room, starts_room;
 };
 
-wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_input *input, double dropout, bool every_row,
-                                 uint64_t seed, int threads, woi_bag_trainer **result, wo_error *err)
+wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_options *o, woi_bag_trainer **result, wo_error *err)
 {
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
@@ -91,12 +91,12 @@ wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_input *input,
     if (!t) return WO_ERR_MEMORY;
     t->kernels = kernels;
     t->bag = *bag;
-    t->input = *input;
-    t->dropout = dropout;
-    t->seed = seed;
-    t->threads = threads;
+    t->input = o->input;
+    t->dropout = o->dropout;
+    t->seed = o->seed;
+    t->threads = o->threads;
     t->slot_of = woi_alloc_zero(bag->n_features, sizeof *t->slot_of, err);
-    if (!t->slot_of || (every_row && !(t->zeros = woi_alloc_zero(bag->d, sizeof *t->zeros, err)))) {
+    if (!t->slot_of || (o->every_row && !(t->zeros = woi_alloc_zero(bag->d, sizeof *t->zeros, err)))) {
         woi_bag_trainer_free(t);
         return WO_ERR_MEMORY;
     }
@@ -134,10 +134,8 @@ static void train_forward_range(void *own, int worker, size_t first, size_t end)
     const woi_bag_rows *rows = f->rows;
     (void)worker;
     for (size_t i = first; i < end; i++) {
-        const int64_t from = rows->indptr[i];
-        const size_t n = (size_t)(rows->indptr[i + 1] - from);
         float *h = f->q + i * t->bag.d;
-        sum_row(&t->bag, &t->input, rows->features + from, rows->values + from, n, h, t->x + (from - rows->indptr[0]));
+        sum_row(&t->bag, &t->input, rows, i, h, t->x + (rows->indptr[i] - rows->indptr[0]));
         pass_row(t, f->step, i, h, t->mask + i * t->bag.d);
     }
 }

@@ -35,8 +35,17 @@ void woi_bag_forward(const woi_bag *bag, const woi_bag_input *input, const woi_b
 
 /* Scratch of the training steps. */
 typedef struct woi_bag_trainer woi_bag_trainer;
-wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_input *input, double dropout, bool every_row,
-                                 uint64_t seed, int threads, woi_bag_trainer **trainer, wo_error *err);
+
+typedef struct woi_bag_options {
+    woi_bag_input input;
+    double dropout;
+    bool every_row;
+    uint64_t seed; /* of dropout */
+    int threads;   /* 1 or more */
+} woi_bag_options;
+
+wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_options *options, woi_bag_trainer **trainer,
+                                 wo_error *err);
 void woi_bag_trainer_free(woi_bag_trainer *trainer);
 
 /* A step: q (n, d) with dropout, the same for the same `step`; then, from dq (which it changes), the gradient of the

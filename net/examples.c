@@ -204,7 +204,7 @@ static wo_status look_up(woi_examples *s, woi_span word, const float **row, wo_e
 
 static void run_lstm(woi_examples *s)
 {
-    woi_lstm_forward(&s->lstm, s->slice, s->n_steps, s->x, 0, 0, 0, s->hidden);
+    woi_lstm_forward(&s->lstm, s->slice, s->n_steps, s->x, NULL, s->hidden);
 }
 
 /* The state after the last word of a line that begins from nothing. */
@@ -355,23 +355,23 @@ static wo_status open_reader(woi_examples *s, woi_xc_base base, wo_error *err)
     return status;
 }
 
-wo_status woi_examples_open(const woi_network *net, const char *path, woi_raw raw, woi_xc_base base, int threads,
+wo_status woi_examples_open(const woi_network *net, const char *path, const woi_examples_options *options,
                             woi_examples **result, wo_error *err)
 {
     woi_examples *s = woi_alloc_zero(1, sizeof *s, err);
     if (!s) return WO_ERR_MEMORY;
     s->net = net;
-    s->raw = raw;
-    s->threads = woi_team_threads(threads);
+    s->raw = options->raw;
+    s->threads = woi_team_threads(options->threads);
     const char *text = NULL;
     size_t bytes = 0;
     wo_status status = check_format(s, err);
     if (!status) status = make_room(s, err);
     if (!status) status = woi_text_open(path, &s->text, err);
     if (!status) status = woi_text_fill(s->text, &text, &bytes, err);
-    if (!status && raw == WOI_RAW_AUTO) status = guess(s, err);
+    if (!status && s->raw == WOI_RAW_AUTO) status = guess(s, err);
     s->finished = bytes == 0; /* a pipe that brings nothing has no example: that is no failure */
-    if (!status && !s->finished) status = open_reader(s, base, err);
+    if (!status && !s->finished) status = open_reader(s, options->base, err);
     if (status)
         woi_examples_free(s);
     else

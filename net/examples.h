@@ -23,10 +23,16 @@ typedef struct woi_example_batch {
     const uint32_t *known; /* (n): features or words that the network knows */
 } woi_example_batch;
 
+typedef struct woi_examples_options {
+    woi_raw raw;      /* WOI_RAW_AUTO goes by the network and the first line */
+    woi_xc_base base; /* of features in extreme-classification text */
+    int threads;      /* below 1: all cores */
+} woi_examples_options;
+
 typedef struct woi_examples woi_examples;
-/* "-" is standard input; plain or gzip. WOI_RAW_AUTO goes by the network and the first line. `network` must live as
- * long. WO_ERR_ARGUMENT: the network does not take that format. */
-wo_status woi_examples_open(const woi_network *network, const char *path, woi_raw raw, woi_xc_base base, int threads,
+/* "-" is standard input; plain or gzip. `network` must live as long. WO_ERR_ARGUMENT: the network does not take that
+ * format. */
+wo_status woi_examples_open(const woi_network *network, const char *path, const woi_examples_options *options,
                             woi_examples **examples, wo_error *err);
 woi_raw woi_examples_raw(const woi_examples *examples); /* never WOI_RAW_AUTO */
 

@@ -86,12 +86,16 @@ void woi_lstm_slice_reset(woi_lstm_slice *s)
 
 /* ---- Forwards ---------------------------------------------------------------------------------------------- */
 
-/* From sums to gates, c and h for one sequence. The exponentials of a whole row go through one kernel call:
+/* From sums to gates, c and h for sequence r at step t. The exponentials of a whole row go through one kernel call:
  * sigmoid(x) = 1 / (1 + exp(-x)), tanh(x) = 2 / (1 + exp(-2x)) - 1. */
-static void step_row(const woi_lstm *lstm, const woi_kernels *kernels, int l, float *gates, const float *c,
-                     float *c_next, float *tanh_c, float *h_next)
+static void step_row(const woi_lstm *lstm, woi_lstm_slice *s, int l, size_t t, size_t r)
 {
-    const size_t d = lstm->d;
+    const woi_kernels *kernels = s->kernels;
+    const size_t d = lstm->d, at = (t * s->rows + r) * d, next = ((t + 1) * s->rows + r) * d;
+    const layer_tape *tape = &s->layers[l];
+    const float *c = tape->c + at;
+    float *gates = tape->gates + 4 * at, *c_next = tape->c + next, *tanh_c = tape->tanh_c + at,
+          *h_next = tape->h + next;
     const float *restrict b1 = lstm->b_ih[l], *restrict b2 = lstm->b_hh[l];
     for (size_t j = 0; j < 4 * d; j++) {
         const float factor = j / d == 2 ? -2.0f : -1.0f;
@@ -131,19 +135,14 @@ static void layer_forward(const woi_lstm *lstm, woi_lstm_slice *s, int l)
     if (rows > WOI_GEMM_FEW) w_hh = packed(s, &w_hh, 4 * d, d);
     for (size_t t = 0; t < s->steps; t++) {
         float *gates = tape->gates + t * rows * 4 * d;
-        const float *h = tape->h + t * rows * d, *c = tape->c + t * rows * d;
-        const woi_operand state = {h, d, WOI_BY_ROWS};
+        const woi_operand state = {tape->h + t * rows * d, d, WOI_BY_ROWS};
         woi_gemm(s->kernels, &(woi_product){rows, 4 * d, d, state, w_hh, gates, 4 * d, true, NULL}, s->scratch);
-        for (size_t r = 0; r < rows; r++) {
-            const size_t at = (t * rows + r) * d, next = ((t + 1) * rows + r) * d;
-            step_row(lstm, s->kernels, l, gates + r * 4 * d, c + r * d, tape->c + next, tape->tanh_c + at,
-                     tape->h + next);
-        }
+        for (size_t r = 0; r < rows; r++) step_row(lstm, s, l, t, r);
     }
 }
 
-void woi_lstm_forward(const woi_lstm *lstm, woi_lstm_slice *s, size_t steps, const float *x, double dropout,
-                      uint64_t seed, uint64_t stream, float *out)
+void woi_lstm_forward(const woi_lstm *lstm, woi_lstm_slice *s, size_t steps, const float *x,
+                      const woi_lstm_dropout *dropout, float *out)
 {
     const size_t state = s->rows * s->d, n = steps * state;
     for (int l = 0; l < WOI_LSTM_DEPTH; l++) {
@@ -153,11 +152,11 @@ void woi_lstm_forward(const woi_lstm *lstm, woi_lstm_slice *s, size_t steps, con
         memmove(tape->c, tape->c + s->steps * state, state * sizeof(float));
     }
     s->steps = steps;
-    s->dropped = dropout > 0;
+    s->dropped = dropout && dropout->share > 0;
     for (int l = 0; l < WOI_LSTM_DEPTH; l++) {
         layer_tape *tape = &s->layers[l];
         memcpy(tape->x, l ? s->layers[l - 1].h + state : x, n * sizeof(float));
-        if (l && s->dropped) woi_dropout(tape->x, tape->mask, n, dropout, seed, stream);
+        if (l && s->dropped) woi_dropout(tape->x, tape->mask, n, dropout->share, dropout->seed, dropout->stream);
         layer_forward(lstm, s, l);
     }
     memcpy(out, s->layers[WOI_LSTM_DEPTH - 1].h + state, n * sizeof(float));

@@ -29,10 +29,16 @@ void woi_lstm_slice_free(woi_lstm_slice *slice);
 
 void woi_lstm_slice_reset(woi_lstm_slice *slice); /* h = c = 0 in every layer */
 
-/* x (steps, rows, d) in; out (steps, rows, d), the last layer's h. The state goes on from the call before. Between the
- * layers values are dropped with probability `dropout`, the same for the same (seed, stream). */
-void woi_lstm_forward(const woi_lstm *lstm, woi_lstm_slice *slice, size_t steps, const float *x, double dropout,
-                      uint64_t seed, uint64_t stream, float *out);
+/* Between the layers values are dropped with this probability, the same ones for the same (seed, stream). */
+typedef struct woi_lstm_dropout {
+    double share;
+    uint64_t seed, stream;
+} woi_lstm_dropout;
+
+/* x (steps, rows, d) in; out (steps, rows, d), the last layer's h. The state goes on from the call before. `dropout`
+ * may be NULL: nothing is dropped. */
+void woi_lstm_forward(const woi_lstm *lstm, woi_lstm_slice *slice, size_t steps, const float *x,
+                      const woi_lstm_dropout *dropout, float *out);
 
 /* After forward: dout (steps, rows, d) in, dx (steps, rows, d) out; `gradient` is added to. Nothing flows back before
  * the first step (truncated back-propagation). */

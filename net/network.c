@@ -65,15 +65,15 @@ static void start_values(const woi_network *net, size_t i, uint64_t seed)
     woi_team_ranges(woi_team_threads(0), net->params[i].n, NUMBERS_AT_ONCE, start_range, &(starting){net, i, seed});
 }
 
-wo_status woi_network_create(woi_arch arch, size_t m, size_t d, size_t n_inputs, bool trained, uint64_t seed,
-                             woi_network **result, wo_error *err)
+wo_status woi_network_create(const woi_network_plan *plan, woi_network **result, wo_error *err)
 {
+    const size_t m = plan->m, d = plan->d, n_inputs = plan->n_inputs;
     if (m == 0 || d == 0 || n_inputs == 0 || m > INT32_MAX || n_inputs > INT32_MAX || d > 65536)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "a network of %zu inputs, %zu dimensions and %zu classes cannot be", n_inputs, d, m);
     woi_network *net = woi_alloc_zero(1, sizeof *net, err);
     if (!net) return WO_ERR_MEMORY;
-    net->arch = arch;
+    net->arch = plan->arch;
     net->m = m;
     net->d = d;
     net->n_inputs = n_inputs;
@@ -88,12 +88,12 @@ wo_status woi_network_create(woi_arch arch, size_t m, size_t d, size_t n_inputs,
         woi_param *param = &net->params[i];
         param->n = (size_t)param->shape[0] * (param->n_dims == 2 ? (size_t)param->shape[1] : 1);
         if (!(param->w = woi_alloc_zero(param->n, sizeof(float), err)) ||
-            (trained && (!(param->m = woi_alloc_zero(param->n, sizeof(float), err)) ||
-                         !(param->v = woi_alloc_zero(param->n, sizeof(float), err))))) {
+            (plan->trained && (!(param->m = woi_alloc_zero(param->n, sizeof(float), err)) ||
+                               !(param->v = woi_alloc_zero(param->n, sizeof(float), err))))) {
             woi_network_free(net);
             return WO_ERR_MEMORY;
         }
-        if (trained) start_values(net, i, seed);
+        if (plan->trained) start_values(net, i, plan->seed);
     }
     *result = net;
     return WO_OK;
@@ -248,7 +248,9 @@ static wo_status read_params(const woi_st *st, woi_arch arch, woi_network **net,
     list_params(&stated);
     for (size_t i = 0; !status && i < stated.n_params; i++)
         status = check_param(st, stated.params[i].name, &stated.params[i], err);
-    if (!status) status = woi_network_create(arch, stated.m, stated.d, stated.n_inputs, false, 0, net, err);
+    if (!status)
+        status = woi_network_create(
+            &(woi_network_plan){.arch = arch, .m = stated.m, .d = stated.d, .n_inputs = stated.n_inputs}, net, err);
     for (size_t i = 0; !status && i < (*net)->n_params; i++)
         status = read_param(st, (*net)->params[i].name, &(*net)->params[i], (*net)->params[i].w, err);
     return status;

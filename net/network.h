@@ -40,10 +40,17 @@ typedef struct woi_network {
     uint8_t *is_label;          /* w2v and lm, (m): 0 for words that are never labels */
 } woi_network;
 
+/* What a network begins as. Its sizes are those of woi_network. */
+typedef struct woi_network_plan {
+    woi_arch arch;
+    size_t m, d, n_inputs;
+    bool trained;
+    uint64_t seed; /* of the numbers that training starts from */
+} woi_network_plan;
+
 /* Allocates the parameters, zero or, with `trained`, as training starts: embeddings N(0, 0.1), the rest uniform in
  * +-1/sqrt(d) as PyTorch does; with moments then. Names and options are the caller's to set. */
-wo_status woi_network_create(woi_arch arch, size_t m, size_t d, size_t n_inputs, bool trained, uint64_t seed,
-                             woi_network **network, wo_error *err);
+wo_status woi_network_create(const woi_network_plan *plan, woi_network **network, wo_error *err);
 void woi_network_free(woi_network *network);
 
 /* NULL where there is none of that name. */

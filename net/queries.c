@@ -262,7 +262,7 @@ static wo_status next_lm(woi_queries *s, wo_error *err)
     for (uint64_t i = 0; i < steps; i++)
         memcpy(s->x + i * d, s->net->params[0].w + (size_t)s->class_of[s->tokens.ids[first + i]] * d,
                d * sizeof(float));
-    woi_lstm_forward(&s->lstm, s->slice, (size_t)steps, s->x, 0, 0, 0, s->hidden);
+    woi_lstm_forward(&s->lstm, s->slice, (size_t)steps, s->x, NULL, s->hidden);
     for (uint64_t i = 0; i < steps; i++) {
         if (!is_chosen(s)) continue;
         memcpy(s->q + s->n * d, s->hidden + i * d, d * sizeof(float));

@@ -229,12 +229,17 @@ static double sum_of_squares(const float *x, size_t n)
     return sum;
 }
 
-static void update_rows(const woi_softmax *s, woi_wide *wide, size_t at, size_t n, const float *dw, const float *db,
-                        const woi_adam_step *adam)
+/* The gradient of n rows of the layer, from row `at` on: w (n, d), b (n). */
+typedef struct rows_gradient {
+    size_t at, n;
+    const float *w, *b;
+} rows_gradient;
+
+static void update_rows(const woi_softmax *s, woi_wide *wide, const rows_gradient *g, const woi_adam_step *adam)
 {
-    const size_t d = wide->d;
-    s->kernels->adam(wide->w + at * d, wide->w_m + at * d, wide->w_v + at * d, dw, n * d, adam);
-    s->kernels->adam(wide->b + at, wide->b_m + at, wide->b_v + at, db, n, adam);
+    const size_t d = wide->d, at = g->at;
+    s->kernels->adam(wide->w + at * d, wide->w_m + at * d, wide->w_v + at * d, g->w, g->n * d, adam);
+    s->kernels->adam(wide->b + at, wide->b_m + at, wide->b_v + at, g->b, g->n, adam);
 }
 
 /* dW of a block, and what it adds to its part's dQ, from a tile of rows. */
@@ -285,7 +290,7 @@ static void backward_part(void *ctx, int worker, size_t part)
             multiply_back(t, part, block, first, dw, scratch);
         }
         if (t->adam)
-            update_rows(s, t->wide, at, width, dw, db, t->adam);
+            update_rows(s, t->wide, &(rows_gradient){at, width, dw, db}, t->adam);
         else
             s->part_square[part] += sum_of_squares(dw, width * d) + sum_of_squares(db, width);
     }
@@ -557,7 +562,7 @@ static void apply_block(void *ctx, int worker, size_t block)
     (void)worker;
     for (size_t i = 0; a->scale != 1 && i < n * d; i++) dw[i] *= a->scale;
     for (size_t i = 0; a->scale != 1 && i < n; i++) db[i] *= a->scale;
-    update_rows(a->s, a->layer, at, n, dw, db, a->adam);
+    update_rows(a->s, a->layer, &(rows_gradient){at, n, dw, db}, a->adam);
 }
 
 void woi_softmax_apply(woi_softmax *s, woi_wide *wide, float scale, const woi_adam_step *adam)

@@ -232,9 +232,8 @@ static int32_t word_of(const woi_synthetic *s, int part, uint64_t i, uint64_t la
     return (int32_t)woi_rng_below(s->seed, CLUSTER_WORD, cluster * CLUSTER_WORDS + choice % CLUSTER_WORDS, n);
 }
 
-/* The words of a row in rising order, each once, with its count. */
-static void make_words(const woi_synthetic *s, int part, uint64_t i, uint64_t label, int32_t *words, float *counts,
-                       size_t *n_words)
+/* The words of a row in rising order, each once, with its count; returns how many. */
+static size_t make_words(const woi_synthetic *s, int part, uint64_t i, uint64_t label, int32_t *words, float *counts)
 {
     size_t n = 0;
     for (uint64_t k = 0; k < WOI_SYNTHETIC_WORDS; k++) {
@@ -251,7 +250,7 @@ static void make_words(const woi_synthetic *s, int part, uint64_t i, uint64_t la
         counts[at] = 1;
         n++;
     }
-    *n_words = n;
+    return n;
 }
 
 wo_status woi_synthetic_text(const woi_synthetic *s, int part, woi_outfile *out, const wo_progress *progress,
@@ -264,7 +263,7 @@ wo_status woi_synthetic_text(const woi_synthetic *s, int part, woi_outfile *out,
     for (uint64_t i = 0; !status && i < s->n[part]; i++) {
         const int32_t label = (int32_t)woi_synthetic_label(s, part, i);
         woi_xc_row row = {1, 0, &label, words, counts};
-        make_words(s, part, i, (uint64_t)label, words, counts, &row.n_features);
+        row.n_features = make_words(s, part, i, (uint64_t)label, words, counts);
         status = woi_xc_write_row(out, &row, err);
         if (!status && i % ROWS_PER_REPORT == 0) status = woi_progress(progress, "writing rows", i, s->n[part], err);
     }

@@ -108,8 +108,7 @@ typedef struct run {
     woi_trainer trainer;
     char *checkpoint;     /* its path */
     char fingerprint[64]; /* of data and options */
-    woi_train_fn fn;
-    void *ctx;
+    woi_train_watch watch;
     woi_train_report report;
     woi_train_result *result;
     double step_seconds; /* in all steps of this run */
@@ -137,7 +136,7 @@ static void make_fingerprint(run *r, woi_arch arch)
 static wo_status tell(run *r, const char *doing, wo_error *err)
 {
     r->report.doing = doing;
-    if (!r->fn || !r->fn(r->ctx, &r->report)) return WO_OK;
+    if (!r->watch.fn || !r->watch.fn(r->watch.ctx, &r->report)) return WO_OK;
     return woi_fail(err, WO_ERR_CANCELLED, WO_NO_OFFSET, "stopped in epoch %" PRIu64 "; %s", r->report.epoch,
                     r->report.epoch > 1 ? "--resume goes on from the end of the one before" : "nothing was saved yet");
 }
@@ -175,7 +174,7 @@ static wo_status run_epoch(run *r, wo_error *err)
         const double start = woi_now_s();
         double loss;
         size_t examples;
-        if ((status = t->step(t->self, i, first + i, &adam, &loss, &examples, err))) break;
+        if ((status = t->step(t->self, &(woi_turn){i, first + i, &adam}, &loss, &examples, err))) break;
         if (!isfinite(loss))
             return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                             "the loss is %g in epoch %" PRIu64 ", step %" PRIu64 ": try a smaller --lr", loss,
@@ -306,15 +305,15 @@ static wo_status check_sizes(const woi_train_options *o, wo_error *err)
                     o->batch > most ? "batch" : "steps", o->batch > most ? o->batch : o->steps, most);
 }
 
-wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_fn fn, void *ctx,
-                    woi_train_result *result, const char **at, wo_error *err)
+wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_watch watch, woi_train_result *result,
+                    const char **at, wo_error *err)
 {
     static wo_status (*const make[WOI_N_ARCHS])(const woi_train_options *, woi_trainer *, const char **,
                                                 wo_error *) = {woi_trainer_xc, woi_trainer_w2v, woi_trainer_lm};
     woi_train_options o = *options;
     o.threads = woi_team_threads(o.threads);
     memset(result, 0, sizeof *result);
-    run r = {.o = &o, .fn = fn, .ctx = ctx, .result = result, .at = at};
+    run r = {.o = &o, .watch = watch, .result = result, .at = at};
     r.report =
         (woi_train_report){.epochs = o.epochs, .valid_p_at_1 = NAN, .valid_p_at_5 = NAN, .loss = NAN, .epoch = 1};
     uint64_t done = 0;

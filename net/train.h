@@ -45,11 +45,14 @@ typedef struct woi_train_result {
     double step_ms;                 /* median time of a step; with time_steps, after the first 5 */
 } woi_train_result;
 
-/* Called after every step; non-zero stops with WO_ERR_CANCELLED, the last checkpoint intact. */
-typedef int (*woi_train_fn)(void *ctx, const woi_train_report *report);
+/* Who is told: called after every step; non-zero stops with WO_ERR_CANCELLED, the last checkpoint intact. */
+typedef struct woi_train_watch {
+    int (*fn)(void *ctx, const woi_train_report *report); /* NULL: nobody */
+    void *ctx;
+} woi_train_watch;
 
 /* Trains, writes the network, and removes the checkpoint. `at` receives the file that a failure is about. */
-wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_fn fn, void *ctx,
-                    woi_train_result *result, const char **at, wo_error *err);
+wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_watch watch, woi_train_result *result,
+                    const char **at, wo_error *err);
 
 #endif

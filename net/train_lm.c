@@ -102,7 +102,8 @@ static void forward_slice(void *own, int worker, size_t slice)
     const size_t d = x->net->d, at = slice * SLICE * w->steps * d, n = rows_of(x, slice) * w->steps * d;
     const uint64_t seed = x->o->seed + WOI_STREAM_DROPOUT + 1, stream = 2 * (w->step * x->n_slices + slice);
     (void)worker;
-    woi_lstm_forward(&w->lstm, x->slices[slice], w->steps, x->x + at, x->o->dropout, seed, stream, x->q + at);
+    woi_lstm_forward(&w->lstm, x->slices[slice], w->steps, x->x + at, &(woi_lstm_dropout){x->o->dropout, seed, stream},
+                     x->q + at);
     woi_dropout(x->q + at, x->mask + at, n, x->o->dropout, seed, stream + 1);
 }
 
@@ -155,29 +156,28 @@ static void update_lstm(lm *x, float scale, const woi_adam_step *adam)
     }
 }
 
-static wo_status lm_step(void *self, uint64_t i, uint64_t step, const woi_adam_step *adam, double *loss,
-                         size_t *examples, wo_error *err)
+static wo_status lm_step(void *self, const woi_turn *turn, double *loss, size_t *examples, wo_error *err)
 {
     lm *x = self;
-    const uint64_t first = i * x->o->steps, left = x->length - first;
+    const uint64_t first = turn->i * x->o->steps, left = x->length - first;
     const size_t steps = (size_t)(left < x->o->steps ? left : x->o->steps), n = steps * (size_t)x->o->batch;
     const woi_bag_rows rows = {n, x->indptr, x->in, x->ones};
     const woi_targets targets = {x->indptr, x->out, NULL, NULL};
     woi_wide wide = woi_network_wide(x->net);
     double wide_square = 0, embed_square = 0;
     fill_window(x, first, steps);
-    wo_status status = woi_bag_train_forward(x->embed, &rows, step, x->x, err);
+    wo_status status = woi_bag_train_forward(x->embed, &rows, turn->step, x->x, err);
     if (status) return status;
-    forward(x, steps, step);
-    const woi_step wide_step = {x->q, n, &targets, step, NULL, x->dq, loss, &wide_square};
+    forward(x, steps, turn->step);
+    const woi_step wide_step = {x->q, n, &targets, turn->step, NULL, x->dq, loss, &wide_square};
     if ((status = woi_softmax_step(x->softmax, &wide, &wide_step, err))) return status;
     backward(x, steps);
     if ((status = woi_bag_train_backward(x->embed, &rows, x->x, &embed_square, err))) return status;
     const double norm = sqrt(wide_square + embed_square + lstm_square(x));
     const float scale = x->o->clip > 0 && norm > x->o->clip ? (float)(x->o->clip / norm) : 1;
-    woi_softmax_apply(x->softmax, &wide, scale, adam);
-    update_lstm(x, scale, adam);
-    woi_bag_train_apply(x->embed, scale, adam);
+    woi_softmax_apply(x->softmax, &wide, scale, turn->adam);
+    update_lstm(x, scale, turn->adam);
+    woi_bag_train_apply(x->embed, scale, turn->adam);
     *examples = n;
     return WO_OK;
 }
@@ -215,8 +215,13 @@ static wo_status make_scratch(lm *x, wo_error *err)
     status = woi_softmax_create(x->net->m, &sampling, o->threads, &x->softmax, err);
     /* Updating every row of the embedding costs little beside an exact softmax; beside a sampled one it would not. */
     if (!status)
-        status = woi_bag_trainer_create(&bag, &linear, o->dropout, !o->sampled, o->seed + WOI_STREAM_DROPOUT,
-                                        o->threads, &x->embed, err);
+        status = woi_bag_trainer_create(&bag,
+                                        &(woi_bag_options){.input = linear,
+                                                           .dropout = o->dropout,
+                                                           .every_row = !o->sampled,
+                                                           .seed = o->seed + WOI_STREAM_DROPOUT,
+                                                           .threads = o->threads},
+                                        &x->embed, err);
     woi_free(frequency);
     return status;
 }
@@ -235,8 +240,13 @@ wo_status woi_trainer_lm(const woi_train_options *o, woi_trainer *trainer, const
                               (unsigned long long)x->tokens.n, (unsigned long long)o->batch);
     }
     if (!status)
-        status = woi_network_create(WOI_ARCH_LM, (size_t)x->tokens.words.n, (size_t)o->d, (size_t)x->tokens.words.n,
-                                    true, o->seed, &x->net, err);
+        status = woi_network_create(&(woi_network_plan){.arch = WOI_ARCH_LM,
+                                                        .m = (size_t)x->tokens.words.n,
+                                                        .d = (size_t)o->d,
+                                                        .n_inputs = (size_t)x->tokens.words.n,
+                                                        .trained = true,
+                                                        .seed = o->seed},
+                                    &x->net, err);
     if (!status) status = woi_names_copy(&x->tokens.words, &x->net->labels, err);
     if (!status) status = make_scratch(x, err);
     if (status) {

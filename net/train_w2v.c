@@ -132,18 +132,17 @@ static void gather(w2v *x, uint64_t first, size_t n, uint64_t step)
     }
 }
 
-static wo_status w2v_step(void *self, uint64_t i, uint64_t step, const woi_adam_step *adam, double *loss,
-                          size_t *examples, wo_error *err)
+static wo_status w2v_step(void *self, const woi_turn *turn, double *loss, size_t *examples, wo_error *err)
 {
     w2v *x = self;
-    const uint64_t first = i * x->o->batch, left = x->n - first;
+    const uint64_t first = turn->i * x->o->batch, left = x->n - first;
     const size_t n = (size_t)(left < x->o->batch ? left : x->o->batch);
-    gather(x, first, n, step);
+    gather(x, first, n, turn->step);
     const woi_bag_rows rows = {n, x->indptr, x->features, x->ones};
     const woi_targets targets = {x->target_indptr, x->ids, x->shares, x->weights};
     *examples = n;
     return woi_bag_step(x->net, x->bag, x->softmax, &rows,
-                        &(woi_step){x->q, n, &targets, step, adam, x->dq, loss, NULL}, err);
+                        &(woi_step){x->q, n, &targets, turn->step, turn->adam, x->dq, loss, NULL}, err);
 }
 
 /* ---- Making one -------------------------------------------------------------------------------------------- */
@@ -231,8 +230,11 @@ static wo_status make_scratch(w2v *x, wo_error *err)
     const woi_sampling sampling = {(size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES};
     wo_status status = woi_softmax_create(m, &sampling, o->threads, &x->softmax, err);
     if (!status)
-        status = woi_bag_trainer_create(&bag, &input, o->dropout, false, o->seed + WOI_STREAM_DROPOUT, o->threads,
-                                        &x->bag, err);
+        status = woi_bag_trainer_create(
+            &bag,
+            &(woi_bag_options){
+                .input = input, .dropout = o->dropout, .seed = o->seed + WOI_STREAM_DROPOUT, .threads = o->threads},
+            &x->bag, err);
     woi_free(frequency);
     return status;
 }
@@ -253,8 +255,13 @@ wo_status woi_trainer_w2v(const woi_train_options *o, woi_trainer *trainer, cons
         status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "--drop-top %llu leaves none of the %llu words in it",
                           (unsigned long long)o->drop_top, (unsigned long long)x->n_words);
     if (!status)
-        status = woi_network_create(WOI_ARCH_W2V, (size_t)x->tokens.words.n, (size_t)o->d, (size_t)x->tokens.words.n,
-                                    true, o->seed, &x->net, err);
+        status = woi_network_create(&(woi_network_plan){.arch = WOI_ARCH_W2V,
+                                                        .m = (size_t)x->tokens.words.n,
+                                                        .d = (size_t)o->d,
+                                                        .n_inputs = (size_t)x->tokens.words.n,
+                                                        .trained = true,
+                                                        .seed = o->seed},
+                                    &x->net, err);
     if (!status) status = woi_names_copy(&x->tokens.words, &x->net->labels, err);
     if (!status) drop_frequent(x);
     if (!status) status = make_scratch(x, err);

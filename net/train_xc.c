@@ -73,11 +73,10 @@ static wo_status gather(xc *x, uint64_t first, size_t n, wo_error *err)
     return WO_OK;
 }
 
-static wo_status xc_step(void *self, uint64_t i, uint64_t step, const woi_adam_step *adam, double *loss,
-                         size_t *examples, wo_error *err)
+static wo_status xc_step(void *self, const woi_turn *turn, double *loss, size_t *examples, wo_error *err)
 {
     xc *x = self;
-    const uint64_t first = i * x->o->batch, left = x->n - first;
+    const uint64_t first = turn->i * x->o->batch, left = x->n - first;
     const size_t n = (size_t)(left < x->o->batch ? left : x->o->batch);
     wo_status status = gather(x, first, n, err);
     if (status) return status;
@@ -85,15 +84,20 @@ static wo_status xc_step(void *self, uint64_t i, uint64_t step, const woi_adam_s
     const woi_targets targets = {x->label_indptr, x->labels, NULL, NULL};
     *examples = n;
     return woi_bag_step(x->net, x->bag, x->softmax, &rows,
-                        &(woi_step){x->q, n, &targets, step, adam, x->dq, loss, NULL}, err);
+                        &(woi_step){x->q, n, &targets, turn->step, turn->adam, x->dq, loss, NULL}, err);
 }
 
 /* ---- Making one -------------------------------------------------------------------------------------------- */
 
-/* Names from a file that was named, or from one beside the training file where it is there. */
-static wo_status read_names(const char *given, const char *train, const char *usual, size_t n, woi_names *names,
-                            const char **at, wo_error *err)
+/* Where names are: in a file that was named, or in the usual one beside the training file where it is there. */
+typedef struct names_file {
+    const char *given, *usual;
+    size_t n; /* so many are expected */
+} names_file;
+
+static wo_status read_names(const char *train, const names_file *file, woi_names *names, const char **at, wo_error *err)
 {
+    const char *given = file->given, *usual = file->usual;
     char beside[4096];
     const char *slash = strrchr(train, '/');
     const int folder = slash ? (int)(slash - train) + 1 : 0;
@@ -102,8 +106,8 @@ static wo_status read_names(const char *given, const char *train, const char *us
         if (access(beside, R_OK) != 0) return WO_OK;
     }
     wo_status status = woi_names_read(given ? given : beside, names, err);
-    if (!status && (size_t)names->n != n)
-        status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has %d names, the data %zu", names->n, n);
+    if (!status && (size_t)names->n != file->n)
+        status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has %d names, the data %zu", names->n, file->n);
     if (status && given) *at = given;
     if (status && !given) woi_error_prefix(err, usual);
     return status;
@@ -170,8 +174,11 @@ static wo_status make_scratch(xc *x, wo_error *err)
     const woi_sampling sampling = {(size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES};
     wo_status status = woi_softmax_create(x->net->m, &sampling, o->threads, &x->softmax, err);
     if (!status)
-        status = woi_bag_trainer_create(&bag, &o->input, o->dropout, false, o->seed + WOI_STREAM_DROPOUT, o->threads,
-                                        &x->bag, err);
+        status = woi_bag_trainer_create(
+            &bag,
+            &(woi_bag_options){
+                .input = o->input, .dropout = o->dropout, .seed = o->seed + WOI_STREAM_DROPOUT, .threads = o->threads},
+            &x->bag, err);
     woi_free(frequency);
     return status;
 }
@@ -189,11 +196,21 @@ wo_status woi_trainer_xc(const woi_train_options *o, woi_trainer *trainer, const
     if (!status) status = list_rows(x, err);
     if (!status) status = check_values(x, err);
     if (!status)
-        status = woi_network_create(WOI_ARCH_XC, (size_t)x->data.n_labels, (size_t)o->d, (size_t)x->data.n_features,
-                                    true, o->seed, &x->net, err);
-    if (!status) status = read_names(o->label_names, o->train, "labels.txt", x->net->m, &x->net->labels, at, err);
-    if (!status)
-        status = read_names(o->feature_names, o->train, "features.txt", x->net->n_inputs, &x->net->features, at, err);
+        status = woi_network_create(&(woi_network_plan){.arch = WOI_ARCH_XC,
+                                                        .m = (size_t)x->data.n_labels,
+                                                        .d = (size_t)o->d,
+                                                        .n_inputs = (size_t)x->data.n_features,
+                                                        .trained = true,
+                                                        .seed = o->seed},
+                                    &x->net, err);
+    if (!status) {
+        const names_file labels = {o->label_names, "labels.txt", x->net->m};
+        status = read_names(o->train, &labels, &x->net->labels, at, err);
+    }
+    if (!status) {
+        const names_file features = {o->feature_names, "features.txt", x->net->n_inputs};
+        status = read_names(o->train, &features, &x->net->features, at, err);
+    }
     if (!status) status = make_scratch(x, err);
     if (status) {
         woi_network_free(x->net);

@@ -8,14 +8,19 @@
 /* Streams of random numbers, so that no two purposes share one. */
 enum { WOI_STREAM_ORDER = 1000, WOI_STREAM_SAMPLES = 2000, WOI_STREAM_DROPOUT = 3000, WOI_STREAM_TARGETS = 4000 };
 
+/* Which step it is, and how it updates. */
+typedef struct woi_turn {
+    uint64_t i, step; /* within the epoch; in all */
+    const woi_adam_step *adam;
+} woi_turn;
+
 typedef struct woi_trainer {
     void *self;
     woi_network *net; /* made by the constructor; the loop's to free */
     uint64_t steps_per_epoch, n_examples;
     uint64_t data_hash; /* of all that was read */
     wo_status (*begin_epoch)(void *self, uint64_t epoch, wo_error *err);
-    wo_status (*step)(void *self, uint64_t i, uint64_t step, const woi_adam_step *adam, double *loss, size_t *examples,
-                      wo_error *err); /* i: within the epoch; step: in all */
+    wo_status (*step)(void *self, const woi_turn *turn, double *loss, size_t *examples, wo_error *err);
     void (*free)(void *self);
 } woi_trainer;
 

@@ -58,33 +58,41 @@ static inline wo_search_call call_of(const asker *a, const float *queries, size_
                             .logit_bias = a->o.logit_bias};
 }
 
-static inline wo_status ask_stats(asker *a, const float *q, size_t n, size_t k, int32_t *ids, float *scores,
-                                  wo_query_stats *stats, wo_error *err)
+/* Where they go: ids and scores (n, k), stats (n) or NULL. */
+typedef struct answers {
+    int32_t *ids;
+    float *scores;
+    wo_query_stats *stats;
+} answers;
+
+static inline wo_search_call call_for(const asker *a, const float *q, size_t n, size_t k, answers to)
 {
     wo_search_call call = call_of(a, q, n);
     call.k = k;
-    call.ids = ids;
-    call.scores = scores;
-    call.stats = stats;
+    call.ids = to.ids;
+    call.scores = to.scores;
+    call.stats = to.stats;
+    return call;
+}
+
+static inline wo_status ask_stats(asker *a, const float *q, size_t n, size_t k, answers to, wo_error *err)
+{
+    const wo_search_call call = call_for(a, q, n, k, to);
     return wo_search_run(a->searcher, &call, err);
 }
 
 /* Without wishes by wo_search, which is to be the same. */
-static inline wo_status ask(asker *a, const float *q, size_t n, size_t k, int32_t *ids, float *scores, wo_error *err)
+static inline wo_status ask(asker *a, const float *q, size_t n, size_t k, answers to, wo_error *err)
 {
     const asked *o = &a->o;
     if (!o->probes && !o->scores && !o->exact_fallback && !o->n_forbidden && !o->n_mandatory && !o->logit_bias)
-        return wo_search(a->searcher, q, n, k, ids, scores, err);
-    return ask_stats(a, q, n, k, ids, scores, NULL, err);
+        return wo_search(a->searcher, q, n, k, to.ids, to.scores, err);
+    return ask_stats(a, q, n, k, to, err);
 }
 
-static inline wo_status ask_exact(asker *a, const float *q, size_t n, size_t k, int32_t *ids, float *scores,
-                                  wo_error *err)
+static inline wo_status ask_exact(asker *a, const float *q, size_t n, size_t k, answers to, wo_error *err)
 {
-    wo_search_call call = call_of(a, q, n);
-    call.k = k;
-    call.ids = ids;
-    call.scores = scores;
+    wo_search_call call = call_for(a, q, n, k, to);
     call.by = WO_BY_FULL;
     return wo_search_run(a->searcher, &call, err);
 }

@@ -48,13 +48,19 @@ static inline bool naive_codes(const double *x, size_t r, int *codes, double *sc
     return told;
 }
 
-/* x . c + offset of centre `which` of `n`, side by side. */
-static inline double naive_score(const int *codes, double scale, size_t r, const uint8_t *centres, const float *scales,
-                                 const float *offsets, size_t n, size_t which)
+/* n centres side by side. */
+typedef struct naive_centres {
+    const uint8_t *codes;
+    const float *scales, *offsets;
+    size_t n;
+} naive_centres;
+
+/* x . c + offset of centre `which`. */
+static inline double naive_score(const int *codes, double scale, size_t r, const naive_centres *centres, size_t which)
 {
     long sum = 0;
-    for (size_t j = 0; j < r; j++) sum += (long)codes[j] * woi_tree_coordinate(centres, n, which, j);
-    return (double)offsets[which] + (double)sum * scale * (double)scales[which];
+    for (size_t j = 0; j < r; j++) sum += (long)codes[j] * woi_tree_coordinate(centres->codes, centres->n, which, j);
+    return (double)centres->offsets[which] + (double)sum * scale * (double)centres->scales[which];
 }
 
 /* x (r): the direction of q in the tree's coordinates; false where a coordinate of q is too close to a half to tell. */
@@ -89,8 +95,8 @@ static inline int naive_tree(const woi_tree *tree, const float *q, uint32_t prob
     assert_true(x && scores && codes);
     bool told = naive_turn(tree, q, x);
     told &= naive_codes(x, r, codes, &scale);
-    for (size_t a = 0; a < A; a++)
-        scores[a] = naive_score(codes, scale, r, tree->nodes, tree->node_scales, tree->node_offsets, A, a);
+    const naive_centres all = {tree->nodes, tree->node_scales, tree->node_offsets, A};
+    for (size_t a = 0; a < A; a++) scores[a] = naive_score(codes, scale, r, &all, a);
     int n = told ? pick_best(scores, A, tree->beam, false, nodes) : -1;
     for (int i = n - 1; i > 0; i--) {
         const double over = scores[nodes[i]] - scores[nodes[0]] + (double)tree->margin;
@@ -101,9 +107,9 @@ static inline int naive_tree(const woi_tree *tree, const float *q, uint32_t prob
         for (size_t c = 0; c < A * B; c++) scores[c] = -INFINITY;
         for (int i = 0; i < n; i++) {
             const size_t first = nodes[i] * B;
-            for (size_t b = 0; b < B; b++)
-                scores[first + b] = naive_score(codes, scale, r, tree->leaves + first * bytes,
-                                                tree->leaf_scales + first, tree->leaf_offsets + first, B, b);
+            const naive_centres below = {tree->leaves + first * bytes, tree->leaf_scales + first,
+                                         tree->leaf_offsets + first, B};
+            for (size_t b = 0; b < B; b++) scores[first + b] = naive_score(codes, scale, r, &below, b);
         }
         n = pick_best(scores, A * B, probes, ordered, leaves);
         for (int i = 0; i < n; i++) cells[i] = (uint32_t)leaves[i];

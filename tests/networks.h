@@ -26,7 +26,13 @@ static inline woi_network *make_network(woi_arch arch, bool trained)
 {
     woi_network *net = NULL;
     wo_error err;
-    if (woi_network_create(arch, M, D, arch == WOI_ARCH_XC ? FEATURES : M, trained, 3, &net, &err))
+    if (woi_network_create(&(woi_network_plan){.arch = arch,
+                                               .m = M,
+                                               .d = D,
+                                               .n_inputs = arch == WOI_ARCH_XC ? FEATURES : M,
+                                               .trained = trained,
+                                               .seed = 3},
+                           &net, &err))
         fail_msg("%s", err.text);
     for (size_t i = 0; i < net->n_params; i++)
         for (size_t j = 0; j < net->params[i].n; j++) {

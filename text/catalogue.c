@@ -203,8 +203,8 @@ static wo_status finish(woi_catalogue *c, uint64_t min_features, uint64_t min_la
     return WO_OK;
 }
 
-wo_status woi_catalogue_read(const char *path, uint64_t min_features, uint64_t min_labels, uint64_t seed,
-                             const wo_progress *progress, woi_catalogue **result, wo_error *err)
+wo_status woi_catalogue_read(const char *path, const woi_catalogue_options *options, woi_catalogue **result,
+                             wo_error *err)
 {
     woi_deb822 *reader = NULL;
     woi_names packages = {0};
@@ -218,15 +218,15 @@ wo_status woi_catalogue_read(const char *path, uint64_t min_features, uint64_t m
     for (bool more = true; !status && more;) {
         woi_stanza stanza;
         if ((status = woi_deb822_next(reader, &stanza, &more, err))) break;
-        if (more) status = add_stanza(c, &packages, &stanza, seed, err);
+        if (more) status = add_stanza(c, &packages, &stanza, options->seed, err);
         /* After the last one too: Ctrl-C also ends the program that fills the pipe, and what came is then not all. */
         if (!status && (!more || c->counts.n_stanzas % STANZAS_PER_REPORT == 0)) {
             uint64_t at, total;
             woi_deb822_position(reader, &at, &total);
-            status = woi_progress(progress, "reading", at, total, err);
+            status = woi_progress(options->progress, "reading", at, total, err);
         }
     }
-    if (!status) status = finish(c, min_features, min_labels, err);
+    if (!status) status = finish(c, options->min_features, options->min_labels, err);
     if (status) goto done;
     *result = c;
     c = NULL;

@@ -64,6 +64,12 @@ enum { WOI_DEB822_PARTS = 3 }; /* train, valid, test: 80, 5 and 15 in a hundred,
 
 typedef struct woi_catalogue woi_catalogue;
 
+typedef struct woi_catalogue_options {
+    uint64_t min_features, min_labels; /* packages that a feature or label must have */
+    uint64_t seed;                     /* of the parts */
+    const wo_progress *progress;       /* NULL: nobody asks */
+} woi_catalogue_options;
+
 typedef struct woi_catalogue_counts {
     uint64_t n_stanzas;
     uint64_t nameless, repeated, unlabelled; /* dropped */
@@ -73,8 +79,8 @@ typedef struct woi_catalogue_counts {
 
 /* Reads all stanzas of a file, keeps the features and labels that enough packages have (the first stanza of each
  * package counts) and the packages that then have a label. Ids go by falling number of packages, then by name. */
-wo_status woi_catalogue_read(const char *path, uint64_t min_features, uint64_t min_labels, uint64_t seed,
-                             const wo_progress *progress, woi_catalogue **catalogue, wo_error *err);
+wo_status woi_catalogue_read(const char *path, const woi_catalogue_options *options, woi_catalogue **catalogue,
+                             wo_error *err);
 const woi_catalogue_counts *woi_catalogue_get_counts(const woi_catalogue *catalogue);
 const woi_names *woi_catalogue_features(const woi_catalogue *catalogue);
 const woi_names *woi_catalogue_labels(const woi_catalogue *catalogue);

@@ -108,10 +108,20 @@ static wo_status add_word(woi_corpus *corpus, const char *word, size_t bytes, ui
     return WO_OK;
 }
 
+/* A piece of a text. */
+typedef struct piece {
+    const char *text;
+    size_t bytes;
+    uint64_t offset;
+    bool last;
+} piece;
+
 /* Adds all whole words of a piece of text; *taken is where the last, perhaps unfinished one begins. */
-static wo_status add_words(woi_corpus *corpus, const char *text, size_t bytes, uint64_t offset, bool last, woi_eos eos,
-                           size_t *taken, wo_error *err)
+static wo_status add_words(woi_corpus *corpus, const piece *p, woi_eos eos, size_t *taken, wo_error *err)
 {
+    const char *text = p->text;
+    const size_t bytes = p->bytes;
+    const uint64_t offset = p->offset;
     uint64_t *n_lines = &corpus->n_lines[corpus->n_texts];
     size_t at = 0;
     for (;;) {
@@ -128,7 +138,7 @@ static wo_status add_words(woi_corpus *corpus, const char *text, size_t bytes, u
             return woi_fail(err, WO_ERR_FORMAT, offset + begin,
                             "byte %" PRIu64 " of the text: a word of more than %zu bytes", offset + begin,
                             MAX_WORD_BYTES);
-        if (at == begin || (at == bytes && !last)) return WO_OK;
+        if (at == begin || (at == bytes && !p->last)) return WO_OK;
         wo_status status = add_word(corpus, text + begin, at - begin, offset + begin, err);
         if (status) return status;
     }
@@ -152,13 +162,14 @@ wo_status woi_corpus_read(woi_corpus *corpus, const char *path, woi_eos eos, con
     wo_status status = woi_text_open(path, &text, err);
     char last_character = '\n';
     for (bool last = false; !status && !last;) {
-        const char *piece;
-        size_t bytes, taken;
+        piece p;
+        size_t taken;
         uint64_t at, total;
-        if ((status = woi_text_fill(text, &piece, &bytes, err))) break;
-        last = woi_text_at_end(text);
-        if (bytes > 0) last_character = piece[bytes - 1];
-        if ((status = add_words(corpus, piece, bytes, woi_text_offset(text), last, eos, &taken, err))) break;
+        if ((status = woi_text_fill(text, &p.text, &p.bytes, err))) break;
+        p.offset = woi_text_offset(text);
+        p.last = last = woi_text_at_end(text);
+        if (p.bytes > 0) last_character = p.text[p.bytes - 1];
+        if ((status = add_words(corpus, &p, eos, &taken, err))) break;
         woi_text_take(text, taken);
         woi_text_position(text, &at, &total);
         status = woi_progress(progress, "reading", at, total, err);

@@ -17,21 +17,6 @@ typedef struct peer_space {
     double max_norm2; /* M^2 */
 } peer_space;
 
-typedef struct peer_layer {
-    const float *w, *b; /* (m, d), (m) or NULL; the caller's */
-    size_t m, d;
-} peer_layer;
-
-typedef struct peer_batch {
-    const float *q; /* (n, d) */
-    size_t n, k;
-    unsigned dial;
-    int threads; /* at most n */
-    int32_t *ids;
-    float *scores;
-    double *scored; /* NULL where nobody asks */
-} peer_batch;
-
 /* Sets max_norm2; the rest is there already. */
 void peer_space_measure(peer_space *space, const peer_layer *layer);
 void peer_space_point(const peer_space *space, const peer_layer *layer, size_t i, float *point);

@@ -102,9 +102,10 @@ void peer_defaults(peer_kind kind, size_t m, size_t d, peer_options *options)
     while (options->pq_bits > 1 && m < (size_t)1 << options->pq_bits) options->pq_bits--;
 }
 
-int peer_build(peer_kind kind, const float *w, const float *b, size_t m, size_t d, const peer_options *options,
-               peer **out, char error[PEER_ERROR_BYTES])
+int peer_build(peer_kind kind, const peer_layer *layer, const peer_options *options, peer **out,
+               char error[PEER_ERROR_BYTES])
 {
+    const size_t m = layer->m, d = layer->d;
     *out = NULL;
     peer_options defaults;
     if (!options) {
@@ -136,8 +137,7 @@ int peer_build(peer_kind kind, const float *w, const float *b, size_t m, size_t 
     }
     p->library = kinds[kind].library;
     p->m = m;
-    const peer_layer layer = {w, b, m, d};
-    if (p->library->build(kind, &layer, options, &p->index, error)) {
+    if (p->library->build(kind, layer, options, &p->index, error)) {
         free(p);
         return 1;
     }
@@ -145,17 +145,17 @@ int peer_build(peer_kind kind, const float *w, const float *b, size_t m, size_t 
     return 0;
 }
 
-int peer_search(peer *p, const float *q, size_t n, size_t k, unsigned dial, int threads, int32_t *ids, float *scores,
-                double *scored, char error[PEER_ERROR_BYTES])
+int peer_search(peer *p, const peer_batch *given, char error[PEER_ERROR_BYTES])
 {
-    if (k == 0 || k > p->m || threads < 1) {
-        snprintf(error, PEER_ERROR_BYTES, "%zu answers of %zu rows with %d threads, expected 1 to m and 1 or more", k,
-                 p->m, threads);
+    peer_batch batch = *given;
+    if (batch.k == 0 || batch.k > p->m || batch.threads < 1) {
+        snprintf(error, PEER_ERROR_BYTES, "%zu answers of %zu rows with %d threads, expected 1 to m and 1 or more",
+                 batch.k, p->m, batch.threads);
         return 1;
     }
-    if (scored) *scored = 0;
-    if (n == 0) return 0;
-    const peer_batch batch = {q, n, k, dial, (size_t)threads < n ? threads : (int)n, ids, scores, scored};
+    if (batch.scored) *batch.scored = 0;
+    if (batch.n == 0) return 0;
+    if ((size_t)batch.threads > batch.n) batch.threads = (int)batch.n;
     return p->library->search(p->index, &batch, error);
 }
 

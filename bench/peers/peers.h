@@ -55,21 +55,35 @@ const char *peer_version(peer_kind kind);
 /* What a careful user of that library starts from, for m points of d weights. */
 void peer_defaults(peer_kind kind, size_t m, size_t d, peer_options *options);
 
-/* Builds an index of w (m, d) and b (m), or NULL for no bias; both are copied. options: NULL for the defaults.
- * Returns 0, or 1 with a sentence in error and *out NULL. */
-int peer_build(peer_kind kind, const float *w, const float *b, size_t m, size_t d, const peer_options *options,
-               peer **out, char error[PEER_ERROR_BYTES]);
+typedef struct peer_layer {
+    const float *w, *b; /* (m, d), (m) or NULL for no bias; the caller's */
+    size_t m, d;
+} peer_layer;
 
-/* The k best of each of the n queries q (n, d): ids (n, k), best first, and scores (n, k), their logits with the bias.
- * Scores of PQ and SQ8 without re-ranking are the library's estimates; those of Graph Decoder come out of distances and
+/* Builds an index of a layer, which is copied. options: NULL for the defaults. Returns 0, or 1 with a sentence in error
+ * and *out NULL. */
+int peer_build(peer_kind kind, const peer_layer *layer, const peer_options *options, peer **out,
+               char error[PEER_ERROR_BYTES]);
+
+/* The k best of each of n queries. */
+typedef struct peer_batch {
+    const float *q; /* (n, d) */
+    size_t n, k;
+    unsigned dial;
+    int threads;    /* no more than n are used */
+    int32_t *ids;   /* (n, k), best first */
+    float *scores;  /* (n, k): logits with the bias */
+    double *scored; /* NULL, or receives the mean number of rows scored for a query */
+} peer_batch;
+
+/* Scores of PQ and SQ8 without re-ranking are the library's estimates; those of Graph Decoder come out of distances and
  * have about 1e-6 M^2 of error. Where an index finds fewer than k, id -1 and score -INFINITY fill the row.
  *
  * Uses min(threads, n) OpenMP threads, and OpenBLAS as many; both settings are put back. One search at a time on a
- * peer. scored: NULL, or receives the mean number of rows scored for a query: distances computed by a graph, vectors in
- * the lists that IVF scans (its centroids are not counted), m for PQ and SQ8. Counting slows graphs down: give NULL
- * where time is taken. Returns 0, or 1 with a sentence in error. */
-int peer_search(peer *p, const float *q, size_t n, size_t k, unsigned dial, int threads, int32_t *ids, float *scores,
-                double *scored, char error[PEER_ERROR_BYTES]);
+ * peer. Rows scored are distances computed by a graph, vectors in the lists that IVF scans (its centroids are not
+ * counted), m for PQ and SQ8. Counting slows graphs down: give NULL where time is taken. Returns 0, or 1 with a
+ * sentence in error. */
+int peer_search(peer *p, const peer_batch *given, char error[PEER_ERROR_BYTES]);
 
 /* What the index holds for searching: rows or codes, links, lists, codebooks, ids. PQ and SQ8: with the f32 rows that
  * re-ranking reads. */

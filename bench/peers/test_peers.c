@@ -99,12 +99,15 @@ static void check(const char *name, const char *what, double value, int fine)
     failures += !fine;
 }
 
-static void search(peer *p, const layer *l, size_t from, size_t n, unsigned dial, int threads, int32_t *ids,
-                   float *scores, double *scored)
+static void search(peer *p, const peer_batch *batch)
 {
     char error[PEER_ERROR_BYTES];
-    if (peer_search(p, l->q + from * l->d, n, K, dial, threads, ids + from * K, scores + from * K, scored, error))
-        fail(error);
+    if (peer_search(p, batch, error)) fail(error);
+}
+
+static peer_layer layer_of(const layer *l)
+{
+    return (peer_layer){.w = l->w, .b = l->b, .m = l->m, .d = l->d};
 }
 
 static double logit(const layer *l, size_t query, int32_t id)
@@ -122,7 +125,8 @@ static void check_kind(peer_kind kind, const peer_options *options, const char *
         printf("  %-14s %s\n", name, peer_missing(kind));
         return;
     }
-    if (peer_build(kind, l->w, l->b, l->m, l->d, options, &p, error)) fail(error);
+    const peer_layer built = layer_of(l);
+    if (peer_build(kind, &built, options, &p, error)) fail(error);
     const size_t n_ids = l->n * K;
     int32_t *ids = need(n_ids, sizeof *ids), *again = need(n_ids, sizeof *again);
     float *scores = need(n_ids, sizeof *scores), *scores_again = need(n_ids, sizeof *scores_again);
@@ -130,7 +134,9 @@ static void check_kind(peer_kind kind, const peer_options *options, const char *
     const unsigned dial = (unsigned)l->m;
     double scored, worst = 0;
     int sorted = 1, found = 1;
-    search(p, l, 0, l->n, dial, 1, ids, scores, &scored);
+    peer_batch batch = {.q = l->q, .n = l->n, .k = K, .dial = dial, .threads = 1, .ids = ids, .scores = scores};
+    batch.scored = &scored;
+    search(p, &batch);
     for (size_t i = 0; i < n_ids; i++) {
         found &= ids[i] >= 0;
         if (ids[i] >= 0) worst = fmax(worst, fabs(scores[i] - logit(l, i / K, ids[i])));
@@ -142,11 +148,21 @@ static void check_kind(peer_kind kind, const peer_options *options, const char *
     check(name, "best first", sorted, sorted);
     check(name, "rows scored", scored, scored > 0 && scored <= (double)l->m + 200); /* upper levels are scored again */
 
-    const unsigned some = kind == PEER_PQ || kind == PEER_SQ8 ? 0 : 16;
-    search(p, l, 0, l->n, some, 1, ids, scores, &scored);
-    search(p, l, 0, l->n, some, 2, again, scores_again, NULL);
+    batch.dial = kind == PEER_PQ || kind == PEER_SQ8 ? 0 : 16;
+    search(p, &batch);
+    batch.threads = 2;
+    batch.ids = again;
+    batch.scores = scores_again;
+    batch.scored = NULL;
+    search(p, &batch);
     check(name, "two threads, not counted: the same", scored, !memcmp(ids, again, n_ids * sizeof *ids));
-    for (size_t i = 0; i < l->n; i++) search(p, l, i, 1, some, 2, again, scores_again, NULL);
+    batch.n = 1;
+    for (size_t i = 0; i < l->n; i++) {
+        batch.q = l->q + i * l->d;
+        batch.ids = again + i * K;
+        batch.scores = scores_again + i * K;
+        search(p, &batch);
+    }
     check(name, "one by one: share of the same", recall(l, again, K),
           fabs(recall(l, again, K) - recall(l, ids, K)) < 1e-3); /* Faiss adds up in another order */
     peer_free(p);
@@ -187,7 +203,8 @@ static void check_random(void)
     peer_options none;
     peer_defaults(PEER_IVF, l.m, l.d, &none);
     none.n_lists = 0;
-    const int refused = peer_build(PEER_IVF, l.w, l.b, l.m, l.d, &none, &p, error);
+    const peer_layer built = layer_of(&l);
+    const int refused = peer_build(PEER_IVF, &built, &none, &p, error);
     check("IVF", "no lists: refused with a sentence", refused, refused && !p && *error);
     release(&l);
 }
@@ -233,10 +250,13 @@ static void time_dial(peer *p, const layer *l, unsigned dial)
     int32_t *ids = need(l->n * K, sizeof *ids);
     float *scores = need(l->n * K, sizeof *scores);
     double scored, wall[ROUNDS], cpu[ROUNDS];
-    search(p, l, 0, l->n, dial, 1, ids, scores, &scored);
+    peer_batch batch = {.q = l->q, .n = l->n, .k = K, .dial = dial, .threads = 1, .ids = ids, .scores = scores};
+    batch.scored = &scored;
+    search(p, &batch);
+    batch.scored = NULL;
     for (int r = 0; r < ROUNDS; r++) {
         const double wall_0 = woi_now_s(), cpu_0 = woi_cpu_s();
-        search(p, l, 0, l->n, dial, 1, ids, scores, NULL);
+        search(p, &batch);
         wall[r] = 1e6 * (woi_now_s() - wall_0) / (double)l->n;
         cpu[r] = 1e6 * (woi_cpu_s() - cpu_0) / (double)l->n;
     }
@@ -267,7 +287,8 @@ static void table_row(const struct row *row, const layer *l)
     peer *p = NULL;
     char error[PEER_ERROR_BYTES];
     const double wall = woi_now_s(), cpu = woi_cpu_s();
-    if (peer_build(row->kind, l->w, l->b, l->m, l->d, &options, &p, error)) fail(error);
+    const peer_layer built = layer_of(l);
+    if (peer_build(row->kind, &built, &options, &p, error)) fail(error);
     printf("  %s, %s: built in %.1f s (2 threads), CPU %.1f s, %.1f MB\n", peer_name(row->kind), row->setting,
            woi_now_s() - wall, woi_cpu_s() - cpu, 1e-6 * (double)peer_bytes(p));
     for (int i = 0; i < MAX_DIALS && (i == 0 || row->dials[i]); i++) time_dial(p, l, row->dials[i]);

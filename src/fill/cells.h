@@ -32,13 +32,14 @@ typedef struct woi_evidence_options {
     uint32_t floor; /* no cell holds fewer classes than this: the best ones by evidence */
     uint32_t cap;   /* nor more than this; 0: any number */
     int threads;
-    size_t n_cells;       /* K = 0: so many cells, of which a query has L, */
+    const wo_progress *progress; /* NULL: nobody asks */
+    size_t n_cells;              /* K = 0: so many cells, of which a query has L, */
     const uint32_t *near; /* and whose neighbours are these (n_cells, n_near), nearest first, UINT32_MAX: no more */
     uint32_t n_near;
 } woi_evidence_options;
 
 /* of (n, L): the cell of each query in each table; UINT32_MAX: none. */
 wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const woi_evidence_options *options, size_t m,
-                            const wo_progress *progress, woi_cells *cells, wo_error *err);
+                            woi_cells *cells, wo_error *err);
 
 #endif

@@ -161,9 +161,10 @@ static void fill_block(void *own, int worker_number, size_t part)
 }
 
 /* Queries by cell: a counting sort over all tables. */
-static wo_status group(const uint32_t *of, size_t n, uint32_t L, size_t n_cells, uint32_t **starts, uint32_t **members,
-                       wo_error *err)
+static wo_status group(const task *t, const uint32_t *of, uint32_t **starts, uint32_t **members, wo_error *err)
 {
+    const size_t n = t->needs->n, n_cells = t->n_cells;
+    const uint32_t L = t->options->L;
     *starts = woi_alloc_zero(n_cells + 1, sizeof **starts, err);
     *members = woi_alloc(n * L, sizeof **members, err);
     if (!*starts || !*members) return WO_ERR_MEMORY;
@@ -225,7 +226,7 @@ static wo_status join(const task *t, woi_cells *cells, wo_error *err)
 }
 
 wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const woi_evidence_options *options, size_t m,
-                            const wo_progress *progress, woi_cells *cells, wo_error *err)
+                            woi_cells *cells, wo_error *err)
 {
     const size_t n_cells = options->K ? (size_t)options->L << options->K : options->n_cells;
     const size_t n_blocks = (n_cells + BLOCK - 1) / BLOCK;
@@ -240,7 +241,7 @@ wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const w
     block *blocks = t.blocks = woi_alloc_zero(n_blocks, sizeof *blocks, err);
     t.sizes = woi_alloc(n_cells, sizeof *t.sizes, err);
     wo_status status = workers && blocks && t.sizes ? WO_OK : WO_ERR_MEMORY;
-    if (!status) status = group(of, needs->n, options->L, n_cells, &starts, &members, err);
+    if (!status) status = group(&t, of, &starts, &members, err);
     if (!status && options->K) status = list_opened(starts, options->K, options->L, &opened, &opened_starts, err);
     t.starts = starts;
     t.members = members;
@@ -253,7 +254,7 @@ wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const w
     }
     /* In parts, so that progress can be told from this thread. */
     for (size_t part = 0; !status && part < PARTS; part++) {
-        if ((status = woi_progress(progress, "filling cells", part, PARTS, err))) break;
+        if ((status = woi_progress(options->progress, "filling cells", part, PARTS, err))) break;
         t.first_block = woi_part_start(part, PARTS, n_blocks);
         woi_team_for(threads, woi_part_start(part + 1, PARTS, n_blocks) - t.first_block, fill_block, &t);
         for (int i = 0; !status && i < threads; i++)

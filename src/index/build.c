@@ -50,8 +50,13 @@ static wo_status build_popular(const wo_layer *layer, const wo_log *log, wo_inde
     const wo_build_options *o = &index->options;
     /* The most frequent labels; without labels, what the exact layer answers most often. */
     woi_sparse needs;
-    wo_status status = woi_needs_of(&layer->dense, log, log->indptr ? WO_SOURCE_LABELS : WO_SOURCE_TOP, o->source_k,
-                                    o->threads, &o->progress, &needs, err);
+    wo_status status = woi_needs_of(&(woi_needs_call){.rows = &layer->dense,
+                                                      .log = log,
+                                                      .source = log->indptr ? WO_SOURCE_LABELS : WO_SOURCE_TOP,
+                                                      .k = o->source_k,
+                                                      .threads = o->threads,
+                                                      .progress = &o->progress},
+                                    &needs, err);
     if (status) return status;
     status = woi_fill_popular(&needs, layer->dense.m, o->n_popular, &index->cells, err);
     woi_sparse_free(&needs);

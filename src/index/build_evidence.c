@@ -98,9 +98,10 @@ wo_status woi_evidence_fill(const woi_sparse *needs, const woi_routed *routed, w
                                        .thin = o->thin,
                                        .floor = 1,
                                        .cap = o->cap,
-                                       .threads = o->threads};
+                                       .threads = o->threads,
+                                       .progress = &o->progress};
     woi_cells_free(&index->cells);
-    return woi_fill_evidence(needs, routed->of, &fill, index->rows.m, &o->progress, &index->cells, err);
+    return woi_fill_evidence(needs, routed->of, &fill, index->rows.m, &index->cells, err);
 }
 
 wo_status woi_build_evidence(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err)
@@ -108,7 +109,13 @@ wo_status woi_build_evidence(const wo_layer *layer, const wo_log *log, wo_index 
     const wo_build_options *o = &index->options;
     woi_routed routed;
     woi_sparse needs;
-    wo_status status = woi_needs_of(&layer->dense, log, o->source, o->source_k, o->threads, &o->progress, &needs, err);
+    wo_status status = woi_needs_of(&(woi_needs_call){.rows = &layer->dense,
+                                                      .log = log,
+                                                      .source = o->source,
+                                                      .k = o->source_k,
+                                                      .threads = o->threads,
+                                                      .progress = &o->progress},
+                                    &needs, err);
     if (status) return status;
     status = woi_evidence_route(log, &needs, index, &routed, err);
     if (!status) {

@@ -136,8 +136,16 @@ wo_status woi_small_measure(wo_index *index, const wo_log *log, wo_error *err);
 wo_status woi_build_slide(const wo_layer *layer, wo_index *index, wo_error *err);
 wo_status woi_build_lss(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err);
 
-/* needs.c: what the queries of a log needed. */
-wo_status woi_needs_of(const woi_dense *rows, const wo_log *log, wo_source source, uint32_t k, int threads,
-                       const wo_progress *progress, woi_sparse *needs, wo_error *err);
+/* needs.c: what the queries of a log needed: their labels, the k best of FULL, or both. */
+typedef struct woi_needs_call {
+    const woi_dense *rows;
+    const wo_log *log;
+    wo_source source;
+    uint32_t k;
+    int threads;                 /* as in woi_exact_call */
+    const wo_progress *progress; /* NULL: nobody asks */
+} woi_needs_call;
+
+wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error *err);
 
 #endif

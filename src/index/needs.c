@@ -32,16 +32,16 @@ static void merge(const int32_t *labels, size_t n_labels, const int32_t *top, si
     }
 }
 
-wo_status woi_needs_of(const woi_dense *rows, const wo_log *log, wo_source source, uint32_t k, int threads,
-                       const wo_progress *progress, woi_sparse *needs, wo_error *err)
+wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error *err)
 {
+    const wo_log *log = asked->log;
     *needs = (woi_sparse){.n = log->n};
-    const bool with_labels = source & WO_SOURCE_LABELS && log->indptr, with_top = source & WO_SOURCE_TOP;
+    const bool with_labels = asked->source & WO_SOURCE_LABELS && log->indptr, with_top = asked->source & WO_SOURCE_TOP;
     if (!with_labels && !with_top)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "source",
                               "the log has no labels, and nothing else was to be used: FULL's top-k can be the source");
-    if (!with_top) k = 0;
-    if (k > rows->m) k = (uint32_t)rows->m;
+    uint32_t k = with_top ? asked->k : 0;
+    if (k > asked->rows->m) k = (uint32_t)asked->rows->m;
     const size_t n_labels = with_labels ? (size_t)log->indptr[log->n] : 0, room = n_labels + log->n * k;
     size_t largest = 0;
     for (size_t i = 0; with_labels && i < log->n; i++) {
@@ -60,12 +60,12 @@ wo_status woi_needs_of(const woi_dense *rows, const wo_log *log, wo_source sourc
     needs->indptr[0] = 0;
     for (size_t first = 0; first < log->n; first += CHUNK) {
         const size_t n = log->n - first < CHUNK ? log->n - first : CHUNK;
-        if ((status = woi_progress(progress, "asking the exact layer", first, log->n, err))) goto done;
-        const woi_exact_call call = {.layer = rows,
+        if ((status = woi_progress(asked->progress, "asking the exact layer", first, log->n, err))) goto done;
+        const woi_exact_call call = {.layer = asked->rows,
                                      .q = log->queries + first * log->d,
                                      .n = n,
                                      .k = k,
-                                     .threads = threads,
+                                     .threads = asked->threads,
                                      .ids = top,
                                      .scores = scores};
         if (with_top && (status = woi_exact_topk(&call, err))) goto done;

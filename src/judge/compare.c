@@ -75,11 +75,11 @@ void woi_pairs_add(woi_pairs *p, size_t stretch, double h, double f)
     p->ff += f * f;
 }
 
-wo_status woi_judge_make(const woi_dense *rows, const wo_log *log, size_t k, int threads, const wo_progress *progress,
-                         woi_judge *judge, wo_error *err)
+wo_status woi_judge_make(const woi_judge_call *call, woi_judge *judge, wo_error *err)
 {
-    const size_t n = log->n, room = k > AT ? k : AT;
-    *judge = (woi_judge){.log = log, .k = k, .room = room, .threads = threads};
+    const wo_log *log = call->log;
+    const size_t n = log->n, k = call->k, room = k > AT ? k : AT;
+    *judge = (woi_judge){.log = log, .k = k, .room = room, .threads = call->threads};
     wo_status status = WO_OK;
     if (!(judge->full = woi_alloc(n * room, sizeof *judge->full, err)) ||
         !(judge->ids = woi_alloc(CHUNK * room, sizeof *judge->ids, err)) ||
@@ -91,13 +91,13 @@ wo_status woi_judge_make(const woi_dense *rows, const wo_log *log, size_t k, int
         status = WO_ERR_MEMORY;
     for (size_t first = 0; !status && first < n; first += CHUNK) {
         const size_t count = n - first < CHUNK ? n - first : CHUNK;
-        status = woi_progress(progress, "asking the exact layer", first, n, err);
+        status = woi_progress(call->progress, "asking the exact layer", first, n, err);
         if (!status)
-            status = woi_exact_topk(&(woi_exact_call){.layer = rows,
+            status = woi_exact_topk(&(woi_exact_call){.layer = call->rows,
                                                       .q = log->queries + first * log->d,
                                                       .n = count,
                                                       .k = room,
-                                                      .threads = threads,
+                                                      .threads = call->threads,
                                                       .ids = judge->full + first * room,
                                                       .scores = judge->scores},
                                     err);

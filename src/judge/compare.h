@@ -41,8 +41,16 @@ typedef struct woi_judge {
     wo_query_stats *stats;
 } woi_judge;
 
-wo_status woi_judge_make(const woi_dense *rows, const wo_log *log, size_t k, int threads, const wo_progress *progress,
-                         woi_judge *judge, wo_error *err);
+/* Whom to ask, and what. */
+typedef struct woi_judge_call {
+    const woi_dense *rows; /* FULL's */
+    const wo_log *log;
+    size_t k;
+    int threads;                 /* as in woi_exact_call */
+    const wo_progress *progress; /* NULL: nobody asks */
+} woi_judge_call;
+
+wo_status woi_judge_make(const woi_judge_call *call, woi_judge *judge, wo_error *err);
 void woi_judge_free(woi_judge *judge); /* and zeroed again */
 /* index NULL: FULL itself. */
 wo_status woi_judge_index(const woi_judge *judge, const wo_index *index, woi_judged *judged, wo_error *err);

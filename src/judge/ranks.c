@@ -86,15 +86,20 @@ static size_t score_block(const woi_dense *layer, const worker *w, size_t n, siz
     return width;
 }
 
-/* The queries and labels of a tile of places `first` and on; how many queries have labels. */
-static wo_status gather_tile(const woi_eval *eval, worker *w, size_t first, size_t count, size_t total, size_t *n,
-                             wo_error *err)
+/* The places first .. first + count of `total`. */
+typedef struct tile {
+    size_t first, count, total;
+} tile;
+
+/* The queries and labels of a tile; how many queries have labels. */
+static wo_status gather_tile(const woi_eval *eval, worker *w, const tile *t, size_t *n, wo_error *err)
 {
     const size_t d = eval->full->d;
     size_t used = *n = 0;
     memset(w->needed, 0, (eval->full->m + BLOCK - 1) / BLOCK);
-    for (size_t i = first; i < first + count; i++) {
-        const size_t query = eval->picks[woi_eval_place(eval->options->seed, WOI_EVAL_STREAM_RANKS, i, total, eval->n)];
+    for (size_t i = t->first; i < t->first + t->count; i++) {
+        const size_t query =
+            eval->picks[woi_eval_place(eval->options->seed, WOI_EVAL_STREAM_RANKS, i, t->total, eval->n)];
         const size_t n_own = woi_labels_of(eval->log->indptr, eval->log->labels, query, w->own);
         if (n_own == 0) continue;
         wo_status status = woi_grow(&w->labels, &w->room, used, used + n_own, sizeof *w->labels, err);
@@ -110,12 +115,12 @@ static wo_status gather_tile(const woi_eval *eval, worker *w, size_t first, size
     return WO_OK;
 }
 
-static wo_status rank_tile(const woi_eval *eval, worker *w, size_t first, size_t count, size_t total, wo_error *err)
+static wo_status rank_tile(const woi_eval *eval, worker *w, const tile *t, wo_error *err)
 {
     const woi_dense *layer = eval->full;
     const size_t n_blocks = (layer->m + BLOCK - 1) / BLOCK;
     size_t n;
-    wo_status status = gather_tile(eval, w, first, count, total, &n, err);
+    wo_status status = gather_tile(eval, w, t, &n, err);
     if (status || n == 0) return status;
     for (size_t b = 0; b < n_blocks; b++) {
         if (!w->needed[b]) continue;
@@ -180,7 +185,8 @@ static void rank_part(void *own, int worker_number, size_t part)
     const ranking *r = own;
     worker *w = &r->workers[worker_number];
     const size_t first = (r->first_tile + part) * TILE, left = r->total - first;
-    if (!w->status) w->status = rank_tile(r->eval, w, first, left < TILE ? left : TILE, r->total, &w->err);
+    const tile t = {.first = first, .count = left < TILE ? left : TILE, .total = r->total};
+    if (!w->status) w->status = rank_tile(r->eval, w, &t, &w->err);
 }
 
 wo_status woi_eval_rank(const woi_eval *eval, wo_error *err)

@@ -128,24 +128,32 @@ static size_t within(size_t low, size_t x, size_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* `calls` batches, one reading of the clock each, into `to`; NULL: they do not count. */
-static wo_status run_calls(bench *b, int side, uint32_t batch, int threads, size_t calls, samples *to, wo_error *err)
+/* Calls one after the other. */
+typedef struct series {
+    int side;
+    uint32_t batch; /* queries of a call */
+    int threads;
+    size_t calls;
+} series;
+
+/* One reading of the clock for each call, into `to`; NULL: they do not count. */
+static wo_status run_calls(bench *b, const series *s, samples *to, wo_error *err)
 {
-    const size_t d = b->eval->log->d, at_once = batch < READY ? READY / batch : 1;
+    const size_t d = b->eval->log->d, batch = s->batch, at_once = batch < READY ? READY / batch : 1;
     wo_status status = WO_OK;
-    while (!status && calls) {
-        const size_t n = calls < at_once ? calls : at_once;
-        take(&b->feeds[side], b->q, n * batch);
+    for (size_t left = s->calls; !status && left;) {
+        const size_t n = left < at_once ? left : at_once;
+        take(&b->feeds[s->side], b->q, n * batch);
         const double cpu = woi_cpu_s();
         double before = woi_now_s();
         for (size_t i = 0; !status && i < n; i++) {
-            status = answer(b, side, b->q + i * batch * d, batch, threads, err);
+            status = answer(b, s->side, b->q + i * batch * d, batch, s->threads, err);
             const double now = woi_now_s();
-            if (to) to->us[to->n++] = 1e6 * (now - before) / batch;
+            if (to) to->us[to->n++] = 1e6 * (now - before) / s->batch;
             before = now;
         }
         if (to) to->cpu_s += woi_cpu_s() - cpu;
-        calls -= n;
+        left -= n;
     }
     return status;
 }
@@ -155,11 +163,15 @@ static wo_status run_calls(bench *b, int side, uint32_t batch, int threads, size
 static wo_status run_round(bench *b, const wo_eval_timing *t, const size_t calls[2], samples s[2], wo_error *err)
 {
     const uint32_t few = t->batch < WARM_QUERIES ? t->batch : WARM_QUERIES;
-    wo_status status = run_calls(b, METHOD, t->batch, t->threads, (calls[METHOD] + 3) / 4, NULL, err);
-    if (!status) status = run_calls(b, METHOD, t->batch, t->threads, calls[METHOD], &s[METHOD], err);
+    const series method = {METHOD, t->batch, t->threads, calls[METHOD]},
+                 full = {FULL, t->batch, t->threads, calls[FULL]};
+    series warm = method;
+    warm.calls = (warm.calls + 3) / 4;
+    wo_status status = run_calls(b, &warm, NULL, err);
+    if (!status) status = run_calls(b, &method, &s[METHOD], err);
     if (status || !b->eval->full) return status;
-    status = run_calls(b, FULL, few, t->threads, 1, NULL, err);
-    return status ? status : run_calls(b, FULL, t->batch, t->threads, calls[FULL], &s[FULL], err);
+    status = run_calls(b, &(series){FULL, few, t->threads, 1}, NULL, err);
+    return status ? status : run_calls(b, &full, &s[FULL], err);
 }
 
 static wo_status time_batch(bench *b, wo_eval_timing *t, wo_error *err)
@@ -218,7 +230,8 @@ static wo_status time_cold(bench *b, int side, uint8_t *buffer, size_t bytes, do
             woi_progress(&b->eval->options->progress, "cold", side * COLD_CALLS + s.n, 2 * COLD_CALLS, err);
         if (status) return status;
         for (size_t i = 0; i < bytes; i += 64) buffer[i]++;
-        if ((status = run_calls(b, side, 1, 1, 1, &s, err))) return status;
+        if ((status = run_calls(b, &(series){.side = side, .batch = 1, .threads = 1, .calls = 1}, &s, err)))
+            return status;
     }
     sort(&s);
     *us = median(&s);

@@ -95,14 +95,14 @@ static void transpose(woi_mix_sample *sample)
     for (size_t y = 0; y < sample->n_ids; y++) sample->share[y] /= (float)(total > 0 ? total : 1);
 }
 
-wo_status woi_mix_sample_make(const float *q, size_t d, const woi_sparse *needs, size_t max_queries, uint64_t seed,
+wo_status woi_mix_sample_make(const float *q, size_t d, const woi_sparse *needs, const woi_mix_options *options,
                               woi_mix_sample *sample, wo_error *err)
 {
-    const size_t n = needs->n < max_queries ? needs->n : max_queries;
+    const size_t n = needs->n < options->max_queries ? needs->n : options->max_queries;
     *sample = (woi_mix_sample){.n = n, .d = d, .rows.n = n};
     size_t *chosen = NULL;
     int32_t *known = NULL;
-    wo_status status = choose(needs->n, n, seed, &chosen, err);
+    wo_status status = choose(needs->n, n, options->seed, &chosen, err);
     if (status) return status;
     size_t pairs = 0;
     for (size_t i = 0; i < n; i++) pairs += (size_t)(needs->indptr[chosen[i] + 1] - needs->indptr[chosen[i]]);
@@ -165,7 +165,7 @@ wo_status woi_mix_table_create(const woi_mix_sample *sample, uint32_t K, uint64_
                                woi_mix_table *table, wo_error *err)
 {
     const size_t width = ((size_t)K + 15) / 16 * 16, n_cells = (size_t)1 << K, d = sample->d;
-    *table = (woi_mix_table){.K = K, .width = width};
+    *table = (woi_mix_table){.K = K, .d = d, .width = width};
     table->theta = woi_alloc_zero((d + 1) * width, sizeof *table->theta, err);
     table->inverse = woi_alloc(n_cells, sizeof *table->inverse, err);
     table->start = woi_alloc(sample->n_ids, sizeof *table->start, err);
@@ -198,20 +198,22 @@ void woi_mix_table_free(woi_mix_table *table)
     *table = (woi_mix_table){0};
 }
 
-/* The soft bits of a query, then its cells with p of at least `bound` (and so at most 1/bound of them). `spare` has as
- * much room as `cell` and `p`. Returns how many. */
+/* Cells of a query. */
 typedef struct softs {
     uint32_t cell[SOFT_ROOM];
     float p[SOFT_ROOM];
 } softs;
 
-static uint32_t soften(const woi_kernels *kernels, const woi_mix_table *table, const float *x, size_t d, float bound,
-                       float sigma[WOI_MAX_BITS], softs *out, softs *spare)
+/* The soft bits of a query x, then its cells with p of at least `bound` (and so at most 1/bound of them). Returns how
+ * many. */
+static uint32_t soften(const woi_kernels *kernels, const woi_mix_table *table, const float *x, float bound,
+                       float sigma[WOI_MAX_BITS], softs *out)
 {
+    softs spare;
     float z[2 * WOI_MAX_BITS];
     uint16_t bits[WOI_MAX_BITS];
-    kernels->project(x, 1, table->theta, table->theta + d * table->width, d, table->width, z, bits);
-    softs *from = out, *to = spare;
+    kernels->project(x, 1, table->theta, table->theta + table->d * table->width, table->d, table->width, z, bits);
+    softs *from = out, *to = &spare;
     from->cell[0] = 0;
     from->p[0] = 1;
     uint32_t n = 1;
@@ -257,10 +259,9 @@ static void soften_range(void *own, int worker, size_t first, size_t end)
     woi_mix_table *table = e->table;
     (void)worker;
     for (size_t i = first; i < end; i++) {
-        softs out, spare;
+        softs out;
         float sigma[WOI_MAX_BITS];
-        const uint32_t n =
-            soften(e->kernels, table, sample->x + i * sample->d, sample->d, 1.0F / ESTIMATE_ROOM, sigma, &out, &spare);
+        const uint32_t n = soften(e->kernels, table, sample->x + i * sample->d, 1.0F / ESTIMATE_ROOM, sigma, &out);
         table->soft_n[i] = n;
         memcpy(table->soft_cell + i * ESTIMATE_ROOM, out.cell, n * sizeof *out.cell);
         memcpy(table->soft_p + i * ESTIMATE_ROOM, out.p, n * sizeof *out.p);
@@ -368,14 +369,23 @@ static int64_t find_cell(const woi_mix_table *table, size_t y, uint32_t cell)
     return low < table->count[y] && list[low] == cell ? table->start[y] + low : -1;
 }
 
-/* One query: adds to *objective and *weight, and gives the derivative by z. */
-static void differentiate(const woi_kernels *kernels, const woi_mix_sample *sample, const woi_mix_table *table,
-                          size_t i, double *objective, double *weight, float dz[WOI_MAX_BITS])
+typedef struct summing {
+    const woi_kernels *kernels;
+    const woi_mix_sample *sample;
+    const woi_mix_table *table;
+    const size_t *picks;
+    float *parts; /* by block of picks: the gradient, */
+    double *sums; /* objective and weight */
+} summing;
+
+/* One query: adds to the objective and the weight of its block, and gives the derivative by z. */
+static void differentiate(const summing *all, size_t i, double sums[2], float dz[WOI_MAX_BITS])
 {
-    softs soft, spare;
+    const woi_mix_sample *sample = all->sample;
+    const woi_mix_table *table = all->table;
+    softs soft;
     float sigma[WOI_MAX_BITS], part[SOFT_ROOM], pull[SOFT_ROOM];
-    const uint32_t n =
-        soften(kernels, table, sample->x + i * sample->d, sample->d, 1.0F / SOFT_ROOM, sigma, &soft, &spare);
+    const uint32_t n = soften(all->kernels, table, sample->x + i * sample->d, 1.0F / SOFT_ROOM, sigma, &soft);
     float background = 0, background_pull = 0, total = 0;
     for (uint32_t s = 0; s < n; s++) {
         background += soft.p[s] * SMOOTHING * table->inverse[soft.cell[s]];
@@ -393,7 +403,7 @@ static void differentiate(const woi_kernels *kernels, const woi_mix_sample *samp
         const float w = sample->rows.weights[at];
         for (uint32_t s = 0; s < n; s++) pull[s] += w * part[s] / sum;
         background_pull += w * sample->share[y] / sum;
-        *objective += w * logf(sum);
+        sums[0] += w * logf(sum);
         total += w;
     }
     for (uint32_t k = 0; k < table->K; k++) dz[k] = -total * sigma[k];
@@ -403,17 +413,8 @@ static void differentiate(const woi_kernels *kernels, const woi_mix_sample *samp
             if (soft.cell[s] >> k & 1) dz[k] += r;
     }
     for (uint32_t k = 0; k < table->K; k++) dz[k] *= SHARPNESS;
-    *weight += total;
+    sums[1] += total;
 }
-
-typedef struct summing {
-    const woi_kernels *kernels;
-    const woi_mix_sample *sample;
-    const woi_mix_table *table;
-    const size_t *picks;
-    float *parts; /* by block of picks: the gradient, */
-    double *sums; /* objective and weight */
-} summing;
 
 static void sum_block(void *own, int worker, size_t first, size_t end)
 {
@@ -424,25 +425,26 @@ static void sum_block(void *own, int worker, size_t first, size_t end)
     for (size_t at = first; at < end; at++) {
         float dz[2 * WOI_MAX_BITS] = {0};
         const float *x = s->sample->x + s->picks[at] * d;
-        differentiate(s->kernels, s->sample, s->table, s->picks[at], &s->sums[2 * b], &s->sums[2 * b + 1], dz);
+        differentiate(s, s->picks[at], &s->sums[2 * b], dz);
         for (size_t j = 0; j < d; j++)
             for (size_t k = 0; k < width; k++) part[j * width + k] += x[j] * dz[k];
         for (size_t k = 0; k < width; k++) part[d * width + k] += dz[k];
     }
 }
 
-wo_status woi_mix_gradient(const woi_mix_sample *sample, const woi_mix_table *table, const size_t *picks,
-                           size_t n_picks, int threads, double *objective, float *gradient, wo_error *err)
+wo_status woi_mix_gradient(const woi_mix_sample *sample, const woi_mix_table *table, const woi_mix_batch *batch,
+                           double *objective, float *gradient, wo_error *err)
 {
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
-    const size_t size = (sample->d + 1) * table->width, n_blocks = (n_picks + BLOCK - 1) / BLOCK;
-    assert(threads >= 1);
+    const size_t size = (sample->d + 1) * table->width, n_blocks = (batch->n + BLOCK - 1) / BLOCK;
+    assert(batch->threads >= 1);
     float *parts = woi_alloc_zero(n_blocks * size, sizeof *parts, err);
     double *sums = woi_alloc_zero(2 * n_blocks, sizeof *sums, err);
     const bool there = parts && sums;
     if (there) {
-        woi_team_ranges(threads, n_picks, BLOCK, sum_block, &(summing){kernels, sample, table, picks, parts, sums});
+        woi_team_ranges(batch->threads, batch->n, BLOCK, sum_block,
+                        &(summing){kernels, sample, table, batch->picks, parts, sums});
         double total = 0, weight = 0;
         memset(gradient, 0, size * sizeof *gradient);
         for (size_t b = 0; b < n_blocks; b++) {
@@ -461,27 +463,38 @@ wo_status woi_mix_gradient(const woi_mix_sample *sample, const woi_mix_table *ta
 
 /* ---- Learning ---------------------------------------------------------------------------------------------- */
 
-static wo_status learn_table(const woi_mix_sample *sample, woi_mix_table *table, const woi_mix_options *options,
-                             uint32_t l, uint32_t L, const wo_progress *progress, wo_error *err)
+/* What all tables are learned by. */
+typedef struct learning {
+    const woi_mix_sample *sample;
+    const woi_mix_options *options;
+    uint32_t L;
+    const wo_progress *progress;
+} learning;
+
+/* Table l. */
+static wo_status learn_table(const learning *all, uint32_t l, woi_mix_table *table, wo_error *err)
 {
+    const woi_mix_sample *sample = all->sample;
+    const woi_mix_options *options = all->options;
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     const size_t size = (sample->d + 1) * table->width;
     const double beta1 = 0.9, beta2 = 0.999;
     float *gradient = woi_alloc(size, sizeof *gradient, err), *moments = woi_alloc_zero(2 * size, sizeof *moments, err);
     size_t *picks = woi_alloc(options->batch, sizeof *picks, err);
+    const woi_mix_batch batch = {.picks = picks, .n = options->batch, .threads = options->threads};
     wo_status status = gradient && moments && picks ? WO_OK : WO_ERR_MEMORY;
     for (uint32_t step = 0; !status && step < options->steps; step++) {
         double objective;
         if (step % RE_ESTIMATE == 0) {
-            if ((status = woi_progress(progress, "learning hyperplanes", (uint64_t)l * options->steps + step,
-                                       (uint64_t)L * options->steps, err)) ||
+            if ((status = woi_progress(all->progress, "learning hyperplanes", (uint64_t)l * options->steps + step,
+                                       (uint64_t)all->L * options->steps, err)) ||
                 (status = woi_mix_estimate(sample, table, options->threads, err)))
                 break;
         }
         for (size_t i = 0; i < options->batch; i++)
             picks[i] = woi_rng_below(options->seed, STREAM_PICKS + l, (uint64_t)step * options->batch + i, sample->n);
-        status = woi_mix_gradient(sample, table, picks, options->batch, options->threads, &objective, gradient, err);
+        status = woi_mix_gradient(sample, table, &batch, &objective, gradient, err);
         if (status) break;
         for (size_t i = 0; i < size; i++) gradient[i] = -gradient[i]; /* Adam descends */
         const woi_adam_step adam = {(float)beta1, (float)beta2, (float)(options->rate / (1 - pow(beta1, step + 1))),
@@ -516,14 +529,15 @@ wo_status woi_mix_learn(const float *q, const woi_sparse *needs, const woi_mix_o
     woi_mix_options o = *options;
     o.threads = woi_team_threads(o.threads);
     woi_mix_sample sample;
-    wo_status status = woi_mix_sample_make(q, hash->d, needs, o.max_queries, o.seed, &sample, err);
+    wo_status status = woi_mix_sample_make(q, hash->d, needs, &o, &sample, err);
     if (status) return status;
     if (sample.n == 0) o.steps = 0;
+    const learning all = {.sample = &sample, .options = &o, .L = hash->L, .progress = progress};
     for (uint32_t l = 0; !status && l < hash->L; l++) {
         woi_mix_table table;
         status = woi_mix_table_create(&sample, hash->K, o.seed, STREAM_PLANES + l, &table, err);
         if (status) break;
-        status = learn_table(&sample, &table, &o, l, hash->L, progress, err);
+        status = learn_table(&all, l, &table, err);
         if (!status) fold(&sample, &table, l, hash);
         woi_mix_table_free(&table);
     }

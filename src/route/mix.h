@@ -42,14 +42,15 @@ typedef struct woi_mix_sample {
     float *share;       /* (n_ids): g */
 } woi_mix_sample;
 
-wo_status woi_mix_sample_make(const float *q, size_t d, const woi_sparse *needs, size_t max_queries, uint64_t seed,
+/* Of the options, max_queries and seed. */
+wo_status woi_mix_sample_make(const float *q, size_t d, const woi_sparse *needs, const woi_mix_options *options,
                               woi_mix_sample *sample, wo_error *err);
 void woi_mix_sample_free(woi_mix_sample *sample);
 
 /* One table. theta (d, width) d-major and c (width) one after the other; width: K rounded up to 16. */
 typedef struct woi_mix_table {
     uint32_t K;
-    size_t width;
+    size_t d, width;
     float *theta;        /* (d + 1, width): the last row is c */
     float *inverse;      /* (2^K): 1 / (N[c] + a) */
     int64_t *start;      /* (n_ids): where a neuron's list of cells starts; it has `count` */
@@ -69,9 +70,15 @@ void woi_mix_table_free(woi_mix_table *table);
 /* Re-estimates N. */
 wo_status woi_mix_estimate(const woi_mix_sample *sample, woi_mix_table *table, int threads, wo_error *err);
 
-/* The objective of the queries picks[0 .. n_picks), divided by their weight, and its gradient (d + 1, width). `threads`
- * is 1 or more. */
-wo_status woi_mix_gradient(const woi_mix_sample *sample, const woi_mix_table *table, const size_t *picks,
-                           size_t n_picks, int threads, double *objective, float *gradient, wo_error *err);
+/* Queries of the sample that a gradient is of. */
+typedef struct woi_mix_batch {
+    const size_t *picks; /* (n) */
+    size_t n;
+    int threads; /* 1 or more */
+} woi_mix_batch;
+
+/* The objective of the batch, divided by its weight, and its gradient (d + 1, width). */
+wo_status woi_mix_gradient(const woi_mix_sample *sample, const woi_mix_table *table, const woi_mix_batch *batch,
+                           double *objective, float *gradient, wo_error *err);
 
 #endif

@@ -161,14 +161,15 @@ bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float
     return true;
 }
 
-/* The nodes that n queries look at, from query `first` on, up to SIDE. */
-static void choose_nodes(const woi_tree *tree, const woi_kernels *kernels, const float *q, size_t first, size_t n,
-                         float margin, parts p)
+/* The nodes that queries look at, from query `first` on, up to SIDE of them. */
+static void choose_nodes(const woi_tree *tree, const woi_kernels *kernels, const woi_routing *asked, size_t first,
+                         parts p)
 {
     const size_t fours = woi_tree_fours(tree), beam = tree->beam, A = tree->A;
+    const size_t n = asked->n - first < SIDE ? asked->n - first : SIDE;
     int8_t *x8 = p.x8 + first * 4 * fours;
     float *scales = p.scales + first;
-    turn(tree, kernels, q + first * tree->d, n, p);
+    turn(tree, kernels, asked->q + first * tree->d, n, p);
     for (size_t i = 0; i < n; i++) scales[i] = encode(kernels, p.x + i * tree->r, tree->r, x8 + i * 4 * fours);
     kernels->project_i8(x8, scales, n, tree->nodes, tree->node_scales, tree->node_offsets, fours, A, A, p.z);
     for (size_t i = 0; i < n; i++) {
@@ -177,17 +178,23 @@ static void choose_nodes(const woi_tree *tree, const woi_kernels *kernels, const
         *n_nodes = 0;
         if (isnan(p.over[i])) continue;
         *n_nodes = (uint32_t)kernels->pick(p.z + i * A, NULL, A, beam, p.node_scores + at, p.nodes + at);
-        const float least = p.node_scores[at] - margin;
+        const float least = p.node_scores[at] - asked->margin;
         while (*n_nodes > 1 && p.node_scores[at + *n_nodes - 1] < least) --*n_nodes;
     }
 }
 
-/* The leaves below a node, for n queries in int8: z (n, as many as there are). Returns their number. */
-static size_t score_leaves(const woi_tree *tree, const woi_kernels *kernels, size_t node, const int8_t *x8,
-                           const float *scales, size_t n, float *z)
+/* Directions of n queries in int8, with their scales. */
+typedef struct encoded {
+    const int8_t *x8;
+    const float *scales;
+    size_t n;
+} encoded;
+
+/* The leaves below a node, for n queries: z (n, as many as there are). Returns their number. */
+static size_t score_leaves(const woi_tree *tree, const woi_kernels *kernels, size_t node, encoded x, float *z)
 {
     const size_t fours = woi_tree_fours(tree), first = tree->starts[node], n_leaves = tree->n_leaves[node];
-    kernels->project_i8(x8, scales, n, tree->leaves + first * 4 * fours, tree->leaf_scales + first,
+    kernels->project_i8(x.x8, x.scales, x.n, tree->leaves + first * 4 * fours, tree->leaf_scales + first,
                         tree->leaf_offsets + first, fours, n_leaves, tree->starts[node + 1] - first, z);
     return n_leaves;
 }
@@ -210,11 +217,10 @@ static uint32_t find_leaves(const woi_tree *tree, const woi_kernels *kernels, si
     const size_t n_nodes = p.n_nodes[i];
     int32_t *nodes = p.nodes + i * tree->beam, *leaves = p.leaves + i * probes;
     float *scores = p.scores + i * probes;
+    const encoded x = {p.x8 + i * 4 * woi_tree_fours(tree), p.scales + i, 1};
     sort_nodes(nodes, n_nodes);
     size_t n_leaves = 0;
-    for (size_t b = 0; b < n_nodes; b++)
-        n_leaves += score_leaves(tree, kernels, (size_t)nodes[b], p.x8 + i * 4 * woi_tree_fours(tree), p.scales + i, 1,
-                                 p.z + n_leaves);
+    for (size_t b = 0; b < n_nodes; b++) n_leaves += score_leaves(tree, kernels, (size_t)nodes[b], x, p.z + n_leaves);
     const size_t found = kernels->pick(p.z, NULL, n_leaves, probes, scores, leaves);
     uint32_t n = 0;
     for (; n < found && scores[n] > -INFINITY; n++) { /* the others are not used */
@@ -239,24 +245,20 @@ static void group(const woi_tree *tree, size_t n, size_t from, size_t to, parts 
             p.lookers[--p.starts[p.nodes[i * beam + b]]] = (uint32_t)i;
 }
 
-/* Offers query i the leaves of a node, of which z has the scores. */
-static void offer(const woi_tree *tree, const woi_kernels *kernels, size_t node, size_t n_leaves, float *z, size_t i,
-                  uint32_t probes, parts p)
+/* Offers a query the leaves of a node, `first` and on, of which z has the scores. */
+static void offer(const woi_kernels *kernels, float *z, size_t n_leaves, int32_t first, woi_topk *top)
 {
-    const int32_t first = (int32_t)tree->starts[node];
-    woi_topk top = {probes, p.n_leaves[i], p.scores + i * probes, p.leaves + i * probes};
-    if (top.n) {
-        kernels->topk_scan(z, n_leaves, first, &top);
+    if (top->n) {
+        kernels->topk_scan(z, n_leaves, first, top);
     } else { /* the worst first: a heap */
         float best[WOI_MAX_LEAVES];
         int32_t ids[WOI_MAX_LEAVES];
-        top.n = kernels->pick(z, NULL, n_leaves, probes, best, ids);
-        for (size_t j = 0; j < top.n; j++) {
-            top.scores[j] = best[top.n - 1 - j];
-            top.ids[j] = first + ids[top.n - 1 - j];
+        top->n = kernels->pick(z, NULL, n_leaves, top->k, best, ids);
+        for (size_t j = 0; j < top->n; j++) {
+            top->scores[j] = best[top->n - 1 - j];
+            top->ids[j] = first + ids[top->n - 1 - j];
         }
     }
-    p.n_leaves[i] = top.n;
 }
 
 /* The leaves of every node for the queries that look there, some at a time. */
@@ -270,9 +272,13 @@ static void look(const woi_tree *tree, const woi_kernels *kernels, uint32_t prob
                 memcpy(p.near8 + i * bytes, p.x8 + p.lookers[at + i] * bytes, bytes);
                 p.near_scales[i] = p.scales[p.lookers[at + i]];
             }
-            const size_t n_leaves = score_leaves(tree, kernels, a, p.near8, p.near_scales, n, p.z);
-            for (size_t i = 0; i < n; i++)
-                offer(tree, kernels, a, n_leaves, p.z + i * n_leaves, p.lookers[at + i], probes, p);
+            const size_t n_leaves = score_leaves(tree, kernels, a, (encoded){p.near8, p.near_scales, n}, p.z);
+            for (size_t i = 0; i < n; i++) {
+                const size_t query = p.lookers[at + i];
+                woi_topk top = {probes, p.n_leaves[query], p.scores + query * probes, p.leaves + query * probes};
+                offer(kernels, p.z + i * n_leaves, n_leaves, (int32_t)tree->starts[a], &top);
+                p.n_leaves[query] = top.n;
+            }
         }
 }
 
@@ -301,8 +307,7 @@ void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const woi_
     const size_t n = asked->n;
     const uint32_t probes = asked->probes;
     const parts p = part(tree, n, probes, asked->scratch, NULL);
-    for (size_t i = 0; i < n; i += SIDE)
-        choose_nodes(tree, kernels, asked->q, i, n - i < SIDE ? n - i : SIDE, asked->margin, p);
+    for (size_t i = 0; i < n; i += SIDE) choose_nodes(tree, kernels, asked, i, p);
     if (n > 1 && tree->beam >= WOI_WIDE_BEAM)
         find_together(tree, kernels, asked, p);
     else
@@ -360,7 +365,7 @@ static size_t find_gaps(const woi_tree *tree, const woi_kernels *kernels, const 
     const parts p = part(tree, 1, probes, scratch, NULL);
     int32_t nodes[WOI_MAX_BEAM] = {0};
     uint32_t cells[WOI_MAX_LEAVES];
-    choose_nodes(tree, kernels, q, 0, 1, INFINITY, p);
+    choose_nodes(tree, kernels, &(woi_routing){.q = q, .n = 1, .margin = INFINITY}, 0, p);
     const size_t n_nodes = p.n_nodes[0];
     memcpy(nodes, p.nodes, n_nodes * sizeof *nodes); /* best first, as the scores are; they are sorted now */
     const uint32_t n = find_leaves(tree, kernels, 0, probes, p, cells);

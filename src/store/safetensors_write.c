@@ -78,22 +78,18 @@ wo_status woi_st_set_meta(woi_st_writer *writer, const char *key, const char *va
     return json_object_set_new(writer->metadata, key, json_string(value)) == 0 ? WO_OK : json_failed(err);
 }
 
-static wo_status append_declared(woi_st_writer *writer, const char *name, woi_dtype dtype, int n_dims,
-                                 const uint64_t *shape, size_t bytes, wo_error *err)
+/* `given` has all but its name and digits. */
+static wo_status append_declared(woi_st_writer *writer, const char *name, const declared *given, wo_error *err)
 {
     wo_status status = woi_grow(&writer->tensors, &writer->capacity, writer->n_tensors, writer->n_tensors + 1,
                                 sizeof *writer->tensors, err);
     if (status) return status;
     declared *tensor = &writer->tensors[writer->n_tensors];
-    memset(tensor, 0, sizeof *tensor);
+    *tensor = *given;
     if (!(tensor->name = woi_copy_text(name, strlen(name), err))) return WO_ERR_MEMORY;
     writer->n_tensors++;
-    tensor->dtype = dtype;
-    tensor->n_dims = n_dims;
-    memcpy(tensor->shape, shape, (size_t)n_dims * sizeof *shape);
-    tensor->bytes = bytes;
     memset(tensor->digits, '0', WOI_ST_DIGITS);
-    writer->data_bytes += bytes;
+    writer->data_bytes += given->bytes;
     return WO_OK;
 }
 
@@ -137,14 +133,17 @@ wo_status woi_st_declare(woi_st_writer *writer, const char *name, woi_dtype dtyp
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "tensor '%s' is too large for a file", quoted);
 
     wo_status status = writer->streaming ? settle(writer, err) : WO_OK;
-    uint64_t gap = (uint64_t)(-writer->data_bytes) % WOI_ST_ALIGN;
+    const uint64_t gap = (uint64_t)(-writer->data_bytes) % WOI_ST_ALIGN;
     if (!status && gap && bytes) {
         char padding[32];
         snprintf(padding, sizeof padding, "padding.%zu", writer->n_padding++);
-        status = append_declared(writer, padding, WOI_U8, 1, &gap, (size_t)gap, err);
+        const declared filler = {.dtype = WOI_U8, .n_dims = 1, .shape = {gap}, .bytes = (size_t)gap};
+        status = append_declared(writer, padding, &filler, err);
         if (!status && writer->streaming) status = settle(writer, err);
     }
-    return status ? status : append_declared(writer, name, dtype, n_dims, shape, bytes, err);
+    declared tensor = {.dtype = dtype, .n_dims = n_dims, .bytes = bytes};
+    memcpy(tensor.shape, shape, (size_t)n_dims * sizeof *shape);
+    return status ? status : append_declared(writer, name, &tensor, err);
 }
 
 wo_status woi_st_grow(woi_st_writer *writer, uint64_t rows, wo_error *err)

@@ -11,28 +11,27 @@
 
 enum { ROUNDS = 5, TURNS = 4, FIRST_TURNS = 8, APART_MS = 40 }; /* of timing: some 8,000 single queries */
 
-wo_status woi_tune_time(const woi_tune *t, const wo_index *index, bool full, const uint32_t *batches, size_t n,
-                        uint32_t rounds, wo_eval_timing *timings, wo_error *err)
+wo_status woi_tune_time(const woi_tune *t, const woi_timing_call *call, wo_error *err)
 {
     wo_eval_options o = woi_eval_defaults;
     o.ks[0] = t->o.k;
     o.n_ks = 1;
-    memcpy(o.batches, batches, n * sizeof *batches);
-    o.n_batches = n;
-    o.batch = batches[0];
-    o.rounds = rounds;
+    memcpy(o.batches, call->batches, call->n * sizeof *call->batches);
+    o.n_batches = call->n;
+    o.batch = call->batches[0];
+    o.rounds = call->rounds;
     o.progress = t->progress;
     wo_eval_timing all[WO_EVAL_MAX + 1];
     wo_eval_result result = {.timings = all};
-    const woi_eval eval = {.index = index,
-                           .full = full ? &t->layer->dense : NULL,
+    const woi_eval eval = {.index = call->index,
+                           .full = call->full ? &t->layer->dense : NULL,
                            .log = &t->judged,
                            .options = &o,
                            .threads = t->threads,
                            .warm_only = true,
                            .result = &result};
     const wo_status status = woi_eval_time(&eval, err);
-    memcpy(timings, result.timings, n * sizeof *timings);
+    memcpy(call->timings, result.timings, call->n * sizeof *call->timings);
     return status;
 }
 
@@ -62,7 +61,9 @@ static void note(const woi_tune *t, const woi_judged *judged, double *row)
 static wo_status time_once(const woi_tune *t, const wo_index *index, double *us, wo_error *err)
 {
     wo_eval_timing timing;
-    const wo_status status = woi_tune_time(t, index, false, &t->o.batch, 1, ROUNDS, &timing, err);
+    const wo_status status = woi_tune_time(
+        t, &(woi_timing_call){.index = index, .batches = &t->o.batch, .n = 1, .rounds = ROUNDS, .timings = &timing},
+        err);
     *us = timing.us;
     return status;
 }
@@ -123,7 +124,10 @@ wo_status woi_tune_measure_full(woi_tune *t, wo_error *err)
     const wo_build_options o = woi_space_options(t, &(woi_place){.kind = WOI_FULL});
     wo_status status = wo_index_build(t->layer, NULL, &o, &index, err);
     if (!status) status = woi_judge_index(&t->judge, NULL, &judged, err);
-    if (!status) status = woi_tune_time(t, index, false, &t->o.batch, 1, 1, &timing, err);
+    if (!status)
+        status = woi_tune_time(
+            t, &(woi_timing_call){.index = index, .batches = &t->o.batch, .n = 1, .rounds = 1, .timings = &timing},
+            err);
     if (!status) {
         judged.neurons = (double)t->layer->dense.m;
         row[WOI_CURVE_US] = timing.us;

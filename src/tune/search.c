@@ -377,7 +377,13 @@ static wo_status search_popular(woi_tune *t, wo_error *err)
     size_t row = WOI_NO_ROW, slowest = WOI_NO_ROW;
     wo_status status = WO_OK;
     if (t->train.indptr)
-        status = woi_needs_of(&t->layer->dense, &t->train, WO_SOURCE_LABELS, 1, t->threads, &t->progress, &labels, err);
+        status = woi_needs_of(&(woi_needs_call){.rows = &t->layer->dense,
+                                                .log = &t->train,
+                                                .source = WO_SOURCE_LABELS,
+                                                .k = 1,
+                                                .threads = t->threads,
+                                                .progress = &t->progress},
+                              &labels, err);
     tr.popular = t->train.indptr ? &labels : &t->needs;
     turn(&tr, 0);
     woi_curve_set(&tr.o, settings);
@@ -404,8 +410,13 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err)
     if (status || (fixed && method == WO_METHOD_FULL)) return status;
     if (woi_by_time(t) && t->best != WOI_NO_ROW) return WO_OK; /* nothing is better than FULL */
     if (evidence || !t->train.indptr)
-        status = woi_needs_of(&t->layer->dense, &t->train, t->build.source, t->build.source_k, t->threads,
-                              &t->build.progress, &t->needs, err);
+        status = woi_needs_of(&(woi_needs_call){.rows = &t->layer->dense,
+                                                .log = &t->train,
+                                                .source = t->build.source,
+                                                .k = t->build.source_k,
+                                                .threads = t->threads,
+                                                .progress = &t->build.progress},
+                              &t->needs, err);
     if (status) return status;
     woi_kind kinds[2];
     size_t n = 0;

@@ -143,8 +143,13 @@ static wo_status build_evidence(woi_tune *t, wo_build_options *o, double *row, w
     wo_status status = WO_OK;
     if (!t->train_is_log) {
         woi_sparse_free(&t->needs);
-        status =
-            woi_needs_of(&t->layer->dense, log, o->source, o->source_k, t->threads, &t->build.progress, &t->needs, err);
+        status = woi_needs_of(&(woi_needs_call){.rows = &t->layer->dense,
+                                                .log = log,
+                                                .source = o->source,
+                                                .k = o->source_k,
+                                                .threads = t->threads,
+                                                .progress = &t->build.progress},
+                              &t->needs, err);
     }
     for (int i = 0; !status && i < TRIES; i++) {
         if ((status = woi_tune_route(t, log, &t->needs, o, err)) || (status = woi_tune_fill(t, &t->needs, o, err)))
@@ -252,7 +257,8 @@ static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
         batches[at] = t->o.batch;
         n++;
     }
-    const wo_status status = woi_tune_time(t, *index, true, batches, n, 0, timings, err);
+    const wo_status status = woi_tune_time(
+        t, &(woi_timing_call){.index = *index, .full = true, .batches = batches, .n = n, .timings = timings}, err);
     if (status) return status;
     const woi_batches full = woi_plan(timings, n, t->o.batch);
     if (full.from == 1 && !full.to && !(t->o.fixed & WO_FIX_METHOD) && !woi_by_time(t))
@@ -277,7 +283,12 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
     wo_status status = check_logs(t, tune_log, err);
     if (!status) status = woi_tune_split(t, tune_log, err);
     if (!status)
-        status = woi_judge_make(&t->layer->dense, &t->judged, t->o.k, t->threads, &t->progress, &t->judge, err);
+        status = woi_judge_make(&(woi_judge_call){.rows = &t->layer->dense,
+                                                  .log = &t->judged,
+                                                  .k = t->o.k,
+                                                  .threads = t->threads,
+                                                  .progress = &t->progress},
+                                &t->judge, err);
     if (!status) status = woi_tune_search(t, err);
     if (!status && t->best == WOI_NO_ROW) status = fail_goal(t, 0, t->n_rows, err);
     if (!status) status = build_winner(t, index, err);

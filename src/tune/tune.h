@@ -103,9 +103,18 @@ void woi_tune_bench_free(woi_tune *t);
 
 /* ---- Figures ----------------------------------------------------------------------------------------------- */
 
-/* Microseconds a query of an index at batch sizes (rising), beside FULL's where asked. */
-wo_status woi_tune_time(const woi_tune *t, const wo_index *index, bool full, const uint32_t *batches, size_t n,
-                        uint32_t rounds, wo_eval_timing *timings, wo_error *err);
+/* What is timed. */
+typedef struct woi_timing_call {
+    const wo_index *index;
+    bool full;               /* FULL beside it */
+    const uint32_t *batches; /* (n), rising */
+    size_t n;
+    uint32_t rounds;         /* 0: as many as an evaluation has */
+    wo_eval_timing *timings; /* (n) */
+} woi_timing_call;
+
+/* Microseconds a query of an index at batch sizes. */
+wo_status woi_tune_time(const woi_tune *t, const woi_timing_call *call, wo_error *err);
 /* Takes the index over, on failure too, and times it. */
 wo_status woi_tune_set_yardstick(woi_tune *t, wo_index *index, wo_error *err);
 /* Judges and times an index: fills a row. The same for FULL, as the first row of the curve. */

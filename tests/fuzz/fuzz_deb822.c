@@ -102,7 +102,8 @@ static void read_catalogue(const char *path, uint64_t least)
 {
     woi_catalogue *catalogue = NULL;
     wo_error err = {0};
-    if (woi_catalogue_read(path, least, least, 1, NULL, &catalogue, &err)) {
+    if (woi_catalogue_read(path, &(woi_catalogue_options){.min_features = least, .min_labels = least, .seed = 1},
+                           &catalogue, &err)) {
         if (!err.text[0] || strchr(err.text, '\n')) abort();
         return;
     }

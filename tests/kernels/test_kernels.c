@@ -139,22 +139,43 @@ static double row_element(row_type type, const void *rows, size_t at)
     return type == F32 ? (double)((const float *)rows)[at] : (double)from_bf16(((const uint16_t *)rows)[at]);
 }
 
-static void call_rows(const woi_kernels *k, row_type type, const void *q, float q_scale, const void *rows,
-                      const float *scales, const int32_t *ids, size_t n, size_t d, size_t stride, float *out)
+typedef struct rows_call {
+    const void *q;
+    float q_scale; /* int8 */
+    const void *rows;
+    const float *scales; /* int8 */
+    const int32_t *ids;  /* NULL: dot, all rows */
+    size_t n, d, stride;
+    float *out;
+} rows_call;
+
+static void call_rows(const woi_kernels *k, row_type type, const rows_call *c)
 {
     switch (type) {
-    case F32: ids ? k->gather_f32(q, rows, ids, n, d, stride, out) : k->dot_f32(q, rows, n, d, stride, out); break;
-    case BF16: ids ? k->gather_bf16(q, rows, ids, n, d, stride, out) : k->dot_bf16(q, rows, n, d, stride, out); break;
+    case F32:
+        c->ids ? k->gather_f32(c->q, c->rows, c->ids, c->n, c->d, c->stride, c->out)
+               : k->dot_f32(c->q, c->rows, c->n, c->d, c->stride, c->out);
+        break;
+    case BF16:
+        c->ids ? k->gather_bf16(c->q, c->rows, c->ids, c->n, c->d, c->stride, c->out)
+               : k->dot_bf16(c->q, c->rows, c->n, c->d, c->stride, c->out);
+        break;
     case I8:
-        ids ? k->gather_i8(q, q_scale, rows, scales, ids, n, d, stride, out)
-            : k->dot_i8(q, q_scale, rows, scales, n, d, stride, out);
+        c->ids ? k->gather_i8(c->q, c->q_scale, c->rows, c->scales, c->ids, c->n, c->d, c->stride, c->out)
+               : k->dot_i8(c->q, c->q_scale, c->rows, c->scales, c->n, c->d, c->stride, c->out);
         break;
     }
 }
 
+/* What differs from one trial to the next; place: put()'s. */
+typedef struct rows_shape {
+    size_t n, d, stride, place;
+} rows_shape;
+
 /* One call: n results over a table of `m` rows (m = n for dot). */
-static void try_rows(const woi_kernels *k, row_type type, bool gather, size_t n, size_t d, size_t stride, size_t place)
+static void try_rows(const woi_kernels *k, row_type type, bool gather, rows_shape shape)
 {
+    const size_t n = shape.n, d = shape.d, stride = shape.stride, place = shape.place;
     const size_t m = gather ? n + 3 : n, size = type == F32 ? 4 : type == BF16 ? 2 : 1;
     const size_t n_elements = m ? (m - 1) * stride + d : 0; /* the table ends with its last row, not with its stride */
     const size_t q_size = type == I8 ? 1 : 4;
@@ -174,7 +195,7 @@ static void try_rows(const woi_kernels *k, row_type type, bool gather, size_t n,
     fill_floats(scales, m);
     for (size_t i = 0; i < n; i++) ids[i] = (int32_t)(random_u32() % m), out[i] = NAN;
 
-    call_rows(k, type, q, q_scale, rows, scales, gather ? ids : NULL, n, d, stride, out);
+    call_rows(k, type, &(rows_call){q, q_scale, rows, scales, gather ? ids : NULL, n, d, stride, out});
     for (size_t i = 0; i < n; i++) {
         const size_t row = gather ? (size_t)ids[i] : i;
         if (type == I8) {
@@ -201,14 +222,16 @@ static void try_all_rows(const woi_kernels *k, row_type type, bool gather)
 {
     const size_t n_places = type == I8 ? 65 : 17;
     for (size_t d = 0; d <= 130; d++) {
-        for (size_t place = 0; place < n_places; place++) try_rows(k, type, gather, (d + place) % 11, d, d, place);
-        for (size_t n = 0; n <= 18; n++) try_rows(k, type, gather, n, d, d + n % 3, 0);
-        try_rows(k, type, gather, 9, d, d + 37, 1);
+        for (size_t place = 0; place < n_places; place++)
+            try_rows(k, type, gather, (rows_shape){(d + place) % 11, d, d, place});
+        for (size_t n = 0; n <= 18; n++) try_rows(k, type, gather, (rows_shape){n, d, d + n % 3, 0});
+        try_rows(k, type, gather, (rows_shape){9, d, d + 37, 1});
     }
     const size_t long_d[] = {191, 192, 200, 255, 256, 257, 319, 384, 511, 512, 700, 1024, 1333, 2050};
     for (size_t c = 0; c < sizeof long_d / sizeof *long_d; c++)
-        for (size_t n = 7; n <= 17; n += 5) try_rows(k, type, gather, n, long_d[c], long_d[c] + c % 2, n % 3);
-    try_rows(k, type, gather, 300, 48, 48, 0);
+        for (size_t n = 7; n <= 17; n += 5)
+            try_rows(k, type, gather, (rows_shape){n, long_d[c], long_d[c] + c % 2, n % 3});
+    try_rows(k, type, gather, (rows_shape){300, 48, 48, 0});
 }
 
 /* The largest sums that kernels.h promises: d = 131,071, everything -128, and opposite signs. */
@@ -222,7 +245,7 @@ static void try_i8_extremes(const woi_kernels *k, bool gather)
         memset(q, sign ? 127 : -128, d);
         memset(row, -128, d);
         float out = NAN;
-        call_rows(k, I8, q, 1, row, &scale, gather ? &id : NULL, 1, d, d, &out);
+        call_rows(k, I8, &(rows_call){q, 1, row, &scale, gather ? &id : NULL, 1, d, d, &out});
         const float want = (float)((sign ? -127 : 128) * 128 * (int32_t)d);
         CHECK(out == want, "extreme sum is %.9g, not %.9g", (double)out, (double)want);
     }
@@ -244,7 +267,7 @@ static void try_infinite(const woi_kernels *k, row_type type, bool gather)
                 else
                     ((uint16_t *)row)[j] = to_bf16(value);
             }
-            call_rows(k, type, q, 1, row, NULL, gather ? &id : NULL, 1, d, d, &out);
+            call_rows(k, type, &(rows_call){q, 1, row, NULL, gather ? &id : NULL, 1, d, d, &out});
             CHECK(isinf(out) && out > 0, "d %zu with infinity at %zu gives %g", d, at, (double)out);
         }
     }

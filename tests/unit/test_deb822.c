@@ -196,7 +196,8 @@ static const char stanzas[] = "Package: app\nDescription: an app app\nDepends: l
 static wo_status read_catalogue(wo_error *err)
 {
     woi_catalogue *catalogue = NULL;
-    wo_status status = woi_catalogue_read(scratch("stanzas"), 1, 1, 1, NULL, &catalogue, err);
+    wo_status status = woi_catalogue_read(
+        scratch("stanzas"), &(woi_catalogue_options){.min_features = 1, .min_labels = 1, .seed = 1}, &catalogue, err);
     woi_catalogue_free(catalogue);
     return status;
 }
@@ -206,7 +207,10 @@ static void a_catalogue_counts_and_numbers(void **state)
     (void)state;
     woi_catalogue *catalogue = NULL;
     scratch_text("stanzas", stanzas);
-    assert_int_equal(woi_catalogue_read(scratch("stanzas"), 2, 2, 1, NULL, &catalogue, NULL), WO_OK);
+    assert_int_equal(woi_catalogue_read(scratch("stanzas"),
+                                        &(woi_catalogue_options){.min_features = 2, .min_labels = 2, .seed = 1},
+                                        &catalogue, NULL),
+                     WO_OK);
     const woi_catalogue_counts *counts = woi_catalogue_get_counts(catalogue);
     assert_int_equal(counts->n_stanzas, 5);
     assert_int_equal(counts->nameless, 1);

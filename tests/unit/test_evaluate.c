@@ -310,7 +310,7 @@ static wo_eval_result slowly(const data *x, const wo_index *index, uint32_t prob
         }
         size_t n = 0;
         wo_query_stats stats;
-        if (ask_stats(searcher, q, 1, K, ids, scores, &stats, &err)) fail_msg("%s", err.text);
+        if (ask_stats(searcher, q, 1, K, (answers){ids, scores, &stats}, &err)) fail_msg("%s", err.text);
         if (ask_candidates(searcher, q, candidates, M, &n, &err)) fail_msg("%s", err.text);
         r.sample_size += (double)n / N;
         r.cells += (double)stats.cells / N;

@@ -130,7 +130,7 @@ static woi_cells fill(const scene *s, const woi_evidence_options *o)
 {
     woi_cells cells;
     wo_error err;
-    if (woi_fill_evidence(&s->needs, s->of, o, s->m, NULL, &cells, &err)) fail_msg("%s", err.text);
+    if (woi_fill_evidence(&s->needs, s->of, o, s->m, &cells, &err)) fail_msg("%s", err.text);
     return cells;
 }
 
@@ -279,12 +279,12 @@ static void filling_can_be_stopped(void **state)
     (void)state;
     wo_error err;
     scene s = make_scene(100, 20, 5, 3, 3);
-    const woi_evidence_options o = {.K = 5, .L = 3, .lambda = 0.1, .thin = 16, .floor = 1, .threads = 1};
+    woi_evidence_options o = {.K = 5, .L = 3, .lambda = 0.1, .thin = 16, .floor = 1, .threads = 1};
     for (int at = 0; at < 3; at++) {
         int left = at;
+        o.progress = &(wo_progress){stop_later, &left};
         woi_cells cells;
-        assert_int_equal(woi_fill_evidence(&s.needs, s.of, &o, s.m, &(wo_progress){stop_later, &left}, &cells, &err),
-                         WO_ERR_CANCELLED);
+        assert_int_equal(woi_fill_evidence(&s.needs, s.of, &o, s.m, &cells, &err), WO_ERR_CANCELLED);
         assert_null(cells.ids);
     }
     free_scene(&s);
@@ -322,7 +322,7 @@ static void no_memory_inside_threads_is_an_error(void **state)
             assert_true(n < 1000);
             left = n;
             alive = 0;
-            const wo_status status = woi_fill_evidence(&s.needs, s.of, &o, s.m, NULL, &cells, n % 2 ? &err : NULL);
+            const wo_status status = woi_fill_evidence(&s.needs, s.of, &o, s.m, &cells, n % 2 ? &err : NULL);
             if (status == WO_OK) woi_cells_free(&cells);
             assert_int_equal(alive, 0);
             if (status == WO_OK) break;

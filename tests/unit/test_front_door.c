@@ -133,7 +133,7 @@ static void stats_have_a_stride(void **state)
     int32_t ids[N * K];
     float scores[N * K];
     wo_query_stats plain[N];
-    assert_int_equal(ask_stats(searcher, s.q, N, K, ids, scores, plain, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, s.q, N, K, (answers){ids, scores, plain}, &err), WO_OK);
     for (size_t stride = 8; stride <= 24; stride += 4)
         for (int by = WO_BY_CELLS; by <= WO_BY_FULL; by++) {
             unsigned char apart[N * 24 + 8];
@@ -199,7 +199,8 @@ static void the_cells_answer_alike_in_every_batch(void **state)
     float one_scores[N * K], scores[N * K];
     wo_query_stats stats[N];
     for (size_t i = 0; i < N; i++)
-        assert_int_equal(ask(searcher, s.q + i * s.d, 1, K, one + i * K, one_scores + i * K, &err), WO_OK);
+        assert_int_equal(ask(searcher, s.q + i * s.d, 1, K, (answers){one + i * K, one_scores + i * K, NULL}, &err),
+                         WO_OK);
     wo_search_call call = call_of(searcher, s.q, N);
     call.k = K;
     call.ids = ids;
@@ -245,7 +246,7 @@ static void probes_are_a_call_s(void **state)
                                    .scores = scores,
                                    .probes = probes};
             assert_int_equal(wo_search_run(searcher, &call, &err), WO_OK);
-            assert_int_equal(ask(own, s.q, 100, 2, expected, expected_scores, &err), WO_OK);
+            assert_int_equal(ask(own, s.q, 100, 2, (answers){expected, expected_scores, NULL}, &err), WO_OK);
             assert_memory_equal(ids, expected, sizeof ids);
             call.probes = 7;
             assert_int_equal(wo_search_run(searcher, &call, &err), WO_ERR_ARGUMENT);

@@ -159,7 +159,10 @@ static woi_network *trainable(void)
 {
     woi_network *net = NULL;
     wo_error err;
-    if (woi_network_create(WOI_ARCH_XC, 10, 8, 12, true, 1, &net, &err)) fail_msg("%s", err.text);
+    if (woi_network_create(
+            &(woi_network_plan){.arch = WOI_ARCH_XC, .m = 10, .d = 8, .n_inputs = 12, .trained = true, .seed = 1}, &net,
+            &err))
+        fail_msg("%s", err.text);
     return net;
 }
 

@@ -245,7 +245,10 @@ static void bag_gradients(void **state)
         }
         c.rows = (woi_bag_rows){ROWS, c.indptr, c.features, c.values};
         c.direction = random_floats(ROWS * D, 5, 1);
-        assert_int_equal(woi_bag_trainer_create(&c.bag, &input, 0.3, false, 8, 2, &c.trainer, &err), WO_OK);
+        assert_int_equal(
+            woi_bag_trainer_create(&c.bag, &(woi_bag_options){.input = input, .dropout = 0.3, .seed = 8, .threads = 2},
+                                   &c.trainer, &err),
+            WO_OK);
         bag_loss(&c);
         int dropped = 0;
         for (int i = D; i < ROWS * D; i++) dropped += c.q[i] == 0;
@@ -261,7 +264,9 @@ static void bag_gradients(void **state)
 
         /* Without dropout, training and the trained network compute the same. */
         woi_bag_trainer_free(c.trainer);
-        assert_int_equal(woi_bag_trainer_create(&c.bag, &input, 0, false, 8, 2, &c.trainer, &err), WO_OK);
+        assert_int_equal(woi_bag_trainer_create(&c.bag, &(woi_bag_options){.input = input, .seed = 8, .threads = 2},
+                                                &c.trainer, &err),
+                         WO_OK);
         bag_loss(&c);
         woi_bag_forward(&c.bag, &input, &c.rows, 1, dq);
         for (int i = 0; i < ROWS * D; i++) assert_float_equal(dq[i], c.q[i], 1e-6);
@@ -286,7 +291,10 @@ static void rows_of_other_batches(void **state)
         const woi_bag bag = {WORDS, D, random_floats(WORDS * D, 4, 1), zeros(WORDS * D), zeros(WORDS * D)};
         float *w = random_floats(WORDS * D, 4, 1), *m = zeros(WORDS * D), *v = zeros(WORDS * D);
         woi_bag_trainer *trainer;
-        assert_int_equal(woi_bag_trainer_create(&bag, &linear, 0, every_row, 8, 2, &trainer, &err), WO_OK);
+        assert_int_equal(woi_bag_trainer_create(
+                             &bag, &(woi_bag_options){.input = linear, .every_row = every_row, .seed = 8, .threads = 2},
+                             &trainer, &err),
+                         WO_OK);
         for (int step = 0; step < 3; step++) {
             const int64_t indptr[] = {0, 1};
             const int32_t word = step + 1;
@@ -328,7 +336,7 @@ static double lstm_loss(void *ctx)
     lstm_case *c = ctx;
     double loss = 0;
     woi_lstm_slice_reset(c->slice);
-    woi_lstm_forward(&c->lstm, c->slice, STEPS, c->x, c->dropout, 3, 1, c->out);
+    woi_lstm_forward(&c->lstm, c->slice, STEPS, c->x, &(woi_lstm_dropout){c->dropout, 3, 1}, c->out);
     for (int i = 0; i < ALL; i++) loss += (double)c->out[i] * (double)c->direction[i];
     return loss;
 }
@@ -395,8 +403,8 @@ static void lstm_follows_its_equations(void **state)
     lstm_create(&c, 0);
     double h[2][D] = {{0}}, cell[2][D] = {{0}};
     woi_lstm_slice_reset(c.slice);
-    woi_lstm_forward(&c.lstm, c.slice, 2, c.x, 0, 0, 0, c.out);
-    woi_lstm_forward(&c.lstm, c.slice, STEPS - 2, c.x + 2 * SEQUENCES * D, 0, 0, 0, c.out + 2 * SEQUENCES * D);
+    woi_lstm_forward(&c.lstm, c.slice, 2, c.x, NULL, c.out);
+    woi_lstm_forward(&c.lstm, c.slice, STEPS - 2, c.x + 2 * SEQUENCES * D, NULL, c.out + 2 * SEQUENCES * D);
     for (int t = 0; t < STEPS; t++) {
         double in[D];
         const int at = (t * SEQUENCES + 1) * D; /* the second sequence */

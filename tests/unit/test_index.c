@@ -12,7 +12,7 @@ static void assert_search(const scene *s, asker *searcher, const bool *allowed, 
     int32_t *ids = room(s->n * k, sizeof *ids), *one_ids = room(k, sizeof *one_ids);
     float *scores = room(s->n * k, sizeof *scores), *one_scores = room(k, sizeof *one_scores);
     wo_query_stats *stats = room(s->n, sizeof *stats);
-    assert_int_equal(ask_stats(searcher, s->q, s->n, k, ids, scores, stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, s->q, s->n, k, (answers){ids, scores, stats}, &err), WO_OK);
     for (size_t i = 0; i < s->n; i++) {
         const rules own = {allowed ? allowed + i * s->m : r->allowed, r->logit_bias, r->softmax};
         assert_answer(s, s->q + i * s->d, &own, k, ids + i * k, scores + i * k);
@@ -20,7 +20,7 @@ static void assert_search(const scene *s, asker *searcher, const bool *allowed, 
         for (size_t j = 0; j < s->m; j++) n += !own.allowed || own.allowed[j];
         assert_int_equal(stats[i].status, WO_OK);
         assert_int_equal(stats[i].candidates, n);
-        assert_int_equal(ask(searcher, s->q + i * s->d, 1, k, one_ids, one_scores, &err), WO_OK);
+        assert_int_equal(ask(searcher, s->q + i * s->d, 1, k, (answers){one_ids, one_scores, NULL}, &err), WO_OK);
         assert_memory_equal(one_ids, ids + i * k, k * sizeof *ids);
         if (!r->softmax) assert_memory_equal(one_scores, scores + i * k, k * sizeof *scores);
     }
@@ -51,7 +51,7 @@ static void every_cell_open_is_the_exact_layer(void **state)
         int32_t id;
         float score;
         wo_error err;
-        assert_int_equal(ask_stats(searcher, s.q, 1, 1, &id, &score, &stats, &err), WO_OK);
+        assert_int_equal(ask_stats(searcher, s.q, 1, 1, (answers){&id, &score, &stats}, &err), WO_OK);
         assert_int_equal(stats.cells, L << K);
         free_asker(searcher);
         wo_index_free(index);
@@ -213,7 +213,7 @@ static void masks_and_biases_are_obeyed(void **state)
         const rules exact = {anything, with_bias ? bias : NULL, softmax};
         int32_t ids[60 * 6];
         float scores[60 * 6];
-        assert_int_equal(ask_exact(searcher, s.q, s.n, 6, ids, scores, &err), WO_OK);
+        assert_int_equal(ask_exact(searcher, s.q, s.n, 6, (answers){ids, scores, NULL}, &err), WO_OK);
         for (size_t i = 0; i < s.n; i++) assert_answer(&s, s.q + i * s.d, &exact, 6, ids + i * 6, scores + i * 6);
         /* Nothing of a call stays. */
         searcher->o = (asked){.probes = so.probes};
@@ -244,7 +244,7 @@ static void everything_forbidden_is_no_answer(void **state)
         int32_t ids[40];
         float scores[40];
         wo_query_stats stats[20];
-        assert_int_equal(ask_stats(searcher, s.q, 20, 2, ids, scores, stats, &err), WO_OK);
+        assert_int_equal(ask_stats(searcher, s.q, 20, 2, (answers){ids, scores, stats}, &err), WO_OK);
         for (int j = 0; j < 40; j++) {
             assert_int_equal(ids[j], -1);
             assert_true(scores[j] == (i % 2 ? 0 : -INFINITY));
@@ -281,7 +281,8 @@ static void batches_are_single_queries(void **state)
         so.scores = turn % 2 ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS;
         asker *alone = create(index, &so);
         for (size_t i = 0; i < N; i++) {
-            assert_int_equal(ask_stats(alone, q + i * 7, 1, K, one + i * K, one_scores + i * K, &single, &err), WO_OK);
+            assert_int_equal(
+                ask_stats(alone, q + i * 7, 1, K, (answers){one + i * K, one_scores + i * K, &single}, &err), WO_OK);
             const bool refused = i % 37 == 0;
             assert_int_equal(single.status, refused ? WO_ERR_ARGUMENT : WO_OK);
             if (refused) assert_int_equal(single.candidates, 0);
@@ -298,7 +299,7 @@ static void batches_are_single_queries(void **state)
             asker *searcher = create(index, &so);
             for (size_t i = 0; i < 8; i++) {
                 const size_t n = sizes[i], first = N - n;
-                assert_int_equal(ask_stats(searcher, q + first * 7, n, K, ids, scores, stats, &err), WO_OK);
+                assert_int_equal(ask_stats(searcher, q + first * 7, n, K, (answers){ids, scores, stats}, &err), WO_OK);
                 assert_memory_equal(ids, one + first * K, n * K * sizeof *ids);
                 for (size_t j = 0; j < n * K; j++)
                     assert_true(scores[j] == one_scores[first * K + j] ||
@@ -341,7 +342,7 @@ static void huge_numbers_do_no_harm(void **state)
             asker *searcher = create(index, &so);
             int32_t ids[60 * 25];
             float scores[60 * 25];
-            assert_int_equal(ask(searcher, s.q, 60, 25, ids, scores, &err), WO_OK);
+            assert_int_equal(ask(searcher, s.q, 60, 25, (answers){ids, scores, NULL}, &err), WO_OK);
             for (size_t i = 0; i < 60 * 25; i++) {
                 assert_true(ids[i] >= -1 && ids[i] < 20);
                 if (ids[i] == -1) assert_true(scores[i] == (softmax ? 0 : -INFINITY));
@@ -377,11 +378,11 @@ static void *run_client(void *argument)
     for (int turn = 0; !c->wrong && turn < 4; turn++) {
         if (turn % 2)
             for (size_t i = 0; i < c->s->n; i++)
-                ask(searcher, c->s->q + i * c->s->d, 1, K, ids + i * K, scores + i * K, &err);
+                ask(searcher, c->s->q + i * c->s->d, 1, K, (answers){ids + i * K, scores + i * K, NULL}, &err);
         else
-            ask(searcher, c->s->q, c->s->n, K, ids, scores, &err);
+            ask(searcher, c->s->q, c->s->n, K, (answers){ids, scores, NULL}, &err);
         c->wrong |= memcmp(ids, c->expected, c->s->n * K * sizeof *ids) != 0;
-        c->wrong |= ask_exact(searcher, c->s->q, 5, K, ids, scores, &err) != WO_OK;
+        c->wrong |= ask_exact(searcher, c->s->q, 5, K, (answers){ids, scores, NULL}, &err) != WO_OK;
     }
     free_asker(searcher);
     free(ids);
@@ -401,7 +402,7 @@ static void several_searchers_share_an_index(void **state)
         asker *searcher = create(index, NULL);
         int32_t *ids = room(s.n * 3, sizeof *ids);
         float *scores = room(s.n * 3, sizeof *scores);
-        assert_int_equal(ask(searcher, s.q, s.n, 3, ids, scores, &err), WO_OK);
+        assert_int_equal(ask(searcher, s.q, s.n, 3, (answers){ids, scores, NULL}, &err), WO_OK);
         pthread_t threads[4];
         client clients[4];
         for (int t = 0; t < 4; t++) {
@@ -447,11 +448,11 @@ static void searching_allocates_nothing(void **state)
         assert_true(made > 0);
         size_t n;
         allocations_left = 0;
-        assert_int_equal(ask(searcher, s.q, 1, K, ids, scores, &err), WO_OK);
-        assert_int_equal(ask_stats(searcher, s.q, N, K, ids, scores, stats, &err), WO_OK);
-        assert_int_equal(ask(searcher, s.q, N, 200 / N + 1, ids, scores, &err), WO_OK);
-        assert_int_equal(ask_exact(searcher, s.q, 1, K, ids, scores, &err), WO_OK);
-        assert_int_equal(ask_exact(searcher, s.q, N, K, ids, scores, &err), WO_OK);
+        assert_int_equal(ask(searcher, s.q, 1, K, (answers){ids, scores, NULL}, &err), WO_OK);
+        assert_int_equal(ask_stats(searcher, s.q, N, K, (answers){ids, scores, stats}, &err), WO_OK);
+        assert_int_equal(ask(searcher, s.q, N, 200 / N + 1, (answers){ids, scores, NULL}, &err), WO_OK);
+        assert_int_equal(ask_exact(searcher, s.q, 1, K, (answers){ids, scores, NULL}, &err), WO_OK);
+        assert_int_equal(ask_exact(searcher, s.q, N, K, (answers){ids, scores, NULL}, &err), WO_OK);
         assert_int_equal(ask_candidates(searcher, s.q, all, 60, &n, &err), WO_OK);
         allocations_left = -1;
         assert_int_equal(allocations_made, made);

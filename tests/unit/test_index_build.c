@@ -15,7 +15,10 @@ static void needs_are_labels_and_best_classes(void **state)
         const uint32_t k = ks[turn / 3 % 3];
         woi_sparse needs;
         const woi_dense rows = {s.m, s.d, s.w, s.b};
-        assert_int_equal(woi_needs_of(&rows, s.log, source, k, 2, NULL, &needs, &err), WO_OK);
+        assert_int_equal(
+            woi_needs_of(&(woi_needs_call){.rows = &rows, .log = s.log, .source = source, .k = k, .threads = 2}, &needs,
+                         &err),
+            WO_OK);
         assert_int_equal(needs.n, s.n);
         assert_int_equal(needs.indptr[0], 0);
         for (size_t i = 0; i < s.n; i++) {
@@ -49,7 +52,10 @@ static void queries_without_a_best_class_need_their_labels(void **state)
     wo_log *log = NULL;
     assert_int_equal(wo_log_wrap(q, 2, 2, (const int64_t[]){0, 1, 2}, (const int32_t[]){2, 1}, &log, &err), WO_OK);
     woi_sparse needs;
-    assert_int_equal(woi_needs_of(&rows, log, WO_SOURCE_BOTH, 2, 1, NULL, &needs, &err), WO_OK);
+    assert_int_equal(
+        woi_needs_of(&(woi_needs_call){.rows = &rows, .log = log, .source = WO_SOURCE_BOTH, .k = 2, .threads = 1},
+                     &needs, &err),
+        WO_OK);
     assert_int_equal(needs.indptr[1], 1);
     assert_int_equal(needs.ids[0], 2);
     assert_int_equal(needs.indptr[2], 3); /* all 0: classes 0 and 1, the label twice */
@@ -308,7 +314,7 @@ static void refuse_call(const wo_index *index, asked o, const char *sentence)
     const float q[3] = {1, 2, 3};
     asker *searcher = create(index, &o);
     wo_query_stats stats;
-    assert_int_equal(ask_stats(searcher, q, 1, 1, &id, &score, &stats, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(ask_stats(searcher, q, 1, 1, (answers){&id, &score, &stats}, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text, sentence);
     assert_int_equal(wo_search(searcher->searcher, q, 1, 1, &id, &score, &err), WO_OK);
     free_asker(searcher);
@@ -329,16 +335,16 @@ static void searchers_that_cannot_be_are_refused(void **state)
     int32_t ids[2];
     float scores[2];
     wo_query_stats stats;
-    assert_int_equal(ask_stats(searcher, s.q, 1, 1, ids, scores, &stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, s.q, 1, 1, (answers){ids, scores, &stats}, &err), WO_OK);
     assert_int_equal(stats.cells, 16);
-    assert_int_equal(ask(searcher, s.q, 1, 0, ids, scores, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(ask(searcher, s.q, 1, 0, (answers){ids, scores, NULL}, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text, "k is 0: at least one answer must be asked for");
-    assert_int_equal(ask_exact(searcher, s.q, 1, 0, ids, scores, &err), WO_ERR_ARGUMENT);
-    assert_int_equal(ask(searcher, NULL, 1, 1, ids, scores, &err), WO_ERR_ARGUMENT);
-    assert_int_equal(ask(searcher, s.q, 1, 1, NULL, scores, &err), WO_ERR_ARGUMENT);
-    assert_int_equal(ask_exact(searcher, s.q, 1, 1, ids, NULL, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(ask_exact(searcher, s.q, 1, 0, (answers){ids, scores, NULL}, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(ask(searcher, NULL, 1, 1, (answers){ids, scores, NULL}, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(ask(searcher, s.q, 1, 1, (answers){NULL, scores, NULL}, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(ask_exact(searcher, s.q, 1, 1, (answers){ids, NULL, NULL}, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text, "queries, ids or scores are NULL");
-    assert_int_equal(ask(searcher, NULL, 0, 1, NULL, NULL, &err), WO_OK);
+    assert_int_equal(ask(searcher, NULL, 0, 1, (answers){NULL, NULL, NULL}, &err), WO_OK);
     free_asker(searcher);
     free_asker(NULL);
     wo_index_free(NULL);
@@ -360,7 +366,7 @@ static void searchers_that_cannot_be_are_refused(void **state)
     refuse_searcher(index, &so, "65 probes are too many: at most 64");
     so.probes = 64;
     searcher = create(index, &so);
-    assert_int_equal(ask_stats(searcher, s.q, 1, 1, ids, scores, &stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, s.q, 1, 1, (answers){ids, scores, &stats}, &err), WO_OK);
     assert_true(stats.cells >= 1 && stats.cells <= 20); /* no more leaves than queries */
     free_asker(searcher);
     wo_index_free(index);
@@ -382,7 +388,7 @@ static void smallest_layers_work(void **state)
         const float q = 2;
         int32_t ids[3];
         float scores[3];
-        assert_int_equal(ask(searcher, &q, 1, 3, ids, scores, &err), WO_OK);
+        assert_int_equal(ask(searcher, &q, 1, 3, (answers){ids, scores, NULL}, &err), WO_OK);
         assert_int_equal(ids[0], 0);
         assert_true(scores[0] == 2 * s.w[0]);
         assert_true(ids[1] == -1 && ids[2] == -1 && scores[2] == -INFINITY);

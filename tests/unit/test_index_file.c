@@ -42,7 +42,7 @@ static void assert_same_answers(const scene *s, const wo_index *a, const wo_inde
     float *scores[2] = {room(s->n * 3, sizeof(float)), room(s->n * 3, sizeof(float))};
     for (int i = 0; i < 2; i++) {
         asker *searcher = create(i ? b : a, NULL);
-        assert_int_equal(ask(searcher, s->q, s->n, 3, ids[i], scores[i], &err), WO_OK);
+        assert_int_equal(ask(searcher, s->q, s->n, 3, (answers){ids[i], scores[i], NULL}, &err), WO_OK);
         free_asker(searcher);
     }
     assert_memory_equal(ids[0], ids[1], s->n * 3 * sizeof(int32_t));
@@ -235,7 +235,7 @@ static void an_index_with_nothing_in_its_cells_is_an_index(void **state)
     int32_t id;
     float score;
     wo_query_stats stats;
-    assert_int_equal(ask_stats(searcher, s.q, 1, 1, &id, &score, &stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, s.q, 1, 1, (answers){&id, &score, &stats}, &err), WO_OK);
     assert_int_equal(id, -1);
     assert_int_equal(stats.candidates, 0);
     assert_int_equal(stats.status, WO_OK);
@@ -552,7 +552,7 @@ static void hostile_trees_are_refused(void **state)
             asker *searcher = create(opened, &so);
             int32_t ids[30 * 4];
             float scores[30 * 4];
-            assert_int_equal(ask(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
+            assert_int_equal(ask(searcher, s.q, 30, 4, (answers){ids, scores, NULL}, &err), WO_OK);
             for (size_t j = 0; j < 30 * 4; j++) assert_true(ids[j] >= -1 && ids[j] < 6);
             free_asker(searcher);
         }
@@ -620,7 +620,7 @@ static void a_row_of_nan_is_never_answered(void **state)
         wo_index *index = build(&s, &o);
         save(index, scratch("whole"));
         asker *searcher = create(index, NULL), *other;
-        assert_int_equal(ask(searcher, s.q, N, K, ids, scores, &err), WO_OK);
+        assert_int_equal(ask(searcher, s.q, N, K, (answers){ids, scores, NULL}, &err), WO_OK);
         free_asker(searcher);
         const int32_t class = ids[0]; /* the best answer of some query */
         assert_true(class >= 0);
@@ -642,8 +642,9 @@ static void a_row_of_nan_is_never_answered(void **state)
         for (int exact = 0; exact < 2; exact++) {
             if (exact && o.weights == WO_WEIGHTS_BF16) continue; /* no rows to answer exactly with */
             if (hidden && (exact || softmax)) continue;
-            assert_int_equal((exact ? ask_exact : ask)(searcher, s.q, N, K, ids, scores, &err), WO_OK);
-            assert_int_equal((exact ? ask_exact : ask)(other, s.q, N, K, expected, right, &err), WO_OK);
+            assert_int_equal((exact ? ask_exact : ask)(searcher, s.q, N, K, (answers){ids, scores, NULL}, &err), WO_OK);
+            assert_int_equal((exact ? ask_exact : ask)(other, s.q, N, K, (answers){expected, right, NULL}, &err),
+                             WO_OK);
             assert_memory_equal(ids, expected, sizeof ids);
             for (size_t i = 0; i < N * K; i++)
                 assert_true(fabsf(scores[i] - right[i]) <= 1e-5F * fabsf(right[i]) + 1e-6F);
@@ -925,9 +926,9 @@ static void planes_and_rows_of_any_value_are_searched(void **state)
             asker *searcher = create(opened, &so);
             int32_t ids[30 * 4];
             float scores[30 * 4];
-            assert_int_equal(ask(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
+            assert_int_equal(ask(searcher, s.q, 30, 4, (answers){ids, scores, NULL}, &err), WO_OK);
             for (size_t j = 0; j < 30 * 4; j++) assert_true(ids[j] >= -1 && ids[j] < 6);
-            assert_int_equal(ask_exact(searcher, s.q, 30, 4, ids, scores, &err), WO_OK);
+            assert_int_equal(ask_exact(searcher, s.q, 30, 4, (answers){ids, scores, NULL}, &err), WO_OK);
             for (size_t j = 0; j < 30 * 4; j++) assert_true(ids[j] >= -1 && ids[j] < 6);
             free_asker(searcher);
             wo_index_free(opened);
@@ -987,7 +988,7 @@ static wo_status build_and_search(wo_error *err)
     if (!status) status = wo_log_wrap(s->q, s->n, s->d, s->indptr, s->labels, &log, err);
     if (!status) status = wo_index_build(layer, log, &o, &index, err);
     if (!status) status = try_create(index, &so, &searcher, err);
-    if (!status) status = ask(searcher, s->q, 2, 3, ids, scores, err);
+    if (!status) status = ask(searcher, s->q, 2, 3, (answers){ids, scores, NULL}, err);
     free_asker(searcher);
     wo_index_free(index);
     wo_log_free(log);
@@ -1008,7 +1009,7 @@ static wo_status open_and_search(wo_error *err)
     int32_t ids[6];
     wo_status status = wo_index_open(scratch("made"), NULL, &index, err);
     if (!status) status = try_create(index, NULL, &searcher, err);
-    if (!status) status = ask(searcher, failing_scene->q, 2, 3, ids, scores, err);
+    if (!status) status = ask(searcher, failing_scene->q, 2, 3, (answers){ids, scores, NULL}, err);
     free_asker(searcher);
     wo_index_free(index);
     return status;

@@ -103,7 +103,9 @@ static void an_index_is_judged_as_it_will_answer(void **state)
     for (size_t k = 1; k <= 5; k += 4) {
         woi_judge judge;
         woi_judged judged;
-        assert_int_equal(woi_judge_make(&layer->dense, log, k, 1, NULL, &judge, &err), WO_OK);
+        assert_int_equal(
+            woi_judge_make(&(woi_judge_call){.rows = &layer->dense, .log = log, .k = k, .threads = 1}, &judge, &err),
+            WO_OK);
         assert_int_equal(woi_judge_index(&judge, index, &judged, &err), WO_OK);
         assert_true(judged.of[WOI_AT_1].h == (k == 5) && judged.of[WOI_AT_1].f == 1);
         assert_true(judged.of[WOI_AT_5].h == 1.0 / 5);

@@ -23,8 +23,17 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static scene make_scene(size_t n, size_t d, size_t m, size_t clusters, double noise, bool gaps, uint64_t seed)
+typedef struct scene_plan {
+    size_t n, d, m, clusters;
+    double noise;
+    bool gaps; /* queries that need nothing */
+    uint64_t seed;
+} scene_plan;
+
+static scene make_scene(scene_plan plan)
 {
+    const size_t n = plan.n, d = plan.d, m = plan.m, clusters = plan.clusters;
+    const uint64_t seed = plan.seed;
     scene s = {.n = n, .d = d, .m = m, .clusters = clusters, .q = malloc(n * d * sizeof *s.q), .needs.n = n};
     s.needs.indptr = malloc((n + 1) * sizeof *s.needs.indptr);
     s.needs.ids = malloc(4 * n * sizeof *s.needs.ids);
@@ -35,9 +44,9 @@ static scene make_scene(size_t n, size_t d, size_t m, size_t clusters, double no
         const size_t own = i % clusters;
         for (size_t j = 0; j < d; j++)
             s.q[i * d + j] =
-                3 + 2 * woi_rng_normal(seed, 1, own * d + j) + (float)noise * woi_rng_normal(seed, 2, i * d + j);
+                3 + 2 * woi_rng_normal(seed, 1, own * d + j) + (float)plan.noise * woi_rng_normal(seed, 2, i * d + j);
         int32_t ids[4];
-        size_t some = gaps && i % 3 == 0 ? 0 : 1 + woi_rng_below(seed, 3, i, 4), kept = 0;
+        size_t some = plan.gaps && i % 3 == 0 ? 0 : 1 + woi_rng_below(seed, 3, i, 4), kept = 0;
         for (size_t k = 0; k < some; k++) {
             const uint64_t draw = 4 * i + k, each = m / clusters;
             ids[k] = (int32_t)(woi_rng_below(seed, 4, draw, 10) ? own * each + woi_rng_below(seed, 5, draw, each)
@@ -67,7 +76,8 @@ static woi_mix_sample make_sample(const scene *s, size_t most, uint64_t seed)
 {
     woi_mix_sample sample;
     wo_error err;
-    assert_int_equal(woi_mix_sample_make(s->q, s->d, &s->needs, most, seed, &sample, &err), WO_OK);
+    const woi_mix_options o = {.max_queries = most, .seed = seed};
+    assert_int_equal(woi_mix_sample_make(s->q, s->d, &s->needs, &o, &sample, &err), WO_OK);
     return sample;
 }
 
@@ -105,7 +115,8 @@ static void samples_are_centred_and_renumbered(void **state)
     (void)state;
     static const size_t most[] = {1, 7, 199, 200, 201, 100000};
     for (size_t turn = 0; turn < 2 * sizeof most / sizeof *most; turn++) {
-        scene s = make_scene(200, 5, 40, 5, 0.5, turn % 2, 31 + turn);
+        scene s = make_scene(
+            (scene_plan){.n = 200, .d = 5, .m = 40, .clusters = 5, .noise = 0.5, .gaps = turn % 2, .seed = 31 + turn});
         woi_mix_sample sample = make_sample(&s, most[turn / 2], turn);
         assert_int_equal(sample.n, most[turn / 2] < 200 ? most[turn / 2] : 200);
         double square = 0;
@@ -161,7 +172,7 @@ static void samples_are_centred_and_renumbered(void **state)
 static void samples_follow_the_seed(void **state)
 {
     (void)state;
-    scene s = make_scene(300, 3, 20, 4, 1, false, 5);
+    scene s = make_scene((scene_plan){.n = 300, .d = 3, .m = 20, .clusters = 4, .noise = 1, .seed = 5});
     woi_mix_sample a = make_sample(&s, 50, 1), b = make_sample(&s, 50, 1), c = make_sample(&s, 50, 2);
     assert_memory_equal(a.x, b.x, 50 * 3 * sizeof *a.x);
     assert_memory_not_equal(a.x, c.x, 50 * 3 * sizeof *a.x);
@@ -215,7 +226,8 @@ static void estimates_match_dense_counts(void **state)
     wo_error err;
     for (uint64_t turn = 0; turn < 16; turn++) {
         const uint32_t K = 1 + (uint32_t)(turn % 8), cells = 1U << K;
-        scene s = make_scene(150, 4, 30, 6, 0.7, turn % 3 == 0, turn);
+        scene s = make_scene(
+            (scene_plan){.n = 150, .d = 4, .m = 30, .clusters = 6, .noise = 0.7, .gaps = turn % 3 == 0, .seed = turn});
         woi_mix_sample sample = make_sample(&s, turn % 2 ? 1000 : 90, turn);
         woi_mix_table table = make_table(&sample, K, turn);
         for (int again = 0; again < 2; again++) { /* the second estimate must not add to the first */
@@ -278,8 +290,9 @@ static double *dense_M(const woi_mix_sample *sample, const woi_mix_table *table)
 
 /* The objective at `theta`, over the cells that `counts` (picks, cells) marks. */
 static double objective_at(const woi_mix_sample *sample, const woi_mix_table *table, const double *theta,
-                           const double *M, const size_t *picks, size_t n_picks, const bool *counts)
+                           const double *M, const woi_mix_batch *batch, const bool *counts)
 {
+    const size_t *picks = batch->picks, n_picks = batch->n;
     const uint32_t cells = 1U << table->K;
     double *p = malloc(cells * sizeof *p), total = 0, weight = 0;
     for (size_t i = 0; i < n_picks; i++) {
@@ -319,11 +332,12 @@ static bool gradient_matches(const scene *s, uint32_t K, uint64_t seed, size_t n
         decided = decided && !undecided(p, K, 1.0 / 256);
         for (uint32_t c = 0; c < cells; c++) counts[i * cells + c] = p[c] >= 1.0 / 256;
     }
-    assert_int_equal(woi_mix_gradient(&sample, &table, picks, n_picks, 2, &objective, gradient, &err), WO_OK);
+    const woi_mix_batch batch = {picks, n_picks, 2};
+    assert_int_equal(woi_mix_gradient(&sample, &table, &batch, &objective, gradient, &err), WO_OK);
     double largest = 0;
     for (size_t i = 0; i < size; i++) largest = fmax(largest, fabs((double)gradient[i]));
     if (decided) {
-        const double expected = objective_at(&sample, &table, theta, M, picks, n_picks, counts);
+        const double expected = objective_at(&sample, &table, theta, M, &batch, counts);
         assert_true(near(objective, expected, 1e-5 * fabs(expected)));
         assert_true(largest > 1e-3);
     }
@@ -334,9 +348,9 @@ static bool gradient_matches(const scene *s, uint32_t K, uint64_t seed, size_t n
         }
         const double at = theta[i], step = 1e-5;
         theta[i] = at + step;
-        const double above = objective_at(&sample, &table, theta, M, picks, n_picks, counts);
+        const double above = objective_at(&sample, &table, theta, M, &batch, counts);
         theta[i] = at - step;
-        const double below = objective_at(&sample, &table, theta, M, picks, n_picks, counts);
+        const double below = objective_at(&sample, &table, theta, M, &batch, counts);
         theta[i] = at;
         const double expected = (above - below) / (2 * step);
         if (!near(gradient[i], expected, 1e-3 * fabs(expected) + 1e-5 * largest))
@@ -359,7 +373,8 @@ static void gradients_match_differences(void **state)
     (void)state;
     size_t compared = 0;
     for (uint64_t seed = 0; seed < 18; seed++) {
-        scene s = make_scene(60, 3 + seed % 4, 24, 4, 0.8, seed % 2, 100 + seed);
+        scene s = make_scene((scene_plan){
+            .n = 60, .d = 3 + seed % 4, .m = 24, .clusters = 4, .noise = 0.8, .gaps = seed % 2, .seed = 100 + seed});
         compared += gradient_matches(&s, 1 + (uint32_t)(seed % 6), seed, seed % 3 ? 20 : 150);
         free_scene(&s);
     }
@@ -371,13 +386,14 @@ static void without_an_estimate_there_is_no_slope(void **state)
 {
     (void)state;
     wo_error err;
-    scene s = make_scene(40, 3, 12, 3, 0.3, false, 9);
+    scene s = make_scene((scene_plan){.n = 40, .d = 3, .m = 12, .clusters = 3, .noise = 0.3, .seed = 9});
     woi_mix_sample sample = make_sample(&s, 1000, 1);
     woi_mix_table table = make_table(&sample, 2, 1);
     const size_t picks[] = {0, 5, 39};
     double objective;
     float gradient[4 * 16];
-    assert_int_equal(woi_mix_gradient(&sample, &table, picks, 3, 1, &objective, gradient, &err), WO_OK);
+    assert_int_equal(woi_mix_gradient(&sample, &table, &(woi_mix_batch){picks, 3, 1}, &objective, gradient, &err),
+                     WO_OK);
     for (size_t i = 0; i < 4 * 16; i++) assert_true(fabsf(gradient[i]) < 0.2F); /* but for what 1/256 leaves out */
     woi_mix_table_free(&table);
     woi_mix_sample_free(&sample);
@@ -418,7 +434,8 @@ static double objective_of(const scene *s, const woi_hash *hash, uint32_t l)
     float *gradient = malloc((s->d + 1) * table.width * sizeof *gradient);
     double objective;
     assert_int_equal(woi_mix_estimate(&sample, &table, 1, &err), WO_OK);
-    assert_int_equal(woi_mix_gradient(&sample, &table, picks, s->n, 1, &objective, gradient, &err), WO_OK);
+    assert_int_equal(woi_mix_gradient(&sample, &table, &(woi_mix_batch){picks, s->n, 1}, &objective, gradient, &err),
+                     WO_OK);
     free(picks);
     free(gradient);
     woi_mix_table_free(&table);
@@ -444,7 +461,8 @@ static void learning_raises_the_objective_and_separates_clusters(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 3; seed++) {
-        scene s = make_scene(600, 8, 64, 8, 0.6, seed == 2, 40 + seed);
+        scene s = make_scene(
+            (scene_plan){.n = 600, .d = 8, .m = 64, .clusters = 8, .noise = 0.6, .gaps = seed == 2, .seed = 40 + seed});
         const woi_mix_options random = {.batch = 128, .rate = 0.02, .max_queries = 400, .seed = seed, .threads = 1};
         woi_mix_options learned = random;
         learned.steps = 250;
@@ -470,7 +488,8 @@ static void learning_raises_the_objective_and_separates_clusters(void **state)
 static void threads_change_nothing(void **state)
 {
     (void)state;
-    scene s = make_scene(700, 6, 40, 8, 0.8, true, 77);
+    scene s =
+        make_scene((scene_plan){.n = 700, .d = 6, .m = 40, .clusters = 8, .noise = 0.8, .gaps = true, .seed = 77});
     woi_mix_options o = {.steps = 52, .batch = 300, .rate = 0.05, .max_queries = 500, .seed = 3, .threads = 1};
     woi_hash one = learn(&s, 5, 2, &o);
     for (int threads = 0; threads <= 3; threads++) {
@@ -489,7 +508,7 @@ static void threads_do_not_change_the_parts(void **state)
 {
     (void)state;
     wo_error err;
-    scene s = make_scene(500, 5, 60, 6, 1, false, 78);
+    scene s = make_scene((scene_plan){.n = 500, .d = 5, .m = 60, .clusters = 6, .noise = 1, .seed = 78});
     woi_mix_sample sample = make_sample(&s, 1000, 1);
     size_t picks[777];
     for (size_t i = 0; i < 777; i++) picks[i] = woi_rng_below(5, 9, i, sample.n);
@@ -501,7 +520,9 @@ static void threads_do_not_change_the_parts(void **state)
         float sum = 0;
         for (size_t y = 0; y < sample.n_ids; y++)
             for (uint32_t i = 0; i < table.count[y]; i++) sum += table.mass[table.start[y] + i];
-        assert_int_equal(woi_mix_gradient(&sample, &table, picks, 777, threads, &objective, gradient, &err), WO_OK);
+        assert_int_equal(
+            woi_mix_gradient(&sample, &table, &(woi_mix_batch){picks, 777, threads}, &objective, gradient, &err),
+            WO_OK);
         if (threads == 1) {
             memcpy(first, gradient, sizeof first);
             first_objective = objective;
@@ -522,8 +543,10 @@ static void thin_logs_can_be_learned_from(void **state)
     static const uint32_t bits[] = {1, 6, 7, 8, 9, 12};
     const woi_mix_options o = {.steps = 55, .batch = 5, .rate = 0.02, .max_queries = 50, .seed = 1, .threads = 1};
     for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
-        scene one = make_scene(1, 3, 4, 1, 1, false, 1), equal = make_scene(9, 3, 4, 1, 0, false, 1),
-              none = make_scene(9, 3, 4, 2, 1, false, 1), few = make_scene(9, 3, 4, 2, 1, false, 1);
+        scene one = make_scene((scene_plan){.n = 1, .d = 3, .m = 4, .clusters = 1, .noise = 1, .seed = 1}),
+              equal = make_scene((scene_plan){.n = 9, .d = 3, .m = 4, .clusters = 1, .seed = 1}),
+              none = make_scene((scene_plan){.n = 9, .d = 3, .m = 4, .clusters = 2, .noise = 1, .seed = 1}),
+              few = make_scene((scene_plan){.n = 9, .d = 3, .m = 4, .clusters = 2, .noise = 1, .seed = 1});
         memset(none.needs.indptr, 0, 10 * sizeof *none.needs.indptr);
         for (size_t at = 1; at <= 9; at++) few.needs.indptr[at] = few.needs.indptr[1];
         scene *all[] = {&one, &equal, &none, &few};
@@ -546,7 +569,7 @@ static void learning_can_be_stopped(void **state)
 {
     (void)state;
     wo_error err;
-    scene s = make_scene(50, 3, 8, 2, 1, false, 1);
+    scene s = make_scene((scene_plan){.n = 50, .d = 3, .m = 8, .clusters = 2, .noise = 1, .seed = 1});
     woi_hash hash;
     assert_int_equal(woi_hash_create(3, 2, 3, false, &hash, &err), WO_OK);
     const woi_mix_options o = {.steps = 120, .batch = 8, .rate = 0.02, .max_queries = 50, .seed = 1, .threads = 1};
@@ -565,7 +588,7 @@ static void learning_can_be_stopped(void **state)
 static void no_memory_is_an_error(void **state)
 {
     (void)state;
-    scene s = make_scene(30, 3, 8, 2, 1, false, 1);
+    scene s = make_scene((scene_plan){.n = 30, .d = 3, .m = 8, .clusters = 2, .noise = 1, .seed = 1});
     const woi_mix_options o = {.steps = 51, .batch = 8, .rate = 0.02, .max_queries = 20, .seed = 1, .threads = 1};
     assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
     for (long n = 0;; n++) {

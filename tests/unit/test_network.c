@@ -115,7 +115,9 @@ static void bad_networks_are_refused(void **state)
     refuse_network("has 24 names of labels, expected 23");
     woi_network_free(net);
 
-    assert_int_equal(woi_network_create(WOI_ARCH_W2V, 5, 2, 4, false, 1, &net, NULL), WO_OK);
+    assert_int_equal(
+        woi_network_create(&(woi_network_plan){.arch = WOI_ARCH_W2V, .m = 5, .d = 2, .n_inputs = 4}, &net, NULL),
+        WO_OK);
     save_network(net, "net"); /* a word in that has no embedding would be read beyond its end */
     refuse_network("has 4 words in and 5 out: such a network has the same");
     woi_network_free(net);
@@ -128,9 +130,14 @@ static void bad_networks_are_refused(void **state)
     assert_string_equal(err.text, "is not a network of wideout's");
     static const size_t shapes[][3] = {{0, 2, 3}, {2, 0, 3}, {2, 3, 0}, {2, 65537, 2}, {(size_t)1 << 31, 2, 2}};
     for (size_t i = 0; i < 5; i++)
-        assert_int_equal(
-            woi_network_create(WOI_ARCH_LM, shapes[i][0], shapes[i][1], shapes[i][2], true, 1, &none, &err),
-            WO_ERR_ARGUMENT);
+        assert_int_equal(woi_network_create(&(woi_network_plan){.arch = WOI_ARCH_LM,
+                                                                .m = shapes[i][0],
+                                                                .d = shapes[i][1],
+                                                                .n_inputs = shapes[i][2],
+                                                                .trained = true,
+                                                                .seed = 1},
+                                            &none, &err),
+                         WO_ERR_ARGUMENT);
     assert_null(none);
 }
 
@@ -140,8 +147,16 @@ static void starting_values(void **state)
     (void)state;
     woi_network *net = NULL, *other = NULL;
     wo_error err;
-    assert_int_equal(woi_network_create(WOI_ARCH_LM, 500, 64, 500, true, 1, &net, &err), WO_OK);
-    assert_int_equal(woi_network_create(WOI_ARCH_LM, 500, 64, 500, true, 2, &other, &err), WO_OK);
+    assert_int_equal(
+        woi_network_create(
+            &(woi_network_plan){.arch = WOI_ARCH_LM, .m = 500, .d = 64, .n_inputs = 500, .trained = true, .seed = 1},
+            &net, &err),
+        WO_OK);
+    assert_int_equal(
+        woi_network_create(
+            &(woi_network_plan){.arch = WOI_ARCH_LM, .m = 500, .d = 64, .n_inputs = 500, .trained = true, .seed = 2},
+            &other, &err),
+        WO_OK);
     double square = 0;
     for (size_t i = 0; i < net->params[0].n; i++) square += pow((double)net->params[0].w[i], 2);
     assert_true(fabs(sqrt(square / (500 * 64)) - 0.1) < 0.002);
@@ -176,7 +191,12 @@ static void checkpoints_come_back(void **state)
         uint64_t done = 0;
         double loss = 0;
         if (woi_checkpoint_save(net, scratch("point"), "data-options", 3, 4.1, &err)) fail_msg("%s", err.text);
-        assert_int_equal(woi_network_create((woi_arch)arch, M, D, net->n_inputs, true, 9, &back, &err), WO_OK);
+        assert_int_equal(
+            woi_network_create(
+                &(woi_network_plan){
+                    .arch = (woi_arch)arch, .m = M, .d = D, .n_inputs = net->n_inputs, .trained = true, .seed = 9},
+                &back, &err),
+            WO_OK);
         if (woi_checkpoint_load(back, scratch("point"), "data-options", &done, &loss, &err)) fail_msg("%s", err.text);
         assert_int_equal(done, 3);
         assert_true(loss == 4.1);
@@ -206,10 +226,18 @@ static void bad_checkpoints_are_refused(void **state)
     assert_int_equal(truncate(scratch("point"), 3000), 0);
     refuse_checkpoint(net, "f", "");
     assert_int_equal(woi_checkpoint_save(net, scratch("point"), "f", 1, 2, NULL), WO_OK);
-    assert_int_equal(woi_network_create(WOI_ARCH_XC, M + 1, D, FEATURES, true, 9, &other, NULL), WO_OK);
+    assert_int_equal(woi_network_create(
+                         &(woi_network_plan){
+                             .arch = WOI_ARCH_XC, .m = M + 1, .d = D, .n_inputs = FEATURES, .trained = true, .seed = 9},
+                         &other, NULL),
+                     WO_OK);
     refuse_checkpoint(other, "f", "tensor 'output.weight' has 138 elements, expected 24 x 6");
     woi_network_free(other);
-    assert_int_equal(woi_network_create(WOI_ARCH_LM, M, D, FEATURES, true, 9, &other, NULL), WO_OK);
+    assert_int_equal(
+        woi_network_create(
+            &(woi_network_plan){.arch = WOI_ARCH_LM, .m = M, .d = D, .n_inputs = FEATURES, .trained = true, .seed = 9},
+            &other, NULL),
+        WO_OK);
     refuse_checkpoint(other, "f", "is not such a network: it has no tensor 'lstm.weight_ih_l0'");
     woi_network_free(other);
     assert_int_equal(woi_network_save(net, scratch("point"), NULL, 0, NULL), WO_OK);
@@ -344,7 +372,9 @@ static void bad_state_dicts_are_refused(void **state)
     woi_network_free(net);
 
     /* 16 GB of LSTM are not asked for before its tensors are seen. */
-    assert_int_equal(woi_network_create(WOI_ARCH_W2V, 2, 32000, 2, false, 1, &net, NULL), WO_OK);
+    assert_int_equal(
+        woi_network_create(&(woi_network_plan){.arch = WOI_ARCH_W2V, .m = 2, .d = 32000, .n_inputs = 2}, &net, NULL),
+        WO_OK);
     char index[256] = "";
     write_shard(&(foreign){net, NULL, "BF16", 2, 0}, "large", 0, 3, index);
     scratch_text("vocab.txt", "a\nb\n");

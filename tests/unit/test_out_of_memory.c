@@ -86,7 +86,9 @@ static wo_status take_examples(wo_error *err)
 {
     woi_examples *examples = NULL;
     bool more = true;
-    wo_status status = woi_examples_open(network, scratch("examples"), raw, WOI_XC_ZERO_BASED, 1, &examples, err);
+    wo_status status =
+        woi_examples_open(network, scratch("examples"),
+                          &(woi_examples_options){.raw = raw, .base = WOI_XC_ZERO_BASED, .threads = 1}, &examples, err);
     while (!status && more) {
         woi_example_batch batch;
         status = woi_examples_next(examples, &batch, &more, err);
@@ -146,7 +148,11 @@ static void reading_examples(void **state)
         const bool xc = cases[i].arch == WOI_ARCH_XC;
         raw = cases[i].raw;
         scratch_text("examples", cases[i].text);
-        assert_int_equal(woi_network_create(cases[i].arch, 3, 2, 3, true, 1, &network, NULL), WO_OK);
+        assert_int_equal(
+            woi_network_create(
+                &(woi_network_plan){.arch = cases[i].arch, .m = 3, .d = 2, .n_inputs = 3, .trained = true, .seed = 1},
+                &network, NULL),
+            WO_OK);
         for (int name = 0; name < 3; name++)
             assert_int_equal(woi_names_append(xc ? &network->features : &network->labels,
                                               (const char *[]){"desc:a", "desc:b", "desc:c"}[name], 6, NULL),

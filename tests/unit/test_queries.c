@@ -262,7 +262,7 @@ static void chunks_carry_the_state(void **state)
     assert_true(x && hidden);
     for (size_t i = 0; i < TOKENS * D; i++) x[i] = net->params[0].w[(size_t)tokens[i / D] * D + i % D];
     assert_int_equal(woi_lstm_slice_create(D, TOKENS, 1, &slice, NULL), WO_OK);
-    woi_lstm_forward(&lstm, slice, TOKENS, x, 0, 0, 0, hidden);
+    woi_lstm_forward(&lstm, slice, TOKENS, x, NULL, hidden);
     assert_int_equal(woi_queries_open(net, scratch("data"), &(woi_queries_options){.threads = 1}, &queries, NULL),
                      WO_OK);
     size_t at = 0;
@@ -482,7 +482,9 @@ static woi_network *make_words(bool occurs[WORDS])
     woi_network *net = NULL;
     woi_names words = {0};
     static int32_t ids[LENGTH];
-    assert_int_equal(woi_network_create(WOI_ARCH_W2V, WORDS, D, WORDS, false, 3, &net, NULL), WO_OK);
+    assert_int_equal(woi_network_create(
+                         &(woi_network_plan){.arch = WOI_ARCH_W2V, .m = WORDS, .d = D, .n_inputs = WORDS}, &net, NULL),
+                     WO_OK);
     for (size_t i = 0; i < net->params[0].n; i++) net->params[0].w[i] = woi_rng_normal(4, 0, i);
     net->window = 4;
     for (int i = 0; i < WORDS; i++) {
@@ -695,7 +697,7 @@ static wo_status train_all(wo_error *err)
     o.sampled = trained_arch == WOI_ARCH_W2V ? 0 : 10;
     woi_train_result result;
     const char *at;
-    return woi_train(trained_arch, &o, NULL, NULL, &result, &at, err);
+    return woi_train(trained_arch, &o, (woi_train_watch){0}, &result, &at, err);
 }
 
 /* Files that no command writes, but that someone might hand over. */

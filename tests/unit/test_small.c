@@ -6,7 +6,7 @@
 static void search_all(const scene *s, asker *searcher, size_t k, int32_t *ids, float *scores, wo_query_stats *stats)
 {
     wo_error err;
-    if (ask_stats(searcher, s->q, s->n, k, ids, scores, stats, &err)) fail_msg("%s", err.text);
+    if (ask_stats(searcher, s->q, s->n, k, (answers){ids, scores, stats}, &err)) fail_msg("%s", err.text);
 }
 
 /* The index itself, or what its file holds. */
@@ -61,8 +61,9 @@ static void small_rows_find_the_same(void **state)
         wo_error err;
         int32_t id;
         float score;
-        assert_int_equal(ask_exact(searchers[1], s.q, 1, 1, &id, &score, &err), /* int8 is beside f32 */
-                         o.weights == WO_WEIGHTS_INT8 ? WO_OK : WO_ERR_UNSUPPORTED);
+        assert_int_equal(
+            ask_exact(searchers[1], s.q, 1, 1, (answers){&id, &score, NULL}, &err), /* int8 is beside f32 */
+            o.weights == WO_WEIGHTS_INT8 ? WO_OK : WO_ERR_UNSUPPORTED);
         for (int which = 0; which < 2; which++) free_asker(searchers[which]);
         free_asker(exact);
         wo_index_free(opened);
@@ -125,23 +126,23 @@ static void without_f32_rows_there_is_no_full(void **state)
     int32_t id;
     float score;
     asker *searcher = create(alone, &so);
-    assert_int_equal(ask(searcher, s.q, 1, 1, &id, &score, &err), WO_OK);
-    assert_int_equal(ask_exact(searcher, s.q, 1, 1, &id, &score, &err), WO_ERR_UNSUPPORTED);
+    assert_int_equal(ask(searcher, s.q, 1, 1, (answers){&id, &score, NULL}, &err), WO_OK);
+    assert_int_equal(ask_exact(searcher, s.q, 1, 1, (answers){&id, &score, NULL}, &err), WO_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "no f32 rows"));
     free_asker(searcher);
     so.exact_fallback = 1;
     searcher = create(alone, &so);
-    assert_int_equal(ask(searcher, s.q, 1, 1, &id, &score, &err), WO_ERR_UNSUPPORTED);
+    assert_int_equal(ask(searcher, s.q, 1, 1, (answers){&id, &score, NULL}, &err), WO_ERR_UNSUPPORTED);
     free_asker(searcher);
     alone->full.from = 1; /* what cannot be is passed over */
     so.exact_fallback = 0;
     searcher = create(alone, &so);
     wo_query_stats stats;
-    assert_int_equal(ask_stats(searcher, s.q, 1, 1, &id, &score, &stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, s.q, 1, 1, (answers){&id, &score, &stats}, &err), WO_OK);
     assert_int_equal(stats.exact, 0);
     free_asker(searcher);
     searcher = create(with, NULL);
-    assert_int_equal(ask_exact(searcher, s.q, 1, 1, &id, &score, &err), WO_OK);
+    assert_int_equal(ask_exact(searcher, s.q, 1, 1, (answers){&id, &score, NULL}, &err), WO_OK);
     free_asker(searcher);
     wo_index_free(index);
     wo_index_free(alone);
@@ -178,7 +179,7 @@ static void little_evidence_opens_more(void **state)
         search_all(&s, narrow, K, ids, scores, stats);
         search_all(&s, own, K, own_ids, own_scores, own_stats);
         search_all(&s, exact, K, exact_ids, exact_scores, exact_stats);
-        assert_int_equal(ask_exact(narrow, s.q, s.n, K, full_ids, full_scores, &err), WO_OK);
+        assert_int_equal(ask_exact(narrow, s.q, s.n, K, (answers){full_ids, full_scores, NULL}, &err), WO_OK);
         size_t n_wider = 0;
         for (size_t i = 0; i < s.n; i++) {
             assert_int_equal(stats[i].wider + stats[i].exact, 0);
@@ -232,7 +233,7 @@ static void the_threshold_is_a_number_of_queries(void **state)
         int32_t id;
         float score;
         wo_query_stats stats;
-        assert_int_equal(ask_stats(searcher, q, 1, 1, &id, &score, &stats, &err), WO_OK);
+        assert_int_equal(ask_stats(searcher, q, 1, 1, (answers){&id, &score, &stats}, &err), WO_OK);
         assert_int_equal(stats.wider, fallback > 3);
         assert_int_equal(stats.cells, fallback > 3 ? 4 : 1);
         free_asker(searcher);
@@ -361,8 +362,8 @@ static void batches_that_full_is_faster_at_are_its(void **state)
         float scores[10], full_scores[10];
         wo_query_stats stats[5];
         wo_error err;
-        assert_int_equal(ask_stats(searcher, s.q, n, 2, ids, scores, stats, &err), WO_OK);
-        assert_int_equal(ask_exact(searcher, s.q, n, 2, full, full_scores, &err), WO_OK);
+        assert_int_equal(ask_stats(searcher, s.q, n, 2, (answers){ids, scores, stats}, &err), WO_OK);
+        assert_int_equal(ask_exact(searcher, s.q, n, 2, (answers){full, full_scores, NULL}, &err), WO_OK);
         for (size_t i = 0; i < n; i++) assert_int_equal(stats[i].exact, n == 3 || n == 4);
         if (n == 3 || n == 4) assert_memory_equal(ids, full, 2 * n * sizeof *ids);
     }

@@ -196,7 +196,7 @@ static void full_serves_alone(void **state)
     assert_int_equal(wo_index_save(index, scratch("full"), &err), WO_OK);
     if (wo_index_open(scratch("full"), NULL, &opened, &err)) fail_msg("%s", err.text);
     asker *searcher = create(opened, NULL);
-    if (ask(searcher, p.s.q, 1, 1, &id, &score, &err)) fail_msg("%s", err.text);
+    if (ask(searcher, p.s.q, 1, 1, (answers){&id, &score, NULL}, &err)) fail_msg("%s", err.text);
     free_asker(searcher);
     wo_index_free(opened);
     wo_index_free(index);
@@ -600,7 +600,7 @@ static void batches_of_a_tiny_layer_are_left_to_full(void **state)
     static wo_query_stats stats[1024];
     static int32_t ids[1024];
     static float scores[1024];
-    assert_int_equal(ask_stats(searcher, q, info.full_from, 1, ids, scores, stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, q, info.full_from, 1, (answers){ids, scores, stats}, &err), WO_OK);
     for (size_t i = 0; i < info.full_from; i++) assert_true(stats[i].exact && ids[i] == labels[i]);
     free_asker(searcher);
     wo_index_free(index);

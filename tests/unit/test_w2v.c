@@ -110,7 +110,7 @@ static void drawn_targets_have_the_counted_gradient(void **state)
         for (uint64_t step = 0; step < STEPS; step++) {
             double loss;
             size_t examples;
-            assert_int_equal(trainer.step(trainer.self, 0, step, &look, &loss, &examples, &err), WO_OK);
+            assert_int_equal(trainer.step(trainer.self, &(woi_turn){0, step, &look}, &loss, &examples, &err), WO_OK);
             for (size_t i = 0; i < p[0].n; i++) sum.e[i] += (double)p[0].m[i];
             for (size_t i = 0; i < p[1].n; i++) sum.w[i] += (double)p[1].m[i];
             for (size_t i = 0; i < p[2].n; i++) sum.b[i] += (double)p[2].m[i];
