@@ -77,7 +77,7 @@ wo_status woi_tree_count_leaves(woi_tree *tree, wo_error *err);
 
 static inline size_t woi_tree_n_cells(const woi_tree *tree)
 {
-    return tree->A ? tree->starts[tree->A] : 0;
+    return tree->starts ? tree->starts[tree->A] : 0;
 }
 
 /* Fours of coordinates: those beyond r are zero. */
