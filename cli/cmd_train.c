@@ -274,9 +274,11 @@ const cli_command cli_cmd_train_xc = {
     "--train FILE -o FILE [options]",
     "train a bag network on extreme-classification text",
     "Bag of features -> embedding -> ReLU -> dropout -> m classes. Softmax cross-entropy over a row's\n"
-    "labels in equal shares, Adam with a one-cycle rate. Rows without a label are left out.\n"
+    "labels in equal shares, Adam with a one-cycle rate. Rows without a label are left out. With\n"
+    "--epochs auto the network is that of the epoch with the best validation P@1.\n"
     "\n"
     "  wideout train xc --train train.txt --valid valid.txt --test test.txt -o net.safetensors\n"
+    "  wideout train xc --train train.txt --valid valid.txt --epochs auto -o net.safetensors\n"
     "  wideout train xc --train train.txt --counts raw --batch 128 --epochs 8 -o net.safetensors\n"
     "  wideout train xc --train huge.txt --sampled 8192 -o net.safetensors\n" RESUMING,
     xc_options,

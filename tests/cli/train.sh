@@ -239,11 +239,11 @@ for arch in xc w2v lm; do
     same "$arch: auto: a line for people" "  $(jq .epochs auto.json) epochs, of which number $(jq .kept_epoch auto.json) is kept: valid P@1 $(jq .valid_p_at_1 auto.json | awk '{printf "%.4f", $1}')" \
         "$(sed -n '/is kept/p' auto.out)"
 
-    # Stopped again and again: while the rate is at its peak, when it has just fallen, in the last epochs.
+    # Stopped again and again: while the rate is at its peak, when it has just fallen, when all that is left is to evaluate.
     rm -f int.net int.net.checkpoint
     stop $arch int.net "${auto[@]}" --json >/dev/null
     stops=1
-    while [ ! -e int.net ] && [ $stops -lt 60 ]; do
+    while [ -e int.net.checkpoint ] && [ $stops -lt 70 ]; do
         stop_later $arch int.net "${auto[@]}" --json --resume
         stops=$((stops + 1))
     done
