@@ -227,7 +227,7 @@ for arch in xc w2v lm; do
     train $arch auto.net "${auto[@]}" --json >auto.json
     check "$arch: auto stops before the limit, and not at once" jq -e '.epochs >= 5 and .epochs < 60' auto.json
     check "$arch: P@1 of each epoch" jq -e '.epochs == (.valid_p_at_1_by_epoch | length)' auto.json
-    check "$arch: the first of the best is kept" jq -e '.valid_p_at_1_by_epoch as $p | .kept_epoch == ($p | index($p | max)) + 1' auto.json
+    check "$arch: the first of the best is kept" jq -e '.kept_epoch == (.valid_p_at_1_by_epoch | index(max)) + 1' auto.json
     check "$arch: that is the P@1 of the network" jq -e '.valid_p_at_1 == (.valid_p_at_1_by_epoch | max)' auto.json
     "$WIDEOUT" embed auto.net --data "${valid[$arch]}" -o auto.log --score --json >embed.json
     same "$arch: also of the one in the file" "$(jq -c '[.valid_p_at_1, .valid_p_at_5]' auto.json)" "$(jq -c '[.p_at_1, .p_at_5]' embed.json)"
