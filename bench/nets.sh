@@ -6,12 +6,15 @@
 # in $WIDEOUT_DATA, then ../shared/data; what is missing is left out with a sentence. In a folder: data/ (prepared),
 # net.safetensors, train.json (what training printed) and the logs train.log, valid.log, test.log; for enwiki100m also
 # words.log, a query for each word of the training text.
+#
+# Every network is trained for as many epochs as its validation part gains by (--epochs auto). Only by name: debian-7,
+# debian-15 and debian-30, of that many epochs; eurlex57k-seed2 and eurlex57k-seed3, of other seeds.
 set -eu
 cd "$(dirname "$0")/.."
 wideout=$PWD/${BUILD:-build}/wideout
 cache=${WIDEOUT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wideout}
 mkdir -p "$cache"
-[ $# -gt 0 ] || set -- debian eurlex57k diginetica wikitext-2 wikitext-2-torch wikitext-2-next35 enwiki100m enwiki100m-drop200
+[ $# -gt 0 ] || set -- debian eurlex57k diginetica tmall wikitext-2 wikitext-2-torch wikitext-2-next35 enwiki100m enwiki100m-drop200
 
 raw() { # NAME: the folder of a raw data set, or nothing
     local folder
@@ -68,34 +71,38 @@ tokens() { # KIND OPTIONS...
 
 for name in "$@"; do
     case $name in
-    debian)
+    debian | debian-7 | debian-15 | debian-30)
         if ! apt-cache dumpavail >"$cache/catalogue.tmp" 2>/dev/null || [ ! -s "$cache/catalogue.tmp" ]; then
-            echo "debian: left out, apt-cache dumpavail prints nothing here"
+            echo "$name: left out, apt-cache dumpavail prints nothing here"
             continue
         fi
-        begin debian '--min-label-count 1, 7 epochs' "$cache/catalogue.tmp"
+        options='--epochs auto'
+        [ "$name" = debian ] || options="--epochs ${name#debian-}"
+        begin "$name" "--min-label-count 1 $options" "$cache/catalogue.tmp"
         [ -s "$at/data/test.txt" ] || "$wideout" data deb822 --min-label-count 1 "$cache/catalogue.tmp" -o "$at/data"
         rm "$cache/catalogue.tmp"
-        xc
+        # shellcheck disable=SC2086 # options are words
+        xc $options
         ;;
-    eurlex57k)
+    eurlex57k | eurlex57k-seed2 | eurlex57k-seed3)
         from=$(raw eurlex57k)
         [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
-        options='--counts raw --batch 128 --epochs 8'
-        begin eurlex57k "$options" "$from"/*.txt.gz
+        options='--counts raw --batch 128 --epochs auto'
+        [ "$name" = eurlex57k ] || options="$options --seed ${name#eurlex57k-seed}"
+        begin "$name" "$options" "$from"/*.txt.gz
         mkdir -p "$at/data"
         for part in train:train valid:dev test:test; do
             gzip -dc "$from/${part#*:}.txt.gz" >"$at/data/${part%:*}.txt"
         done
         cp "$from/labels.txt" "$at/data/labels.txt"
         cp "$from/vocab.txt" "$at/data/features.txt"
-        # shellcheck disable=SC2086 # options are words
+        # shellcheck disable=SC2086
         xc $options
         ;;
     diginetica)
         from=$(raw diginetica)
         [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
-        options='--counts raw --batch 512 --epochs 4'
+        options='--counts raw --batch 512 --epochs auto'
         # Sessions in order of time, and the test file is the week after them: the last rows are nearest to it.
         begin diginetica "--last $options" "$from"/*.txt.gz
         [ -s "$at/data/valid.txt" ] || "$wideout" data split "$from/train.txt.gz" --last --valid 0.05 -o "$at/data"
@@ -103,12 +110,26 @@ for name in "$@"; do
         # shellcheck disable=SC2086
         xc $options
         ;;
+    tmall)
+        from=$(raw tmall)
+        [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
+        options='--counts raw --batch 512 --epochs auto'
+        begin tmall "$options" "$from"/*.txt.gz
+        mkdir -p "$at/data"
+        for part in train valid test; do
+            gzip -dc "$from/$part.txt.gz" >"$at/data/$part.txt"
+        done
+        # shellcheck disable=SC2086
+        xc $options
+        ;;
     wikitext-2)
         from=$(raw wikitext-2)
         [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
-        begin wikitext-2 '7 epochs' "$from"/*.tokens.gz
+        options='--epochs auto'
+        begin wikitext-2 "$options" "$from"/*.tokens.gz
         [ -s "$at/data/test.tokens.safetensors" ] || "$wideout" data text "$from"/wiki.{train,valid,test}.tokens.gz -o "$at/data"
-        tokens lm
+        # shellcheck disable=SC2086
+        tokens lm $options
         logs tokens.safetensors --max-queries 200000
         ;;
     wikitext-2-torch | wikitext-2-next35)
@@ -128,7 +149,7 @@ for name in "$@"; do
     enwiki100m | enwiki100m-drop200)
         from=$(raw enwiki100m)
         [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
-        options='--sampled 4096 --epochs 4 --lr 0.01'
+        options='--sampled 4096 --epochs auto --lr 0.01'
         [ "$name" = enwiki100m ] || options="$options --drop-top 200"
         begin "$name" "--min-count 2 $options" "$from"/*.gz
         [ -s "$at/data/test.tokens.safetensors" ] || "$wideout" data text --min-count 2 "$from/enwiki100m.txt.gz" -o "$at/data"
@@ -138,7 +159,7 @@ for name in "$@"; do
         [ -s "$at/words.log" ] || "$wideout" embed "$at/net.safetensors" --data "$at/data/train.tokens.safetensors" --distinct -o "$at/words.log"
         ;;
     *)
-        echo "nets: '$name' is not one of debian, eurlex57k, diginetica, wikitext-2, wikitext-2-torch, wikitext-2-next35, enwiki100m, enwiki100m-drop200" >&2
+        echo "nets: '$name' is not one of debian, debian-7, debian-15, debian-30, eurlex57k, eurlex57k-seed2, eurlex57k-seed3, diginetica, tmall, wikitext-2, wikitext-2-torch, wikitext-2-next35, enwiki100m, enwiki100m-drop200" >&2
         exit 2
         ;;
     esac

@@ -19,15 +19,18 @@ extern const char cli_program[];
 /* ---- Options ----------------------------------------------------------------------------------------------- */
 
 typedef enum cli_kind {
-    CLI_FLAG,   /* bool, set to true */
-    CLI_TEXT,   /* const char *, points into argv */
-    CLI_COUNT,  /* uint64_t */
-    CLI_SIZE,   /* uint64_t of 1 or more; 0 where it was not given */
-    CLI_REAL,   /* double within the range that `value` names, "0-1"; NaN where it was not given */
+    CLI_FLAG,         /* bool, set to true */
+    CLI_TEXT,         /* const char *, points into argv */
+    CLI_COUNT,        /* uint64_t */
+    CLI_SIZE,         /* uint64_t of 1 or more; 0 where it was not given */
+    CLI_SIZE_OR_AUTO, /* the same, or CLI_AUTO for the word auto */
+    CLI_REAL,         /* double within the range that `value` names, "0-1"; NaN where it was not given */
     CLI_CHOICE, /* int: 1 + the place of the given word in `value`, "a|b|c"; 0 where it was not given; where `optional`,
                    the option alone means a */
     CLI_BUILD,  /* cli_build: stands for all the library's build options, see build_options.h */
 } cli_kind;
+
+#define CLI_AUTO UINT64_MAX
 
 typedef struct cli_option {
     const char *name; /* long name; the end of a table has NULL */

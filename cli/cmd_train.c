@@ -31,7 +31,12 @@ typedef struct arguments {
 
 #define RECIPE(d_text, epochs_text, batch_text, lr_text, dropout_text)                                                 \
     {"dim", 'd', CLI_SIZE, offsetof(arguments, d), "N", "size of the queries (default: " d_text ")", false},           \
-        {"epochs", 'e', CLI_SIZE, offsetof(arguments, epochs), "N", "passes over the data (default: " epochs_text ")", \
+        {"epochs",                                                                                                     \
+         'e',                                                                                                          \
+         CLI_SIZE_OR_AUTO,                                                                                             \
+         offsetof(arguments, epochs),                                                                                  \
+         "N|auto",                                                                                                     \
+         "passes over the data, or as many as --valid gains by (default: " epochs_text ")",                            \
          false},                                                                                                       \
         {"batch", 'b', CLI_SIZE, offsetof(arguments, batch), "N", "examples a step (default: " batch_text ")", false}, \
         {"lr", 0, CLI_REAL, offsetof(arguments, lr), "0-1", "Adam's peak rate (default: " lr_text ")", false},         \
@@ -102,9 +107,15 @@ static int watch(void *ctx, const woi_train_report *r)
             snprintf(valid, sizeof valid, ", valid P@1 %.4f P@5 %.4f", r->valid_p_at_1, r->valid_p_at_5);
         const double here = (double)(r->step - w->before), to_go = (double)(r->steps - r->step);
         const double left = here > 0 ? (now - w->started) * to_go / here : 0;
-        char text[256];
-        snprintf(text, sizeof text, "%s: epoch %" PRIu64 "/%" PRIu64 ", loss %.4f%s, %s examples/s, %.0f s left",
-                 r->doing, r->epoch, r->epochs, r->loss, valid, cli_number((uint64_t)r->examples_per_s), left);
+        char text[256], epochs[64], end[64];
+        snprintf(epochs, sizeof epochs, "%" PRIu64, r->epoch);
+        snprintf(end, sizeof end, "best after %" PRIu64, r->kept);
+        if (r->epochs) {
+            snprintf(epochs, sizeof epochs, "%" PRIu64 "/%" PRIu64, r->epoch, r->epochs);
+            snprintf(end, sizeof end, "%.0f s left", left);
+        }
+        snprintf(text, sizeof text, "%s: epoch %s, loss %.4f%s, %s examples/s, %s", r->doing, epochs, r->loss, valid,
+                 cli_number((uint64_t)r->examples_per_s), end);
         cli_progress_line(text);
     }
     return w->progress.fn(w->progress.ctx, r->doing, r->step, r->steps);
@@ -118,13 +129,22 @@ static json_t *precision_json(bool there, const woi_precision *p, double value)
     return there && p->n > p->unlabelled ? json_real(value) : json_null();
 }
 
+static json_t *by_epoch_json(const woi_train_result *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < r->n_by_epoch; i++)
+        json_array_append_new(list, isnan(r->valid_by_epoch[i]) ? json_null() : json_real(r->valid_by_epoch[i]));
+    return list;
+}
+
 static int print_json(const arguments *args, const woi_train_result *r)
 {
     return cli_print_json(
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f}", "network",
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f}", "network",
                   args->output, "m", (json_int_t)r->m, "d", (json_int_t)r->d, "inputs", (json_int_t)r->n_inputs,
-                  "examples", (json_int_t)r->n_examples, "epochs", (json_int_t)r->epochs, "loss", r->loss,
-                  "valid_p_at_1", precision_json(r->has_valid, &r->valid, r->valid.p_at_1), "valid_p_at_5",
+                  "examples", (json_int_t)r->n_examples, "epochs", (json_int_t)r->epochs, "kept_epoch",
+                  (json_int_t)r->kept, "loss", r->loss, "valid_p_at_1_by_epoch", by_epoch_json(r), "valid_p_at_1",
+                  precision_json(r->has_valid, &r->valid, r->valid.p_at_1), "valid_p_at_5",
                   precision_json(r->has_valid, &r->valid, r->valid.p_at_5), "test_p_at_1",
                   precision_json(r->has_test, &r->test, r->test.p_at_1), "test_p_at_5",
                   precision_json(r->has_test, &r->test, r->test.p_at_5), "examples_per_s", r->examples_per_s, "seconds",
@@ -152,6 +172,9 @@ static int print_result(woi_arch arch, const arguments *args, const woi_train_re
     cli_print_text(stdout, args->output);
     printf(": %s network, %s inputs -> %s -> %s classes\n", woi_arch_name(arch), cli_number(r->n_inputs),
            cli_number(r->d), cli_number(r->m));
+    if (args->epochs == CLI_AUTO)
+        printf("  %s epochs, of which number %s is kept: valid P@1 %.4f\n", cli_number(r->epochs), cli_number(r->kept),
+               r->valid_by_epoch[r->kept - 1]);
     printf("  %s examples, %s epochs, loss %.4f; %.1f s, %s examples/s, %.1f ms a step\n", cli_number(r->n_examples),
            cli_number(r->epochs), r->loss, r->seconds, cli_number((uint64_t)r->examples_per_s), r->step_ms);
     if (r->has_valid) print_precision("valid", &r->valid);
@@ -195,7 +218,10 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
     o.time_steps = args->time_steps;
     o.xc = cli_xc_options(&args->xc);
     take(&o.d, args->d);
-    take(&o.epochs, args->epochs);
+    o.auto_epochs = args->epochs == CLI_AUTO;
+    if (o.auto_epochs && !args->valid)
+        return cli_usage(self, "--epochs auto needs --valid FILE, which says when to stop");
+    if (!o.auto_epochs) take(&o.epochs, args->epochs);
     take(&o.batch, args->batch);
     take(&o.sampled, args->sampled);
     take(&o.drop_top, args->drop_top);
@@ -217,7 +243,9 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
     w.line = !args->common.quiet && !args->common.json && isatty(STDERR_FILENO);
     if (woi_train(arch, &o, (woi_train_watch){watch, &w}, &result, &at, &err)) return cli_fail(at, &err);
     cli_progress_end();
-    return args->common.json ? print_json(args, &result) : print_result(arch, args, &result);
+    const int code = args->common.json ? print_json(args, &result) : print_result(arch, args, &result);
+    woi_train_result_free(&result);
+    return code;
 }
 
 static int run_xc(const cli_command *self, void *args, int n, char **rest)
@@ -246,9 +274,11 @@ const cli_command cli_cmd_train_xc = {
     "--train FILE -o FILE [options]",
     "train a bag network on extreme-classification text",
     "Bag of features -> embedding -> ReLU -> dropout -> m classes. Softmax cross-entropy over a row's\n"
-    "labels in equal shares, Adam with a one-cycle rate. Rows without a label are left out.\n"
+    "labels in equal shares, Adam with a one-cycle rate. Rows without a label are left out. With\n"
+    "--epochs auto the network is that of the epoch with the best validation P@1.\n"
     "\n"
     "  wideout train xc --train train.txt --valid valid.txt --test test.txt -o net.safetensors\n"
+    "  wideout train xc --train train.txt --valid valid.txt --epochs auto -o net.safetensors\n"
     "  wideout train xc --train train.txt --counts raw --batch 128 --epochs 8 -o net.safetensors\n"
     "  wideout train xc --train huge.txt --sampled 8192 -o net.safetensors\n" RESUMING,
     xc_options,

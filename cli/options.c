@@ -102,12 +102,19 @@ static int store(const cli_command *command, const cli_option *option, void *arg
     case CLI_FLAG: *(bool *)target = true; return CLI_OK;
     case CLI_TEXT: *(const char **)target = text; return CLI_OK;
     case CLI_COUNT:
-    case CLI_SIZE: {
+    case CLI_SIZE:
+    case CLI_SIZE_OR_AUTO: {
+        const bool or_auto = option->kind == CLI_SIZE_OR_AUTO;
         char *end;
         errno = 0;
-        unsigned long long value = strtoull(text, &end, 10), least = option->kind == CLI_SIZE;
+        unsigned long long value = strtoull(text, &end, 10), least = option->kind != CLI_COUNT;
+        if (or_auto && strcmp(text, "auto") == 0) {
+            *(uint64_t *)target = CLI_AUTO;
+            return CLI_OK;
+        }
         if (*text < '0' || *text > '9' || *end || errno || value < least)
-            return cli_usage(command, "--%s takes a whole number of %llu or more, not '%s'", option->name, least, text);
+            return cli_usage(command, "--%s takes a whole number of %llu or more%s, not '%s'", option->name, least,
+                             or_auto ? ", or auto" : "", text);
         *(uint64_t *)target = value;
         return CLI_OK;
     }

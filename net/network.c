@@ -346,6 +346,30 @@ static float *state_data(const woi_param *param, int part)
     return part == 0 ? param->w : part == 1 ? param->m : param->v;
 }
 
+wo_status woi_kept_create(const woi_network *net, woi_kept *kept, wo_error *err)
+{
+    for (size_t i = 0; i < 3 * net->n_params; i++)
+        if (!(kept->state[i] = woi_alloc(net->params[i / 3].n, sizeof(float), err))) return WO_ERR_MEMORY;
+    return WO_OK;
+}
+
+void woi_kept_free(woi_kept *kept)
+{
+    for (size_t i = 0; i < sizeof kept->state / sizeof kept->state[0]; i++) woi_free(kept->state[i]);
+}
+
+void woi_kept_take(woi_kept *kept, const woi_network *net)
+{
+    for (size_t i = 0; i < 3 * net->n_params; i++)
+        memcpy(kept->state[i], state_data(&net->params[i / 3], (int)(i % 3)), net->params[i / 3].n * sizeof(float));
+}
+
+void woi_kept_give(const woi_kept *kept, woi_network *net)
+{
+    for (size_t i = 0; i < 3 * net->n_params; i++)
+        memcpy(state_data(&net->params[i / 3], (int)(i % 3)), kept->state[i], net->params[i / 3].n * sizeof(float));
+}
+
 /* What reading would refuse must not take the place of the last good checkpoint. */
 static wo_status check_state(const woi_network *net, wo_error *err)
 {
@@ -364,59 +388,165 @@ static wo_status check_state(const woi_network *net, wo_error *err)
     return WO_OK;
 }
 
-wo_status woi_checkpoint_save(const woi_network *net, const char *path, const char *fingerprint, uint64_t done,
-                              double loss, wo_error *err)
+/* What a file says about a run beside the parameters. A run of a fixed number of epochs has no history, and its file
+ * neither. */
+typedef struct position {
+    const char *fingerprint;
+    uint64_t done;
+    double loss;
+    woi_history *history;
+} position;
+
+enum { HISTORY_TEXT = 32 * WOI_PACE_EPOCHS };
+
+static void list_text(const double *values, uint64_t n, char *text)
 {
-    woi_st_writer *writer = NULL;
-    char text[64];
-    snprintf(text, sizeof text, "%a", loss);
-    wo_status status = check_state(net, err);
-    if (!status) status = woi_st_create(path, "checkpoint", &writer, err);
-    if (status) return status;
-    status = woi_st_set_meta(writer, "fingerprint", fingerprint, err);
-    if (!status) status = set_number(writer, "epochs_done", done, err);
-    if (!status) status = woi_st_set_meta(writer, "loss", text, err);
-    for (size_t i = 0; !status && i < 3 * net->n_params; i++) {
-        const woi_param *param = &net->params[i / 3];
-        state_name(param, (int)(i % 3), text);
-        status = woi_st_declare(writer, text, WOI_F32, param->n_dims, param->shape, err);
-    }
-    for (size_t i = 0; !status && i < 3 * net->n_params; i++)
-        status = woi_st_append(writer, state_data(&net->params[i / 3], (int)(i % 3)),
-                               net->params[i / 3].n * sizeof(float), err);
-    if (!status) status = woi_st_finish(writer, err);
-    woi_st_writer_free(writer);
-    return status;
+    size_t used = 0;
+    text[0] = 0;
+    for (uint64_t i = 0; i < n; i++)
+        used += (size_t)snprintf(text + used, HISTORY_TEXT - used, "%s%a", i ? " " : "", values[i]);
 }
 
-static wo_status read_checkpoint(const woi_st *st, woi_network *net, const char *fingerprint, uint64_t *done,
-                                 double *loss, wo_error *err)
+/* As many numbers as epochs are done. */
+static wo_status read_list(const woi_st *st, const char *key, uint64_t n, double *values, wo_error *err)
+{
+    const char *text = woi_st_meta(st, key);
+    char *end;
+    uint64_t found = 0;
+    while (text && found < n) {
+        values[found] = strtod(text, &end);
+        if (end == text || !isfinite(values[found])) break;
+        text = end;
+        found++;
+    }
+    if (found == n && text && *text == 0) return WO_OK;
+    return woi_fail(err, WO_ERR_FORMAT, 8, "its '%s' is not a list of %" PRIu64 " numbers", key, n);
+}
+
+static wo_status set_position(woi_st_writer *writer, const position *at, wo_error *err)
+{
+    char text[HISTORY_TEXT];
+    snprintf(text, sizeof text, "%a", at->loss);
+    wo_status status = woi_st_set_meta(writer, "fingerprint", at->fingerprint, err);
+    if (!status) status = set_number(writer, "epochs_done", at->done, err);
+    if (!status) status = woi_st_set_meta(writer, "loss", text, err);
+    if (status || !at->history) return status;
+    list_text(at->history->p_at_1, at->history->n, text);
+    if ((status = woi_st_set_meta(writer, "valid_p_at_1", text, err))) return status;
+    list_text(at->history->loss, at->history->n, text);
+    return woi_st_set_meta(writer, "losses", text, err);
+}
+
+static wo_status read_position(const woi_st *st, position *at, wo_error *err)
 {
     if (!woi_st_kind(st) || strcmp(woi_st_kind(st), "checkpoint") != 0)
         return woi_fail(err, WO_ERR_FORMAT, 8, "is not a checkpoint of wideout's");
-    if (!is_meta(st, "fingerprint", fingerprint))
+    if (!is_meta(st, "fingerprint", at->fingerprint))
         return woi_fail(
             err, WO_ERR_ARGUMENT, 8,
             "belongs to another network, other data or other options: delete it, or train without --resume");
     const char *epochs = woi_st_meta(st, "epochs_done"), *stated = woi_st_meta(st, "loss");
     if (!epochs || !stated) return woi_fail(err, WO_ERR_FORMAT, 8, "does not say how many epochs are done");
-    wo_status status = woi_st_verify(st, NULL, err);
-    for (size_t i = 0; !status && i < 3 * net->n_params; i++) {
+    at->done = strtoull(epochs, NULL, 10);
+    at->loss = strtod(stated, NULL);
+    if (!at->history) return WO_OK;
+    if (at->done == 0 || at->done > WOI_PACE_EPOCHS)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "has %" PRIu64 " epochs done, expected 1 to %d", at->done,
+                        WOI_PACE_EPOCHS);
+    at->history->n = at->done;
+    wo_status status = read_list(st, "valid_p_at_1", at->done, at->history->p_at_1, err);
+    return status ? status : read_list(st, "losses", at->done, at->history->loss, err);
+}
+
+/* "NAME.kept", "NAME.adam_m.kept", "NAME.adam_v.kept" */
+static void kept_name(const woi_param *param, int part, char name[64])
+{
+    state_name(param, part, name);
+    strncat(name, ".kept", 63 - strlen(name));
+}
+
+static wo_status save_checkpoint(const woi_network *net, const woi_kept *kept, const char *path, const position *at,
+                                 wo_error *err)
+{
+    const size_t n = 3 * net->n_params, all = kept ? 2 * n : n;
+    woi_st_writer *writer = NULL;
+    wo_status status = check_state(net, err);
+    if (!status) status = woi_st_create(path, "checkpoint", &writer, err);
+    if (status) return status;
+    status = set_position(writer, at, err);
+    for (size_t i = 0; !status && i < all; i++) {
+        const woi_param *param = &net->params[i % n / 3];
         char name[64];
+        (i < n ? state_name : kept_name)(param, (int)(i % 3), name);
+        status = woi_st_declare(writer, name, WOI_F32, param->n_dims, param->shape, err);
+    }
+    for (size_t i = 0; !status && i < all; i++) {
+        const woi_param *param = &net->params[i % n / 3];
+        status = woi_st_append(writer, i < n ? state_data(param, (int)(i % 3)) : kept->state[i - n],
+                               param->n * sizeof(float), err);
+    }
+    if (!status) status = woi_st_finish(writer, err);
+    woi_st_writer_free(writer);
+    return status;
+}
+
+static wo_status read_checkpoint(const woi_st *st, woi_network *net, woi_kept *kept, position *at, wo_error *err)
+{
+    const size_t n = 3 * net->n_params;
+    char name[64];
+    wo_status status = read_position(st, at, err);
+    if (!status) status = woi_st_verify(st, NULL, err);
+    for (size_t i = 0; !status && i < n; i++) {
         state_name(&net->params[i / 3], (int)(i % 3), name);
         status = read_param(st, name, &net->params[i / 3], state_data(&net->params[i / 3], (int)(i % 3)), err);
     }
-    *done = strtoull(epochs, NULL, 10);
-    *loss = strtod(stated, NULL);
+    if (status || !kept) return status;
+    kept_name(&net->params[0], 0, name);
+    if (!woi_st_find(st, name)) {
+        woi_kept_take(kept, net);
+        return WO_OK;
+    }
+    for (size_t i = 0; !status && i < n; i++) {
+        kept_name(&net->params[i / 3], (int)(i % 3), name);
+        status = read_param(st, name, &net->params[i / 3], kept->state[i], err);
+    }
     return status;
+}
+
+static wo_status load_checkpoint(woi_network *net, woi_kept *kept, const char *path, position *at, wo_error *err)
+{
+    woi_st *st = NULL;
+    wo_status status = woi_st_open(path, &st, err);
+    if (!status) status = read_checkpoint(st, net, kept, at, err);
+    woi_st_free(st);
+    return status;
+}
+
+wo_status woi_checkpoint_save(const woi_network *net, const char *path, const char *fingerprint, uint64_t done,
+                              double loss, wo_error *err)
+{
+    return save_checkpoint(net, NULL, path, &(position){fingerprint, done, loss, NULL}, err);
 }
 
 wo_status woi_checkpoint_load(woi_network *net, const char *path, const char *fingerprint, uint64_t *done, double *loss,
                               wo_error *err)
 {
-    woi_st *st = NULL;
-    wo_status status = woi_st_open(path, &st, err);
-    if (!status) status = read_checkpoint(st, net, fingerprint, done, loss, err);
-    woi_st_free(st);
+    position at = {.fingerprint = fingerprint};
+    wo_status status = load_checkpoint(net, NULL, path, &at, err);
+    *done = at.done;
+    *loss = at.loss;
     return status;
+}
+
+wo_status woi_checkpoint_save_auto(const woi_network *net, const woi_kept *kept, const char *path,
+                                   const char *fingerprint, const woi_history *history, wo_error *err)
+{
+    woi_history copy = *history;
+    return save_checkpoint(net, kept, path, &(position){fingerprint, copy.n, copy.loss[copy.n - 1], &copy}, err);
+}
+
+wo_status woi_checkpoint_load_auto(woi_network *net, woi_kept *kept, const char *path, const char *fingerprint,
+                                   woi_history *history, wo_error *err)
+{
+    return load_checkpoint(net, kept, path, &(position){.fingerprint = fingerprint, .history = history}, err);
 }

@@ -12,6 +12,7 @@
 #include "layer/exact.h"
 #include "net/bag.h"
 #include "net/lstm.h"
+#include "net/pace.h"
 #include "store/names.h"
 #include "net/softmax.h"
 
@@ -84,5 +85,24 @@ wo_status woi_checkpoint_save(const woi_network *network, const char *path, cons
                               double loss, wo_error *err);
 wo_status woi_checkpoint_load(woi_network *network, const char *path, const char *fingerprint, uint64_t *done,
                               double *loss, wo_error *err);
+
+/* A copy of parameters and moments: those after the best epoch so far. */
+typedef struct woi_kept {
+    float *state[3 * WOI_MAX_PARAMS];
+} woi_kept;
+
+wo_status woi_kept_create(const woi_network *network, woi_kept *kept,
+                          wo_error *err); /* also a failure is to be freed */
+void woi_kept_free(woi_kept *kept);
+void woi_kept_take(woi_kept *kept, const woi_network *network);
+void woi_kept_give(const woi_kept *kept, woi_network *network);
+
+/* The same for a run that decides itself when it is done: with the best epoch's state beside it, unless `kept` is NULL
+ * because it is the network's own, and the history from which the decisions follow. Reading fills `kept` in any case.
+ */
+wo_status woi_checkpoint_save_auto(const woi_network *network, const woi_kept *kept, const char *path,
+                                   const char *fingerprint, const woi_history *history, wo_error *err);
+wo_status woi_checkpoint_load_auto(woi_network *network, woi_kept *kept, const char *path, const char *fingerprint,
+                                   woi_history *history, wo_error *err);
 
 #endif

@@ -91,12 +91,12 @@ static double one_cycle(double lr, uint64_t step, uint64_t steps)
     return cosine(lr, last, end > peak ? (at - peak) / (end - peak) : 1);
 }
 
-static woi_adam_step adam_at(const woi_train_options *o, uint64_t step, uint64_t steps)
+static woi_adam_step adam_at(double rate, uint64_t step)
 {
     const double t = (double)step + 1;
     return (woi_adam_step){.beta1 = BETA1,
                            .beta2 = BETA2,
-                           .rate = (float)(one_cycle(o->lr, step, steps) / (1 - pow((double)BETA1, t))),
+                           .rate = (float)(rate / (1 - pow((double)BETA1, t))),
                            .root_scale = (float)(1 / sqrt(1 - pow((double)BETA2, t))),
                            .epsilon = 1e-8f};
 }
@@ -111,6 +111,10 @@ typedef struct run {
     woi_train_watch watch;
     woi_train_report report;
     woi_train_result *result;
+    woi_history history; /* with auto_epochs: what is done, what follows from it, and the best epoch's state */
+    woi_pace pace;
+    woi_kept kept;
+    size_t by_epoch_room;
     double step_seconds; /* in all steps of this run */
     uint64_t examples;   /* in them */
     float *times;        /* of each step, in ms */
@@ -118,8 +122,23 @@ typedef struct run {
     const char **at;
 } run;
 
+/* The bytes of a file as they are: whoever compresses it anew changes the hash, which costs a resumed run but is safe.
+ */
+static wo_status hash_file(const char *path, uint64_t *hash, wo_error *err)
+{
+    char piece[1 << 14];
+    size_t bytes;
+    FILE *file = fopen(path, "rb");
+    if (!file) return woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "cannot open: %s", strerror(errno));
+    while ((bytes = fread(piece, 1, sizeof piece, file)) > 0) *hash = woi_hash(*hash, piece, bytes);
+    wo_status status = WO_OK;
+    if (ferror(file)) status = woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "cannot read: %s", strerror(errno));
+    fclose(file);
+    return status;
+}
+
 /* Everything that the result depends on, but for the number of epochs that are done. */
-static void make_fingerprint(run *r, woi_arch arch)
+static wo_status make_fingerprint(run *r, woi_arch arch, wo_error *err)
 {
     const woi_train_options *o = r->o;
     char text[512];
@@ -129,8 +148,11 @@ static void make_fingerprint(run *r, woi_arch arch)
                      woi_arch_name(arch), r->trainer.net->m, r->trainer.net->d, r->trainer.net->n_inputs, o->epochs,
                      o->batch, o->seed, o->sampled, o->lr, o->dropout, o->clip, o->input.log1p, o->input.l2,
                      o->input.relu, o->window, o->drop_top, o->steps);
-    snprintf(r->fingerprint, sizeof r->fingerprint, "%016" PRIx64 "-%016" PRIx64, r->trainer.data_hash,
-             woi_hash(0, text, (size_t)n));
+    uint64_t hash = woi_hash(0, text, (size_t)n);
+    *r->at = o->valid;
+    wo_status status = o->auto_epochs ? hash_file(o->valid, &hash, err) : WO_OK;
+    snprintf(r->fingerprint, sizeof r->fingerprint, "%016" PRIx64 "-%016" PRIx64, r->trainer.data_hash, hash);
+    return status;
 }
 
 static wo_status tell(run *r, const char *doing, wo_error *err)
@@ -162,6 +184,14 @@ static bool timing_is_over(const run *r)
     return r->o->time_steps && r->n_times >= WARM_UP + r->o->time_steps;
 }
 
+/* i: within the epoch; step: in all. */
+static double rate_at(const run *r, uint64_t i, uint64_t step)
+{
+    const uint64_t steps = r->trainer.steps_per_epoch;
+    if (r->o->auto_epochs) return r->o->lr * woi_pace_rate(&r->pace, ((double)i + 1) / (double)steps);
+    return one_cycle(r->o->lr, step, steps * r->o->epochs);
+}
+
 static wo_status run_epoch(run *r, wo_error *err)
 {
     woi_trainer *t = &r->trainer;
@@ -170,7 +200,7 @@ static wo_status run_epoch(run *r, wo_error *err)
     uint64_t seen = 0;
     wo_status status = t->begin_epoch(t->self, r->report.epoch, err);
     for (uint64_t i = 0; !status && i < steps; i++) {
-        const woi_adam_step adam = adam_at(r->o, first + i, steps * r->o->epochs);
+        const woi_adam_step adam = adam_at(rate_at(r, i, first + i), first + i);
         const double start = woi_now_s();
         double loss;
         size_t examples;
@@ -196,25 +226,82 @@ static wo_status run_epoch(run *r, wo_error *err)
     return status;
 }
 
+static wo_status validate(run *r, wo_error *err)
+{
+    woi_train_result *result = r->result;
+    const uint64_t epoch = r->report.epoch;
+    wo_status status = evaluate(r, r->o->valid, &result->valid, err);
+    if (!status)
+        status = woi_grow(&result->valid_by_epoch, &r->by_epoch_room, result->n_by_epoch, (size_t)epoch, sizeof(double),
+                          err);
+    if (status) return status;
+    while (result->n_by_epoch < epoch - 1) result->valid_by_epoch[result->n_by_epoch++] = (double)NAN;
+    result->valid_by_epoch[result->n_by_epoch++] = result->valid.p_at_1;
+    r->report.valid_p_at_1 = result->valid.p_at_1;
+    r->report.valid_p_at_5 = result->valid.p_at_5;
+    return WO_OK;
+}
+
+static wo_status save_checkpoint(run *r, wo_error *err)
+{
+    *r->at = r->o->output;
+    const woi_network *net = r->trainer.net;
+    const woi_kept *kept = r->pace.back || r->pace.kept == r->history.n ? NULL : &r->kept;
+    wo_status status =
+        r->o->auto_epochs
+            ? woi_checkpoint_save_auto(net, kept, r->checkpoint, r->fingerprint, &r->history, err)
+            : woi_checkpoint_save(net, r->checkpoint, r->fingerprint, r->report.epoch, r->report.loss, err);
+    if (status) woi_error_prefix(err, "its checkpoint");
+    return status;
+}
+
+/* After a validation: whether this epoch is the best, and from which state the next one starts. */
+static wo_status decide(run *r, wo_error *err)
+{
+    woi_history *h = &r->history;
+    if (r->result->valid.n == r->result->valid.unlabelled)
+        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                        "no example has a label: without one --epochs auto cannot tell when to stop");
+    h->p_at_1[h->n] = r->result->valid.p_at_1;
+    h->loss[h->n++] = r->report.loss;
+    r->pace = woi_pace_after(h);
+    r->report.kept = r->pace.kept;
+    if (r->pace.kept == h->n) woi_kept_take(&r->kept, r->trainer.net);
+    if (r->pace.back) woi_kept_give(&r->kept, r->trainer.net);
+    return WO_OK;
+}
+
+/* A checkpoint of a fixed number of epochs does not depend on the validation, and is there before it. */
+static wo_status end_epoch(run *r, wo_error *err)
+{
+    wo_status status = r->o->auto_epochs ? WO_OK : save_checkpoint(r, err);
+    if (!status && r->o->valid) status = validate(r, err);
+    if (!status && r->o->auto_epochs) status = decide(r, err);
+    if (!status && r->o->auto_epochs) status = save_checkpoint(r, err);
+    return status;
+}
+
 static wo_status run_epochs(run *r, uint64_t done, wo_error *err)
 {
     wo_status status = WO_OK;
-    for (uint64_t epoch = done + 1; !status && epoch <= r->o->epochs; epoch++) {
+    for (uint64_t epoch = done + 1; !status && epoch <= r->o->epochs && !r->pace.over; epoch++) {
         r->report.epoch = epoch;
         *r->at = r->o->train;
         if ((status = run_epoch(r, err)) || timing_is_over(r)) break;
-        if (r->o->time_steps) continue;
-        *r->at = r->o->output;
-        if ((status = woi_checkpoint_save(r->trainer.net, r->checkpoint, r->fingerprint, epoch, r->report.loss, err))) {
-            woi_error_prefix(err, "its checkpoint");
-            break;
-        }
-        if (!r->o->valid) continue;
-        status = evaluate(r, r->o->valid, &r->result->valid, err);
-        r->report.valid_p_at_1 = r->result->valid.p_at_1;
-        r->report.valid_p_at_5 = r->result->valid.p_at_5;
+        if (!r->o->time_steps) status = end_epoch(r, err);
     }
     return status;
+}
+
+/* The network becomes that of the best epoch. */
+static void keep_best(run *r)
+{
+    r->result->epochs = r->result->kept = r->o->epochs;
+    if (!r->o->auto_epochs || !r->history.n) return;
+    woi_kept_give(&r->kept, r->trainer.net);
+    r->result->epochs = r->history.n;
+    r->result->kept = r->pace.kept;
+    r->result->loss = r->history.loss[r->pace.kept - 1];
 }
 
 static wo_status save(run *r, wo_error *err)
@@ -222,11 +309,11 @@ static wo_status save(run *r, wo_error *err)
     const woi_train_options *o = r->o;
     woi_meta record[] = {{"train.data", ""}, {"train.examples", ""}, {"train.epochs", ""}, {"train.batch", ""},
                          {"train.lr", ""},   {"train.dropout", ""},  {"train.seed", ""},   {"train.sampled", ""},
-                         {"train.loss", ""}, {"train.steps", ""},    {"train.clip", ""}};
-    const size_t n_record = sizeof record / sizeof record[0] - (r->trainer.net->arch == WOI_ARCH_LM ? 0 : 2);
+                         {"train.loss", ""}, {"train.steps", ""},    {"train.clip", ""},   {"", ""}};
+    size_t n_record = sizeof record / sizeof record[0] - (r->trainer.net->arch == WOI_ARCH_LM ? 1 : 3);
     snprintf(record[0].value, 64, "%016" PRIx64, r->trainer.data_hash);
     snprintf(record[1].value, 64, "%" PRIu64, r->trainer.n_examples);
-    snprintf(record[2].value, 64, "%" PRIu64, o->epochs);
+    snprintf(record[2].value, 64, "%" PRIu64, r->result->epochs);
     snprintf(record[3].value, 64, "%" PRIu64, o->batch);
     snprintf(record[4].value, 64, "%g", o->lr);
     snprintf(record[5].value, 64, "%g", o->dropout);
@@ -235,6 +322,10 @@ static wo_status save(run *r, wo_error *err)
     snprintf(record[8].value, 64, "%.6g", r->result->loss);
     snprintf(record[9].value, 64, "%" PRIu64, o->steps);
     snprintf(record[10].value, 64, "%g", o->clip);
+    if (o->auto_epochs) {
+        record[n_record].key = "train.kept_epoch";
+        snprintf(record[n_record++].value, 64, "%" PRIu64, r->result->kept);
+    }
     *r->at = o->output;
     return woi_network_save(r->trainer.net, o->output, record, n_record, err);
 }
@@ -252,7 +343,6 @@ static void fill_result(run *r)
     result->d = r->trainer.net->d;
     result->n_inputs = r->trainer.net->n_inputs;
     result->n_examples = r->trainer.n_examples;
-    result->epochs = r->o->epochs;
     result->seconds = r->step_seconds;
     result->examples_per_s = r->step_seconds > 0 ? (double)r->examples / r->step_seconds : 0;
     const size_t skipped = r->o->time_steps && r->n_times > WARM_UP ? WARM_UP : 0, n = r->n_times - skipped;
@@ -262,6 +352,22 @@ static void fill_result(run *r)
     }
 }
 
+/* What follows from the history of the run before. */
+static wo_status resume_auto(run *r, uint64_t *done, double *loss, wo_error *err)
+{
+    const woi_history *h = &r->history;
+    woi_train_result *result = r->result;
+    *done = h->n;
+    *loss = h->loss[h->n - 1];
+    r->pace = woi_pace_after(h);
+    r->report.kept = r->pace.kept;
+    wo_status status = woi_grow(&result->valid_by_epoch, &r->by_epoch_room, 0, (size_t)h->n, sizeof(double), err);
+    if (status) return status;
+    memcpy(result->valid_by_epoch, h->p_at_1, (size_t)h->n * sizeof(double));
+    result->n_by_epoch = (size_t)h->n;
+    return WO_OK;
+}
+
 /* Where the last run stopped. A missing checkpoint is a start from nothing, but not after --resume was asked for. */
 static wo_status resume(run *r, uint64_t *done, wo_error *err)
 {
@@ -269,8 +375,12 @@ static wo_status resume(run *r, uint64_t *done, wo_error *err)
     if (!r->o->resume) return WO_OK;
     double loss = NAN;
     *r->at = r->o->output;
-    wo_status status = woi_checkpoint_load(r->trainer.net, r->checkpoint, r->fingerprint, done, &loss, err);
+    woi_history *h = &r->history;
+    wo_status status = r->o->auto_epochs
+                           ? woi_checkpoint_load_auto(r->trainer.net, &r->kept, r->checkpoint, r->fingerprint, h, err)
+                           : woi_checkpoint_load(r->trainer.net, r->checkpoint, r->fingerprint, done, &loss, err);
     if (status) woi_error_prefix(err, "its checkpoint");
+    if (!status && r->o->auto_epochs) status = resume_auto(r, done, &loss, err);
     r->result->loss = r->report.loss = loss;
     return status;
 }
@@ -296,10 +406,12 @@ static wo_status try_data(const run *r, const char *path, wo_error *err)
     return status;
 }
 
-/* The product of these is the size of buffers. */
-static wo_status check_sizes(const woi_train_options *o, wo_error *err)
+/* The product of batch and steps is the size of buffers. */
+static wo_status check_options(const woi_train_options *o, wo_error *err)
 {
     const uint64_t most = 1 << 20;
+    if (o->auto_epochs && !o->valid)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "--epochs auto needs --valid: it says when to stop");
     if (o->batch <= most && o->steps <= most) return WO_OK;
     return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "--%s %" PRIu64 " is too large: at most %" PRIu64,
                     o->batch > most ? "batch" : "steps", o->batch > most ? o->batch : o->steps, most);
@@ -312,17 +424,17 @@ wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_w
                                                 wo_error *) = {woi_trainer_xc, woi_trainer_w2v, woi_trainer_lm};
     woi_train_options o = *options;
     o.threads = woi_team_threads(o.threads);
+    if (o.auto_epochs) o.epochs = WOI_PACE_EPOCHS;
     memset(result, 0, sizeof *result);
-    run r = {.o = &o, .watch = watch, .result = result, .at = at};
-    r.report =
-        (woi_train_report){.epochs = o.epochs, .valid_p_at_1 = NAN, .valid_p_at_5 = NAN, .loss = NAN, .epoch = 1};
+    run r = {.o = &o, .watch = watch, .result = result, .at = at, .pace = woi_pace_after(&(woi_history){0})};
+    r.report = (woi_train_report){
+        .epochs = o.auto_epochs ? 0 : o.epochs, .valid_p_at_1 = NAN, .valid_p_at_5 = NAN, .loss = NAN, .epoch = 1};
     uint64_t done = 0;
     *at = o.output;
-    wo_status status = check_sizes(&o, err);
+    wo_status status = check_options(&o, err);
     if (!status) status = try_output(o.output, err);
     if (!status) status = make[arch](&o, &r.trainer, at, err);
     if (status) return status;
-    make_fingerprint(&r, arch);
     r.report.steps = r.trainer.steps_per_epoch * o.epochs;
     const size_t room = strlen(o.output) + 16;
     if (!(r.checkpoint = woi_alloc(room, 1, err))) {
@@ -331,11 +443,15 @@ wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_w
     }
     snprintf(r.checkpoint, room, "%s.checkpoint", o.output);
     if ((status = try_data(&r, o.valid, err)) || (status = try_data(&r, o.test, err)) ||
+        (status = make_fingerprint(&r, arch, err)) ||
+        (o.auto_epochs && (status = woi_kept_create(r.trainer.net, &r.kept, err))) ||
         (status = resume(&r, &done, err)) || (status = run_epochs(&r, done, err)))
         goto done;
+    keep_best(&r);
     fill_result(&r);
     if (o.time_steps || (status = save(&r, err))) goto done;
-    result->has_valid = o.valid && (done < o.epochs || !(status = evaluate(&r, o.valid, &result->valid, err)));
+    result->has_valid =
+        o.valid && ((!o.auto_epochs && done < o.epochs) || !(status = evaluate(&r, o.valid, &result->valid, err)));
     result->has_test = !status && o.test && !(status = evaluate(&r, o.test, &result->test, err));
     if (!status) unlink(r.checkpoint);
 done:
@@ -343,5 +459,13 @@ done:
     woi_network_free(r.trainer.net);
     woi_free(r.checkpoint);
     woi_free(r.times);
+    woi_kept_free(&r.kept);
+    if (status) woi_train_result_free(result);
     return status;
+}
+
+void woi_train_result_free(woi_train_result *result)
+{
+    woi_free(result->valid_by_epoch);
+    result->valid_by_epoch = NULL;
 }

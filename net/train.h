@@ -1,8 +1,10 @@
 /* Training a network: epochs of Adam steps with a one-cycle rate, a checkpoint after each, validation on the way.
  *
- * The rate rises from lr/25 to lr over the first 30% of the steps and falls to lr/250,000, both along a cosine
- * (PyTorch's OneCycleLR with its defaults, without its change of momentum). The same seed gives the same network,
- * whatever the number of threads, and so does a run that was stopped and resumed. */
+ * With a fixed number of epochs the rate rises from lr/25 to lr over the first 30% of the steps and falls to
+ * lr/250,000, both along a cosine (PyTorch's OneCycleLR with its defaults, without its change of momentum). A run that
+ * finds out itself when it is done has the rates of net/pace.h, and its network is that after the epoch of the best
+ * validation P@1. The same seed gives the same network, whatever the number of threads, and so does a run that was
+ * stopped and resumed. */
 #ifndef WOI_NET_TRAIN_H
 #define WOI_NET_TRAIN_H
 
@@ -15,6 +17,7 @@ typedef struct woi_train_options {
     uint64_t d, epochs, batch, seed, sampled; /* sampled: classes a step of sampled softmax; 0: exact */
     double lr, dropout, clip;                 /* clip: largest norm of a gradient; 0: none */
     int threads;                              /* 0: all */
+    bool auto_epochs; /* as many as pay, by `valid`, which must be there; `epochs` is not read */
     bool resume;
     uint64_t time_steps; /* > 0: only 5 + this many steps, to time them; nothing is written or evaluated */
     woi_xc_options xc;
@@ -28,7 +31,8 @@ woi_train_options woi_train_defaults(woi_arch arch);
 
 /* Where training stands. Precisions are NaN until the first validation. */
 typedef struct woi_train_report {
-    uint64_t epoch, epochs; /* from 1 */
+    uint64_t epoch, epochs; /* from 1; with auto_epochs 0, because the number is not known */
+    uint64_t kept;          /* with auto_epochs, the best epoch so far; 0 before the first */
     uint64_t step, steps;   /* in all epochs */
     double loss;            /* mean of the epoch so far */
     double valid_p_at_1, valid_p_at_5;
@@ -37,8 +41,12 @@ typedef struct woi_train_report {
 } woi_train_report;
 
 typedef struct woi_train_result {
-    uint64_t m, d, n_inputs, n_examples, epochs;
-    double loss; /* of the last epoch */
+    uint64_t m, d, n_inputs, n_examples;
+    uint64_t epochs,
+        kept;    /* how many there were, and after which the network is as it was; the last, but for auto_epochs */
+    double loss; /* of that epoch */
+    double *valid_by_epoch; /* P@1 (n_by_epoch); NaN for those that a run before this one did not record */
+    size_t n_by_epoch;
     woi_precision valid, test;
     bool has_valid, has_test;
     double examples_per_s, seconds; /* of this run's training steps */
@@ -51,8 +59,10 @@ typedef struct woi_train_watch {
     void *ctx;
 } woi_train_watch;
 
-/* Trains, writes the network, and removes the checkpoint. `at` receives the file that a failure is about. */
+/* Trains, writes the network, and removes the checkpoint. `at` receives the file that a failure is about. The result is
+ * to be freed after a success; after a failure there is nothing to free. */
 wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_watch watch, woi_train_result *result,
                     const char **at, wo_error *err);
+void woi_train_result_free(woi_train_result *result);
 
 #endif

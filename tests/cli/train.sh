@@ -74,7 +74,7 @@ for arch in xc w2v lm; do
     usage "$arch: a rate of 0" "train $arch" '--lr takes a number above 0' --train x -o y --lr 0
     usage "$arch: a rate over 1" "train $arch" "--lr takes a number from 0 to 1, not '2'" --train x -o y --lr 2
     usage "$arch: all dropped" "train $arch" "--dropout takes a number from 0 to 0.99, not '1'" --train x -o y --dropout 1
-    usage "$arch: no epoch" "train $arch" "--epochs takes a whole number of 1 or more, not '0'" --train x -o y --epochs 0
+    usage "$arch: no epoch" "train $arch" "--epochs takes a whole number of 1 or more, or auto, not '0'" --train x -o y --epochs 0
 done
 usage 'counts' 'train xc' "--counts takes log1p|raw, not 'log'" --train x -o y --counts log
 usage 'the window is for words' 'train lm' "unknown option '--window'" --train x -o y --window 3
@@ -162,6 +162,15 @@ stop() { # ARCH NET ARGUMENT...: prints the exit code
     wait $run
     echo $?
 }
+# Goes on from a checkpoint, keeps it as kept.checkpoint, and stops after the next one.
+stop_later() { # ARCH NET ARGUMENT...
+    ln -f "$2.checkpoint" kept.checkpoint
+    "$WIDEOUT" train "$1" --train "${data[$1]}" -o "$2" "${small[@]}" "${@:3}" >stop.out 2>stop.err &
+    local run=$!
+    while [ "$2.checkpoint" -ef kept.checkpoint ] && kill -0 $run 2>/dev/null; do sleep 0.01; done
+    kill -INT $run 2>/dev/null
+    wait $run
+}
 for arch in xc w2v lm; do
     long=(-e 30 --valid "${valid[$arch]}")
     [ $arch != xc ] || long+=(-d 32)
@@ -207,6 +216,64 @@ same 'resume: a damaged checkpoint' "wideout: k.net: its checkpoint: tensor 'out
 cp xc.net k.net.checkpoint
 fails 'resume: a network is no checkpoint' 1 "wideout: k.net: its checkpoint: is not a checkpoint of wideout's" \
     train xc k.net "${long[@]}" --resume
+
+# ---- As many epochs as pay ---------------------------------------------------------------------------------------
+# --epochs auto: the network is that of the best epoch by the validation file.
+for arch in xc w2v lm; do
+    usage "$arch: auto without --valid" "train $arch" '--epochs auto needs --valid FILE, which says when to stop' --train x -o y --epochs auto
+    auto=(-e auto --valid "${valid[$arch]}" --lr 0.02)
+    [ $arch != lm ] || auto+=(-b 16)
+    [ $arch != w2v ] || auto+=(--drop-top 3 --sampled 100)
+    train $arch auto.net "${auto[@]}" --json >auto.json
+    check "$arch: auto stops before the limit, and not at once" jq -e '.epochs >= 5 and .epochs < 60' auto.json
+    check "$arch: P@1 of each epoch" jq -e '.epochs == (.valid_p_at_1_by_epoch | length)' auto.json
+    check "$arch: the first of the best is kept" jq -e '.kept_epoch == (.valid_p_at_1_by_epoch | index(max)) + 1' auto.json
+    check "$arch: that is the P@1 of the network" jq -e '.valid_p_at_1 == (.valid_p_at_1_by_epoch | max)' auto.json
+    "$WIDEOUT" embed auto.net --data "${valid[$arch]}" -o auto.log --score --json >embed.json
+    same "$arch: also of the one in the file" "$(jq -c '[.valid_p_at_1, .valid_p_at_5]' auto.json)" "$(jq -c '[.p_at_1, .p_at_5]' embed.json)"
+    same "$arch: the record says so" "$(jq -c '[.epochs, .kept_epoch]' auto.json)" \
+        "$("$WIDEOUT" info --json auto.net | jq -c '.metadata | [.["train.epochs"], .["train.kept_epoch"]] | map(tonumber)')"
+    check "$arch: no checkpoint stays" test ! -e auto.net.checkpoint
+    train $arch two.net "${auto[@]}" -t 2 >auto.out
+    check "$arch: auto: one thread or two, the same file" cmp auto.net two.net
+    same "$arch: auto: a line for people" "  $(jq .epochs auto.json) epochs, of which number $(jq .kept_epoch auto.json) is kept: valid P@1 $(jq .valid_p_at_1 auto.json | awk '{printf "%.4f", $1}')" \
+        "$(sed -n '/is kept/p' auto.out)"
+
+    # Stopped again and again: while the rate is at its peak, when it has just fallen, when all that is left is to evaluate.
+    rm -f int.net int.net.checkpoint
+    stop $arch int.net "${auto[@]}" --json >/dev/null
+    stops=1
+    while [ -e int.net.checkpoint ] && [ $stops -lt 70 ]; do
+        stop_later $arch int.net "${auto[@]}" --json --resume
+        stops=$((stops + 1))
+    done
+    check "$arch: auto: stopped $stops times, the very network of an undisturbed run" cmp int.net auto.net
+    figures='[.epochs, .kept_epoch, .loss, .valid_p_at_1, .valid_p_at_1_by_epoch]'
+    same "$arch: auto: and the same figures" "$(jq -c "$figures" auto.json)" "$(jq -c "$figures" stop.out)"
+    [ $arch != xc ] || cp kept.checkpoint kept.auto
+done
+
+# The checkpoint in "kept.auto" is of an xc network; another validation file would have decided otherwise.
+auto=(-e auto --valid x/valid.txt --lr 0.02)
+cp kept.auto k.net.checkpoint
+fails 'resume auto: another validation file' 1 "$other" train xc k.net "${auto[@]}" --valid x/test.txt --resume
+fails 'resume auto: a number of epochs' 1 "$other" train xc k.net "${auto[@]}" -e 60 --resume
+cp kept k.net.checkpoint
+fails 'resume auto: the checkpoint of a number of epochs' 1 "$other" train xc k.net "${auto[@]}" --resume
+cp x/valid.txt same.txt
+cp kept.auto k.net.checkpoint
+train xc auto.net "${auto[@]}" >/dev/null
+check 'resume auto: the validation file by another name' train xc k.net "${auto[@]}" --valid same.txt --resume
+check 'to the very same network' cmp k.net auto.net
+sed '1!s/^[0-9,]*//' x/valid.txt >none.txt
+fails 'auto: a validation file without labels' 1 \
+    'wideout: none.txt: no example has a label: without one --epochs auto cannot tell when to stop' \
+    train xc o.net -e auto --valid none.txt
+usage 'auto is a word of its own' 'train xc' "--epochs takes a whole number of 1 or more, or auto, not 'automatic'" \
+    --train x -o y -e automatic
+check 'auto: --time-steps' grep -q '^3 steps: ' <(train xc timed.net -e auto --valid x/valid.txt --time-steps 3)
+same 'a number of epochs: P@1 of each, the last is kept' '[3,3,3,true]' \
+    "$(train xc o.net -e 3 --valid x/valid.txt --json | jq -c '[.epochs, .kept_epoch, (.valid_p_at_1_by_epoch | length), .valid_p_at_1 == .valid_p_at_1_by_epoch[2]]')"
 
 # ---- A full disk -------------------------------------------------------------------------------------------------
 cp kept k.net.checkpoint

@@ -245,6 +245,68 @@ static void bad_checkpoints_are_refused(void **state)
     woi_network_free(net);
 }
 
+static void assert_state(const woi_network *net, const woi_kept *kept)
+{
+    for (size_t i = 0; i < net->n_params; i++) {
+        const woi_param *p = &net->params[i];
+        assert_memory_equal(p->w, kept->state[3 * i], p->n * sizeof(float));
+        assert_memory_equal(p->m, kept->state[3 * i + 1], p->n * sizeof(float));
+        assert_memory_equal(p->v, kept->state[3 * i + 2], p->n * sizeof(float));
+    }
+}
+
+/* Those of a run without a fixed end: two states and a history, or one state that is both. */
+static void checkpoints_with_a_best_epoch(void **state)
+{
+    (void)state;
+    for (int arch = 0; arch < WOI_N_ARCHS; arch++) {
+        woi_network *net = make_network((woi_arch)arch, true), *back = make_network((woi_arch)arch, true);
+        woi_kept kept = {0}, read = {0};
+        woi_history history = {.n = WOI_PACE_EPOCHS}, again;
+        wo_error err;
+        for (int i = 0; i < WOI_PACE_EPOCHS; i++) {
+            history.p_at_1[i] = 1 / (i + 3.0);
+            history.loss[i] = -1e300 / (i + 7.0);
+        }
+        assert_int_equal(woi_kept_create(net, &kept, NULL), WO_OK);
+        assert_int_equal(woi_kept_create(net, &read, NULL), WO_OK);
+        woi_kept_take(&kept, net);
+        assert_state(net, &kept);
+        net->params[0].w[3] += 1;
+        net->params[1].m[2] += 1;
+        net->params[2].v[1] += 1;
+        if (woi_checkpoint_save_auto(net, &kept, scratch("point"), "f", &history, &err)) fail_msg("%s", err.text);
+        if (woi_checkpoint_load_auto(back, &read, scratch("point"), "f", &again, &err)) fail_msg("%s", err.text);
+        assert_memory_equal(&again, &history, sizeof again);
+        for (size_t i = 0; i < 3 * net->n_params; i++)
+            assert_memory_equal(read.state[i], kept.state[i], net->params[i / 3].n * sizeof(float));
+        woi_kept_take(&read, net);
+        assert_state(back, &read);
+        woi_kept_give(&kept, back);
+        assert_state(back, &kept);
+
+        history.n = 2;
+        assert_int_equal(woi_checkpoint_save_auto(net, NULL, scratch("point"), "f", &history, NULL), WO_OK);
+        if (woi_checkpoint_load_auto(back, &read, scratch("point"), "f", &again, &err)) fail_msg("%s", err.text);
+        assert_int_equal(again.n, 2);
+        assert_state(back, &read);
+        assert_state(net, &read);
+        damage("point", 1);
+        assert_int_not_equal(woi_checkpoint_load_auto(back, &read, scratch("point"), "f", &again, &err), WO_OK);
+        assert_begins(err.text, "tensor 'output.bias.adam_v' (");
+        assert_int_equal(woi_checkpoint_save(net, scratch("point"), "f", 2, 1, NULL), WO_OK);
+        assert_int_equal(woi_checkpoint_load_auto(back, &read, scratch("point"), "f", &again, &err), WO_ERR_FORMAT);
+        assert_string_equal(err.text, "its 'valid_p_at_1' is not a list of 2 numbers");
+        assert_int_equal(woi_checkpoint_save(net, scratch("point"), "f", WOI_PACE_EPOCHS + 1, 1, NULL), WO_OK);
+        assert_int_equal(woi_checkpoint_load_auto(back, &read, scratch("point"), "f", &again, &err), WO_ERR_FORMAT);
+        assert_string_equal(err.text, "has 61 epochs done, expected 1 to 60");
+        woi_network_free(net);
+        woi_network_free(back);
+        woi_kept_free(&kept);
+        woi_kept_free(&read);
+    }
+}
+
 static void values_that_are_not_finite_are_not_saved(void **state)
 {
     (void)state;
@@ -392,6 +454,7 @@ int main(void)
         cmocka_unit_test(starting_values),
         cmocka_unit_test(checkpoints_come_back),
         cmocka_unit_test(bad_checkpoints_are_refused),
+        cmocka_unit_test(checkpoints_with_a_best_epoch),
         cmocka_unit_test(values_that_are_not_finite_are_not_saved),
         cmocka_unit_test(a_sharded_state_dict_opens),
         cmocka_unit_test(bad_state_dicts_are_refused),
