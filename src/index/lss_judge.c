@@ -2,8 +2,9 @@
  * that learning does not see.
  *
  * Recall is counted at every step, neurons only where they can matter: at a step that is no worse than the best one,
- * while none is within the limit, and where the trace wants them. With 4,096 queries of Debian recall costs a step
- * less than a tenth of the hashing of the 50,778 neurons; the neurons cost as much as that hashing. */
+ * while none is within the limit, and where the trace wants them. 1,500 steps on Debian with K 4 and L 10 take 24 s of
+ * processor time without judging, 26 with it, and 42 with a limit of 3,000 neurons, which has them counted more often
+ * (one run each, on a busy machine). */
 #include "index/lss.h"
 
 #include "base/error.h"
