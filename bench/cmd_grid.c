@@ -3,30 +3,89 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct arguments {
     cli_common common;
-    const char *output;
+    const char *output, *tables;
     int loss;
-    uint64_t queries, iterations;
+    bool last_step;
+    uint64_t queries, iterations, max_neurons, seeds;
 } arguments;
 
-static const cli_option options[] = {
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "DIR", "where its result goes (default: bench/results)",
-     false},
-    {"loss", 0, CLI_CHOICE, offsetof(arguments, loss), "paper|margin", "what lss minimises (default: paper)", false},
-    {"queries", 0, CLI_SIZE, offsetof(arguments, queries), "N", "test queries to judge, instead of the workload's",
-     false},
-    {"iterations", 0, CLI_SIZE, offsetof(arguments, iterations), "N", "steps of learning (default: lss's own, 1500)",
-     false},
+#define GRID_OPTIONS                                                                                                    \
+    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "DIR", "where its result goes (default: bench/results)",     \
+     false},                                                                                                            \
+        {"loss", 0, CLI_CHOICE, offsetof(arguments, loss), "paper|margin", "what lss minimises (default: paper)",       \
+         false},                                                                                                        \
+        {"queries", 0, CLI_SIZE, offsetof(arguments, queries), "N", "test queries to judge, instead of the workload's", \
+         false},                                                                                                        \
+        {"iterations", 0,                                                                                               \
+         CLI_SIZE,     offsetof(arguments, iterations),                                                                 \
+         "N",          "steps of learning (default: lss's own, 1500)",                                                  \
+         false},                                                                                                        \
+        {"max-neurons", 0,                                                                                              \
+         CLI_SIZE,      offsetof(arguments, max_neurons),                                                               \
+         "N",           "lss keeps its best step with at most so many a query",                                         \
+         false},                                                                                                        \
+    {                                                                                                                   \
+        "last-step", 0, CLI_FLAG, offsetof(arguments, last_step), NULL, "lss keeps its last step, as the paper does",   \
+            false                                                                                                       \
+    }
+
+static const cli_option options[] = {GRID_OPTIONS, {0}};
+static const cli_option table2_options[] = {
+    GRID_OPTIONS,
+    {"seeds", 0, CLI_SIZE, offsetof(arguments, seeds), "N", "seeds 1 to N, up to 9 (default: 1)", false},
+    {"tables", 0, CLI_TEXT, offsetof(arguments, tables), "LIST", "values of L (default: 1,10,50)", false},
     {0},
 };
 static const char *const losses[] = {"paper", "margin"};
 
-/* Runs sweeps, of which NULL is the last, on a workload, lss with the loss and steps that were asked for, into
- * DIR/NAME-EXHIBIT-LOSS.json, and reads that. */
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t bytes, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text + used, bytes - used, format, list);
+    va_end(list);
+}
+
+/* What was asked for, as settings of a sweep. */
+static void add_settings(const arguments *args, char *text, size_t bytes)
+{
+    if (args->seeds > 1) append(text, bytes, " seed=1");
+    for (uint64_t seed = 2; seed <= args->seeds; seed++) append(text, bytes, ",%" PRIu64, seed);
+    if (args->iterations) append(text, bytes, " iterations=%" PRIu64, args->iterations);
+    if (args->max_neurons) append(text, bytes, " max_neurons=%" PRIu64, args->max_neurons);
+    if (args->last_step) append(text, bytes, " last_step=1");
+}
+
+/* The same in the name of the result, which one of other settings must not replace, and in the command that it has. */
+static void add_arguments(const arguments *args, char *path, size_t path_bytes, char *command, size_t command_bytes)
+{
+    if (args->iterations) append(command, command_bytes, " --iterations %" PRIu64, args->iterations);
+    if (args->queries) append(command, command_bytes, " --queries %" PRIu64, args->queries);
+    if (args->tables) append(command, command_bytes, " --tables %s", args->tables);
+    if (args->seeds > 1) {
+        append(path, path_bytes, "-seeds%" PRIu64, args->seeds);
+        append(command, command_bytes, " --seeds %" PRIu64, args->seeds);
+    }
+    if (args->max_neurons) {
+        append(path, path_bytes, "-max%" PRIu64, args->max_neurons);
+        append(command, command_bytes, " --max-neurons %" PRIu64, args->max_neurons);
+    }
+    if (args->last_step) {
+        append(path, path_bytes, "-last");
+        append(command, command_bytes, " --last-step");
+    }
+    append(path, path_bytes, ".json");
+}
+
+/* Runs sweeps, of which NULL is the last, on a workload, lss with the loss and what else was asked for, into DIR/NAME-EXHIBIT-LOSS.json, and reads
+ * that. */
 static int run_grid(const cli_command *self, const arguments *args, int n, char **rest, const char *const *sweeps,
                     json_t **result)
 {
@@ -50,16 +109,16 @@ static int run_grid(const cli_command *self, const arguments *args, int n, char 
             snprintf(text, sizeof text, "lss loss=%s %s", loss, sweeps[i] + 4);
         else
             snprintf(text, sizeof text, "%s", sweeps[i]);
-        if (learned && args->iterations)
-            snprintf(text + strlen(text), sizeof text - strlen(text), " iterations=%" PRIu64, args->iterations);
+        if (learned) add_settings(args, text, sizeof text);
         status = bench_sweep_expand(text, &configs, &err);
     }
     if (status) {
         code = cli_fail(workload.name, &err);
         goto done;
     }
-    snprintf(path, sizeof path, "%s/%s-%s-%s.json", folder, workload.name, self->name, loss);
+    snprintf(path, sizeof path, "%s/%s-%s-%s", folder, workload.name, self->name, loss);
     snprintf(command, sizeof command, "wideout-bench %s %s --loss %s", self->name, workload.name, loss);
+    add_arguments(args, path, sizeof path, command, sizeof command);
     const bench_run run = {&args->common, command, false, 0};
     code = bench_make_folder(folder, &err) ? cli_fail(folder, &err)
                                            : bench_run_configs(&run, &workload, &data, &configs, path);
@@ -80,10 +139,16 @@ static double option(const json_t *row, const char *name)
 
 static int run_table2(const cli_command *self, void *given, int n, char **rest)
 {
-    static const char *const sweeps[] = {"lss K=4,6,8 L=1,10,50", NULL};
     const arguments *args = given;
     json_t *result = NULL, *row;
     size_t i;
+    char sweep[128];
+    if (args->seeds > 9) return cli_usage(self, "--seeds takes 1 to 9, not %" PRIu64, args->seeds);
+    const char *tables = args->tables ? args->tables : "1,10,50";
+    if (!*tables || strspn(tables, "0123456789,") != strlen(tables) || strlen(tables) > 64)
+        return cli_usage(self, "--tables takes numbers with commas between, not '%s'", tables);
+    snprintf(sweep, sizeof sweep, "lss K=4,6,8 L=%s", tables);
+    const char *const sweeps[] = {sweep, NULL};
     int code = run_grid(self, args, n, rest, sweeps, &result);
     if (code) return code;
     if (args->common.json) return cli_print_json(result);
@@ -91,9 +156,11 @@ static int run_table2(const cli_command *self, void *given, int n, char **rest)
     cli_print_text(stdout, bench_text(result, "title"));
     printf(": lss, %s loss; FULL: P@1 %.4f, P@5 %.4f, %.0f classes\n", losses[args->loss ? args->loss - 1 : 0],
            bench_number(full, "p_at_1"), bench_number(full, "p_at_5"), bench_number(result, "m"));
+    if (args->seeds > 1) printf("%4s ", "seed");
     printf("%4s %4s %8s %8s %10s %12s\n", "K", "L", "P@1", "P@5", "classes", "left empty");
     json_array_foreach(json_object_get(result, "rows"), i, row)
     {
+        if (args->seeds > 1) printf("%4.0f ", option(row, "seed"));
         printf("%4.0f %4.0f ", option(row, "K"), option(row, "L"));
         if (bench_number(row, "empty_share") >= 1)
             printf("%8s %8s %10.1f %11.2f%%\n", "NA", "NA", 0.0, 100.0);
@@ -212,12 +279,14 @@ const cli_command bench_cmd_table2 = {
     "WORKLOAD [options]",
     "the paper's table 2: lss for K in 4, 6, 8 and L in 1, 10, 50",
     "Learns nine indexes and prints their P@1 and the classes they score; NA where every query is left\n"
-    "without any. Quality only. The result stays in DIR/NAME-table2-LOSS.json; stopped, it goes on where\n"
-    "it was.\n"
+    "without any. Quality only. The result stays in DIR/NAME-table2-LOSS.json, with -seedsN, -maxN or\n"
+    "-last behind LOSS where --seeds, --max-neurons or --last-step is given; stopped, it goes on where it\n"
+    "was.\n"
     "\n"
     "  wideout-bench table2 debian\n"
-    "  wideout-bench table2 debian --loss margin",
-    options,
+    "  wideout-bench table2 debian --loss margin\n"
+    "  wideout-bench table2 debian --seeds 3 --last-step",
+    table2_options,
     sizeof(arguments),
     run_table2,
 };

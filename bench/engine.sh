@@ -81,7 +81,7 @@ lss_of_three() { # NAME SHARE OPTIONS...
     local name=$1 share=$2 seed best=1 best_p=-1 p
     shift 2
     for seed in 1 2 3; do
-        build --method lss "$@" --seed $seed
+        build --method lss --last-step "$@" --seed $seed
         judge valid --no-timing
         p=$(jq -r --argjson share "$share" 'if .sample_size <= $share * .m then .p_at_1 else 0 end' "$scratch/eval.json")
         printf '%s: lss seed %s: on valid P@1 %s with at most %s of the neurons\n' "$name" $seed "$p" "$share"
@@ -96,9 +96,9 @@ lss() { # NAME OPTIONS...
     use "$1" || return 0
     local name=$1
     shift
-    build --method lss "$@"
+    build --method lss --last-step "$@"
     judge test --no-timing
-    line "$name" --method lss "$@"
+    line "$name" --method lss --last-step "$@"
 }
 
 slide() { # NAME
@@ -120,7 +120,7 @@ for part in "$@"; do
     debian | eurlex57k | wikitext-2) evidence "$part" ;;
     methods)
         use debian || continue
-        for options in '--method popular --popular 2000' '--method slide -K 4 -L 10' '--method lss -K 4 -L 10 --seed 2' \
+        for options in '--method popular --popular 2000' '--method slide -K 4 -L 10' '--method lss --last-step -K 4 -L 10 --seed 2' \
             '--method evidence --router tree --lambda 0.05'; do
             # shellcheck disable=SC2086 # options are words
             build $options

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,11 +36,32 @@ static void print_options(const wo_build_options *o, const char *method, const c
     printf("; seed %" PRIu64 "\n", o->seed);
 }
 
+/* The step that lss kept, from its trace. */
+static void find_kept(const wo_index *index, cli_index *of)
+{
+    static const char *const names[] = {"step", "judged_recall", "judged_neurons", "kept"};
+    wo_trace trace = {.struct_size = sizeof trace};
+    if (!wo_index_trace(index, &trace)) return;
+    for (size_t r = 0; r < trace.rows; r++) {
+        double values[4] = {0, NAN, NAN, 0};
+        for (size_t c = 0; c < trace.columns; c++)
+            for (int i = 0; i < 4; i++)
+                if (strcmp(trace.names[c], names[i]) == 0) values[i] = trace.values[r * trace.columns + c];
+        if (values[3] != 1 || isnan(values[1])) continue;
+        of->judged = true;
+        of->kept_step = values[0];
+        of->kept_recall = values[1];
+        of->kept_neurons = values[2];
+        of->within = !of->options.max_neurons || values[2] <= of->options.max_neurons;
+    }
+}
+
 cli_index cli_index_of(const wo_index *index)
 {
     cli_index of = {.info.struct_size = sizeof of.info, .options.struct_size = sizeof of.options};
     wo_index_describe(index, &of.info);
     wo_index_options(index, &of.options);
+    find_kept(index, &of);
     return of;
 }
 
@@ -62,6 +84,12 @@ void cli_index_print(const cli_index *index, const char *indent)
     printf("%s%s %s %s classes, the largest %s; %s empty; %s\n", indent, cli_number(info->n_cells),
            info->n_cells == 1 ? "cell holds" : "cells hold", cli_number(info->n_entries), cli_number(info->largest),
            cli_number(info->n_empty), cli_bytes(info->index_bytes));
+    if (index->judged)
+        printf("%skept step %.0f of %" PRIu32 ": label recall %.4f with %.1f classes a query\n", indent,
+               index->kept_step, o->iterations, index->kept_recall, index->kept_neurons);
+    if (index->judged && !index->within)
+        printf("%sno step has as few as %" PRIu32 " classes a query: this one has the fewest\n", indent,
+               o->max_neurons);
 }
 
 static json_t *value_json(const wo_option_info *info, const wo_build_options *o)
@@ -87,12 +115,18 @@ static json_t *options_json(const wo_build_options *o)
 json_t *cli_index_json(const cli_index *index)
 {
     const wo_index_info *info = &index->info;
-    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "method", info->method_name,
-                     "options", options_json(&index->options), "m", (json_int_t)info->m, "d", (json_int_t)info->d,
-                     "cells", (json_int_t)info->n_cells, "entries", (json_int_t)info->n_entries, "empty_cells",
-                     (json_int_t)info->n_empty, "largest_cell", (json_int_t)info->largest, "index_bytes",
-                     (json_int_t)info->index_bytes, "full_from", (json_int_t)info->full_from, "full_to",
-                     (json_int_t)info->full_to, "names", info->has_names);
+    json_t *json = json_pack(
+        "{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "method", info->method_name, "options",
+        options_json(&index->options), "m", (json_int_t)info->m, "d", (json_int_t)info->d, "cells",
+        (json_int_t)info->n_cells, "entries", (json_int_t)info->n_entries, "empty_cells", (json_int_t)info->n_empty,
+        "largest_cell", (json_int_t)info->largest, "index_bytes", (json_int_t)info->index_bytes, "full_from",
+        (json_int_t)info->full_from, "full_to", (json_int_t)info->full_to, "names", info->has_names);
+    if (json && index->judged)
+        json_object_set_new(json, "kept",
+                            json_pack("{s:I, s:f, s:f, s:b}", "step", (json_int_t)index->kept_step, "label_recall",
+                                      index->kept_recall, "neurons", index->kept_neurons, "within_max_neurons",
+                                      index->within));
+    return json;
 }
 
 void cli_index_warn(const char *path, const cli_index *index, bool exact_fallback)

@@ -10,6 +10,9 @@ struct json_t;
 typedef struct cli_index {
     wo_index_info info;
     wo_build_options options;
+    bool judged; /* lss kept its best step, and this is how it was judged: */
+    double kept_step, kept_recall, kept_neurons;
+    bool within; /* max_neurons */
 } cli_index;
 
 cli_index cli_index_of(const wo_index *index);

@@ -308,7 +308,15 @@ typedef struct wo_build_options {
     int threads; /* 0: all cores. The result does not depend on it. */
     wo_progress progress;
 
-    uint32_t cap; /* evidence: a cell holds at most so many classes, the most needed ones; 0: any number */
+    /* lss: the step that is kept is the one with the best label recall at no more than max_neurons neurons a query (0:
+     * any number; where no step has so few, the one with the fewest), on a tenth of the queries with labels, 4,096 at
+     * most, that is not learned from; below 1,000 of them on all. last_step: the last one, as in the paper, and all of
+     * the log is learned from. wo_index_trace says which it was. */
+    uint32_t max_neurons;
+    uint8_t last_step;
+
+    /* evidence */
+    uint32_t cap; /* a cell holds at most so many classes, the most needed ones; 0: any number */
 } wo_build_options;
 
 enum { WO_WIDER = 4 };
@@ -407,7 +415,8 @@ WO_API wo_status wo_index_options(const wo_index *index, wo_build_options *optio
 WO_API const char *wo_index_label(const wo_index *index, int32_t id, size_t *name_bytes);
 
 /* What learning looked like (lss): `rows` points of `columns` numbers, row after row, in the index's
- * memory; names[c] tells what column c is. Returns 0 where there is no trace. */
+ * memory; names[c] tells what column c is. Files of older versions have fewer columns. Returns 0 where there is no
+ * trace. */
 typedef struct wo_trace {
     size_t struct_size; /* set it to sizeof(wo_trace) */
     size_t rows, columns;

@@ -33,6 +33,9 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
             return woi_fail_option(err, WO_ERR_ARGUMENT, "L", "%u tables of %u cells are too many: at most 2^28 in all",
                                    o->L, 1U << o->K);
     }
+    if (o->method == WO_METHOD_LSS && o->last_step && o->max_neurons)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "max_neurons",
+                               "max_neurons is %u, but the last step is kept whatever it has", o->max_neurons);
     if (o->method != WO_METHOD_EVIDENCE && o->fallback)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "fallback", "fallback is %u, but method %s counts no evidence",
                                o->fallback, woi_method_name(o->method));
@@ -214,14 +217,14 @@ const char *wo_index_label(const wo_index *index, int32_t id, size_t *name_bytes
     return woi_names_get(&index->labels, id);
 }
 
-const char *const woi_trace_names[WOI_TRACE_COLUMNS] = {"step",        "loss",         "cp_positive",
-                                                        "cp_negative", "sample_size",  "label_recall",
-                                                        "empty_cells", "largest_cell", "entropy"};
+const char *const woi_trace_names[WOI_TRACE_COLUMNS] = {
+    "step",        "loss",         "cp_positive", "cp_negative",   "sample_size",    "label_recall",
+    "empty_cells", "largest_cell", "entropy",     "judged_recall", "judged_neurons", "kept"};
 
 int wo_index_trace(const wo_index *index, wo_trace *trace)
 {
     if (!index->n_trace) return 0;
-    const wo_trace found = {sizeof found, index->n_trace, WOI_TRACE_COLUMNS, index->trace, woi_trace_names};
+    const wo_trace found = {sizeof found, index->n_trace, index->trace_columns, index->trace, woi_trace_names};
     return woi_sized_give(trace, &found, sizeof found) == WO_OK;
 }
 

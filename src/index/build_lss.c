@@ -8,6 +8,8 @@
  *     shuffle both, g = min(|P+|, |P-|), one step of the Index Update Loss on the first g of each
  *     cells of all neurons again
  *
+ * Which step is kept, the best or (last_step, as in the paper) the last, is lss_judge.c's business.
+ *
  * S_i is never listed. A label is in S_i when one of its L cells is the query's. And P- needs no more than its first g
  * after shuffling: places in the cells that the batch opens are walked in a random order, each once, and those that
  * belong to P- are taken, until there are as many as in P+ or no place is left. A neuron that shares several cells with
@@ -50,6 +52,8 @@ typedef struct lss {
     woi_iul_pair *positive, *negative;
     size_t positive_room, negative_room;
     woi_lss_trace trace;
+    woi_lss_judge judge; /* n = 0: the last step is kept */
+    double best_loss;    /* since the row of the trace before the best step */
 } lss;
 
 /* ---- Start ------------------------------------------------------------------------------------------------- */
@@ -86,8 +90,13 @@ static wo_status lean_on_mean(lss *s, wo_error *err)
     const size_t d = s->rows->d, planes = (size_t)s->o->K * s->o->L;
     double *mean = woi_alloc_zero(d + 1, sizeof *mean, err), square = 0;
     if (!mean) return WO_ERR_MEMORY;
-    for (size_t i = 0; i < s->log->n; i++)
-        for (size_t j = 0; j < d; j++) mean[j] += (double)s->log->queries[i * d + j];
+    const woi_lss_judge *judge = &s->judge;
+    for (size_t i = 0, held = 0; i < s->log->n; i++) {
+        if (judge->held_out && held < judge->n && judge->query[held] == i)
+            held++;
+        else
+            for (size_t j = 0; j < d; j++) mean[j] += (double)s->log->queries[i * d + j];
+    }
     for (size_t j = 0; j < d; j++) square += mean[j] * mean[j];
     const double lean = square > 0 ? (double)MEAN_LEAN / sqrt(square) : 0;
     for (size_t j = 0; j <= d; j++)
@@ -231,15 +240,65 @@ static wo_status learn_step(lss *s, uint64_t step, double *loss, wo_error *err)
     return rebuild(s->rows, s->o->threads, s->neuron_cells, s->index, err);
 }
 
+/* A row of the trace about the index as it is; verdict NULL: nobody judged it. */
+static wo_status take_row(lss *s, uint64_t step, double loss, const woi_lss_verdict *verdict, double *row,
+                          wo_error *err)
+{
+    row[WOI_TRACE_STEP] = (double)step;
+    row[WOI_TRACE_LOSS] = loss;
+    row[WOI_TRACE_JUDGED_RECALL] = verdict ? verdict->recall : NAN;
+    row[WOI_TRACE_JUDGED_NEURONS] = verdict ? verdict->neurons : NAN;
+    row[WOI_TRACE_KEPT] = 0;
+    return woi_lss_trace_take(&s->trace, &s->index->hash, s->neuron_cells, &s->index->cells, row, err);
+}
+
+/* Judges the step that was just made, and takes its row where the trace has one. */
+static wo_status look_at(lss *s, uint64_t step, double loss, bool traced, wo_error *err)
+{
+    wo_index *index = s->index;
+    woi_lss_verdict verdict;
+    if (s->judge.n) {
+        verdict =
+            woi_lss_judge_step(&s->judge, step, &(woi_lss_state){&index->hash, s->neuron_cells, &index->cells}, traced);
+        if (s->judge.best.step == step) s->best_loss = loss;
+    } else {
+        s->best_loss = loss;
+    }
+    if (!traced) return WO_OK;
+    double *row = index->trace + index->n_trace++ * WOI_TRACE_COLUMNS;
+    return take_row(s, step, loss, s->judge.n ? &verdict : NULL, row, err);
+}
+
+/* Goes back to the step that is kept, and marks its row of the trace: a new one where it had none. */
+static wo_status keep(lss *s, uint64_t steps, wo_error *err)
+{
+    wo_index *index = s->index;
+    const uint64_t step = s->judge.n ? s->judge.best.step : steps;
+    wo_status status = WO_OK;
+    if (step != steps) {
+        woi_lss_judge_restore(&s->judge, &index->hash);
+        status = rebuild(s->rows, s->o->threads, s->neuron_cells, index, err);
+    }
+    size_t r = 0;
+    while (r < index->n_trace && index->trace[r * WOI_TRACE_COLUMNS + WOI_TRACE_STEP] < (double)step) r++;
+    double *row = index->trace + r * WOI_TRACE_COLUMNS;
+    if (!status && (r == index->n_trace || row[WOI_TRACE_STEP] > (double)step)) {
+        memmove(row + WOI_TRACE_COLUMNS, row, (index->n_trace++ - r) * WOI_TRACE_COLUMNS * sizeof *row);
+        status = take_row(s, step, s->best_loss, s->judge.n ? &s->judge.best : NULL, row, err);
+    }
+    row[WOI_TRACE_KEPT] = 1;
+    return status;
+}
+
 static wo_status learn(lss *s, wo_error *err)
 {
     const uint64_t steps = s->o->iterations;
     const uint64_t points = s->o->trace_points < steps ? s->o->trace_points : steps;
     wo_index *index = s->index;
-    index->trace = woi_alloc_zero(points + 1, WOI_TRACE_COLUMNS * sizeof *index->trace, err);
+    index->trace = woi_alloc_zero(points + 2, WOI_TRACE_COLUMNS * sizeof *index->trace, err);
     if (!index->trace) return WO_ERR_MEMORY;
-    wo_status status = woi_lss_trace_take(&s->trace, &index->hash, s->neuron_cells, &index->cells, index->trace, err);
-    index->n_trace = 1;
+    index->trace_columns = WOI_TRACE_COLUMNS;
+    wo_status status = look_at(s, 0, 0, true, err);
     double sum = 0, terms = 0; /* losses since the last row */
     for (uint64_t step = 0; step < steps && !status; step++) {
         double loss;
@@ -248,14 +307,11 @@ static wo_status learn(lss *s, wo_error *err)
         if (step == 0) index->trace[WOI_TRACE_LOSS] = loss;
         sum += loss;
         terms += loss > 0;
-        if (step + 1 != steps * index->n_trace / (points ? points : 1) || index->n_trace > points) continue;
-        double *row = index->trace + index->n_trace++ * WOI_TRACE_COLUMNS;
-        row[WOI_TRACE_STEP] = (double)(step + 1);
-        row[WOI_TRACE_LOSS] = terms > 0 ? sum / terms : 0;
-        sum = terms = 0;
-        status = woi_lss_trace_take(&s->trace, &index->hash, s->neuron_cells, &index->cells, row, err);
+        const bool traced = points && step + 1 == steps * index->n_trace / points && index->n_trace <= points;
+        status = look_at(s, step + 1, terms > 0 ? sum / terms : 0, traced, err);
+        if (traced) sum = terms = 0;
     }
-    return status;
+    return status ? status : keep(s, steps, err);
 }
 
 static wo_status prepare(lss *s, wo_error *err)
@@ -282,6 +338,8 @@ static wo_status prepare(lss *s, wo_error *err)
     wo_status status = woi_iul_create(&options, &s->iul, err);
     if (!status)
         status = woi_lss_trace_create(&(woi_labelled){s->log, s->labelled, s->n_labelled}, m, s->o, &s->trace, err);
+    if (!status && !s->o->last_step)
+        status = woi_lss_judge_create(s->log, s->labelled, &s->n_labelled, s->index, &s->judge, err);
     if (!status && !s->o->t_are_values) status = woi_lss_thresholds(s->rows, s->log, s->o, s->above, s->below, err);
     return status;
 }
@@ -299,8 +357,8 @@ wo_status woi_build_lss(const wo_layer *layer, const wo_log *log, wo_index *inde
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
                               "the log has label %" PRId64 ", the layer %zu classes", log->max_label, layer->dense.m);
     lss s = {.rows = &layer->dense, .log = log, .o = o, .index = index};
-    wo_status status = prepare(&s, err);
-    if (!status) status = woi_hash_create(o->K, o->L, s.rows->d, true, &index->hash, err);
+    wo_status status = woi_hash_create(o->K, o->L, s.rows->d, true, &index->hash, err);
+    if (!status) status = prepare(&s, err);
     if (!status) {
         if (o->init == WO_INIT_RANDOM) {
             draw_planes(&index->hash, o->seed);
@@ -314,6 +372,7 @@ wo_status woi_build_lss(const wo_layer *layer, const wo_log *log, wo_index *inde
     if (!status) status = learn(&s, err);
     woi_iul_free(&s.iul);
     woi_lss_trace_free(&s.trace);
+    woi_lss_judge_free(&s.judge);
     void *const owned[] = {s.q_scale, s.x_scale, s.above,       s.below,  s.labelled, s.neuron_cells,
                            s.queries, s.q,       s.query_cells, s.starts, s.positive, s.negative};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);

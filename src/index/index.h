@@ -28,6 +28,10 @@ enum {
     WOI_TRACE_EMPTY,
     WOI_TRACE_LARGEST,
     WOI_TRACE_ENTROPY,
+    WOI_TRACE_FIRST_COLUMNS,                           /* a file may have these alone: those of 0.1.0 */
+    WOI_TRACE_JUDGED_RECALL = WOI_TRACE_FIRST_COLUMNS, /* NAN in both: not judged, the last step was to be kept */
+    WOI_TRACE_JUDGED_NEURONS,
+    WOI_TRACE_KEPT, /* 1 in the row of the step that the index is of */
     WOI_TRACE_COLUMNS
 };
 
@@ -85,8 +89,8 @@ struct wo_index {
     woi_tree tree; /* A = 0: none */
     woi_cells cells;
     woi_names labels;
-    double *trace; /* (n_trace, WOI_TRACE_COLUMNS) */
-    size_t n_trace;
+    double *trace; /* (n_trace, trace_columns) */
+    size_t n_trace, trace_columns;
     double *curve;  /* (n_curve, WOI_CURVE_COLUMNS) */
     size_t n_curve; /* 0: not tuned */
     woi_goal goal;

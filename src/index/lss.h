@@ -10,7 +10,8 @@ enum {
     WOI_LSS_ORDER,               /* of the queries in an epoch */
     WOI_LSS_POSITIVE,            /* which missed labels a step uses */
     WOI_LSS_NEGATIVE,            /* which retrieved others */
-    WOI_LSS_TRACE                /* the samples of the trace */
+    WOI_LSS_TRACE,               /* the samples of the trace */
+    WOI_LSS_HELD_OUT             /* the queries that steps are judged on */
 };
 
 /* Position i of a random permutation of 0 .. n-1, i < n: a Feistel network on the next power of four, walked until it
@@ -66,5 +67,48 @@ void woi_lss_trace_free(woi_lss_trace *trace);
  */
 wo_status woi_lss_trace_take(woi_lss_trace *trace, const woi_hash *hash, const uint32_t *neuron_cells,
                              const woi_cells *cells, double *row, wo_error *err);
+
+/* lss_judge.c: which step is kept. */
+typedef struct woi_lss_state {
+    const woi_hash *hash;
+    const uint32_t *neuron_cells; /* (m, L) */
+    const woi_cells *cells;       /* which list them */
+} woi_lss_state;
+
+typedef struct woi_lss_verdict {
+    uint64_t step;
+    double recall, neurons; /* labels found, of all; neurons a query, NAN where they did not matter */
+    bool within;            /* the limit, where there is one */
+} woi_lss_verdict;
+
+typedef struct woi_lss_judge {
+    const wo_log *log;
+    const woi_kernels *kernels;
+    size_t m;
+    uint32_t probes, limit; /* neurons a query at most; 0: any number */
+    int threads;
+    bool held_out; /* its queries are not learned from */
+    size_t n;
+    uint32_t *query; /* (n): places in the log, rising */
+    float *q;        /* (n, d) */
+    uint64_t n_labels;
+    uint32_t *opened; /* (threads, n_opened): cells of a tile of queries, then how many each has */
+    float *scratch;   /* (threads, n_scratch): the router's */
+    size_t n_opened, n_scratch;
+    uint32_t *seen; /* (threads, m): the query that met a neuron last */
+    bool any;       /* step was judged */
+    woi_lss_verdict best;
+    float *planes; /* (d + 1, n_planes): of the best step, bias_planes last */
+} woi_lss_judge;
+
+/* labelled: the places of the queries that have labels, rising; those that are held out are taken out of the list. The
+ * index has options, rows and a hash of its size. */
+wo_status woi_lss_judge_create(const wo_log *log, uint32_t *labelled, size_t *n_labelled, const wo_index *index,
+                               woi_lss_judge *judge, wo_error *err);
+void woi_lss_judge_free(woi_lss_judge *judge);
+
+/* Judges a step, and keeps its planes where it is the best so far; with `all`, neurons are counted in any case. */
+woi_lss_verdict woi_lss_judge_step(woi_lss_judge *judge, uint64_t step, const woi_lss_state *state, bool all);
+void woi_lss_judge_restore(const woi_lss_judge *judge, woi_hash *hash);
 
 #endif

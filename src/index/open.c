@@ -263,33 +263,53 @@ static wo_status read_rows(opening *from, const wo_layer *layer, wo_error *err)
 
 /* ---- The rest ---------------------------------------------------------------------------------------------- */
 
-/* A table of numbers, where there is one. It has these columns and perhaps, from a later version, more behind them,
- * which are left out: then *copy has the rest. */
-static wo_status read_table(const woi_st *st, wanted table, double **values, double **copy, size_t *n, wo_error *err)
+/* A table of numbers, where there is one. It has at least `least` columns, fewer than `most` where an older version
+ * wrote it; columns beyond `most` are a later version's and are left out: then *copy has the rest. */
+typedef struct table {
+    const char *name;
+    size_t least, most; /* columns */
+    double **values, **copy;
+    size_t *n, columns; /* rows and columns that were found */
+} table;
+
+static wo_status read_table(const woi_st *st, table *t, wo_error *err)
 {
-    const woi_tensor *tensor = woi_st_find(st, table.name);
+    const woi_tensor *tensor = woi_st_find(st, t->name);
     if (!tensor) return WO_OK;
-    if (tensor->dtype != WOI_F64 || tensor->n_dims != 2 || tensor->shape[1] < table.columns)
-        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' is no table of %" PRIu64 " columns of F64",
-                        table.name, table.columns);
+    if (tensor->dtype != WOI_F64 || tensor->n_dims != 2 || tensor->shape[1] < t->least)
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' is no table of %zu columns of F64", t->name,
+                        t->least);
     if (tensor->bytes && (uintptr_t)tensor->data % 8)
-        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' does not start on 8 bytes", table.name);
-    const size_t rows = tensor->shape[0], columns = tensor->shape[1], bytes = table.columns * sizeof **values;
-    *values = (double *)tensor->data;
-    *n = rows;
-    if (columns == table.columns) return WO_OK;
-    if (!(*copy = woi_alloc(rows, bytes, err))) return WO_ERR_MEMORY;
-    for (size_t i = 0; i < rows; i++) memcpy(*copy + i * table.columns, *values + i * columns, bytes);
-    *values = *copy;
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' does not start on 8 bytes", t->name);
+    const size_t rows = tensor->shape[0], columns = tensor->shape[1];
+    t->columns = columns < t->most ? columns : t->most;
+    *t->values = (double *)tensor->data;
+    *t->n = rows;
+    if (columns == t->columns) return WO_OK;
+    const size_t bytes = t->columns * sizeof **t->values;
+    if (!(*t->copy = woi_alloc(rows, bytes, err))) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < rows; i++) memcpy(*t->copy + i * t->columns, *t->values + i * columns, bytes);
+    *t->values = *t->copy;
     return WO_OK;
 }
 
 static wo_status read_tables(wo_index *index, wo_error *err)
 {
-    const wanted trace = {.name = "trace", .columns = WOI_TRACE_COLUMNS},
-                 curve = {.name = "curve", .columns = WOI_CURVE_COLUMNS};
-    const wo_status status = read_table(index->st, trace, &index->trace, &index->trace_copy, &index->n_trace, err);
-    return status ? status : read_table(index->st, curve, &index->curve, &index->curve_copy, &index->n_curve, err);
+    table trace = {.name = "trace",
+                   .least = WOI_TRACE_FIRST_COLUMNS,
+                   .most = WOI_TRACE_COLUMNS,
+                   .values = &index->trace,
+                   .copy = &index->trace_copy,
+                   .n = &index->n_trace},
+          curve = {.name = "curve",
+                   .least = WOI_CURVE_COLUMNS,
+                   .most = WOI_CURVE_COLUMNS,
+                   .values = &index->curve,
+                   .copy = &index->curve_copy,
+                   .n = &index->n_curve};
+    const wo_status status = read_table(index->st, &trace, err);
+    index->trace_columns = trace.columns;
+    return status ? status : read_table(index->st, &curve, err);
 }
 
 static wo_status read_names(opening *from, wo_error *err)

@@ -38,8 +38,7 @@ enum {
         0, 0, (tables), (tables), evidence \
     }
 
-/* In the order of the file's metadata. A new option's default must be what indexes without it do: older files lack it.
- */
+/* In the order of the file's metadata. A new option comes last, and has a row in `late` too: older files lack it. */
 const woi_option woi_options[] = {
     {"method",
      WOI_OPTION_U32,
@@ -108,8 +107,24 @@ const woi_option woi_options[] = {
      "a cell holds at most so many classes; 0: any number"},
     {"seed", WOI_OPTION_U64, AT(seed), NULL, 0, 18446744073709551615.0, 0, ANY, BOTH, false, ALL(1),
      "seed of everything random"},
+    {"max_neurons", WOI_OPTION_U32, AT(max_neurons), NULL, 0, UINT32_MAX, 0, LSS, BOTH, false, ALL(0),
+     "keep the best step with at most so many a query; 0: any"},
+    {"last_step", WOI_OPTION_FLAG, AT(last_step), NULL, 0, 1, 0, LSS, BOTH, false, ALL(0),
+     "keep the last step, not the best, as the paper does"},
     {0},
 };
+
+static const struct {
+    const char *name;
+    double missing;
+} late[] = {{"max_neurons", 0}, {"last_step", 1}};
+
+const double *woi_option_missing(const woi_option *option)
+{
+    for (size_t i = 0; i < sizeof late / sizeof *late; i++)
+        if (strcmp(late[i].name, option->name) == 0) return &late[i].missing;
+    return NULL;
+}
 
 static bool same_name(const char *a, const char *b)
 {

@@ -34,6 +34,11 @@ const woi_option *woi_option_find(const char *name);
 double woi_option_value(const woi_option *option, const wo_build_options *options);
 void woi_option_set_value(const woi_option *option, double value, wo_build_options *options);
 
+/* Of an option that came after the first files of format 1: what indexes without it did; NULL: all files have it. It is
+ * written where it has a part in the index and is something else, so that older files are written again as they were.
+ */
+const double *woi_option_missing(const woi_option *option);
+
 bool woi_option_used(const woi_option *option, const wo_build_options *options);
 
 /* Reads a value; false where it is none that the option takes. The C locale is the caller's business. */

@@ -61,7 +61,7 @@ static size_t list_cells(const wo_index *index, part *parts)
         {"cells.offsets", WOI_U32, cells->n + 1, 0, cells->n ? cells->offsets : NULL},
         {"cells.ids", WOI_I32, cells->n ? cells->offsets[cells->n] : 0, 0, cells->n ? cells->ids : NULL},
         {"cells.queries", WOI_U32, cells->n, 0, cells->queries},
-        {"trace", WOI_F64, index->n_trace, WOI_TRACE_COLUMNS, index->n_trace ? index->trace : NULL},
+        {"trace", WOI_F64, index->n_trace, index->trace_columns, index->n_trace ? index->trace : NULL},
         {"curve", WOI_F64, index->n_curve, WOI_CURVE_COLUMNS, index->n_curve ? index->curve : NULL},
     };
     memcpy(parts, all, sizeof all);

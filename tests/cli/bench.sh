@@ -189,6 +189,13 @@ same 'rank' '9' "$("$bench" rank tiny --results one --json | jq '.rows | length'
 check 'rank in words' bash -c "'$bench' rank tiny --results one | grep -q 'Mean rank of the labels among all classes'"
 sed '/^synthetic/s/.*/synthetic = 100 4 400/' tiny.workload >grid.workload
 same 'table2: nine rows' 9 "$("$bench" table2 ./grid.workload -q -o grid --iterations 5 | grep -cE '^ +[468] +(1|10|50) ')"
+same 'table2: seeds, tables, the last step' '[12,"wideout-bench table2 grid --loss paper --iterations 5 --tables 1,10 --seeds 2 --last-step",2,1]' \
+    "$("$bench" table2 ./grid.workload -q -o grid --iterations 5 --seeds 2 --tables 1,10 --last-step --json |
+        jq -c '[(.rows | length), .command, (.rows | last | .options.seed, .options.last_step)]')"
+check 'table2: in a file of its own' test -s grid/grid-table2-paper-seeds2-last.json
+fails 'table2: too many seeds' 2 "wideout-bench table2: --seeds takes 1 to 9, not 10 (see 'wideout-bench table2 --help')" "$bench" table2 ./grid.workload --seeds 10
+fails 'table2: tables that are none' 2 "wideout-bench table2: --tables takes numbers with commas between, not '1;2' (see 'wideout-bench table2 --help')" \
+    "$bench" table2 ./grid.workload --tables '1;2'
 same 'slide against lss' '[8,true]' "$("$bench" slide ./grid.workload -q -o grid --iterations 5 --json |
     jq -c '[(.rows | length), (.rows | all(.p_at_1_low <= .p_at_1 and .p_at_1 <= .p_at_1_high + 1e-9))]')"
 fails 'an exhibit without a result' 1 'wideout-bench: one/none.json: cannot open: No such file or directory' "$bench" table1 none --results one

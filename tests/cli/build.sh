@@ -124,8 +124,8 @@ check 'evidence: every option' build --method evidence -K 4 -L 3 --probes 2 --la
 same 'they are in the file' '{"K":4,"L":3,"batch":64,"fallback":0,"iterations":5,"lambda":0.2,"learner":"mix","probes":2,"rate":0.1,"router":"hash","seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 check 'lss: every option' build --method lss -K 3 -L 2 --probes 3 --loss margin --init random --optimiser sgd --t1 1.5 --t2 -2 \
-    --t-values --trace-points 9 --iterations 6 --rate 0.5 --learn-batch 32 -o o --json
-same 'they too' '{"K":3,"L":2,"batch":32,"init":"random","iterations":6,"loss":"margin","optimiser":"sgd","probes":3,"rate":0.5,"seed":1,"t1":1.5,"t2":-2,"t_are_values":true,"trace_points":9,"weights":"f32"}' \
+    --t-values --trace-points 9 --iterations 6 --rate 0.5 --learn-batch 32 --max-neurons 90 -o o --json
+same 'they too' '{"K":3,"L":2,"batch":32,"init":"random","iterations":6,"last_step":false,"loss":"margin","max_neurons":90,"optimiser":"sgd","probes":3,"rate":0.5,"seed":1,"t1":1.5,"t2":-2,"t_are_values":true,"trace_points":9,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 check 'long names' build --bits 4 --tables 1 --learner none --output o
 check 'source labels' build -K 4 -L 1 --source labels --learner none -o o
@@ -155,6 +155,8 @@ belongs --source evidence lss both
 belongs --learner evidence slide mix
 for option in --t1 --t2; do belongs $option lss evidence 1; done
 belongs --t-values lss evidence
+belongs --last-step lss evidence
+belongs --max-neurons lss slide 5
 belongs --loss lss evidence paper
 belongs --init lss slide mean
 belongs --optimiser lss popular sgd
@@ -167,16 +169,51 @@ usage 'more probes than cells' '--probes is 9, more than the 8 cells of a table'
 usage 'too many cells' '256 tables of 16777216 cells are too many: at most 2^28 in all' --layer a --log b -o c -K 24 -L 256
 usage 'lambda' "--lambda takes a number from 0 to 2, not '3'" --layer a --log b -o c --lambda 3
 usage 'no rate' "--rate takes a number from 1e-09 to 1000, not '0'" --layer a --log b -o c --rate 0
+usage 'neurons that are none' "--max-neurons takes a whole number from 0 to 4294967295, not '5x'" --layer a --log b -o c --method lss --max-neurons 5x
+usage 'a limit for the last step' '--max-neurons is 5, but the last step is kept whatever it has' --layer a --log b -o c --method lss \
+    --max-neurons 5 --last-step
 usage 'other methods' "--method takes full|popular|slide|lss|evidence, not 'magic'" --layer a --log b -o c --method magic
 
 # ---- The trace ---------------------------------------------------------------------------------------------------
 "$WIDEOUT" info --trace lss.one >trace
-same 'its columns' step,loss,cp_positive,cp_negative,sample_size,label_recall,empty_cells,largest_cell,entropy "$(head -1 trace)"
+same 'its columns' step,loss,cp_positive,cp_negative,sample_size,label_recall,empty_cells,largest_cell,entropy,judged_recall,judged_neurons,kept "$(head -1 trace)"
 same 'a row at the start and one for each step' '0 12 14' "$(sed -n 2p trace | cut -d, -f1) $(tail -1 trace | cut -d, -f1) $(wc -l <trace)"
-check 'nine numbers each' bash -c "awk -F, 'NF != 9 || \$3 < 0 || \$3 > 1 || \$6 > 1 {bad = 1} END {exit bad}' <(tail -n +2 trace)"
-same 'as JSON' '[9,13]' "$("$WIDEOUT" info --trace --json lss.one | jq -c '[(.columns | length), (.rows | length)]')"
+check 'twelve numbers each' bash -c "awk -F, 'NF != 12 || \$3 < 0 || \$3 > 1 || \$6 > 1 {bad = 1} END {exit bad}' <(tail -n +2 trace)"
+same 'as JSON' '[12,13]' "$("$WIDEOUT" info --trace --json lss.one | jq -c '[(.columns | length), (.rows | length)]')"
 fails 'no trace' 1 'wideout: slide.one: has no trace: its method does not learn, or kept none' "$WIDEOUT" info --trace slide.one
 fails 'no index' 1 'wideout: s/layer.safetensors: is not an index: nothing else has a trace' "$WIDEOUT" info --trace s/layer.safetensors
+
+# ---- The step that lss keeps -------------------------------------------------------------------------------------
+# Every step has a row of the trace here, so that the best one can be looked up in it.
+lss() { # FILE ARGUMENT...
+    build --method lss -K 3 -L 4 --iterations 40 --rate 0.3 -o "$1" "${@:2}"
+}
+best() { # INDEX LIMIT: the step with the best recall at no more neurons, of equals the one with the fewest, by the trace
+    "$WIDEOUT" info --trace "$1" | awk -F, -v limit="$2" '
+        NR > 1 && $11 <= limit && ($10 > most || $10 == most && $11 < n) {most = $10; n = $11; step = $1}
+        END {print step}'
+}
+lss any --json >any.json
+same 'the best step is kept' "$(best any 1e9)" "$(jq .kept.step any.json)"
+same 'and marked' "$(jq .kept.step any.json)" "$("$WIDEOUT" info --trace any | awk -F, '$12 == 1 {print $1}')"
+same 'info says the same' "$(jq -c .kept any.json)" "$("$WIDEOUT" info --json any | jq -c .index.kept)"
+limit=$(jq '.kept.neurons - 0.5 | floor' any.json)
+lss some --max-neurons "$limit" --json >some.json
+same 'within a limit' "$(best some "$limit") true true" \
+    "$(jq -r --argjson limit "$limit" '"\(.kept.step) \(.kept.neurons <= $limit) \(.kept.within_max_neurons)"' some.json)"
+lss fewest --max-neurons 1 >fewest.text
+same 'none is within it: the fewest' \
+    "$("$WIDEOUT" info --trace fewest | awk -F, 'NR == 2 || NR > 2 && $11 < least {least = $11; step = $1} END {print step}')" \
+    "$("$WIDEOUT" info --json fewest | jq .index.kept.step)"
+check 'and it says so' grep -q '^  no step has as few as 1 classes a query: this one has the fewest$' fewest.text
+lss last --last-step --json >last.json
+same 'the last step is not judged' '[null,true,40]' \
+    "$(jq -c '[.kept, .options.last_step]' last.json | jq -c ". + [$("$WIDEOUT" info --trace last | awk -F, '$12 == 1 {print $1}')]")"
+for limit in 0 "$limit"; do
+    lss one -t 1 --max-neurons "$limit" >/dev/null
+    lss two -t 2 --max-neurons "$limit" >/dev/null
+    check "at most $limit: one thread or two, the same file" cmp one two
+done
 
 # ---- Bad input ---------------------------------------------------------------------------------------------------
 small() { # NAME SENTENCE: a log of one query

@@ -308,6 +308,23 @@ static void an_older_index_has_defaults(void **state)
     }
 }
 
+/* Before lss kept its best step it kept the last one, and its trace did not say so. */
+static void an_older_lss_kept_its_last_step(void **state)
+{
+    (void)state;
+    wo_index *index = open_index(GOLDEN("index-lss"));
+    wo_trace trace = {.struct_size = sizeof trace};
+    assert_true(index->options.last_step == 1 && index->options.max_neurons == 0);
+    assert_true(wo_index_trace(index, &trace));
+    assert_int_equal(trace.columns, WOI_TRACE_FIRST_COLUMNS);
+    assert_string_equal(trace.names[trace.columns - 1], "entropy");
+    assert_true(trace.values[(trace.rows - 1) * trace.columns] == index->options.iterations);
+    wo_index_free(index);
+    index = open_index(GOLDEN("index-slide"));
+    assert_int_equal(index->options.last_step, 0); /* which has no steps */
+    wo_index_free(index);
+}
+
 /* What a later version's index says beyond ours is kept, and it is searched as ours is. */
 static void a_later_index_is_kept_as_it_is(void **state)
 {
@@ -345,7 +362,7 @@ int main(void)
         cmocka_unit_test(the_checkpoint_is_written_as_it_was), cmocka_unit_test(logs_layers_and_tokens),
         cmocka_unit_test(a_later_minor_version_opens),         cmocka_unit_test(another_major_version_is_refused),
         cmocka_unit_test(what_a_file_needs_must_be_there),     cmocka_unit_test(an_older_index_has_defaults),
-        cmocka_unit_test(a_later_index_is_kept_as_it_is),
+        cmocka_unit_test(a_later_index_is_kept_as_it_is),      cmocka_unit_test(an_older_lss_kept_its_last_step),
     };
     return cmocka_run_group_tests(tests, open_the_layer, close_the_layer);
 }

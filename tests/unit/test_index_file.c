@@ -732,11 +732,12 @@ static void lines_of_a_later_version_are_kept(void **state)
     free_scene(&s);
 }
 
-/* Columns that a later version put behind ours are left out; fewer are no table of ours. */
-static void tables_may_have_more_columns(void **state)
+/* Columns that a later version put behind ours are left out; an older version's fewer stay as they are; still fewer are
+ * no table of ours. */
+static void tables_may_have_other_columns(void **state)
 {
     (void)state;
-    enum { WIDE = WOI_TRACE_COLUMNS + 3, NARROW = WOI_TRACE_COLUMNS - 1 };
+    enum { WIDE = WOI_TRACE_COLUMNS + 3, OLD = WOI_TRACE_FIRST_COLUMNS, NARROW = OLD - 1 };
     scene s = make_scene(20, 5, 60, true, 10);
     const wo_build_options o = small_options(WO_METHOD_LSS);
     wo_index *index = build(&s, &o);
@@ -756,6 +757,17 @@ static void tables_may_have_more_columns(void **state)
     assert_memory_equal(other.values, trace.values, trace.rows * trace.columns * sizeof *wide);
     save(opened, scratch("again"));
     assert_same_file(scratch("whole"), scratch("again"));
+    wo_index_free(opened);
+    for (size_t i = 0; i < trace.rows * OLD; i++) wide[i] = trace.values[i / OLD * trace.columns + i % OLD];
+    const char *old =
+        rewrite(scratch("whole"),
+                &(edit){.name = "trace", .dtype = WOI_F64, .n_dims = 2, .shape = {trace.rows, OLD}, .data = wide});
+    opened = open_index(old, NULL);
+    assert_true(wo_index_trace(opened, &other));
+    assert_true(other.rows == trace.rows && other.columns == OLD);
+    assert_memory_equal(other.values, wide, trace.rows * OLD * sizeof *wide);
+    save(opened, scratch("again"));
+    assert_same_file(old, scratch("again"));
     refuse(rewrite(scratch("whole"),
                    &(edit){.name = "trace", .dtype = WOI_F64, .n_dims = 2, .shape = {trace.rows, NARROW}}),
            NULL, WO_ERR_FORMAT, "'trace' is no table of 9 columns of F64");
@@ -1078,7 +1090,7 @@ int main(void)
         cmocka_unit_test(a_row_of_nan_is_never_answered),
         cmocka_unit_test(an_absent_option_has_its_default),
         cmocka_unit_test(lines_of_a_later_version_are_kept),
-        cmocka_unit_test(tables_may_have_more_columns),
+        cmocka_unit_test(tables_may_have_other_columns),
         cmocka_unit_test(what_is_verified_is_the_callers_choice),
         cmocka_unit_test(opening_can_be_stopped),
         cmocka_unit_test(an_index_in_memory_is_an_index),

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { M = 1500, D = 12, N = 900, GROUPS = 30, FIRST = 4 * GROUPS };
+enum { M = 1500, D = 12, N = 1300, GROUPS = 30, FIRST = 4 * GROUPS };
 
 /* Neurons in groups around random directions; a query is near the direction of a group, its labels are two of that
  * group's first four neurons, which the last coordinate tells from the others. Every tenth query has no label. */
@@ -172,6 +172,7 @@ static void learning_finds_more_labels_among_fewer(void **state)
     for (int loss = 0; loss < 2; loss++) {
         wo_build_options o = options_of(WO_METHOD_LSS, loss ? WO_LOSS_MARGIN : WO_LOSS_PAPER);
         o.iterations = 300;
+        o.last_step = 1;
         wo_index *index = build(p, &o);
         wo_trace trace = {.struct_size = sizeof trace};
         assert_true(wo_index_trace(index, &trace));
@@ -182,6 +183,7 @@ static void learning_finds_more_labels_among_fewer(void **state)
             const double *row = trace.values + r * WOI_TRACE_COLUMNS;
             assert_true(row[WOI_TRACE_STEP] == (double)(50 * r));
             assert_true(row[WOI_TRACE_LOSS] > 0 && isfinite(row[WOI_TRACE_LOSS]));
+            assert_true(row[WOI_TRACE_KEPT] == (r == 6) && isnan(row[WOI_TRACE_JUDGED_RECALL]));
         }
         /* Labels per neuron looked at. */
         assert_true(last[WOI_TRACE_LABEL_RECALL] / last[WOI_TRACE_SAMPLE_SIZE] >
@@ -209,6 +211,7 @@ static void the_trace_is_what_a_search_sees(void **state)
     (void)state;
     planted *p = plant();
     wo_build_options o = options_of(WO_METHOD_LSS, WO_LOSS_PAPER);
+    o.last_step = 1;
     wo_index *index = build(p, &o);
     const double *last = index->trace + (index->n_trace - 1) * WOI_TRACE_COLUMNS;
     uint32_t *cells = malloc(N * o.L * sizeof *cells);
@@ -233,6 +236,194 @@ static void the_trace_is_what_a_search_sees(void **state)
     uproot(p);
 }
 
+/* ---- The step that is kept --------------------------------------------------------------------------------- */
+
+enum { STEPS = 24 };
+
+/* Part of a log: the queries that learning sees, or those that it is judged on. */
+typedef struct part {
+    size_t n;
+    float *q;
+    int64_t *indptr;
+    int32_t *labels;
+    wo_log *log;
+} part;
+
+static part take_part(const planted *p, size_t n, const bool *with)
+{
+    part t = {.q = malloc(n * D * sizeof *t.q), .indptr = calloc(n + 1, sizeof *t.indptr)};
+    t.labels = malloc(2 * n * sizeof *t.labels);
+    wo_error err;
+    for (size_t i = 0; i < n; i++) {
+        if (!with[i]) continue;
+        memcpy(t.q + t.n * D, p->q + i * D, D * sizeof *t.q);
+        t.indptr[t.n + 1] = t.indptr[t.n];
+        for (int64_t at = p->indptr[i]; at < p->indptr[i + 1]; at++) t.labels[t.indptr[t.n + 1]++] = p->labels[at];
+        t.n++;
+    }
+    assert_int_equal(wo_log_wrap(t.q, t.n, D, t.indptr, t.labels, &t.log, &err), WO_OK);
+    return t;
+}
+
+static void free_part(part *t)
+{
+    wo_log_free(t->log);
+    free(t->q);
+    free(t->indptr);
+    free(t->labels);
+}
+
+/* Labels found and neurons met by the probed cells, by looking at every neuron. */
+static void measure(const wo_index *index, const planted *p, const part *on, double *recall, double *neurons)
+{
+    const uint32_t L = index->hash.L, probes = index->options.probes;
+    uint32_t *of = malloc(M * L * sizeof *of), *opened = malloc((size_t)L * probes * sizeof *opened), n_opened;
+    void *scratch = aligned_alloc(64, 65536);
+    double found = 0, labels = 0, met = 0, queries = 0;
+    wo_error err;
+    assert_true(woi_hash_scratch(&index->hash, 1) * sizeof(float) < 65536);
+    assert_int_equal(woi_hash_neurons(&index->hash, &(woi_neurons){M, p->w, p->b}, 1, of, &err), WO_OK);
+    for (size_t i = 0; i < on->n; i++) {
+        bool seen[M] = {false};
+        if (on->indptr[i] == on->indptr[i + 1]) continue;
+        woi_hash_route(&index->hash, woi_kernels_get(NULL),
+                       &(woi_routing){on->q + i * D, 1, probes, opened, &n_opened, scratch, 0});
+        assert_int_equal(n_opened, L * probes);
+        for (size_t j = 0; j < M; j++)
+            for (uint32_t c = 0; c < n_opened; c++) seen[j] |= of[j * L + c / probes] == opened[c];
+        for (size_t j = 0; j < M; j++) met += seen[j];
+        for (int64_t at = on->indptr[i]; at < on->indptr[i + 1]; at++, labels++) found += seen[on->labels[at]];
+        queries++;
+    }
+    *recall = found / labels;
+    *neurons = met / queries;
+    free(of);
+    free(opened);
+    free(scratch);
+}
+
+static const double *kept_row(const wo_index *index)
+{
+    const double *row = NULL;
+    for (size_t r = 0; r < index->n_trace; r++) {
+        const double *at = index->trace + r * WOI_TRACE_COLUMNS;
+        if (r) assert_true(at[WOI_TRACE_STEP] > at[WOI_TRACE_STEP - WOI_TRACE_COLUMNS]);
+        if (at[WOI_TRACE_KEPT] == 0) continue;
+        assert_null(row); /* one alone */
+        row = at;
+    }
+    assert_non_null(row);
+    return row;
+}
+
+/* Every step is built by itself: the last one of so many steps from the queries that learning saw, which must be the
+ * same index. Of these the best one by the test's own count must be what the judge kept. Without a limit, with one that
+ * the best step does not keep, and with one that none does. */
+static void check_kept(const planted *p, const wo_build_options *given, size_t n, size_t limits[3])
+{
+    bool *seen = calloc(N, 1), *heard = calloc(N, 1), *all = malloc(N);
+    uint32_t labelled[N];
+    size_t n_labelled = 0, any = 0; /* any: the best step without a limit */
+    wo_error err;
+    memset(all, true, N);
+    for (uint32_t i = 0; i < n; i++)
+        if (p->indptr[i] < p->indptr[i + 1]) labelled[n_labelled++] = i;
+    memset(seen, true, n);
+    memset(heard, n_labelled < 1000, n);
+    if (n_labelled >= 1000)
+        for (size_t i = 0; i < n_labelled / 10; i++) {
+            const uint32_t at = labelled[woi_lss_permute(given->seed, WOI_LSS_HELD_OUT, 0, n_labelled, i)];
+            seen[at] = false;
+            heard[at] = true;
+        }
+    part whole = take_part(p, n, all), learned = take_part(p, n, seen), judged = take_part(p, n, heard);
+    double recall[STEPS + 1], neurons[STEPS + 1];
+    wo_index *steps[STEPS + 1] = {NULL};
+    wo_build_options o = *given;
+    o.last_step = 1;
+    for (uint32_t step = 0; step <= STEPS; step++) {
+        o.iterations = step;
+        if (wo_index_build(p->layer, learned.log, &o, &steps[step], &err)) fail_msg("%s", err.text);
+        measure(steps[step], p, &judged, &recall[step], &neurons[step]);
+    }
+    o.last_step = 0;
+    o.iterations = STEPS;
+    for (int which = 0; which < 3; which++) {
+        o.max_neurons = which == 0 ? 0 : which == 1 ? (uint32_t)(neurons[any] - 0.001) : 1;
+        size_t best = STEPS + 1;
+        for (size_t step = 0; step <= STEPS; step++) {
+            if (o.max_neurons && neurons[step] > o.max_neurons) continue;
+            limits[which]++;
+            if (best > STEPS || recall[step] > recall[best] ||
+                (recall[step] == recall[best] && neurons[step] < neurons[best]))
+                best = step;
+        }
+        for (size_t step = 0; !limits[which] && step <= STEPS; step++)
+            if (best > STEPS || neurons[step] < neurons[best] ||
+                (neurons[step] == neurons[best] && recall[step] > recall[best]))
+                best = step;
+        wo_index *index = NULL;
+        if (wo_index_build(p->layer, whole.log, &o, &index, &err)) fail_msg("%s", err.text);
+        const double *row = kept_row(index);
+        assert_int_equal(row[WOI_TRACE_STEP], best);
+        assert_true(fabs(row[WOI_TRACE_JUDGED_RECALL] - recall[best]) < 1e-12);
+        assert_true(fabs(row[WOI_TRACE_JUDGED_NEURONS] - neurons[best]) < 1e-9);
+        assert_true(!limits[which] || !o.max_neurons || row[WOI_TRACE_JUDGED_NEURONS] <= o.max_neurons);
+        for (size_t r = 0; r < index->n_trace; r++) { /* what the trace says of the others */
+            const double *at = index->trace + r * WOI_TRACE_COLUMNS;
+            const size_t step = (size_t)at[WOI_TRACE_STEP];
+            assert_true(fabs(at[WOI_TRACE_JUDGED_RECALL] - recall[step]) < 1e-12);
+            assert_true(fabs(at[WOI_TRACE_JUDGED_NEURONS] - neurons[step]) < 1e-9);
+        }
+        const woi_hash *mine = &index->hash, *theirs = &steps[best]->hash;
+        assert_memory_equal(mine->planes, theirs->planes, D * mine->n_planes * sizeof *mine->planes);
+        assert_memory_equal(mine->bias_planes, theirs->bias_planes, mine->n_planes * sizeof *mine->planes);
+        assert_memory_equal(index->cells.ids, steps[best]->cells.ids, M * o.L * sizeof *index->cells.ids);
+        any = which ? any : best;
+        wo_index_free(index);
+    }
+    for (int step = 0; step <= STEPS; step++) wo_index_free(steps[step]);
+    free_part(&whole);
+    free_part(&learned);
+    free_part(&judged);
+    free(seen);
+    free(heard);
+    free(all);
+}
+
+static void the_best_step_is_kept(void **state)
+{
+    (void)state;
+    planted *p = plant();
+    for (int i = 0; i < 4; i++) { /* the last one: too few queries to hold some out */
+        wo_build_options o = options_of(WO_METHOD_LSS, i == 1 ? WO_LOSS_MARGIN : WO_LOSS_PAPER);
+        size_t within[3] = {0, 0, 0};
+        o.seed = 5 + (uint64_t)i;
+        o.init = i == 1 ? WO_INIT_MEAN : WO_INIT_RANDOM;
+        o.probes = i == 2 ? 3 : 1;
+        o.rate = 0.5; /* recall goes up and down */
+        o.trace_points = i == 3 ? 0 : 5;
+        check_kept(p, &o, i == 3 ? 600 : N, within);
+        assert_int_equal(within[0], STEPS + 1);
+        assert_true(within[1] > 0 && within[1] <= STEPS && within[2] == 0);
+    }
+    uproot(p);
+}
+
+static void the_last_step_has_no_limit(void **state)
+{
+    (void)state;
+    wo_build_options o = options_of(WO_METHOD_LSS, WO_LOSS_PAPER);
+    wo_error err;
+    o.last_step = 1;
+    assert_int_equal(wo_build_check(&o, &err), WO_OK);
+    o.max_neurons = 7;
+    assert_int_equal(wo_build_check(&o, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "max_neurons is 7, but the last step is kept whatever it has");
+    o.last_step = 0;
+    assert_int_equal(wo_build_check(&o, &err), WO_OK);
+}
+
 static void threads_do_not_matter(void **state)
 {
     (void)state;
@@ -243,6 +434,8 @@ static void threads_do_not_matter(void **state)
         o.optimiser = i / 2 ? WO_OPTIMISER_SGD : WO_OPTIMISER_ADAM;
         o.t1 = 0.5;
         o.t2 = 20;
+        o.probes = i % 2 + 1;
+        o.max_neurons = i % 2 ? 100 : 0;
         o.threads = 1;
         wo_index *one = build(p, &o);
         o.threads = 3;
@@ -270,6 +463,7 @@ static void thresholds_as_values_can_stop_learning(void **state)
     const wo_build_options plain = options_of(WO_METHOD_SLIDE, WO_LOSS_PAPER);
     wo_index *start = build(p, &plain);
     o.t_are_values = 1;
+    o.last_step = 1;
     o.iterations = 3;
     static const double values[][3] = {{1e9, 1e9, 0}, {-1e9, -1e9, 1}, {-1e9, 1e9, 1}};
     for (size_t i = 0; i < 3; i++) {
@@ -392,6 +586,8 @@ int main(void)
         cmocka_unit_test(slide_is_random_planes),
         cmocka_unit_test(learning_finds_more_labels_among_fewer),
         cmocka_unit_test(the_trace_is_what_a_search_sees),
+        cmocka_unit_test(the_best_step_is_kept),
+        cmocka_unit_test(the_last_step_has_no_limit),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(thresholds_as_values_can_stop_learning),
         cmocka_unit_test(labels_are_needed),

@@ -83,6 +83,8 @@ static void the_defaults(void **state)
         {"trace_points", {"50", "50", "50", "50", "50"}},
         {"weights", {"f32", "f32", "f32", "f32", "f32"}},
         {"seed", {"1", "1", "1", "1", "1"}},
+        {"max_neurons", {"0", "0", "0", "0", "0"}},
+        {"last_step", {"0", "0", "0", "0", "0"}},
     };
     wo_option_info info = {.struct_size = sizeof info};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
@@ -186,6 +188,9 @@ static void values_that_are_none_are_refused(void **state)
     refuse_set(&o, "lambda", "0,1", "lambda takes a number from 0 to 2, not '0,1'");
     refuse_set(&o, "source-k", "0", "source_k takes a whole number from 1 to 1000, not '0'");
     refuse_set(&o, "t_are_values", "2", "t_are_values takes a whole number from 0 to 1, not '2'");
+    refuse_set(&o, "last_step", "2", "last_step takes a whole number from 0 to 1, not '2'");
+    refuse_set(&o, "max_neurons", "-1", "max_neurons takes a whole number from 0 to 4294967295, not '-1'");
+    refuse_set(&o, "max-neurons", "2.5", "max_neurons takes a whole number from 0 to 4294967295, not '2.5'");
     refuse_set(&o, "router", "graph", "router takes hash|tree, not 'graph'");
     refuse_set(&o, "router", "hash|tree", "router takes hash|tree, not 'hash|tree'");
     refuse_set(&o, "colour", "blue", "'colour' is no build option");
