@@ -317,7 +317,13 @@ typedef struct wo_build_options {
 
     /* evidence */
     uint32_t cap; /* a cell holds at most so many classes, the most needed ones; 0: any number */
+    /* Evidence as a prior: scores are logit + prior * log(1 + share / WO_PRIOR_FLOOR), where `share` is how often the
+     * training queries of the opened cells needed the class: a mean over the cells, in which nearer leaves of a tree
+     * count more, by exp(focus * score). prior 0: none, scores are logits; up to 2. focus 0: all cells count alike. */
+    double prior, focus;
 } wo_build_options;
+
+#define WO_PRIOR_FLOOR (1.0 / 1024)
 
 enum { WO_WIDER = 4 };
 
@@ -522,7 +528,7 @@ WO_API wo_status wo_search(wo_searcher *searcher, const float *queries, size_t n
                            wo_error *err);
 
 typedef enum wo_scores {
-    WO_SCORES_LOGITS = 0,
+    WO_SCORES_LOGITS = 0, /* with the prior of the index, where it has one: see wo_build_options */
     WO_SCORES_SOFTMAX = 1 /* over the candidates; 0 in place of -INFINITY */
 } wo_scores;
 
@@ -559,6 +565,7 @@ typedef struct wo_search_call {
     const int32_t *forbidden, *mandatory;
     size_t n_forbidden, n_mandatory;
     const float *logit_bias; /* (m), finite, added to the logits */
+    int no_prior;            /* scores are logits, whatever prior the index has */
 } wo_search_call;
 
 WO_API wo_status wo_search_run(wo_searcher *searcher, const wo_search_call *call, wo_error *err);

@@ -11,6 +11,7 @@ void woi_cells_free(woi_cells *cells)
     woi_free(cells->offsets);
     woi_free(cells->ids);
     woi_free(cells->queries);
+    woi_free(cells->shares);
     *cells = (woi_cells){0};
 }
 

@@ -14,6 +14,7 @@ typedef struct woi_cells {
     uint32_t *offsets; /* n + 1 */
     int32_t *ids;      /* offsets[n] */
     uint32_t *queries; /* n: training queries that each had of its own; NULL but for evidence */
+    uint16_t *shares;  /* offsets[n], bf16: how often the cell's queries needed the class; NULL: no prior */
 } woi_cells;
 
 void woi_cells_free(woi_cells *cells); /* and zeroed again */
@@ -31,6 +32,7 @@ typedef struct woi_evidence_options {
     uint32_t thin;  /* cells with fewer queries are pooled with their neighbours, nearest first */
     uint32_t floor; /* no cell holds fewer classes than this: the best ones by evidence */
     uint32_t cap;   /* nor more than this; 0: any number */
+    bool shares;    /* are kept, for a prior */
     int threads;
     const wo_progress *progress; /* NULL: nobody asks */
     size_t n_cells;              /* K = 0: so many cells, of which a query has L, */

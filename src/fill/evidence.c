@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "base/team.h"
 #include "fill/cells.h"
+#include "store/store.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,8 @@ typedef struct worker {
 /* What a block of cells came to. */
 typedef struct block {
     int32_t *ids;
-    size_t n, room;
+    uint16_t *shares; /* where they are kept */
+    size_t n, room, shares_room;
 } block;
 
 typedef struct task {
@@ -127,6 +129,8 @@ static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo
     if (!n_touched) return WO_OK;
     wo_status status = woi_grow(&w->order, &w->order_room, 0, n_touched, sizeof *w->order, err);
     if (!status) status = woi_grow(&out->ids, &out->room, out->n, out->n + n_touched, sizeof *out->ids, err);
+    if (!status && o->shares)
+        status = woi_grow(&out->shares, &out->shares_room, out->n, out->n + n_touched, sizeof *out->shares, err);
     size_t taken = 0;
     if (!status) {
         const double bar = o->lambda * (double)n;
@@ -144,6 +148,8 @@ static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo
                 if (w->order[i].evidence >= bar) out->ids[at++] = w->order[i].id;
         }
         woi_ids_sort(out->ids + out->n, taken);
+        for (size_t i = out->n; o->shares && i < out->n + taken; i++)
+            out->shares[i] = woi_f32_to_bf16((float)((double)w->evidence[out->ids[i]] / (double)n));
         out->n += taken;
         t->sizes[cell] = (uint32_t)taken;
     }
@@ -210,7 +216,8 @@ static wo_status join(const task *t, woi_cells *cells, wo_error *err)
     cells->offsets = woi_alloc(n_cells + 1, sizeof *cells->offsets, err);
     cells->ids = woi_alloc(total, sizeof *cells->ids, err);
     cells->queries = woi_alloc(n_cells, sizeof *cells->queries, err);
-    if (!cells->offsets || !cells->ids || !cells->queries) {
+    if (t->options->shares) cells->shares = woi_alloc(total, sizeof *cells->shares, err);
+    if (!cells->offsets || !cells->ids || !cells->queries || (t->options->shares && !cells->shares)) {
         woi_cells_free(cells);
         return WO_ERR_MEMORY;
     }
@@ -220,8 +227,11 @@ static wo_status join(const task *t, woi_cells *cells, wo_error *err)
         cells->queries[c] = t->starts[c + 1] - t->starts[c];
     }
     for (size_t b = 0; b * BLOCK < n_cells; b++)
-        if (t->blocks[b].n)
-            memcpy(cells->ids + cells->offsets[b * BLOCK], t->blocks[b].ids, t->blocks[b].n * sizeof *cells->ids);
+        if (t->blocks[b].n) {
+            const uint32_t to = cells->offsets[b * BLOCK];
+            memcpy(cells->ids + to, t->blocks[b].ids, t->blocks[b].n * sizeof *cells->ids);
+            if (cells->shares) memcpy(cells->shares + to, t->blocks[b].shares, t->blocks[b].n * sizeof *cells->shares);
+        }
     return WO_OK;
 }
 
@@ -266,7 +276,10 @@ wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const w
         woi_free(workers[i].touched);
         woi_free(workers[i].order);
     }
-    for (size_t b = 0; blocks && b < n_blocks; b++) woi_free(blocks[b].ids);
+    for (size_t b = 0; blocks && b < n_blocks; b++) {
+        woi_free(blocks[b].ids);
+        woi_free(blocks[b].shares);
+    }
     woi_free(workers);
     woi_free(blocks);
     woi_free(t.sizes);

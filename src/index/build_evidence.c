@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "route/mix.h"
-#include <stdlib.h>
 
 enum {
     NEAR = 32,           /* leaves that a thin one may borrow from */
@@ -24,14 +23,14 @@ static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *rout
         return woi_fail_option(err, WO_ERR_ARGUMENT, "route_d", "route_d is %u, expected a multiple of 16, or all %zu",
                                o->route_d, log->d);
     woi_tree_options tree = {.r = o->route_d ? o->route_d : 32,
-                                   .nodes = o->nodes,
-                                   .leaves = o->leaves,
-                                   .beam = o->beam,
-                                   .rounds = 10,
-                                   .refine = getenv("REFINE") ? (uint32_t)atoi(getenv("REFINE")) : 4,
-                                   .seed = o->seed,
-                                   .threads = o->threads,
-                                   .progress = &o->progress};
+                             .nodes = o->nodes,
+                             .leaves = o->leaves,
+                             .beam = o->beam,
+                             .rounds = 10,
+                             .refine = 4,
+                             .seed = o->seed,
+                             .threads = o->threads,
+                             .progress = &o->progress};
     woi_tree_fan_outs(log->n, QUERIES_A_LEAF, &tree.nodes, &tree.leaves);
     wo_status status = woi_tree_learn(log->queries, log->n, log->d, &tree, &index->tree, err);
     if (status) return status;
@@ -98,6 +97,7 @@ wo_status woi_evidence_fill(const woi_sparse *needs, const woi_routed *routed, w
                                        .thin = o->thin,
                                        .floor = 1,
                                        .cap = o->cap,
+                                       .shares = o->prior > 0,
                                        .threads = o->threads,
                                        .progress = &o->progress};
     woi_cells_free(&index->cells);

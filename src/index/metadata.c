@@ -6,6 +6,7 @@
 #include "base/c_locale.h"
 #include "base/error.h"
 #include "index/options.h"
+#include "store/safetensors.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -83,12 +84,30 @@ static wo_status write_lines(woi_st_writer *writer, const wo_index *index, wo_er
     return status;
 }
 
+uint32_t woi_tree_even(const wo_index *index)
+{
+    const woi_tree *tree = &index->tree;
+    const uint32_t leaves = index->options.leaves;
+    for (size_t a = 0; a <= tree->A; a++)
+        if (!tree->starts || tree->starts[a] != a * leaves) return 0;
+    return leaves;
+}
+
+/* What older readers do not have. */
+static wo_status write_needs(woi_st_writer *writer, const wo_index *index, wo_error *err)
+{
+    const bool uneven = index->tree.A && !woi_tree_even(index), prior = index->options.prior > 0;
+    if (!uneven && !prior) return WO_OK;
+    return woi_st_set_meta(writer, WOI_ST_NEEDS, !prior ? "uneven-tree" : uneven ? "prior,uneven-tree" : "prior", err);
+}
+
 wo_status woi_meta_write(woi_st_writer *writer, const wo_index *index, wo_error *err)
 {
     char m[24], d[24], checksum[24];
     const woi_c_locale own = woi_c_locale_enter();
     wo_status status = write_lines(writer, index, err);
     woi_c_locale_leave(own);
+    if (!status) status = write_needs(writer, index, err);
     snprintf(m, sizeof m, "%zu", index->rows.m);
     snprintf(d, sizeof d, "%zu", index->rows.d);
     snprintf(checksum, sizeof checksum, "%016" PRIx64, index->layer_checksum);

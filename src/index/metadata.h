@@ -5,6 +5,10 @@
 
 #include "index/index.h"
 
+/* The places that every node of the tree has, where all have as many as the options say, as before 0.2; 0: they have
+ * not. */
+uint32_t woi_tree_even(const wo_index *index);
+
 /* Also the lines of index->st that this version does not know. */
 wo_status woi_meta_write(woi_st_writer *writer, const wo_index *index, wo_error *err);
 

@@ -74,14 +74,15 @@ static wo_status read_starts(opening *from, wo_error *err)
         if (status) return status;
         given = data;
     } else if (even % 16) {
-        return woi_fail(err, WO_ERR_FORMAT, 8, "the tree has %" PRIu32 " leaves below a node, not a multiple of 16", even);
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the tree has %" PRIu32 " leaves below a node, not a multiple of 16",
+                        even);
     }
     if (!(tree->starts = woi_alloc(A + 1, sizeof *tree->starts, err))) return WO_ERR_MEMORY;
     for (size_t a = 0; a <= A; a++) {
         const uint64_t start = given ? given[a] : a * even;
         if (start < at || (a == 0 && start) || start % 16 || start - at > WOI_MAX_FAN || start > INT32_MAX)
-            return woi_fail(err, WO_ERR_FORMAT, 8, "tree.starts: node %zu begins at %" PRIu64 ", the one before at %" PRIu64, a,
-                            start, at);
+            return woi_fail(err, WO_ERR_FORMAT, 8,
+                            "tree.starts: node %zu begins at %" PRIu64 ", the one before at %" PRIu64, a, start, at);
         tree->starts[a] = (uint32_t)start;
         at = start;
     }
@@ -186,6 +187,18 @@ static wo_status check_offsets(const woi_cells *cells, uint64_t n_ids, wo_error 
                     n_ids);
 }
 
+/* A share beyond what evidence can be would make scores that nothing explains: up to 2, a label that is a FULL's best.
+ */
+static wo_status check_shares(const woi_cells *cells, uint64_t n, wo_error *err)
+{
+    const uint16_t most = 0x4000; /* 2 */
+    for (uint64_t i = 0; cells->shares && i < n; i++)
+        if (cells->shares[i] > most)
+            return woi_fail(err, WO_ERR_FORMAT, 8, "entry %" PRIu64 " of 'cells.shares' is not a number from 0 to 2",
+                            i);
+    return WO_OK;
+}
+
 static wo_status read_cells(opening *from, wo_error *err)
 {
     wo_index *index = from->index;
@@ -196,14 +209,21 @@ static wo_status read_cells(opening *from, wo_error *err)
                                      : 1;
     const woi_tensor *listed = woi_st_find(index->st, "cells.ids");
     const uint64_t n_ids = listed && listed->n_dims == 1 ? listed->n : 0;
-    const void *offsets, *ids, *queries = NULL;
+    const void *offsets, *ids, *queries = NULL, *shares = NULL;
     wo_status status = take(from, (wanted){"cells.offsets", WOI_U32, n + 1, 0}, &offsets, err);
     if (!status) status = take(from, (wanted){"cells.ids", WOI_I32, n_ids, 0}, &ids, err);
     if (!status && index->options.method == WO_METHOD_EVIDENCE)
         status = take(from, (wanted){"cells.queries", WOI_U32, n, 0}, &queries, err);
+    if (!status && index->options.prior > 0)
+        status = take(from, (wanted){"cells.shares", WOI_BF16, n_ids, 0}, &shares, err);
     if (status) return status;
-    *cells = (woi_cells){.n = n, .offsets = (uint32_t *)offsets, .ids = (int32_t *)ids, .queries = (uint32_t *)queries};
+    *cells = (woi_cells){.n = n,
+                         .offsets = (uint32_t *)offsets,
+                         .ids = (int32_t *)ids,
+                         .queries = (uint32_t *)queries,
+                         .shares = (uint16_t *)shares};
     status = check_offsets(cells, n_ids, err);
+    if (!status) status = check_shares(cells, n_ids, err);
     return status ? status : check_ids(cells, index->rows.m, err);
 }
 

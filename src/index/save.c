@@ -6,8 +6,10 @@
  *   tree.node_scales, tree.node_offsets,
  *   tree.starts (A + 1), tree.leaves (cells, r),
  *   tree.leaf_scales, tree.leaf_offsets (cells), tree.margin (1)
+ *                     where all nodes have as many places B: no tree.starts, and (A, B) in place of (cells)
  *   cells.offsets (cells + 1), cells.ids                           all but full
  *   cells.queries (cells)                                          evidence
+ *   cells.shares (as cells.ids)                                    evidence with a prior
  *   trace, curve (rows, columns)                                   where there are some
  *   names.labels.*                                                 where there are some
  *   weight (m, d), bias (m)                                        unless built with weights none
@@ -34,7 +36,7 @@ static size_t list_router(const wo_index *index, part *parts)
 {
     const woi_hash *hash = &index->hash;
     const woi_tree *tree = &index->tree;
-    const size_t fours = woi_tree_fours(tree), cells = woi_tree_n_cells(tree);
+    const size_t fours = woi_tree_fours(tree), cells = woi_tree_n_cells(tree), even = woi_tree_even(index);
     const part all[] = {
         {"router.planes", WOI_F32, hash->d, hash->n_planes, hash->planes},
         {"router.offsets", WOI_F32, hash->n_planes, 0, hash->offsets},
@@ -44,10 +46,10 @@ static size_t list_router(const wo_index *index, part *parts)
         {"tree.nodes", WOI_U8, fours, 4 * (uint64_t)tree->A, tree->nodes},
         {"tree.node_scales", WOI_F32, tree->A, 0, tree->node_scales},
         {"tree.node_offsets", WOI_F32, tree->A, 0, tree->node_offsets},
-        {"tree.starts", WOI_U32, (uint64_t)tree->A + 1, 0, tree->starts},
-        {"tree.leaves", WOI_U8, cells, 4 * fours, tree->leaves},
-        {"tree.leaf_scales", WOI_F32, cells, 0, tree->leaf_scales},
-        {"tree.leaf_offsets", WOI_F32, cells, 0, tree->leaf_offsets},
+        {"tree.starts", WOI_U32, (uint64_t)tree->A + 1, 0, even ? NULL : tree->starts},
+        {"tree.leaves", WOI_U8, even ? tree->A * fours : cells, 4 * (even ? even : fours), tree->leaves},
+        {"tree.leaf_scales", WOI_F32, even ? tree->A : cells, even, tree->leaf_scales},
+        {"tree.leaf_offsets", WOI_F32, even ? tree->A : cells, even, tree->leaf_offsets},
         {"tree.margin", WOI_F32, 1, 0, tree->A ? &tree->margin : NULL},
     };
     memcpy(parts, all, sizeof all);
@@ -61,6 +63,7 @@ static size_t list_cells(const wo_index *index, part *parts)
         {"cells.offsets", WOI_U32, cells->n + 1, 0, cells->n ? cells->offsets : NULL},
         {"cells.ids", WOI_I32, cells->n ? cells->offsets[cells->n] : 0, 0, cells->n ? cells->ids : NULL},
         {"cells.queries", WOI_U32, cells->n, 0, cells->queries},
+        {"cells.shares", WOI_BF16, cells->n ? cells->offsets[cells->n] : 0, 0, cells->shares},
         {"trace", WOI_F64, index->n_trace, index->trace_columns, index->n_trace ? index->trace : NULL},
         {"curve", WOI_F64, index->n_curve, WOI_CURVE_COLUMNS, index->n_curve ? index->curve : NULL},
     };

@@ -2,7 +2,7 @@
  *
  *   wo_search_run -> answer_by_cells -> answer_block -> route, then for each query: unite -> screen -> score -> pick
  *                 -> answer_by_full                     batches and queries that FULL answers */
-#include "index/searcher.h"
+#include "index/prior.h"
 
 #include "base/error.h"
 #include "base/sized.h"
@@ -39,6 +39,7 @@ typedef struct task {
     const int32_t *mandatory;
     size_t n_mandatory;
     const float *bias;
+    double prior; /* 0: none */
 } task;
 
 static void tell(const task *t, size_t i, wo_query_stats about)
@@ -86,8 +87,10 @@ static void new_epoch(woi_worker *w, size_t m)
 }
 
 /* The distinct classes of the cells; returns how many. */
-static size_t unite(const task *t, woi_worker *w, const uint32_t *opened, size_t n_cells, const int32_t **candidates)
+static size_t unite(const task *t, woi_worker *w, woi_opened given, const int32_t **candidates)
 {
+    const uint32_t *opened = given.cells;
+    const size_t n_cells = given.n;
     const woi_cells *cells = &t->s->index->cells;
     if (n_cells == 1 && !t->n_mandatory && !t->forbidden) { /* there is nothing to unite */
         *candidates = cells->ids + cells->offsets[*opened];
@@ -120,6 +123,25 @@ static size_t unite(const task *t, woi_worker *w, const uint32_t *opened, size_t
     return n;
 }
 
+/* The same with what the prior adds, in w->ids and w->extra. */
+static size_t unite_with_prior(const task *t, woi_worker *w, woi_opened opened, const int32_t **candidates)
+{
+    size_t n = woi_prior_unite(t->s->index, w, opened);
+    for (size_t i = 0; i < t->n_mandatory; i++) n = woi_prior_add(w, t->mandatory[i], n);
+    if (t->forbidden) {
+        size_t kept = 0;
+        for (size_t i = 0; i < n; i++) {
+            w->ids[kept] = w->ids[i];
+            w->extra[kept] = w->extra[i];
+            kept += !t->forbidden[w->ids[i]];
+        }
+        n = kept;
+    }
+    woi_prior_scale(t->prior, w->extra, n);
+    *candidates = w->ids;
+    return n;
+}
+
 static void add_bias(const wo_index *index, const float *more, const int32_t *ids, size_t n, float *logits)
 {
     const float *b = index->rows.b;
@@ -129,9 +151,17 @@ static void add_bias(const wo_index *index, const float *more, const int32_t *id
         for (size_t i = 0; i < n; i++) logits[i] += more[ids[i]];
 }
 
-/* The logits of some classes: in bf16 where the index is built for it, else exact. */
-static void score(const task *t, const float *q, const int32_t *ids, size_t n, float *logits)
+/* What the prior adds, where there is one. */
+static void add_extra(const task *t, const woi_worker *w, size_t n, float *logits)
 {
+    if (t->prior > 0)
+        for (size_t i = 0; i < n; i++) logits[i] += w->extra[i];
+}
+
+/* The scores of some classes: in bf16 where the index is built for it, else exact. */
+static void score(const task *t, const woi_worker *w, const float *q, const int32_t *ids, size_t n)
+{
+    float *logits = w->logits;
     const wo_index *index = t->s->index;
     const size_t d = index->rows.d;
     if (index->small.bf16)
@@ -139,6 +169,7 @@ static void score(const task *t, const float *q, const int32_t *ids, size_t n, f
     else
         t->s->kernels->gather_f32(q, index->rows.w, ids, n, d, d, logits);
     add_bias(index, t->bias, ids, n, logits);
+    add_extra(t, w, n, logits);
 }
 
 /* Of many candidates those that int8 rows find best, in w->ids; returns how many. */
@@ -153,10 +184,14 @@ static size_t screen(const task *t, woi_worker *w, const float *q, const int32_t
     if (scale == 0) return n; /* too small for int8, which would tell no rows apart */
     kernels->gather_i8(w->q8, scale, index->small.i8, index->small.scales, *candidates, n, d, d, w->logits);
     add_bias(index, t->bias, *candidates, n, w->logits);
-    float kept_scores[SCREENED];
-    int32_t kept[SCREENED];
-    n = kernels->pick(w->logits, *candidates, n, keep, kept_scores, kept);
-    memcpy(w->ids, kept, n * sizeof *kept);
+    add_extra(t, w, n, w->logits);
+    float kept_scores[SCREENED], extra[SCREENED];
+    int32_t kept[SCREENED], ids[SCREENED];
+    n = kernels->pick(w->logits, NULL, n, keep, kept_scores, kept);
+    for (size_t i = 0; i < n; i++) ids[i] = (*candidates)[kept[i]];
+    for (size_t i = 0; t->prior > 0 && i < n; i++) extra[i] = w->extra[kept[i]];
+    if (t->prior > 0) memcpy(w->extra, extra, n * sizeof *extra);
+    memcpy(w->ids, ids, n * sizeof *ids);
     *candidates = w->ids;
     return n;
 }
@@ -184,35 +219,46 @@ static void pad(const task *t, int32_t *ids, float *scores)
     }
 }
 
+/* Whether nearer cells count more. */
+static bool wants_scores(const task *t)
+{
+    return t->prior > 0 && t->s->index->tree.A && t->s->index->options.focus > 0;
+}
+
 /* Query i of the call, which opens these cells. */
-static void answer(const task *t, woi_worker *w, size_t i, const uint32_t *opened, uint32_t n_cells)
+static void answer(const task *t, woi_worker *w, size_t i, woi_opened opened)
 {
     const wo_index *index = t->s->index;
     const float *q = t->queries + i * index->rows.d;
     int32_t *ids = t->ids + i * t->k;
     float *scores = t->scores + i * t->k;
-    wo_query_stats about = {.cells = n_cells};
-    if (!n_cells) {
+    wo_query_stats about = {.cells = opened.n};
+    if (!opened.n) {
         pad(t, ids, scores);
         tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
         return;
     }
-    if (index->options.fallback && knows_little(index, opened, n_cells)) {
+    if (index->options.fallback && knows_little(index, opened.cells, opened.n)) {
         if (t->exact_fallback) {
             ids[0] = FOR_FULL;
             return;
         }
         if (t->wider_probes > t->probes) {
-            woi_routing wider = {.q = q, .n = 1, .probes = t->wider_probes, .cells = w->wider, .n_cells = &about.cells};
+            woi_routing wider = {.q = q,
+                                 .n = 1,
+                                 .probes = t->wider_probes,
+                                 .cells = w->wider,
+                                 .n_cells = &about.cells,
+                                 .scores = wants_scores(t) ? w->wider_scores : NULL};
             route(t, w, &wider);
-            opened = w->wider;
+            opened = (woi_opened){w->wider, about.cells, wider.scores};
             about.wider = 1;
         }
     }
     const int32_t *candidates;
-    about.candidates = (uint32_t)unite(t, w, opened, about.cells, &candidates);
+    about.candidates = (uint32_t)(t->prior > 0 ? unite_with_prior : unite)(t, w, opened, &candidates);
     const size_t n = screen(t, w, q, &candidates, about.candidates);
-    score(t, q, candidates, n, w->logits);
+    score(t, w, q, candidates, n);
     const double whole = t->score == WO_SCORES_SOFTMAX ? log_sum(t->s->kernels, w->logits, n) : 0;
     const size_t found = t->s->kernels->pick(w->logits, candidates, n, t->k, scores, ids);
     if (t->score == WO_SCORES_SOFTMAX)
@@ -222,6 +268,25 @@ static void answer(const task *t, woi_worker *w, size_t i, const uint32_t *opene
 
 /* ---- Batches ----------------------------------------------------------------------------------------------- */
 
+/* The cells of n queries, at most a block of them. */
+static woi_routing route_block(const task *t, woi_worker *w, const float *q, size_t n)
+{
+    woi_routing asked = {.q = q,
+                         .n = n,
+                         .probes = t->probes,
+                         .cells = w->cells,
+                         .n_cells = w->n_cells,
+                         .scores = wants_scores(t) ? w->cell_scores : NULL};
+    route(t, w, &asked);
+    return asked;
+}
+
+static woi_opened opened_by(const task *t, const woi_worker *w, const woi_routing *asked, size_t i)
+{
+    const size_t at = i * t->cells_each;
+    return (woi_opened){w->cells + at, w->n_cells[i], asked->scores ? asked->scores + at : NULL};
+}
+
 /* Queries first .. end-1 of the call, at most a block of them. */
 static void answer_block(void *call, int worker, size_t first, size_t end)
 {
@@ -230,7 +295,7 @@ static void answer_block(void *call, int worker, size_t first, size_t end)
     const woi_cells *cells = &t->s->index->cells;
     const size_t n = end - first;
     const float *q = t->queries + first * t->s->index->rows.d;
-    route(t, w, &(woi_routing){.q = q, .n = n, .probes = t->probes, .cells = w->cells, .n_cells = w->n_cells});
+    const woi_routing asked = route_block(t, w, q, n);
     for (size_t i = 0; i < n; i++)
         for (size_t c = 0; c < w->n_cells[i]; c++) __builtin_prefetch(&cells->offsets[w->cells[i * t->cells_each + c]]);
     for (size_t i = 0; i < n; i++) {
@@ -240,7 +305,7 @@ static void answer_block(void *call, int worker, size_t first, size_t end)
                 const uint32_t last = list[1] - list[0] < LISTED ? list[1] : list[0] + LISTED;
                 for (uint32_t at = list[0]; at < last; at += 16) __builtin_prefetch(cells->ids + at);
             }
-        answer(t, w, first + i, w->cells + i * t->cells_each, w->n_cells[i]);
+        answer(t, w, first + i, opened_by(t, w, &asked, i));
     }
 }
 
@@ -256,6 +321,69 @@ static wo_status no_rows(wo_error *err)
 {
     return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_INDEX, "layer",
                           "the index has no f32 rows to answer exactly with: the layer has them");
+}
+
+/* A class into the n best so far, best first, of equal ones the lower id first; returns the new n, at most k. */
+static size_t insert(int32_t id, float score, int32_t *ids, float *scores, size_t n, size_t k)
+{
+    if (isnan(score)) return n;
+    size_t at = n;
+    while (at > 0 && (score > scores[at - 1] || (score == scores[at - 1] && id < ids[at - 1]))) at--;
+    if (at == k) return n;
+    if (n < k) n++;
+    memmove(ids + at + 1, ids + at, (n - at - 1) * sizeof *ids);
+    memmove(scores + at + 1, scores + at, (n - at - 1) * sizeof *scores);
+    ids[at] = id;
+    scores[at] = score;
+    return n;
+}
+
+/* FULL's answers to a piece of the call's queries. */
+typedef struct piece {
+    const task *t;
+    size_t first;
+    float *lse; /* NULL: not wanted */
+} piece;
+
+/* The prior into FULL's answers. What it adds is never negative, so that of the classes that get nothing those among
+ * the k best are among FULL's k best: only the candidates of the cells are to be scored. */
+static void add_prior(const piece *p, woi_worker *w, size_t i, woi_opened opened)
+{
+    const task *t = p->t;
+    const wo_index *index = t->s->index;
+    const size_t k = t->k, d = index->rows.d;
+    int32_t *ids = t->ids + (p->first + i) * k;
+    float *scores = t->scores + (p->first + i) * k;
+    const int32_t *candidates;
+    const size_t n = unite_with_prior(t, w, opened, &candidates);
+    t->s->kernels->gather_f32(t->queries + (p->first + i) * d, index->rows.w, candidates, n, d, d, w->logits);
+    add_bias(index, t->bias, candidates, n, w->logits);
+    double more = 0; /* of the sum of exp(score), in parts of what it was */
+    for (size_t c = 0; p->lse && c < n; c++)
+        if (!isnan(w->logits[c])) more += exp((double)w->logits[c] - (double)p->lse[i]) * expm1((double)w->extra[c]);
+    if (p->lse) p->lse[i] = (float)((double)p->lse[i] + log1p(more));
+    size_t kept = 0;
+    for (size_t j = 0; j < k && ids[j] >= 0; j++) {
+        const uint32_t spot = w->spots[ids[j]];
+        if (spot >= w->first_spot && spot < w->next_spot) continue;
+        ids[kept] = ids[j];
+        scores[kept++] = scores[j];
+    }
+    for (size_t c = 0; c < n; c++) kept = insert(candidates[c], w->logits[c] + w->extra[c], ids, scores, kept, k);
+    for (; kept < k; kept++) {
+        ids[kept] = -1;
+        scores[kept] = -INFINITY;
+    }
+}
+
+static void add_prior_block(void *own, int worker, size_t first, size_t end)
+{
+    const piece *p = own;
+    const task *t = p->t;
+    woi_worker *w = &t->s->workers[worker];
+    const woi_routing asked = route_block(t, w, t->queries + (p->first + first) * t->s->index->rows.d, end - first);
+    for (size_t i = 0; i < asked.n; i++)
+        if (w->n_cells[i]) add_prior(p, w, first + i, opened_by(t, w, &asked, i));
 }
 
 /* Queries first .. first + n of the call. In pieces, because softmax needs a number for each query beside the answer.
@@ -283,6 +411,9 @@ static wo_status answer_by_full(const task *t, size_t first, size_t n, wo_error 
                                      .lse = softmax ? lse : NULL};
         const wo_status status = woi_exact_topk(&call, err);
         if (status) return status;
+        if (t->prior > 0)
+            woi_team_ranges(t->s->threads, count, t->s->block, add_prior_block,
+                            &(piece){t, first, softmax ? lse : NULL});
         for (size_t i = 0; softmax && i < count; i++)
             for (size_t j = 0; j < k; j++) {
                 float *score = &t->scores[(first + i) * k + j];
@@ -318,7 +449,8 @@ static task begin(wo_searcher *s, const float *queries, size_t n, uint32_t probe
                   .n = n,
                   .probes = probes,
                   .wider_probes = woi_wider_probes(s->index, probes),
-                  .cells_each = woi_cells_opened(s->index, probes)};
+                  .cells_each = woi_cells_opened(s->index, probes),
+                  .prior = s->index->options.prior};
 }
 
 static wo_status check_places(size_t n, size_t k, const void *queries, const void *ids, const void *scores,
@@ -375,6 +507,7 @@ static wo_status read_call(const wo_search_call *c, task *t, wo_error *err)
     t->mandatory = c->mandatory;
     t->n_mandatory = c->n_mandatory;
     t->bias = c->logit_bias;
+    if (c->no_prior) t->prior = 0;
     return WO_OK;
 }
 
@@ -443,7 +576,7 @@ static size_t list_candidates(task *t, int32_t *ids, size_t capacity)
         opened = asked.cells = w->wider;
         route(t, w, &asked);
     }
-    const size_t n = unite(t, w, opened, *w->n_cells, &candidates);
+    const size_t n = unite(t, w, (woi_opened){opened, *w->n_cells, NULL}, &candidates);
     if (capacity) memcpy(ids, candidates, (n < capacity ? n : capacity) * sizeof *ids);
     return n;
 }

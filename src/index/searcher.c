@@ -68,6 +68,14 @@ static wo_status create_workers(wo_searcher *s, wo_error *err)
         w->wider = woi_alloc(most, sizeof *w->wider, err);
         w->q8 = woi_alloc(index->rows.d, 1, err);
         w->route_scratch = woi_alloc_zero(1, route_scratch(s), err);
+        if (index->options.prior > 0) {
+            w->spots = woi_alloc_zero(m, sizeof *w->spots, err);
+            w->extra = woi_alloc(room + 1, sizeof *w->extra, err);
+            w->cell_scores = woi_alloc(s->block * n_cells, sizeof *w->cell_scores, err);
+            w->wider_scores = woi_alloc(most, sizeof *w->wider_scores, err);
+            w->cell_weights = woi_alloc(most, sizeof *w->cell_weights, err);
+            if (!w->spots || !w->extra || !w->cell_scores || !w->wider_scores || !w->cell_weights) return WO_ERR_MEMORY;
+        }
         if (!w->seen || !w->ids || !w->logits || !w->cells || !w->wider || !w->q8 || !w->route_scratch)
             return WO_ERR_MEMORY;
     }
@@ -111,7 +119,8 @@ void wo_searcher_free(wo_searcher *s)
     if (!s) return;
     for (int t = 0; s->workers && t < s->threads; t++) {
         woi_worker *w = &s->workers[t];
-        void *const owned[] = {w->seen, w->ids, w->logits, w->cells, w->wider, w->q8, w->route_scratch};
+        void *const owned[] = {w->seen,          w->ids,   w->logits, w->cells,       w->wider,        w->q8,
+                               w->route_scratch, w->spots, w->extra,  w->cell_scores, w->wider_scores, w->cell_weights};
         for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
     }
     woi_free(s->workers);

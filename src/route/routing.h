@@ -11,6 +11,7 @@ typedef struct woi_routing {
     uint32_t probes;
     uint32_t *cells;   /* (n, as many as the router opens for so many probes) */
     uint32_t *n_cells; /* (n): how many of them there are; 0 when the query is not finite */
+    float *scores;     /* of a tree, (n, probes): of the cells, higher is nearer; NULL: not wanted */
     void *scratch;     /* of the router's size for n queries, aligned to WOI_ALIGN */
     float margin;      /* of a tree: its own, or INFINITY, all of the beam */
 } woi_routing;

@@ -313,6 +313,7 @@ void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const woi_
     else
         for (size_t i = 0; i < n; i++)
             asked->n_cells[i] = find_leaves(tree, kernels, i, probes, p, asked->cells + i * probes);
+    if (asked->scores) memcpy(asked->scores, p.scores, n * probes * sizeof *asked->scores); /* both leave them so */
 }
 
 enum { TOGETHER = 256 }; /* queries of a log that are routed at once */
@@ -371,7 +372,8 @@ static size_t find_gaps(const woi_tree *tree, const woi_kernels *kernels, const 
     const uint32_t n = find_leaves(tree, kernels, 0, probes, p, cells);
     for (uint32_t i = 0; i < n; i++) {
         size_t node = 0;
-        while (node + 1 < n_nodes && (cells[i] < tree->starts[nodes[node]] || cells[i] >= tree->starts[nodes[node] + 1]))
+        while (node + 1 < n_nodes &&
+               (cells[i] < tree->starts[nodes[node]] || cells[i] >= tree->starts[nodes[node] + 1]))
             node++;
         gaps[i] = p.node_scores[0] - p.node_scores[node];
     }
@@ -456,8 +458,7 @@ static void find_neighbours(void *own, int worker, size_t a)
         for (size_t j = 0; j < 4 * fours; j++) x[j] = (int8_t)woi_tree_coordinate(leaves, room, b, j);
         s->kernels->project_i8(x, &scales[b], 1, leaves, scales, offsets, fours, room, room, z);
         for (uint32_t other = 0; other < room; other++)
-            if (other != b && z[other] > -INFINITY)
-                n = insert(z[other], start + other, scores, near, n, n_near);
+            if (other != b && z[other] > -INFINITY) n = insert(z[other], start + other, scores, near, n, n_near);
         for (; n < n_near; n++) near[n] = UINT32_MAX;
     }
 }

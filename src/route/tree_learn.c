@@ -1,7 +1,7 @@
-/* Learning a tree: the principal coordinates of the queries; k-means over all of them makes the nodes; k-means below each
- * node its leaves, as many as its share of the queries; then rounds over all leaves at once, where a query goes to the
- * nearest leaf that routing finds for it, whatever its node: leaves at the border of two nodes then divide the queries
- * between them as flat k-means would. */
+/* Learning a tree: the principal coordinates of the queries; k-means over all of them makes the nodes; k-means below
+ * each node its leaves, as many as its share of the queries; then rounds over all leaves at once, where a query goes to
+ * the nearest leaf that routing finds for it, whatever its node: leaves at the border of two nodes then divide the
+ * queries between them as flat k-means would. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/progress.h"
@@ -383,10 +383,10 @@ typedef struct level {
     woi_tree *tree;
     bench *benches; /* (threads) */
     centres nodes;
-    centres leaves;              /* (cells), node after node; places that are not used have offset -INFINITY */
-    uint32_t *of;                /* (n): the node, or the cell, of each point */
-    uint32_t *starts, *members;  /* the points of node a are members[starts[a] .. starts[a+1]) */
-    wo_status *statuses;         /* (threads) */
+    centres leaves;             /* (cells), node after node; places that are not used have offset -INFINITY */
+    uint32_t *of;               /* (n): the node, or the cell, of each point */
+    uint32_t *starts, *members; /* the points of node a are members[starts[a] .. starts[a+1]) */
+    wo_status *statuses;        /* (threads) */
 } level;
 
 static centres leaves_of(const level *l, size_t a, uint32_t k)
@@ -566,17 +566,17 @@ static wo_status learn_levels(const sample *s, const woi_tree_options *o, woi_tr
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     const size_t A = tree->A, threads = (size_t)o->threads;
-    level l = {.kernels = kernels,
-               .s = s,
-               .o = o,
-               .tree = tree,
-               .benches = woi_alloc_zero(threads, sizeof *l.benches, err),
-               .nodes = {tree->r, o->nodes, woi_alloc(A, tree->r * sizeof(float), err),
-                         woi_alloc(A, sizeof(float), err)},
-               .of = woi_alloc(s->n, sizeof *l.of, err),
-               .starts = woi_alloc_zero(A + 1, sizeof *l.starts, err),
-               .members = woi_alloc(s->n, sizeof *l.members, err),
-               .statuses = woi_alloc_zero(threads, sizeof *l.statuses, err)};
+    level l = {
+        .kernels = kernels,
+        .s = s,
+        .o = o,
+        .tree = tree,
+        .benches = woi_alloc_zero(threads, sizeof *l.benches, err),
+        .nodes = {tree->r, o->nodes, woi_alloc(A, tree->r * sizeof(float), err), woi_alloc(A, sizeof(float), err)},
+        .of = woi_alloc(s->n, sizeof *l.of, err),
+        .starts = woi_alloc_zero(A + 1, sizeof *l.starts, err),
+        .members = woi_alloc(s->n, sizeof *l.members, err),
+        .statuses = woi_alloc_zero(threads, sizeof *l.statuses, err)};
     wo_status status = l.benches && l.nodes.at && l.nodes.offsets && l.of && l.starts && l.members && l.statuses
                            ? WO_OK
                            : WO_ERR_MEMORY;
@@ -604,11 +604,8 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
     if (d > WOI_MAX_I8)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "queries of %zu numbers are too long for a tree: at most %d", d, WOI_MAX_I8);
-    *tree = (woi_tree){.d = d,
-                       .r = o.r && o.r < d ? o.r : d,
-                       .A = (uint32_t)round_up(o.nodes),
-                       .beam = o.beam,
-                       .margin = INFINITY};
+    *tree = (woi_tree){
+        .d = d, .r = o.r && o.r < d ? o.r : d, .A = (uint32_t)round_up(o.nodes), .beam = o.beam, .margin = INFINITY};
     sample s = {.n = n < SAMPLE ? n : SAMPLE, .d = d, .r = tree->r, .q = q};
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;

@@ -229,8 +229,8 @@ static bool is_readable(const char *format)
     return *minor++ == '.' && *minor && strspn(minor, "0123456789") == strlen(minor);
 }
 
-/* What a reader of this version knows of what files may need: nothing so far, for nothing was added to format 1. */
-static const char *const features[] = {NULL};
+/* What a reader of this version knows of what files may need. */
+static const char *const features[] = {"prior", "uneven-tree", NULL};
 
 static wo_status check_needs(const json_t *metadata, wo_error *err)
 {
