@@ -19,6 +19,7 @@ static const bench_method methods[] = {
     {"sq8", "peer", "rerank", BENCH_PEER, PEER_SQ8},
     {"ip-nsw", "peer", "ef", BENCH_PEER, PEER_IP_NSW},
     {"graph-decoder", "peer", "ef", BENCH_PEER, PEER_GRAPH_DECODER},
+    {"screen", "ours", NULL, BENCH_OURS, WO_METHOD_SCREEN},
 };
 enum { N_METHODS = sizeof methods / sizeof *methods };
 

@@ -6,7 +6,8 @@
  *   tree.node_scales, tree.node_offsets,
  *   tree.leaves (A r / 4, 4 B), tree.leaf_scales,
  *   tree.leaf_offsets (A, B), tree.margin (1)
- *   cells.offsets (cells + 1), cells.ids                           all but full
+ *   screen.rows (panels d / 4, 64), screen.scales (16 panels)      screen
+ *   cells.offsets (cells + 1), cells.ids                           all but full and screen
  *   cells.queries (cells)                                          evidence
  *   trace, curve (rows, columns)                                   where there are some
  *   names.labels.*                                                 where there are some
@@ -34,7 +35,7 @@ static size_t list_router(const wo_index *index, part *parts)
 {
     const woi_hash *hash = &index->hash;
     const woi_tree *tree = &index->tree;
-    const size_t fours = woi_tree_fours(tree);
+    const size_t fours = woi_tree_fours(tree), panels = woi_screen_panels(index->rows.m);
     const part all[] = {
         {"router.planes", WOI_F32, hash->d, hash->n_planes, hash->planes},
         {"router.offsets", WOI_F32, hash->n_planes, 0, hash->offsets},
@@ -48,6 +49,8 @@ static size_t list_router(const wo_index *index, part *parts)
         {"tree.leaf_scales", WOI_F32, tree->A, tree->B, tree->leaf_scales},
         {"tree.leaf_offsets", WOI_F32, tree->A, tree->B, tree->leaf_offsets},
         {"tree.margin", WOI_F32, 1, 0, tree->A ? &tree->margin : NULL},
+        {"screen.rows", WOI_U8, panels * woi_screen_fours(index->rows.d), 4 * WOI_I8_COLUMNS, index->screen.rows},
+        {"screen.scales", WOI_F32, panels * WOI_I8_COLUMNS, 0, index->screen.scales},
     };
     memcpy(parts, all, sizeof all);
     return sizeof all / sizeof *all;
