@@ -258,9 +258,10 @@ size_t woi_sift_avx512(const float *scores, const int32_t *ids, int32_t first_id
             found += (size_t)__builtin_popcountll(good);
             continue;
         }
-        for (size_t at = i; good; good >>= 16, at += 16) {
-            const __mmask16 here = (__mmask16)good;
-            if (!here) continue;
+        if (!good) continue;
+        WOI_EACH(v, 4) { /* no branch for each sixteen: most have none, and which ones cannot be guessed */
+            const size_t at = i + 16 * v;
+            const __mmask16 here = (__mmask16)(good >> 16 * v);
             keep_16(scores + at, ids ? ids + at : NULL, first_id + (int32_t)at, here, kept + found, kept_ids + found);
             found += (size_t)__builtin_popcount(here);
         }

@@ -160,13 +160,13 @@ static void project_i8_avx512vnni(const int8_t *x, const float *x_scales, size_t
 
 /* ---- tile -------------------------------------------------------------------------------------------------- */
 
-/* The sums of 16 classes with query r, scaled, and where they belong. */
+/* The sums of 16 classes with query r, scaled, and where they belong. They began at -128 times the sum of the query. */
 WOI_INLINE void store_scores(const woi_tile_i8 *t, size_t r, size_t panel, __m512i sums)
 {
     const size_t at = WOI_I8_COLUMNS * panel;
     const __m512 scale = _mm512_mul_ps(_mm512_set1_ps(t->a_scales[r]), _mm512_loadu_ps(t->b_scales + at));
-    const __m512 sum = _mm512_cvtepi32_ps(_mm512_sub_epi32(sums, _mm512_set1_epi32(128 * t->a_sums[r])));
-    _mm512_storeu_ps(t->c + r * t->stride + at, _mm512_fmadd_ps(sum, scale, _mm512_loadu_ps(t->start + at)));
+    _mm512_storeu_ps(t->c + r * t->stride + at,
+                     _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), scale, _mm512_loadu_ps(t->start + at)));
 }
 
 WOI_INLINE __m512i spread_four(const int8_t *a)
@@ -185,7 +185,7 @@ WOI_INLINE void tile_panels(size_t rows, size_t vectors, const woi_tile_i8 *t, s
     const int8_t *a = t->a;
     __m512i sums[8][3];
     WOI_EACH(r, rows)
-        WOI_EACH(v, vectors) sums[r][v] = _mm512_setzero_si512();
+        WOI_EACH(v, vectors) sums[r][v] = _mm512_set1_epi32(r < t->rows ? -128 * t->a_sums[r] : 0);
     for (size_t i = 0; i < t->fours; i++, a += 4 * WOI_I8_ROWS, b += 64) {
         __m512i classes[3];
         WOI_EACH(v, vectors) {
@@ -209,7 +209,7 @@ WOI_INLINE void tile_one(const woi_tile_i8 *t)
     const uint8_t *b = t->b;
     for (size_t panel = 0; panel < t->panels; panel++) {
         __m512i sums[CHAINS];
-        WOI_EACH(c, CHAINS) sums[c] = _mm512_setzero_si512();
+        WOI_EACH(c, CHAINS) sums[c] = c ? _mm512_setzero_si512() : _mm512_set1_epi32(-128 * t->a_sums[0]);
         size_t i = 0;
         for (; i + CHAINS <= t->fours; i += CHAINS, b += 64 * CHAINS) {
             woi_ask((const char *)((uintptr_t)b + WOI_NEXT_PAGES));

@@ -167,7 +167,7 @@ usage 'more probes than cells' '--probes is 9, more than the 8 cells of a table'
 usage 'too many cells' '256 tables of 16777216 cells are too many: at most 2^28 in all' --layer a --log b -o c -K 24 -L 256
 usage 'lambda' "--lambda takes a number from 0 to 2, not '3'" --layer a --log b -o c --lambda 3
 usage 'no rate' "--rate takes a number from 1e-09 to 1000, not '0'" --layer a --log b -o c --rate 0
-usage 'other methods' "--method takes full|popular|slide|lss|evidence, not 'magic'" --layer a --log b -o c --method magic
+usage 'other methods' "--method takes full|popular|slide|lss|evidence|screen, not 'magic'" --layer a --log b -o c --method magic
 
 # ---- The trace ---------------------------------------------------------------------------------------------------
 "$WIDEOUT" info --trace lss.one >trace

@@ -7,7 +7,8 @@
 #include <jansson.h>
 #include <locale.h>
 
-static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE};
+static const int methods[] = {WO_METHOD_FULL,     WO_METHOD_POPULAR, WO_METHOD_SLIDE,
+                              WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE,  WO_METHOD_SCREEN};
 enum { N_METHODS = sizeof methods / sizeof *methods };
 
 static void save(const wo_index *index, const char *path)
