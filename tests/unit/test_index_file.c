@@ -73,7 +73,7 @@ static void saving_and_opening_changes_nothing(void **state)
         const bool named = turn / 8 % 2;
         if (named) name_classes(&s);
         wo_build_options o = small_options(methods[turn % N_METHODS]);
-        o.lambda = 0.1 + 1e-17 + (double)turn / 11; /* no short decimals */
+        o.lambda = 0.1 + 1e-17 + (double)turn / 13; /* no short decimals */
         o.t1 = 1.0 / 3;
         o.t2 = 1e-300;
         o.probes = 2;
