@@ -38,6 +38,7 @@ enum {
  * thirteen, PQ's codes twelve, an evidence index four to seven, one that is tuned twenty. */
 const char bench_default_sweeps[] = "full\n"
                                     "torch-full\n"
+                                    "screen\n"
                                     "popular N=500,2000,5000\n"
                                     "slide K=4,8 L=10\n"
                                     "lss loss=paper K=4 L=10\n"
