@@ -135,7 +135,7 @@ static void run_tile_i8(const woi_kernels *k, const job *j)
 
 static void run_sift(const woi_kernels *k, const job *j)
 {
-    sink = (double)k->sift((const float *)data.table, NULL, 0, j->n, INFINITY, data.out, data.ids);
+    sink = (double)k->sift((const float *)data.table, NULL, 0, j->n, 1e30f, data.out, data.ids);
 }
 
 static void run_topk_scan(const woi_kernels *k, const job *j)
