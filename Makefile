@@ -56,6 +56,7 @@ ISA_avx2pick   := $(ISA_avx2)
 ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
 ISA_avx512pick := $(ISA_avx512)
 ISA_avx2tile   := $(ISA_avx2)
+ISA_avx2tile8  := $(ISA_avx2)
 ISA_avx512tile := $(ISA_avx512)
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
 ISA_neondot    := -march=armv8.2-a+dotprod

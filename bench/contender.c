@@ -11,7 +11,7 @@ static wo_status build_ours(bench_contender *c, int threads, const wo_progress *
     wo_build_options o = c->config->options.build;
     o.threads = threads;
     o.progress = *progress;
-    if (o.method != WO_METHOD_FULL && o.method != WO_METHOD_SLIDE && !c->data->train)
+    if (o.method != WO_METHOD_FULL && o.method != WO_METHOD_SLIDE && o.method != WO_METHOD_SCREEN && !c->data->train)
         return cli_set_error(err, WO_ERR_UNSUPPORTED, "there is no training log to learn from");
     wo_status status = wo_index_build(c->data->layer, c->data->train, &o, &c->index, err);
     if (status) return status;

@@ -121,6 +121,23 @@ static void run_multiply_adds(const woi_kernels *k, const job *j)
     sink = (double)k->multiply_adds(j->n / one);
 }
 
+/* n scores of 8 queries, or of one, with d numbers each. */
+static void run_tile_i8(const woi_kernels *k, const job *j)
+{
+    enum { BLOCK = 192 };
+    static const int32_t sums[WOI_I8_ROWS];
+    const size_t rows = j->n > BLOCK * WOI_I8_ROWS ? 1 : WOI_I8_ROWS;
+    const uint8_t *classes = (const uint8_t *)data.table;
+    for (size_t done = 0; done < j->n / rows; done += BLOCK)
+        k->tile_i8(&(woi_tile_i8){data.q8, data.q, sums, classes + done * j->d, data.scales, data.scales, j->d / 4,
+                                  rows, BLOCK / WOI_I8_COLUMNS, data.out, BLOCK});
+}
+
+static void run_sift(const woi_kernels *k, const job *j)
+{
+    sink = (double)k->sift((const float *)data.table, NULL, 0, j->n, 1e30f, data.out, data.ids);
+}
+
 static void run_topk_scan(const woi_kernels *k, const job *j)
 {
     float scores[TOP_K];
@@ -175,6 +192,9 @@ static const job jobs_tile[] = {{"d 128, L1", 384 * 20, D, OF_FMA_PEAK}, {"d 512
 static const job jobs_interleave[] = {{"256 MiB, d 128", ROWS_IN(4) / 48 * 48, D, OF_READ}};
 static const job jobs_sum_f32[] = {{"256 MiB", N_F32, 1, OF_READ}};
 static const job jobs_multiply_adds[] = {{"registers", 1 << 22, 1, OF_FMA_PEAK}};
+static const job jobs_tile_i8[] = {{"8 x 192, d 128, L1", 8 * 192, D, OPERATIONS},
+                                   {"1 query, 256 MiB, d 128", ROWS_IN(1) / 192 * 192, D, OF_READ}};
+static const job jobs_sift[] = {{"256 MiB, none kept", N_F32, 1, OF_READ}};
 static const job jobs_topk_scan[] = {{"256 MiB, k 10", N_F32, 1, OF_READ}};
 static const job jobs_pick[] = {{"5 of 64, L1", 64, 1, BYTES}, {"20 of 272, L1", 272, 1, BYTES}};
 static const job jobs_max_f32[] = {{"256 MiB", N_F32, 1, OF_READ}};
@@ -196,6 +216,8 @@ enum {
     BYTES_interleave = 4,
     BYTES_sum_f32 = 4,
     BYTES_multiply_adds = 4,
+    BYTES_tile_i8 = 1,
+    BYTES_sift = 4,
     BYTES_topk_scan = 4,
     BYTES_pick = 4,
     BYTES_max_f32 = 4,

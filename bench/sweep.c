@@ -19,6 +19,7 @@ static const bench_method methods[] = {
     {"sq8", "peer", "rerank", BENCH_PEER, PEER_SQ8},
     {"ip-nsw", "peer", "ef", BENCH_PEER, PEER_IP_NSW},
     {"graph-decoder", "peer", "ef", BENCH_PEER, PEER_GRAPH_DECODER},
+    {"screen", "ours", NULL, BENCH_OURS, WO_METHOD_SCREEN},
 };
 enum { N_METHODS = sizeof methods / sizeof *methods };
 
@@ -37,6 +38,7 @@ enum {
  * thirteen, PQ's codes twelve, an evidence index four to seven, one that is tuned twenty. */
 const char bench_default_sweeps[] = "full\n"
                                     "torch-full\n"
+                                    "screen\n"
                                     "popular N=500,2000,5000\n"
                                     "slide K=4,8 L=10\n"
                                     "lss loss=paper K=4 L=10\n"

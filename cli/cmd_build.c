@@ -67,8 +67,8 @@ static bool is_named(const arguments *args)
 static int check_tuning(const cli_command *self, const arguments *args, wo_method method)
 {
     const char *given = cli_tune_given(&args->tune);
-    if (cli_tune_asked(&args->tune) && method == WO_METHOD_FULL)
-        return cli_usage(self, "--method full has nothing to tune");
+    if (cli_tune_asked(&args->tune) && (method == WO_METHOD_FULL || method == WO_METHOD_SCREEN))
+        return cli_usage(self, "--method %s has nothing to tune", method == WO_METHOD_FULL ? "full" : "screen");
     if (given && is_named(args) && !cli_tune_asked(&args->tune))
         return cli_usage(
             self, "%s is for tuning: give --target too, or leave out --method, --router, -K, -L and --lambda", given);
@@ -177,7 +177,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (code) return code;
     wo_build_options o;
     wo_build_defaults(method, &o, sizeof o);
-    if (!args->log && method != WO_METHOD_FULL && method != WO_METHOD_SLIDE) {
+    if (!args->log && method != WO_METHOD_FULL && method != WO_METHOD_SLIDE && method != WO_METHOD_SCREEN) {
         char word[16];
         wo_build_get(&o, "method", word, sizeof word);
         return cli_usage(self, "--method %s needs --log FILE: queries to learn from", word);

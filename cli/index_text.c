@@ -81,6 +81,10 @@ void cli_index_print(const cli_index *index, const char *indent)
         printf("%sbatches of %s queries and more are answered by FULL, which is faster there\n", indent,
                cli_number(info->full_from));
     if (o->method == WO_METHOD_FULL) return;
+    if (o->method == WO_METHOD_SCREEN) {
+        printf("%sall classes in int8; %s\n", indent, cli_bytes(info->index_bytes));
+        return;
+    }
     printf("%s%s %s %s classes, the largest %s; %s empty; %s\n", indent, cli_number(info->n_cells),
            info->n_cells == 1 ? "cell holds" : "cells hold", cli_number(info->n_entries), cli_number(info->largest),
            cli_number(info->n_empty), cli_bytes(info->index_bytes));

@@ -240,14 +240,16 @@ WO_API void wo_log_writer_free(wo_log_writer *writer);
 
 /* ---- Building an index ------------------------------------------------------------------------------------- */
 
-/* Every method is a router (query -> a few cells), a fill (cell -> classes) and exact scoring of those classes. */
+/* Every method but screen is a router (query -> a few cells), a fill (cell -> classes) and exact scoring of those
+ * classes. */
 typedef enum wo_method {
     WO_METHOD_FULL = 0,    /* no router, all classes: the exact layer */
     WO_METHOD_POPULAR = 1, /* one cell: the most frequent labels */
     WO_METHOD_SLIDE = 2,   /* L tables of K random hyperplanes; each class lies where its [w, b] hashes to */
     WO_METHOD_LSS = 3,     /* the same with hyperplanes learned from the labels (the paper) */
     WO_METHOD_EVIDENCE =
-        4 /* learned hyperplanes or a tree over queries; a cell holds what its training queries needed */
+        4,               /* learned hyperplanes or a tree over queries; a cell holds what its training queries needed */
+    WO_METHOD_SCREEN = 5 /* no router: all classes in int8, the best few then exactly */
 } wo_method;
 
 typedef enum wo_router { WO_ROUTER_HASH = 0, WO_ROUTER_TREE = 1 } wo_router;
@@ -302,7 +304,8 @@ typedef struct wo_build_options {
 
     /* Rows inside the index. bf16: candidates are scored with halves; int8: screened in int8, the best few scored
      * exactly. wo_index_save writes all rows in that precision (int8: and in f32), or none: the layer is then needed
-     * to open it. Without the layer FULL needs f32 or int8. */
+     * to open it. Without the layer FULL needs f32 or int8. full and screen take f32 or none: screen has its int8 rows
+     * in any case. */
     wo_weights weights;
     uint64_t seed;
     int threads; /* 0: all cores. The result does not depend on it. */
@@ -365,7 +368,8 @@ WO_API int wo_build_uses(const wo_build_options *options, const char *name);
 /* Immutable once made, shared by any number of threads. */
 typedef struct wo_index wo_index;
 
-/* `log` may be NULL for full and slide. The layer must outlive the index. options NULL: evidence with its defaults. */
+/* `log` may be NULL for full, slide and screen. The layer must outlive the index. options NULL: evidence with its
+ * defaults. */
 WO_API wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *options,
                                 wo_index **index, wo_error *err);
 
@@ -403,7 +407,7 @@ typedef struct wo_index_info {
     uint64_t n_cells;          /* over all tables; of a tree all leaves, used or not */
     uint64_t n_entries;        /* classes in them */
     uint64_t n_empty, largest; /* cells without a class, unused leaves among them; classes in the largest */
-    uint64_t index_bytes;      /* router and cells, without the layer's rows */
+    uint64_t index_bytes;      /* router and cells, or screen's int8 rows; without the layer's rows */
     /* Batches of full_from to full_to queries are answered by FULL, which a tuner found to be faster there; full_from
      * 0: none are; full_to 0: all larger ones. */
     uint32_t full_from, full_to;
@@ -529,7 +533,7 @@ WO_API wo_status wo_search(wo_searcher *searcher, const float *queries, size_t n
 
 typedef enum wo_scores {
     WO_SCORES_LOGITS = 0, /* with the prior of the index, where it has one: see wo_build_options */
-    WO_SCORES_SOFTMAX = 1 /* over the candidates; 0 in place of -INFINITY */
+    WO_SCORES_SOFTMAX = 1 /* over the candidates; 0 in place of -INFINITY. With screen FULL answers, over all classes */
 } wo_scores;
 
 /* Who answers. */
@@ -571,8 +575,8 @@ typedef struct wo_search_call {
 WO_API wo_status wo_search_run(wo_searcher *searcher, const wo_search_call *call, wo_error *err);
 
 /* All candidates of a call's only query, in no particular order: at most `capacity` go to `ids`, *n_candidates counts
- * all: those of the cells, also where the planner or the fallback would ask FULL, unless WO_BY_FULL is asked for. k,
- * ids and scores of the call are not used. */
+ * all: those of the cells, also where the planner or the fallback would ask FULL, unless WO_BY_FULL is asked for. ids
+ * and scores of the call are not used, and k by method screen alone: the more answers, the more classes it scores. */
 WO_API wo_status wo_search_candidates(wo_searcher *searcher, const wo_search_call *call, int32_t *ids, size_t capacity,
                                       size_t *n_candidates, wo_error *err);
 

@@ -147,7 +147,7 @@ static inline wo_index *build(const scene *s, const wo_build_options *options)
 }
 
 /* For small_options, and no method of its own: evidence with a tree. */
-enum { EVIDENCE_BY_TREE = WO_METHOD_EVIDENCE + 1 };
+enum { EVIDENCE_BY_TREE = WO_METHOD_SCREEN + 1 };
 
 /* Options of a method that suit a scene: small tables, a small tree, few steps, one thread. */
 static inline wo_build_options small_options(int method)

@@ -13,7 +13,7 @@
 
 const char *woi_method_name(wo_method method)
 {
-    static const char *const names[] = {"full", "popular", "slide", "lss", "evidence"};
+    static const char *const names[] = {"full", "popular", "slide", "lss", "evidence", "screen"};
     return (unsigned)method < WOI_N_METHODS ? names[method] : "unknown";
 }
 
@@ -39,10 +39,11 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
     if (o->method != WO_METHOD_EVIDENCE && o->fallback)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "fallback", "fallback is %u, but method %s counts no evidence",
                                o->fallback, woi_method_name(o->method));
-    if (o->method == WO_METHOD_FULL && (o->weights == WO_WEIGHTS_BF16 || o->weights == WO_WEIGHTS_INT8))
+    if ((o->method == WO_METHOD_FULL || o->method == WO_METHOD_SCREEN) &&
+        (o->weights == WO_WEIGHTS_BF16 || o->weights == WO_WEIGHTS_INT8))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "weights",
-                               "weights is %s, but method full answers with f32 rows: f32 or none",
-                               o->weights == WO_WEIGHTS_BF16 ? "bf16" : "int8");
+                               "weights is %s, but method %s answers with f32 rows: f32 or none",
+                               o->weights == WO_WEIGHTS_BF16 ? "bf16" : "int8", woi_method_name(o->method));
     return WO_OK;
 }
 
@@ -75,6 +76,7 @@ static wo_status build_method(wo_method method, const wo_layer *layer, const wo_
     case WO_METHOD_SLIDE: return woi_build_slide(layer, index, err);
     case WO_METHOD_LSS: return woi_build_lss(layer, log, index, err);
     case WO_METHOD_EVIDENCE: return woi_build_evidence(layer, log, index, err);
+    case WO_METHOD_SCREEN: return woi_screen_make(&layer->dense, index->options.threads, &index->screen, err);
     }
     return WO_OK;
 }
@@ -114,7 +116,8 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     wo_status status = woi_build_take(given, &taken, err);
     if (status) return status;
     const wo_build_options *options = &taken;
-    const bool needs_log = options->method != WO_METHOD_FULL && options->method != WO_METHOD_SLIDE;
+    const bool needs_log =
+        options->method != WO_METHOD_FULL && options->method != WO_METHOD_SLIDE && options->method != WO_METHOD_SCREEN;
     if (!log && needs_log)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
                               "method %s is built from a log of queries, none was given",
@@ -192,6 +195,9 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
     if (tree->basis) about.index_bytes += tree->r * ((tree->d + 3) / 4 * 4 + sizeof(float));
     if (cells->n) about.index_bytes += sizeof *cells->offsets * (cells->n + 1) + sizeof *cells->ids * about.n_entries;
     if (cells->queries) about.index_bytes += sizeof *cells->queries * cells->n;
+    if (index->screen.rows)
+        about.index_bytes += woi_screen_panels(index->rows.m) * WOI_I8_COLUMNS *
+                             (4 * woi_screen_fours(index->rows.d) + sizeof *index->screen.scales);
     return woi_sized_give(info, &about, sizeof about);
 }
 
@@ -243,6 +249,7 @@ void wo_index_free(wo_index *index)
         woi_free(index->trace);
         woi_free(index->curve);
         woi_small_free(&index->small);
+        woi_screen_free(&index->screen);
     }
     woi_names_free(&index->labels);
     woi_st_free(index->st);

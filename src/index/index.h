@@ -3,7 +3,8 @@
  *   wo_index
  *     options           what it was built with
  *     hash or tree      the router of slide, lss and evidence
- *     cells             what lies in each cell; none for full
+ *     cells             what lies in each cell; none for full and screen
+ *     screen            all rows in int8, of screen
  *     rows              W and b: the layer's, or those in the mapped file
  *     st                the mapped file that planes, cells, rows and names may lie in */
 #ifndef WOI_INDEX_INDEX_H
@@ -12,6 +13,7 @@
 #include "base/team.h"
 #include "fill/cells.h"
 #include "layer/layer.h"
+#include "layer/screen.h"
 #include "layer/small.h"
 #include "route/hash.h"
 #include "route/tree.h"
@@ -84,6 +86,7 @@ struct wo_index {
     wo_build_options options;
     woi_dense rows; /* w is NULL where the file has none and no layer was given */
     woi_small small;
+    woi_screen screen; /* rows NULL: none */
     uint64_t layer_checksum;
     woi_hash hash; /* K = 0: none */
     woi_tree tree; /* A = 0: none */
@@ -108,7 +111,7 @@ static inline bool woi_uses_tree(const wo_build_options *o)
 
 static inline bool woi_uses_hash(const wo_build_options *o)
 {
-    return o->method >= WO_METHOD_SLIDE && !woi_uses_tree(o);
+    return o->method >= WO_METHOD_SLIDE && o->method <= WO_METHOD_EVIDENCE && !woi_uses_tree(o);
 }
 
 extern const char *const woi_trace_names[WOI_TRACE_COLUMNS];

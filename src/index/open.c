@@ -131,10 +131,26 @@ static wo_status read_tree(opening *from, wo_error *err)
     return woi_tree_count_leaves(tree, err);
 }
 
+static wo_status read_screen(opening *from, wo_error *err)
+{
+    wo_index *index = from->index;
+    const size_t d = index->rows.d, panels = woi_screen_panels(index->rows.m);
+    const void *rows, *scales;
+    if (d > WOI_MAX_I8)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the index has int8 rows of %zu numbers: at most %d", d, WOI_MAX_I8);
+    wo_status status =
+        take(from, (wanted){"screen.rows", WOI_U8, panels * woi_screen_fours(d), 4 * WOI_I8_COLUMNS}, &rows, err);
+    if (!status) status = take(from, (wanted){"screen.scales", WOI_F32, panels * WOI_I8_COLUMNS, 0}, &scales, err);
+    if (!status)
+        index->screen = (woi_screen){.m = index->rows.m, .d = d, .rows = (uint8_t *)rows, .scales = (float *)scales};
+    return status;
+}
+
 static wo_status read_router(opening *from, wo_error *err)
 {
     wo_index *index = from->index;
     const wo_build_options *o = &index->options;
+    if (o->method == WO_METHOD_SCREEN) return read_screen(from, err);
     if (woi_uses_tree(o)) return read_tree(from, err);
     if (!woi_uses_hash(o)) return WO_OK;
     woi_hash *hash = &index->hash;
@@ -202,7 +218,7 @@ static wo_status check_shares(const woi_cells *cells, uint64_t n, wo_error *err)
 static wo_status read_cells(opening *from, wo_error *err)
 {
     wo_index *index = from->index;
-    if (index->options.method == WO_METHOD_FULL) return WO_OK;
+    if (index->options.method == WO_METHOD_FULL || index->options.method == WO_METHOD_SCREEN) return WO_OK;
     woi_cells *cells = &index->cells;
     const size_t n = index->hash.K   ? woi_hash_n_cells(&index->hash)
                      : index->tree.A ? woi_tree_n_cells(&index->tree)

@@ -28,14 +28,14 @@ enum {
 };
 
 #define AT(member) offsetof(wo_build_options, member)
-#define ALL(x)        \
-    {                 \
-        x, x, x, x, x \
+#define ALL(x)           \
+    {                    \
+        x, x, x, x, x, x \
     }
-/* slide and lss; evidence; full and popular have no use for it and keep 0 */
-#define OF_TABLES(tables, evidence)        \
-    {                                      \
-        0, 0, (tables), (tables), evidence \
+/* slide and lss; evidence; full, popular and screen have no use for it and keep 0 */
+#define OF_TABLES(tables, evidence)           \
+    {                                         \
+        0, 0, (tables), (tables), evidence, 0 \
     }
 
 /* In the order of the file's metadata. A new option comes last, and has a row in `late` too: older files lack it. */
@@ -43,14 +43,14 @@ const woi_option woi_options[] = {
     {"method",
      WOI_OPTION_U32,
      AT(method),
-     "full|popular|slide|lss|evidence",
+     "full|popular|slide|lss|evidence|screen",
      0,
-     4,
+     5,
      0,
      ANY,
      BOTH,
      false,
-     {0, 1, 2, 3, 4},
+     {0, 1, 2, 3, 4, 5},
      "how an index is built"},
     {"K", WOI_OPTION_U32, AT(K), NULL, 1, WOI_MAX_BITS, 0, TABLES, HASH, false, OF_TABLES(4, 10),
      "hyperplanes in a table, which has 2^K cells"},

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-enum { WOI_N_METHODS = WO_METHOD_EVIDENCE + 1 };
+enum { WOI_N_METHODS = WO_METHOD_SCREEN + 1 };
 
 typedef enum woi_option_kind { WOI_OPTION_U32, WOI_OPTION_U64, WOI_OPTION_REAL, WOI_OPTION_FLAG } woi_option_kind;
 

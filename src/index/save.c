@@ -7,7 +7,8 @@
  *   tree.starts (A + 1), tree.leaves (cells, r),
  *   tree.leaf_scales, tree.leaf_offsets (cells), tree.margin (1)
  *                     where all nodes have as many places B: no tree.starts, and (A, B) in place of (cells)
- *   cells.offsets (cells + 1), cells.ids                           all but full
+ *   screen.rows (panels d / 4, 64), screen.scales (16 panels)      screen
+ *   cells.offsets (cells + 1), cells.ids                           all but full and screen
  *   cells.queries (cells)                                          evidence
  *   cells.shares (as cells.ids)                                    evidence with a prior
  *   trace, curve (rows, columns)                                   where there are some
@@ -30,13 +31,14 @@ typedef struct part {
     const void *data;       /* NULL: the index does not have it */
 } part;
 
-enum { MAX_PARTS = 24 };
+enum { MAX_PARTS = 28 };
 
 static size_t list_router(const wo_index *index, part *parts)
 {
     const woi_hash *hash = &index->hash;
     const woi_tree *tree = &index->tree;
-    const size_t fours = woi_tree_fours(tree), cells = woi_tree_n_cells(tree), even = woi_tree_even(index);
+    const size_t fours = woi_tree_fours(tree), cells = woi_tree_n_cells(tree), even = woi_tree_even(index),
+                 panels = woi_screen_panels(index->rows.m);
     const part all[] = {
         {"router.planes", WOI_F32, hash->d, hash->n_planes, hash->planes},
         {"router.offsets", WOI_F32, hash->n_planes, 0, hash->offsets},
@@ -51,6 +53,8 @@ static size_t list_router(const wo_index *index, part *parts)
         {"tree.leaf_scales", WOI_F32, even ? tree->A : cells, even, tree->leaf_scales},
         {"tree.leaf_offsets", WOI_F32, even ? tree->A : cells, even, tree->leaf_offsets},
         {"tree.margin", WOI_F32, 1, 0, tree->A ? &tree->margin : NULL},
+        {"screen.rows", WOI_U8, panels * woi_screen_fours(index->rows.d), 4 * WOI_I8_COLUMNS, index->screen.rows},
+        {"screen.scales", WOI_F32, panels * WOI_I8_COLUMNS, 0, index->screen.scales},
     };
     memcpy(parts, all, sizeof all);
     return sizeof all / sizeof *all;

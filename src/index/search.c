@@ -1,6 +1,7 @@
 /* Searching: Algorithm 2. A query opens its cells, their classes are united, scored exactly, and the best k kept.
  *
  *   wo_search_run -> answer_by_cells -> answer_block -> route, then for each query: unite -> screen -> score -> pick
+ *                 -> answer_by_screen -> rescore        an index that screens all classes in int8
  *                 -> answer_by_full                     batches and queries that FULL answers */
 #include "index/prior.h"
 
@@ -428,11 +429,76 @@ static wo_status answer_by_full(const task *t, size_t first, size_t n, wo_error 
     return WO_OK;
 }
 
+/* ---- All classes in int8 ----------------------------------------------------------------------------------- */
+
+/* Whether it is of use: there is one, and many more classes than would be scored exactly. */
+static bool has_screen(const task *t)
+{
+    const size_t keep = woi_screen_kept(t->k), m = t->s->index->rows.m;
+    return t->s->index->screen.rows && keep <= WOI_MOST_KEPT && keep < m / 2;
+}
+
+static woi_screen_call screen_call(task *t, woi_screened_fn found, void *ctx)
+{
+    const wo_index *index = t->s->index;
+    return (woi_screen_call){.screen = &index->screen,
+                             .b = index->rows.b,
+                             .adjust = {t->forbidden, t->bias},
+                             .q = t->queries,
+                             .n = t->n,
+                             .keep = woi_screen_kept(t->k),
+                             .threads = t->s->threads,
+                             .scratch = t->s->screen_scratch,
+                             .found = found,
+                             .ctx = ctx};
+}
+
+/* Candidates of the screen, and what is mandatory, into w->ids; returns how many. */
+static size_t with_mandatory(const task *t, woi_worker *w, const int32_t *ids, size_t n)
+{
+    memcpy(w->ids, ids, n * sizeof *ids);
+    if (!t->n_mandatory) return n;
+    new_epoch(w, t->s->index->rows.m);
+    for (size_t i = 0; i < n; i++) w->seen[ids[i]] = w->epoch;
+    for (size_t i = 0; i < t->n_mandatory; i++) {
+        const int32_t id = t->mandatory[i];
+        if (w->seen[id] != w->epoch && !(t->forbidden && t->forbidden[id])) w->ids[n++] = id;
+        w->seen[id] = w->epoch;
+    }
+    return n;
+}
+
+static void rescore(void *call, int worker, size_t i, const int32_t *screened, size_t n)
+{
+    const task *t = call;
+    woi_worker *w = &t->s->workers[worker];
+    int32_t *ids = t->ids + i * t->k;
+    float *scores = t->scores + i * t->k;
+    if (!screened) {
+        pad(t, ids, scores);
+        tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
+        return;
+    }
+    n = with_mandatory(t, w, screened, n);
+    score(t, t->queries + i * t->s->index->rows.d, w->ids, n, w->logits);
+    t->s->kernels->pick(w->logits, w->ids, n, t->k, scores, ids);
+    tell(t, i, (wo_query_stats){.candidates = (uint32_t)n});
+}
+
+static wo_status answer_by_screen(task *t, wo_error *err)
+{
+    if (!has_screen(t) || t->score == WO_SCORES_SOFTMAX) return answer_by_full(t, 0, t->n, err);
+    const woi_screen_call call = screen_call(t, rescore, t);
+    woi_screen_run(t->s->kernels, &call);
+    return WO_OK;
+}
+
 static wo_status answer_all(task *t, wo_by by, wo_error *err)
 {
     const wo_index *index = t->s->index;
     const bool planned = by == WO_BY_PLANNER && woi_batches_have(index->full, t->n) && index->rows.w;
     if (by == WO_BY_FULL || planned || index->options.method == WO_METHOD_FULL) return answer_by_full(t, 0, t->n, err);
+    if (index->options.method == WO_METHOD_SCREEN) return answer_by_screen(t, err);
     answer_by_cells(t);
     wo_status status = WO_OK;
     for (size_t i = 0; t->exact_fallback && !status && i < t->n; i++) /* few; each is read once more by all threads */
@@ -563,8 +629,30 @@ static size_t list_all(const task *t, int32_t *ids, size_t capacity)
     return n;
 }
 
+/* The candidates of a call's only query go here. */
+typedef struct listing {
+    const task *t;
+    int32_t *ids;
+    size_t capacity, n;
+} listing;
+
+static void list_screened(void *ctx, int worker, size_t i, const int32_t *screened, size_t n)
+{
+    listing *l = ctx;
+    woi_worker *w = &l->t->s->workers[worker];
+    (void)i;
+    l->n = with_mandatory(l->t, w, screened, n);
+    if (l->capacity) memcpy(l->ids, w->ids, (l->n < l->capacity ? l->n : l->capacity) * sizeof *l->ids);
+}
+
 static size_t list_candidates(task *t, int32_t *ids, size_t capacity)
 {
+    if (t->s->index->screen.rows) {
+        listing l = {t, ids, capacity, 0};
+        const woi_screen_call call = screen_call(t, list_screened, &l);
+        woi_screen_run(t->s->kernels, &call);
+        return l.n;
+    }
     const wo_index *index = t->s->index;
     woi_worker *w = &t->s->workers[0];
     const int32_t *candidates;
@@ -595,9 +683,9 @@ wo_status wo_search_candidates(wo_searcher *s, const wo_search_call *call, int32
     task t = begin(s, c.queries, 1, c.probes ? c.probes : s->index->options.probes);
     if ((status = read_call(&c, &t, err))) return status;
     forbid(&c, &t);
-    *n_candidates = c.by == WO_BY_FULL || s->index->options.method == WO_METHOD_FULL
-                        ? list_all(&t, ids, capacity)
-                        : list_candidates(&t, ids, capacity);
+    const bool all =
+        s->index->options.method == WO_METHOD_FULL || (s->index->options.method == WO_METHOD_SCREEN && !has_screen(&t));
+    *n_candidates = c.by == WO_BY_FULL || all ? list_all(&t, ids, capacity) : list_candidates(&t, ids, capacity);
     allow_again(&c, &t);
     return WO_OK;
 }

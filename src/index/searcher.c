@@ -55,6 +55,7 @@ static wo_status create_workers(wo_searcher *s, wo_error *err)
     const size_t m = index->rows.m, n_cells = woi_cells_opened(index, s->max_probes);
     const size_t most = woi_cells_opened(index, woi_wider_probes(index, s->max_probes));
     size_t room = most * index->largest + s->max_mandatory;
+    if (index->screen.rows) room += WOI_MOST_KEPT;
     if (room > m) room = m;
     s->block = index->tree.beam >= WOI_WIDE_BEAM ? WOI_WIDE_BLOCK : WOI_BLOCK_QUERIES;
     if (!(s->workers = woi_alloc_zero((size_t)s->threads, sizeof *s->workers, err))) return WO_ERR_MEMORY;
@@ -106,6 +107,9 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     if (!status && !(s->forbidden = woi_alloc_zero(index->rows.m, 1, err))) status = WO_ERR_MEMORY;
     if (!status && !(s->exact_scratch = woi_alloc(woi_exact_scratch(s->index->rows.d, s->threads), 1, err)))
         status = WO_ERR_MEMORY;
+    if (!status && index->screen.rows &&
+        !(s->screen_scratch = woi_alloc(woi_screen_scratch(index->rows.d, s->threads), 1, err)))
+        status = WO_ERR_MEMORY;
     if (status) {
         wo_searcher_free(s);
         return status;
@@ -126,5 +130,6 @@ void wo_searcher_free(wo_searcher *s)
     woi_free(s->workers);
     woi_free(s->forbidden);
     woi_free(s->exact_scratch);
+    woi_free(s->screen_scratch);
     woi_free(s);
 }

@@ -47,6 +47,7 @@ struct wo_searcher {
     woi_worker *workers;
     uint8_t *forbidden;
     void *exact_scratch;
+    void *screen_scratch; /* NULL where the index has no screen */
 };
 
 /* The most cells that one query opens with so many probes; and the probes of one with little evidence. */

@@ -92,13 +92,19 @@ static void compare(worker *w, const wo_eval_options *options, const int32_t *id
 }
 
 /* Which labels are candidates, and where they stand among them. */
-static wo_status judge_candidates(const woi_eval *eval, worker *w, const float *q, size_t n_labels, size_t n,
+static wo_status judge_candidates(const woi_eval *eval, worker *w, const chunk *c, size_t query, size_t n_labels,
                                   wo_error *err)
 {
     const woi_dense *rows = &eval->index->rows;
     const woi_kernels *kernels = woi_kernels_get(err);
-    const wo_search_call call = {
-        .struct_size = sizeof call, .queries = q, .n = 1, .probes = eval->options->probes, .by = WO_BY_CELLS};
+    const float *q = c->q + query * eval->log->d;
+    size_t n = c->stats[query].candidates;
+    const wo_search_call call = {.struct_size = sizeof call,
+                                 .queries = q,
+                                 .n = 1,
+                                 .k = c->k,
+                                 .probes = eval->options->probes,
+                                 .by = WO_BY_CELLS};
     wo_status status;
     if (!kernels) return WO_ERR_UNSUPPORTED;
     if ((status = woi_grow(&w->candidates, &w->candidates_room, 0, n, sizeof *w->candidates, err)) ||
@@ -142,7 +148,7 @@ static wo_status judge_query(const woi_eval *eval, worker *w, const chunk *c, si
     /* All classes are full's candidates: its ranks are those of woi_eval_rank. */
     if (stats->exact) w->sums.retrieved += n_labels;
     if (stats->candidates == 0 || stats->exact) return WO_OK;
-    return judge_candidates(eval, w, c->q + i * eval->log->d, n_labels, stats->candidates, err);
+    return judge_candidates(eval, w, c, i, n_labels, err);
 }
 
 static wo_status judge_piece(const woi_eval *eval, worker *w, const chunk *c, size_t first, size_t count, wo_error *err)

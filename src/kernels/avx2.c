@@ -7,7 +7,9 @@
 #include <string.h>
 
 #define pick_avx2 woi_pick_avx2 /* avx2pick.c */
-#define tile_avx2 woi_tile_avx2 /* avx2tile.c */
+#define sift_avx2 woi_sift_avx2
+#define tile_i8_avx2 woi_tile_i8_avx2 /* avx2tile8.c */
+#define tile_avx2 woi_tile_avx2       /* avx2tile.c */
 #define interleave_avx2 woi_interleave_avx2
 #define sum_f32_avx2 woi_sum_f32_avx2
 #define multiply_adds_avx2 woi_multiply_adds_avx2

@@ -227,3 +227,33 @@ size_t woi_pick_avx2(float *scores, const int32_t *ids, size_t n, size_t k, floa
     woi_pick_end(found, k, best, best_ids);
     return found;
 }
+
+/* ---- sift -------------------------------------------------------------------------------------------------- */
+
+/* Most scores are below the bar: 32 a step, and only those that are not are looked at one by one. */
+size_t woi_sift_avx2(const float *scores, const int32_t *ids, int32_t first_id, size_t n, float bar, float *kept,
+                     int32_t *kept_ids)
+{
+    const __m256 wanted = _mm256_set1_ps(bar);
+    size_t found = 0, i = 0;
+    for (; i < n; i += 32) {
+        uint32_t good = 0;
+        if (n - i >= 32)
+            WOI_EACH(v, 4)
+                good |=
+                    (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(scores + i + 8 * v), wanted, _CMP_GE_OQ))
+                    << 8 * v;
+        else
+            for (size_t j = i; j < n; j++) good |= (uint32_t)(scores[j] >= bar) << (j - i);
+        if (!kept) {
+            found += (size_t)__builtin_popcount(good);
+            continue;
+        }
+        for (; good; good &= good - 1) {
+            const size_t at = i + (size_t)__builtin_ctz(good);
+            kept[found] = scores[at];
+            kept_ids[found++] = ids ? ids[at] : first_id + (int32_t)at;
+        }
+    }
+    return found;
+}

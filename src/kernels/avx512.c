@@ -4,7 +4,9 @@
 #include "kernels/x86.h"
 
 #define pick_avx512 woi_pick_avx512 /* avx512pick.c */
-#define tile_avx512 woi_tile_avx512 /* avx512tile.c */
+#define sift_avx512 woi_sift_avx512
+#define tile_i8_avx512 woi_tile_i8_avx2 /* avx2tile8.c: without VNNI there is nothing to gain */
+#define tile_avx512 woi_tile_avx512     /* avx512tile.c */
 #define interleave_avx512 woi_interleave_avx512
 #define sum_f32_avx512 woi_sum_f32_avx512
 #define multiply_adds_avx512 woi_multiply_adds_avx512
@@ -423,5 +425,6 @@ void woi_kernels_use_avx512(woi_kernels *table)
 #define WOI_KERNEL(ret, name, params) WOI_USE(table, name, avx512);
 #include "kernels/kernels.def"
 #undef WOI_KERNEL
+    table->path[WOI_K_tile_i8] = "avx2";
     woi_tile_sizes_avx512(table);
 }

@@ -219,3 +219,52 @@ size_t woi_pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, fl
     woi_pick_end(found, k, best, best_ids);
     return found;
 }
+
+/* ---- sift -------------------------------------------------------------------------------------------------- */
+
+/* Sixteen scores, of which `good` are kept from place `found` on: never beyond what was read. */
+WOI_INLINE void keep_16(const float *scores, const int32_t *ids, int32_t first_id, __mmask16 good, float *kept,
+                        int32_t *kept_ids)
+{
+    const __m512i numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512 x = _mm512_maskz_loadu_ps(good, scores);
+    const __m512i id =
+        ids ? _mm512_maskz_loadu_epi32(good, ids) : _mm512_add_epi32(numbers, _mm512_set1_epi32(first_id));
+    const __mmask16 there = woi_lanes((size_t)__builtin_popcount(good));
+    _mm512_mask_storeu_ps(kept, there, _mm512_maskz_compress_ps(good, x));
+    _mm512_mask_storeu_epi32(kept_ids, there, _mm512_maskz_compress_epi32(good, id));
+}
+
+/* Most scores are below the bar: 64 a step. */
+size_t woi_sift_avx512(const float *scores, const int32_t *ids, int32_t first_id, size_t n, float bar, float *kept,
+                       int32_t *kept_ids)
+{
+    const __m512 wanted = _mm512_set1_ps(bar);
+    size_t found = 0;
+    for (size_t i = 0; i < n; i += 64) {
+        uint64_t good = 0;
+        if (n - i >= 64)
+            WOI_EACH(v, 4)
+                good |= (uint64_t)_mm512_cmp_ps_mask(_mm512_loadu_ps(scores + i + 16 * v), wanted, _CMP_GE_OQ)
+                        << 16 * v;
+        else
+            for (size_t j = 0; i + j < n; j += 16) {
+                const __mmask16 mask = woi_lanes(n - i - j);
+                good |= (uint64_t)_mm512_mask_cmp_ps_mask(mask, _mm512_maskz_loadu_ps(mask, scores + i + j), wanted,
+                                                          _CMP_GE_OQ)
+                        << j;
+            }
+        if (!kept) {
+            found += (size_t)__builtin_popcountll(good);
+            continue;
+        }
+        if (!good) continue;
+        WOI_EACH(v, 4) { /* no branch for each sixteen: most have none, and which ones cannot be guessed */
+            const size_t at = i + 16 * v;
+            const __mmask16 here = (__mmask16)(good >> 16 * v);
+            keep_16(scores + at, ids ? ids + at : NULL, first_id + (int32_t)at, here, kept + found, kept_ids + found);
+            found += (size_t)__builtin_popcount(here);
+        }
+    }
+    return found;
+}

@@ -24,6 +24,10 @@
  *              n_planes).
  *   tile       a small product, see woi_tile: what woi_gemm and the exact layer are made of.
  *   interleave out[p * width + i] = rows[i * stride + p] for p < k and i < n, and 0 for n <= i < width: a panel.
+ *   tile_i8    a small product in int8, see woi_tile_i8: what the screen of all rows is made of.
+ *   sift       the scores >= bar, in their order, to `kept`, and their ids to kept_ids: ids[i], or first_id + i where
+ *              ids is NULL. NaN is never taken. Returns how many there are; kept NULL: they are only counted. There is
+ *              room for those that there are; kept and kept_ids may be scores and ids.
  *   topk_scan  offers scores[i] with id first_id + i to `top`. NaN is never taken.
  *   pick       the k best of n scores, best first, of equal ones the lower id first: best and best_ids (k); ids (n),
  *              or NULL where a score's id is its place. NaN is never taken. Returns how many there are; what is beyond
@@ -80,6 +84,27 @@ typedef struct woi_tile {
 } woi_tile;
 
 enum { WOI_MOST_TILE_ROWS = 16, WOI_MOST_TILE_COLUMNS = 48 };
+
+/* A tile of scores in int8, queries by classes:
+ *
+ *   c[r * stride + j] = start[j] + sum * (a_scales[r] * b_scales[j]),  r < rows, j < 16 * panels
+ *
+ * the product added in one rounding. sum is exact in int32: over i < fours and x < 4 of a[(8 i + r) * 4 + x] *
+ * (b[((j / 16 * fours + i) * 16 + j % 16) * 4 + x] - 128). Queries are -127 to 127, never -128, and lie in panels of 8,
+ * whole whatever `rows` is; classes have 128 added, which two instruction sets want, and lie in panels of 16. All
+ * instruction sets share the layout, so that a file can have it. */
+typedef struct woi_tile_i8 {
+    const int8_t *a;               /* (fours, 8, 4) */
+    const float *a_scales;         /* (rows) */
+    const int32_t *a_sums;         /* (rows): of a query's numbers, which takes the 128 off */
+    const uint8_t *b;              /* (panels, fours, 16, 4) */
+    const float *b_scales, *start; /* (16 panels) */
+    size_t fours, rows, panels;    /* rows: 1 to 8 */
+    float *c;
+    size_t stride;
+} woi_tile_i8;
+
+enum { WOI_I8_ROWS = 8, WOI_I8_COLUMNS = 16 };
 
 typedef enum woi_kernel_id {
 #define WOI_KERNEL(ret, name, params) WOI_K_##name,

@@ -206,6 +206,27 @@ static void topk_scan_neon(const float *scores, size_t n, int32_t first_id, woi_
     for (; i < n; i++) woi_topk_push(top, scores[i], first_id + (int32_t)i);
 }
 
+static size_t sift_neon(const float *scores, const int32_t *ids, int32_t first_id, size_t n, float bar, float *kept,
+                        int32_t *kept_ids)
+{
+    size_t found = 0, i = 0;
+#define KEEP(at)                                                              \
+    do {                                                                      \
+        if (kept) kept[found] = scores[at];                                   \
+        if (kept) kept_ids[found] = ids ? ids[at] : first_id + (int32_t)(at); \
+        found++;                                                              \
+    } while (0)
+    for (; i + 16 <= n; i += 16)
+        for (uint64_t hits = hits_of_16(scores + i, bar); hits;) {
+            const size_t at = i + next_hit(&hits);
+            KEEP(at);
+        }
+    for (; i < n; i++)
+        if (scores[i] >= bar) KEEP(i);
+#undef KEEP
+    return found;
+}
+
 /* The heap of woi_topk_pick behind a filter. Ids come in any order, so that whatever equals the worst is offered. */
 static size_t pick_neon(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
@@ -336,7 +357,9 @@ void woi_kernels_use_neon(woi_kernels *table)
     WOI_USE(table, quantise, neon);
     WOI_USE(table, project, neon);
     WOI_USE(table, project_i8, neon);
+    WOI_USE(table, tile_i8, neon);
     woi_use_tile_neon(table);
+    WOI_USE(table, sift, neon);
     WOI_USE(table, topk_scan, neon);
     WOI_USE(table, pick, neon);
     WOI_USE(table, max_f32, neon);

@@ -174,4 +174,43 @@ static void WOI_I8(project_i8)(const int8_t *x, const float *x_scales, size_t n,
 #undef BLOCK
 }
 
+/* ---- tile -------------------------------------------------------------------------------------------------- */
+
+/* `rows` queries from `first` on, rows * 4 * SUMS <= 16, with a panel of classes. */
+WOI_INLINE void tile_panel(size_t rows, const woi_tile_i8 *t, size_t first, size_t panel)
+{
+    four_planes acc[16];
+    const uint8_t *b = t->b + panel * t->fours * 64;
+    const int8_t *a = t->a + first * 4;
+    WOI_EACH(s, rows * 4)
+        WOI_EACH(h, SUMS) acc[s].sum[h] = vdupq_n_s32(0);
+    for (size_t i = 0; i < t->fours; i++, a += 4 * WOI_I8_ROWS, b += 64) {
+        int8x16_t classes[4];
+        WOI_EACH(v, 4) classes[v] = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(b + 16 * v), vdupq_n_u8(128)));
+        WOI_EACH(r, rows) {
+            int32_t word;
+            memcpy(&word, a + 4 * r, sizeof word);
+            const int8x16_t four = vreinterpretq_s8_s32(vdupq_n_s32(word));
+            WOI_EACH(v, 4) acc[r * 4 + v] = add_four(acc[r * 4 + v], classes[v], four);
+        }
+    }
+    const float *scales = t->b_scales + 16 * panel, *start = t->start + 16 * panel;
+    WOI_EACH(r, rows)
+        WOI_EACH(v, 4) {
+            const float32x4_t scale = vmulq_n_f32(vld1q_f32(scales + 4 * v), t->a_scales[first + r]);
+            const float32x4_t sum = vcvtq_f32_s32(total(acc[r * 4 + v]));
+            vst1q_f32(t->c + (first + r) * t->stride + 16 * panel + 4 * v,
+                      vfmaq_f32(vld1q_f32(start + 4 * v), sum, scale));
+        }
+}
+
+static void WOI_I8(tile_i8)(const woi_tile_i8 *t)
+{
+    for (size_t panel = 0; panel < t->panels; panel++) {
+        size_t r = 0;
+        for (; r + MOST_POINTS <= t->rows; r += MOST_POINTS) tile_panel(MOST_POINTS, t, r, panel);
+        for (; r < t->rows; r++) tile_panel(1, t, r, panel);
+    }
+}
+
 #endif

@@ -8,4 +8,5 @@ void woi_kernels_use_neondot(woi_kernels *table)
     WOI_USE(table, dot_i8, neondot);
     WOI_USE(table, gather_i8, neondot);
     WOI_USE(table, project_i8, neondot);
+    WOI_USE(table, tile_i8, neondot);
 }

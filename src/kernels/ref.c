@@ -129,6 +129,34 @@ static void interleave_ref(const float *rows, size_t n, size_t k, size_t stride,
         for (size_t i = 0; i < width; i++) out[p * width + i] = i < n ? rows[i * stride + p] : 0;
 }
 
+static void tile_i8_ref(const woi_tile_i8 *t)
+{
+    for (size_t r = 0; r < t->rows; r++)
+        for (size_t j = 0; j < WOI_I8_COLUMNS * t->panels; j++) {
+            const uint8_t *b = t->b + (j / WOI_I8_COLUMNS * t->fours * WOI_I8_COLUMNS + j % WOI_I8_COLUMNS) * 4;
+            int32_t sum = 0;
+            for (size_t i = 0; i < t->fours; i++)
+                for (size_t x = 0; x < 4; x++)
+                    sum += t->a[(WOI_I8_ROWS * i + r) * 4 + x] * ((int)b[i * WOI_I8_COLUMNS * 4 + x] - 128);
+            t->c[r * t->stride + j] = fmaf((float)sum, t->a_scales[r] * t->b_scales[j], t->start[j]);
+        }
+}
+
+static size_t sift_ref(const float *scores, const int32_t *ids, int32_t first_id, size_t n, float bar, float *kept,
+                       int32_t *kept_ids)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!(scores[i] >= bar)) continue;
+        if (kept) {
+            kept[found] = scores[i];
+            kept_ids[found] = ids ? ids[i] : first_id + (int32_t)i;
+        }
+        found++;
+    }
+    return found;
+}
+
 static size_t pick_ref(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
     return woi_topk_pick(scores, ids, n, k, best, best_ids);

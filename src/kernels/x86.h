@@ -31,6 +31,14 @@ WOI_INLINE uint16_t woi_lanes(size_t n)
 size_t woi_pick_avx2(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids);
 size_t woi_pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids);
 
+size_t woi_sift_avx2(const float *scores, const int32_t *ids, int32_t first_id, size_t n, float bar, float *kept,
+                     int32_t *kept_ids);
+size_t woi_sift_avx512(const float *scores, const int32_t *ids, int32_t first_id, size_t n, float bar, float *kept,
+                       int32_t *kept_ids);
+
+/* avx2tile8.c: AVX-512 without VNNI has it too */
+void woi_tile_i8_avx2(const woi_tile_i8 *t);
+
 /* avx2tile.c, avx512tile.c */
 void woi_tile_avx2(const woi_tile *t);
 void woi_tile_avx512(const woi_tile *t);

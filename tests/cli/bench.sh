@@ -22,6 +22,7 @@ cat >tiny.workload <<'TEXT'
 title     = Tiny
 synthetic = 600 16 4000
 sweep = popular N=50,100,600
+sweep = screen
 sweep = slide K=4 L=2
 sweep = lss loss=paper,margin K=3 L=2 iterations=20
 sweep = evidence K=5 L=2 iterations=20 lambda=0.1,0.02
@@ -67,6 +68,8 @@ check 'no partial file stays' test ! -e one/tiny.json.partial
 run ./tiny.workload -o two --methods $ours --threads 1 >/dev/null
 strip='del(.command, .threads, .commit) | del(.rows[].build_s)'
 same 'the same with one thread' "$(jq -c "$strip" one/tiny.json)" "$(jq -c "$strip" two/tiny.json)"
+same 'screen answers as FULL does' '["screen",true]' "$(run ./tiny.workload -o screened --methods full,screen >/dev/null &&
+    jq -c '.full as $f | .rows[1] | [.label, .p_at_1 == $f.p_at_1 and .p_at_5 == $f.p_at_5]' screened/tiny.json)"
 same 'the full sweep has more' 'popular N=200' "$(run ./tiny.workload -o full --methods popular --full >/dev/null && jq -r '.rows[2].label' full/tiny.json)"
 
 # ---- Peers -------------------------------------------------------------------------------------------------------

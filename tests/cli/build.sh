@@ -172,7 +172,7 @@ usage 'no rate' "--rate takes a number from 1e-09 to 1000, not '0'" --layer a --
 usage 'neurons that are none' "--max-neurons takes a whole number from 0 to 4294967295, not '5x'" --layer a --log b -o c --method lss --max-neurons 5x
 usage 'a limit for the last step' '--max-neurons is 5, but the last step is kept whatever it has' --layer a --log b -o c --method lss \
     --max-neurons 5 --last-step
-usage 'other methods' "--method takes full|popular|slide|lss|evidence, not 'magic'" --layer a --log b -o c --method magic
+usage 'other methods' "--method takes full|popular|slide|lss|evidence|screen, not 'magic'" --layer a --log b -o c --method magic
 
 # ---- The trace ---------------------------------------------------------------------------------------------------
 "$WIDEOUT" info --trace lss.one >trace

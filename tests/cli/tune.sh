@@ -101,6 +101,7 @@ for option in '--tune-log x' '-k 3' '--batch 2' '--max-time 3s'; do
         --method evidence $option
 done
 usage 'full' '--method full has nothing to tune' --method full --target 0.9
+usage 'screen' '--method screen has nothing to tune' --method screen --target 0.9
 fails 'no log' 2 "wideout build: needs --log FILE: queries to learn from (see 'wideout build --help')" \
     "$WIDEOUT" build --layer s/layer.safetensors -o o
 fails 'a goal without a log' 2 "wideout build: tuning needs --log FILE: queries to learn from (see 'wideout build --help')" \

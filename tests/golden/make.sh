@@ -58,6 +58,7 @@ index popular --method popular --popular 12
 index slide --method slide -K 3 -L 4
 index lss --method lss -K 3 -L 2 --iterations 10 --learn-batch 64
 index evidence-hash "${hash[@]}"
+index screen --method screen
 index evidence-tree "${tree[@]}" --fallback 4
 index bf16 "${tree[@]}" --weights bf16
 index int8 "${tree[@]}" --weights int8

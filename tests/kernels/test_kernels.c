@@ -452,6 +452,121 @@ static void test_project_i8(const woi_kernels *k)
         for (size_t n = 1; n <= 5; n++) try_project_i8(k, n, 5, n_planes, n_planes / 16 % 5);
 }
 
+/* ---- tile_i8 ----------------------------------------------------------------------------------------------- */
+
+/* Against guarded pages; c has unused elements between its rows, which must stay. Draw 1: the largest products. */
+static void try_tile_i8(const woi_kernels *k, size_t rows, size_t panels, size_t fours, int draw)
+{
+    enum { GAP = 3 };
+    const size_t columns = 16 * panels, stride = columns + GAP;
+    int8_t *a = put(0, fours * 32, 0, 1);
+    uint8_t *b = put(1, panels * fours * 64, 0, 1);
+    float *a_scales = put(2, rows * sizeof *a_scales, 0, 4), *b_scales = put(3, columns * sizeof *b_scales, 0, 4),
+          *start = put(4, columns * sizeof *start, 0, 4),
+          *c = put(5, ((rows - 1) * stride + columns) * sizeof *c, 0, 4);
+    int32_t a_sums[8] = {0};
+    for (size_t i = 0; i < fours * 32; i++) {
+        a[i] = draw ? (int8_t)(i % 3 ? -127 : 127) : (int8_t)((int)(random_u32() % 255) - 127);
+        if (i / 4 % 8 < rows) a_sums[i / 4 % 8] += a[i];
+    }
+    for (size_t i = 0; i < panels * fours * 64; i++) b[i] = draw ? (i % 5 ? 0 : 255) : (uint8_t)random_u32();
+    fill_floats(a_scales, rows);
+    fill_floats(b_scales, columns);
+    fill_floats(start, columns);
+    fill_floats(c, (rows - 1) * stride + columns);
+    if (columns) start[columns - 1] = NAN;
+    float between[8][GAP];
+    for (size_t r = 0; r + 1 < rows; r++) memcpy(between[r], c + r * stride + columns, sizeof between[r]);
+    k->tile_i8(&(woi_tile_i8){a, a_scales, a_sums, b, b_scales, start, fours, rows, panels, c, stride});
+    for (size_t r = 0; r < rows; r++)
+        for (size_t j = 0; j < columns; j++) {
+            long sum = 0;
+            for (size_t i = 0; i < fours; i++)
+                for (size_t x = 0; x < 4; x++)
+                    sum += (long)a[(8 * i + r) * 4 + x] * ((long)b[((j / 16 * fours + i) * 16 + j % 16) * 4 + x] - 128);
+            const float want = fmaf((float)sum, a_scales[r] * b_scales[j], start[j]), got = c[r * stride + j];
+            CHECK(got == want || (isnan(got) && isnan(want)), "%zu x %zu, fours %zu: c[%zu, %zu] is %.9g, not %.9g",
+                  rows, columns, fours, r, j, (double)got, (double)want);
+        }
+    for (size_t r = 0; r + 1 < rows; r++)
+        CHECK(!memcmp(between[r], c + r * stride + columns, sizeof between[r]), "wrote behind row %zu", r);
+}
+
+/* All that a sum may be: as many products as kernels.h allows, of one byte each. */
+static void try_tile_i8_sums(const woi_kernels *k)
+{
+    static const int8_t queries[] = {-127, -1, 0, 1, 127};
+    enum { FOURS = WOI_MAX_I8 / 4 };
+    int8_t *a = malloc((size_t)FOURS * 32);
+    uint8_t *b = malloc((size_t)FOURS * 64);
+    assert_non_null(a);
+    assert_non_null(b);
+    const float ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, zeros[16] = {0};
+    for (size_t q = 0; q < sizeof queries; q++)
+        for (int row = 0; row <= 255; row += 85)
+            for (size_t rows = 1; rows <= 8; rows++) {
+                int32_t sums[8];
+                float c[8 * 16];
+                memset(a, queries[q], (size_t)FOURS * 32);
+                memset(b, row, (size_t)FOURS * 64);
+                for (size_t r = 0; r < 8; r++) sums[r] = 4 * FOURS * queries[q];
+                k->tile_i8(&(woi_tile_i8){a, ones, sums, b, ones, zeros, FOURS, rows, 1, c, 16});
+                const float want = (float)(4 * FOURS * queries[q] * (row - 128));
+                for (size_t i = 0; i < 16 * rows; i++)
+                    CHECK(c[i] == want, "%d times %d by %d is %.9g, not %.9g", 4 * FOURS, queries[q], row - 128,
+                          (double)c[i], (double)want);
+            }
+    free(a);
+    free(b);
+}
+
+static void test_tile_i8(const woi_kernels *k)
+{
+    for (size_t rows = 1; rows <= 8; rows++)
+        for (size_t fours = 0; fours <= 40; fours++)
+            for (int draw = 0; draw < 2; draw++) try_tile_i8(k, rows, (fours + rows) % 8, fours, draw);
+    try_tile_i8_sums(k);
+}
+
+/* ---- sift -------------------------------------------------------------------------------------------------- */
+
+static void try_sift(const woi_kernels *k, size_t n, float bar, bool with_ids)
+{
+    enum { FIRST = 7000 };
+    float *scores = put(0, n * sizeof *scores, 0, 4), wanted[400];
+    int32_t *ids = with_ids ? put(1, n * sizeof *ids, 0, 4) : NULL, wanted_ids[400];
+    size_t want = 0;
+    for (size_t i = 0; i < n; i++) {
+        scores[i] = random_u32() % 16 ? (float)((int)(random_u32() % 9) - 4) : random_u32() % 2 ? NAN : -INFINITY;
+        if (ids) ids[i] = (int32_t)(random_u32() % 1000);
+        if (!(scores[i] >= bar)) continue;
+        wanted[want] = scores[i];
+        wanted_ids[want++] = ids ? ids[i] : FIRST + (int32_t)i;
+    }
+    /* Room for exactly those that there are. */
+    float *kept = put(2, want * sizeof *kept, 0, 4);
+    int32_t *kept_ids = put(3, want * sizeof *kept_ids, 0, 4);
+    CHECK(k->sift(scores, ids, FIRST, n, bar, NULL, NULL) == want, "%zu from %g: counts otherwise", n, (double)bar);
+    for (int in_place = 0; in_place < 1 + with_ids; in_place++) {
+        float *to = in_place ? scores : kept;
+        int32_t *to_ids = in_place ? ids : kept_ids;
+        const size_t got = k->sift(scores, ids, FIRST, n, bar, to, to_ids);
+        CHECK(got == want, "%zu from %g: %zu, not %zu", n, (double)bar, got, want);
+        CHECK(!memcmp(to, wanted, want * sizeof *to) && !memcmp(to_ids, wanted_ids, want * sizeof *to_ids),
+              "%zu from %g: other scores or ids, in place %d", n, (double)bar, in_place);
+    }
+}
+
+static void test_sift(const woi_kernels *k)
+{
+    static const float bars[] = {-INFINITY, -4, 0, 3.5F, 4, INFINITY, NAN};
+    for (size_t n = 0; n <= 400; n += n < 140 ? 1 : 13)
+        for (size_t b = 0; b < sizeof bars / sizeof *bars; b++) {
+            try_sift(k, n, bars[b], false);
+            try_sift(k, n, bars[b], true);
+        }
+}
+
 /* ---- topk_scan --------------------------------------------------------------------------------------------- */
 
 typedef struct scored {

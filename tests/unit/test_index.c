@@ -143,8 +143,9 @@ static void candidates_fit_what_room_there_is(void **state)
     (void)state;
     wo_error err;
     scene s = make_scene(30, 4, 50, true, 5);
-    static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE};
-    for (size_t i = 0; i < 4; i++) {
+    static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE,
+                                  WO_METHOD_SCREEN};
+    for (size_t i = 0; i < 5; i++) {
         const wo_build_options o = small_options(methods[i]);
         wo_index *index = build(&s, &o);
         asker *searcher = create(index, NULL);
@@ -230,8 +231,9 @@ static void everything_forbidden_is_no_answer(void **state)
     (void)state;
     wo_error err;
     scene s = make_scene(6, 3, 20, true, 8);
-    static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, EVIDENCE_BY_TREE};
-    for (int i = 0; i < 8; i++) {
+    static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, EVIDENCE_BY_TREE,
+                                  WO_METHOD_SCREEN};
+    for (int i = 0; i < 10; i++) {
         const wo_build_options o = small_options(methods[i / 2]);
         wo_index *index = build(&s, &o);
         asked so = {0};
@@ -264,8 +266,8 @@ static void batches_are_single_queries(void **state)
     (void)state;
     wo_error err;
     enum { N = 700, K = 4 };
-    static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE,
-                                  EVIDENCE_BY_TREE};
+    static const int methods[] = {WO_METHOD_FULL,     WO_METHOD_POPULAR, WO_METHOD_SLIDE,
+                                  WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE,  WO_METHOD_SCREEN};
     scene s = make_scene(80, 7, N, true, 9);
     float *q = room(N * 7, sizeof *q);
     memcpy(q, s.q, N * 7 * sizeof *q);
@@ -274,7 +276,7 @@ static void batches_are_single_queries(void **state)
     int32_t *one = room(N * K, sizeof *one), *ids = room(N * K, sizeof *ids);
     float *one_scores = room(N * K, sizeof *one_scores), *scores = room(N * K, sizeof *scores);
     wo_query_stats *stats = room(N, sizeof *stats), single;
-    for (size_t turn = 0; turn < 10; turn++) {
+    for (size_t turn = 0; turn < 12; turn++) {
         const wo_build_options o = small_options(methods[turn / 2]);
         wo_index *index = build(&s, &o);
         asked so = {0};
@@ -394,7 +396,8 @@ static void several_searchers_share_an_index(void **state)
 {
     (void)state;
     wo_error err;
-    for (int method = WO_METHOD_EVIDENCE; method <= EVIDENCE_BY_TREE; method++) {
+    for (int turn = 0; turn < 2; turn++) {
+        const int method = turn ? EVIDENCE_BY_TREE : WO_METHOD_EVIDENCE;
         scene s = make_scene(100, 20, 300, true, 11);
         wo_build_options o = small_options(method);
         o.probes = 2;
@@ -432,9 +435,9 @@ static void searching_allocates_nothing(void **state)
     assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
     allocations_left = -1;
     allocations_alive = 0;
-    static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE,
-                                  EVIDENCE_BY_TREE};
-    for (int turn = 0; turn < 10; turn++) {
+    static const int methods[] = {WO_METHOD_FULL,     WO_METHOD_POPULAR, WO_METHOD_SLIDE,
+                                  WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE,  WO_METHOD_SCREEN};
+    for (int turn = 0; turn < 12; turn++) {
         scene s = make_scene(60, 20, N, true, 12);
         const wo_build_options o = small_options(methods[turn / 2]);
         wo_index *index = build(&s, &o);

@@ -7,7 +7,8 @@
 #include <jansson.h>
 #include <locale.h>
 
-static const int methods[] = {WO_METHOD_FULL, WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE};
+static const int methods[] = {WO_METHOD_FULL,     WO_METHOD_POPULAR, WO_METHOD_SLIDE,
+                              WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE,  WO_METHOD_SCREEN};
 enum { N_METHODS = sizeof methods / sizeof *methods };
 
 static void save(const wo_index *index, const char *path)
@@ -72,7 +73,7 @@ static void saving_and_opening_changes_nothing(void **state)
         const bool named = turn / 8 % 2;
         if (named) name_classes(&s);
         wo_build_options o = small_options(methods[turn % N_METHODS]);
-        o.lambda = 0.1 + 1e-17 + (double)turn / 11; /* no short decimals */
+        o.lambda = 0.1 + 1e-17 + (double)turn / 13; /* no short decimals */
         o.t1 = 1.0 / 3;
         o.t2 = 1e-300;
         o.probes = 2;
