@@ -34,9 +34,9 @@ static inline size_t woi_screen_panels(size_t m)
 wo_status woi_screen_make(const woi_dense *rows, int threads, woi_screen *screen, wo_error *err);
 void woi_screen_free(woi_screen *screen); /* and zeroed again */
 
-/* How many candidates find the k best: 9/8 k + 11. On the layers of Debian, EURLEX57K and WikiText-2, 9/8 k + 3 already
- * found all of the best 1 and 5 of 34,651 queries, and all but one of 1.7 million of the best 50; 9/8 k alone lost 1%.
- */
+/* How many candidates find the k best: 9/8 k + 11. Of 34,651 test queries of Debian, EURLEX57K and WikiText-2, 9/8 k +
+ * 3 found all of the best 1 and 5, and all but one of 1.7 million of the best 50; 9/8 k alone lost 0.5 to 4% of the
+ * best 1 and 5. */
 size_t woi_screen_kept(size_t k);
 
 /* Query i has these n candidates, in no particular order; ids NULL: it is not finite. Called once for each query, from
