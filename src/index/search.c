@@ -480,7 +480,7 @@ static void rescore(void *call, int worker, size_t i, const int32_t *screened, s
         return;
     }
     n = with_mandatory(t, w, screened, n);
-    score(t, t->queries + i * t->s->index->rows.d, w->ids, n, w->logits);
+    score(t, w, t->queries + i * t->s->index->rows.d, w->ids, n);
     t->s->kernels->pick(w->logits, w->ids, n, t->k, scores, ids);
     tell(t, i, (wo_query_stats){.candidates = (uint32_t)n});
 }
