@@ -148,10 +148,11 @@ const cli_option *cli_build_options(size_t offset)
                                   .letter = other ? other->letter : 0,
                                   .kind = is_flag(&info) ? CLI_FLAG : CLI_TEXT,
                                   .offset = offset + at,
-                                  .value = is_flag(&info) ? NULL
-                                           : info.values  ? info.values
-                                           : info.whole   ? "N"
-                                                          : "X",
+                                  .value = is_flag(&info)                    ? NULL
+                                           : info.values                     ? info.values
+                                           : strcmp(info.name, "prior") == 0 ? "auto|off|X"
+                                           : info.whole                      ? "N"
+                                                                             : "X",
                                   .help = helps[n]};
         n++;
     }
@@ -161,11 +162,19 @@ const cli_option *cli_build_options(size_t offset)
 
 /* ---- What was given ---------------------------------------------------------------------------------------- */
 
+/* What the i-th option was given as, NULL: it was not. The prior may be left to tuning, or switched off, by a word. */
+static const char *text_of(const cli_build *given, size_t i, const wo_option_info *info)
+{
+    const char *text = given->flag[i] ? "1" : given->text[i];
+    if (!text || strcmp(info->name, "prior") != 0) return text;
+    return strcmp(text, "auto") == 0 ? NULL : strcmp(text, "off") == 0 ? "0" : text;
+}
+
 bool cli_build_given(const cli_build *given, const char *name)
 {
     wo_option_info info;
     for (size_t i = 0; option_at(i, &info); i++)
-        if (strcmp(info.name, name) == 0) return given->text[i] || given->flag[i];
+        if (strcmp(info.name, name) == 0) return text_of(given, i, &info);
     return false;
 }
 
@@ -215,11 +224,10 @@ int cli_build_set(const cli_command *self, const cli_build *given, wo_build_opti
     wo_option_info info;
     wo_error err;
     for (size_t i = 0; option_at(i, &info); i++) {
-        const char *text = given->flag[i] ? "1" : given->text[i];
+        const char *text = text_of(given, i, &info);
         if (text && wo_build_set(options, info.name, text, &err)) return refuse(self, &err);
     }
     for (size_t i = 0; option_at(i, &info); i++)
-        if ((given->flag[i] || given->text[i]) && !wo_build_uses(options, info.name))
-            return refuse_unused(self, &info, options);
+        if (text_of(given, i, &info) && !wo_build_uses(options, info.name)) return refuse_unused(self, &info, options);
     return wo_build_check(options, &err) ? refuse(self, &err) : CLI_OK;
 }

@@ -51,6 +51,10 @@ static unsigned fixed(const arguments *args)
         {"beam", WO_FIX_BEAM},
         {"popular", WO_FIX_POPULAR},
         {"fallback", WO_FIX_FALLBACK},
+        {"source", WO_FIX_SOURCE},
+        {"cap", WO_FIX_CAP},
+        {"prior", WO_FIX_PRIOR},
+        {"focus", WO_FIX_PRIOR},
     };
     unsigned fix = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

@@ -5,8 +5,8 @@
 #include "cli.h"
 
 typedef struct cli_tune {
-    const char *log, *max_time;
-    double target, target5, target_agree, target_us;
+    const char *log, *max_time, *target;
+    double target5, target_agree, target_us;
     uint64_t k, batch;
 } cli_tune;
 
@@ -17,13 +17,17 @@ typedef struct cli_tune {
      CLI_TEXT,   CLI_TUNE_FIELD(args_type, member, log),                                                                \
      "FILE",     "tune: other queries to judge on (default: a tenth of the log)",                                       \
      false},                                                                                                            \
-        {"target", 0,                                                                                                   \
-         CLI_REAL, CLI_TUNE_FIELD(args_type, member, target),                                                           \
-         "0-1",    "tune: the share of FULL's P@1 to reach (default: 0.995)",                                           \
+        {"target",                                                                                                      \
+         0,                                                                                                             \
+         CLI_TEXT,                                                                                                      \
+         CLI_TUNE_FIELD(args_type, member, target),                                                                     \
+         "0-2|best",                                                                                                    \
+         "tune: the share of FULL's P@1 to reach (default: 0.995); best:\nthe best quality within --target-us, or a "   \
+         "tenth of FULL's time",                                                                                        \
          false},                                                                                                        \
         {"target5", 0,                                                                                                  \
          CLI_REAL,  CLI_TUNE_FIELD(args_type, member, target5),                                                         \
-         "0-1",     "tune: and of its P@5 (default: 0.99, --target if less)",                                           \
+         "0-2",     "tune: and of its P@5 (default: 0.99, --target if less)",                                           \
          false},                                                                                                        \
         {"target-agree", 0,                                                                                             \
          CLI_REAL,       CLI_TUNE_FIELD(args_type, member, target_agree),                                               \

@@ -451,21 +451,25 @@ enum {
     WO_FIX_ROUTE_D = 256,
     WO_FIX_BEAM = 512,
     WO_FIX_POPULAR = 1024,
-    WO_FIX_FALLBACK = 2048
+    WO_FIX_FALLBACK = 2048,
+    WO_FIX_SOURCE = 4096,
+    WO_FIX_CAP = 8192,
+    WO_FIX_PRIOR = 16384 /* and focus */
 };
 
 typedef struct wo_tune_options {
     size_t struct_size; /* wo_tune_defaults sets it */
-    /* What is fixed, and what is never tuned: source, thin, seed, threads, progress, ... NULL: evidence's defaults */
+    /* What is fixed, and what is never tuned: seed, threads, progress, ... NULL: evidence's defaults */
     const wo_build_options *build;
     unsigned fixed;    /* WO_FIX_...; 0: everything is tuned */
     uint32_t reserved; /* 0 */
 
     /* The goal, one of three: */
-    double target, target5; /* shares of FULL's P@1 (above 0 to 1) and P@5 (0: any). Default: 0.995 and 0.99 */
+    double target, target5; /* shares of FULL's P@1 (above 0 to 2) and P@5 (0: any). Default: 0.995 and 0.99 */
     double target_agree;    /* above 0: instead, this share of FULL's own k best. Needs no labels. */
-    double target_us;       /* above 0: instead, at most so many microseconds a query, and the best quality there:
-                             * P@1, or agreement where target_agree is set or there are no labels */
+    double target_us;       /* above 0: instead, at most so many microseconds a query, and the best quality there: the
+                             * mean of the shares of FULL's P@1 and P@5, or agreement where target_agree is set or there
+                             * are no labels; INFINITY: at most a tenth of FULL's time */
 
     uint32_t k;           /* answers that are asked for, in agreement and when timing, 1 to 1,000. Default: 5 */
     uint32_t batch;       /* queries a call when timing, 1 to 65,536; 1 runs on one thread. Default: 1 */
@@ -486,6 +490,15 @@ WO_API void wo_tune_defaults(wo_tune_options *options, size_t options_bytes);
 WO_API wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *tune_log,
                                const wo_tune_options *options, wo_index **index, wo_error *err);
 
+/* What shows that the chosen index reaches the goal. */
+typedef enum wo_proof {
+    WO_PROOF_NONE = 0,      /* nothing: it was the best that was found, or it need not be shown (FULL, a time) */
+    WO_PROOF_HITS = 1,      /* its hits beside FULL's, with confidence */
+    WO_PROOF_AGREEMENT = 2, /* hits were too few to tell: as many hits as asked for, and FULL's own answers with
+                             * confidence, on the queries that were judged or on others of the log */
+    WO_PROOF_ALL_EQUAL = 3  /* it scores every class */
+} wo_proof;
+
 /* What the tuner tried, in the order of trying: `rows` points of `columns` numbers, row after row, in the index's
  * memory; names[c] tells what column c is (docs/FORMAT.md). NAN stands for what does not apply. */
 typedef struct wo_curve {
@@ -497,6 +510,9 @@ typedef struct wo_curve {
     double target, target5, target_agree, target_us;
     uint32_t k, batch;
     uint64_t n; /* queries it was judged on */
+    wo_proof proof;
+    uint64_t labelled; /* of these with labels */
+    uint64_t needed;   /* that would do to prove the goal by hits, about; 0: they did, or nobody can tell */
 } wo_curve;
 
 /* Returns 0 where the index was not tuned. */

@@ -62,6 +62,12 @@ enum {
     WOI_CURVE_POPULAR,
     WOI_CURVE_WEIGHTS,
     WOI_CURVE_FALLBACK,
+    WOI_CURVE_FIRST_COLUMNS, /* what the first files had */
+    WOI_CURVE_SOURCE = WOI_CURVE_FIRST_COLUMNS,
+    WOI_CURVE_THIN,
+    WOI_CURVE_CAP,
+    WOI_CURVE_PRIOR,
+    WOI_CURVE_FOCUS,
     WOI_CURVE_COLUMNS
 };
 
@@ -70,6 +76,8 @@ typedef struct woi_goal {
     double target, target5, target_agree, target_us;
     uint32_t k, batch;
     uint64_t n;
+    uint32_t proof; /* wo_proof */
+    uint64_t labelled, needed;
 } woi_goal;
 
 /* Batches of `from` to `to` queries; from 0: none, to 0: without end. */
@@ -94,8 +102,9 @@ struct wo_index {
     woi_names labels;
     double *trace; /* (n_trace, trace_columns) */
     size_t n_trace, trace_columns;
-    double *curve;  /* (n_curve, WOI_CURVE_COLUMNS) */
+    double *curve;  /* (n_curve, curve_columns) */
     size_t n_curve; /* 0: not tuned */
+    size_t curve_columns;
     woi_goal goal;
     uint64_t n_empty, largest; /* cells without a neuron; neurons in the largest */
     woi_batches full;          /* that FULL answers; see wo_index_info */

@@ -22,18 +22,22 @@ typedef struct tuned {
     const char *key;
     enum { REAL, U32, U64 } kind;
     size_t offset;
+    bool late; /* the first files did not have it: not written where it is 0 */
 } tuned;
 
 static const tuned tuned_lines[] = {
-    {"tune.target", REAL, offsetof(wo_index, goal.target)},
-    {"tune.target5", REAL, offsetof(wo_index, goal.target5)},
-    {"tune.target_agree", REAL, offsetof(wo_index, goal.target_agree)},
-    {"tune.target_us", REAL, offsetof(wo_index, goal.target_us)},
-    {"tune.k", U32, offsetof(wo_index, goal.k)},
-    {"tune.batch", U32, offsetof(wo_index, goal.batch)},
-    {"tune.queries", U64, offsetof(wo_index, goal.n)},
-    {"tune.full_from", U32, offsetof(wo_index, full.from)},
-    {"tune.full_to", U32, offsetof(wo_index, full.to)},
+    {"tune.target", REAL, offsetof(wo_index, goal.target), false},
+    {"tune.target5", REAL, offsetof(wo_index, goal.target5), false},
+    {"tune.target_agree", REAL, offsetof(wo_index, goal.target_agree), false},
+    {"tune.target_us", REAL, offsetof(wo_index, goal.target_us), false},
+    {"tune.k", U32, offsetof(wo_index, goal.k), false},
+    {"tune.batch", U32, offsetof(wo_index, goal.batch), false},
+    {"tune.queries", U64, offsetof(wo_index, goal.n), false},
+    {"tune.proof", U32, offsetof(wo_index, goal.proof), true},
+    {"tune.labelled", U64, offsetof(wo_index, goal.labelled), true},
+    {"tune.needed", U64, offsetof(wo_index, goal.needed), true},
+    {"tune.full_from", U32, offsetof(wo_index, full.from), false},
+    {"tune.full_to", U32, offsetof(wo_index, full.to), false},
 };
 enum { N_TUNED = sizeof tuned_lines / sizeof *tuned_lines, KEY_BYTES = 48 };
 
@@ -54,6 +58,8 @@ static wo_status write_tuned(woi_st_writer *writer, const wo_index *index, wo_er
     wo_status status = WO_OK;
     for (size_t i = 0; !status && i < N_TUNED; i++) {
         const void *at = (const char *)index + tuned_lines[i].offset;
+        if (tuned_lines[i].late && (tuned_lines[i].kind == U32 ? *(const uint32_t *)at : *(const uint64_t *)at) == 0)
+            continue;
         char text[WOI_OPTION_BYTES];
         switch (tuned_lines[i].kind) {
         case REAL: snprintf(text, sizeof text, "%.17g", *(const double *)at); break;

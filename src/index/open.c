@@ -338,14 +338,17 @@ static wo_status read_tables(wo_index *index, wo_error *err)
                    .copy = &index->trace_copy,
                    .n = &index->n_trace},
           curve = {.name = "curve",
-                   .least = WOI_CURVE_COLUMNS,
+                   .least = WOI_CURVE_FIRST_COLUMNS,
                    .most = WOI_CURVE_COLUMNS,
                    .values = &index->curve,
                    .copy = &index->curve_copy,
                    .n = &index->n_curve};
     const wo_status status = read_table(index->st, &trace, err);
     index->trace_columns = trace.columns;
-    return status ? status : read_table(index->st, &curve, err);
+    if (status) return status;
+    const wo_status other = read_table(index->st, &curve, err);
+    index->curve_columns = curve.columns;
+    return other;
 }
 
 static wo_status read_names(opening *from, wo_error *err)

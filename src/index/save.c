@@ -69,7 +69,7 @@ static size_t list_cells(const wo_index *index, part *parts)
         {"cells.queries", WOI_U32, cells->n, 0, cells->queries},
         {"cells.shares", WOI_BF16, cells->n ? cells->offsets[cells->n] : 0, 0, cells->shares},
         {"trace", WOI_F64, index->n_trace, index->trace_columns, index->n_trace ? index->trace : NULL},
-        {"curve", WOI_F64, index->n_curve, WOI_CURVE_COLUMNS, index->n_curve ? index->curve : NULL},
+        {"curve", WOI_F64, index->n_curve, index->curve_columns, index->n_curve ? index->curve : NULL},
     };
     memcpy(parts, all, sizeof all);
     return sizeof all / sizeof *all;

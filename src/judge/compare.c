@@ -51,7 +51,7 @@ double woi_pairs_margin(const woi_pairs *p, double t)
 
 double woi_pairs_share(const woi_pairs *p)
 {
-    double low = 0, high = 1;
+    double low = 0, high = 2;
     if (!p->n) return NAN;
     for (int i = 0; i < 40; i++) {
         const double t = (low + high) / 2;
@@ -61,6 +61,15 @@ double woi_pairs_share(const woi_pairs *p)
             high = t;
     }
     return low;
+}
+
+double woi_pairs_needed(const woi_pairs *p, double t)
+{
+    const double n = (double)p->n, mean = (p->h - t * p->f) / n;
+    const double squares = p->hh - 2 * t * p->hf + t * t * p->ff;
+    if (!p->n || mean <= 0) return 0;
+    const double sd = sqrt(fmax(0, squares / n - mean * mean)) + p->unit / sqrt(n);
+    return ceil(fmax(Z * Z * sd * sd / (mean * mean), (1 + Z) * p->unit / mean));
 }
 
 void woi_pairs_add(woi_pairs *p, size_t stretch, double h, double f)
@@ -155,6 +164,9 @@ wo_status woi_judge_index(const woi_judge *judge, const wo_index *index, woi_jud
             if (!n) continue;
             woi_pairs_add(&judged->of[WOI_AT_1], stretch, (double)woi_hits(judge->labels, n, few, 1),
                           (double)woi_hits(judge->labels, n, full, 1));
+            if (judge->each)
+                judge->each[first + i] = (woi_value){(float)woi_hits(judge->labels, n, few, 1),
+                                                     (float)woi_hits(judge->labels, n, ids, AT) / AT};
             woi_pairs_add(&judged->of[WOI_AT_5], stretch, (double)woi_hits(judge->labels, n, ids, AT) / AT,
                           (double)woi_hits(judge->labels, n, full, AT) / AT);
         }

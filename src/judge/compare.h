@@ -20,8 +20,11 @@ void woi_pairs_add(woi_pairs *pairs, size_t stretch, double h, double f); /* one
 /* What is left of the mean of h - t f when what chance may have added to it is taken away: at least 0 when the index
  * has the share t of FULL's for sure. */
 double woi_pairs_margin(const woi_pairs *pairs, double t);
-/* The largest such t, 0 to 1. */
+/* The largest such t, 0 to 2. */
 double woi_pairs_share(const woi_pairs *pairs);
+
+/* How many queries like these would show the share t, about; 0: no number would. */
+double woi_pairs_needed(const woi_pairs *pairs, double t);
 
 enum { WOI_AT_1, WOI_AT_5, WOI_AGREE, WOI_QUALITIES };
 
@@ -29,6 +32,11 @@ typedef struct woi_judged {
     woi_pairs of[WOI_QUALITIES]; /* n = 0: without labels */
     double neurons;              /* a query */
 } woi_judged;
+
+/* What a query with labels got. */
+typedef struct woi_value {
+    float at_1, at_5;
+} woi_value;
 
 /* FULL's answers to the queries that are judged, and room for an index's. */
 typedef struct woi_judge {
@@ -39,6 +47,7 @@ typedef struct woi_judge {
     int32_t *ids, *few, *labels, *sorted; /* few: k answers, where that is another search than ids */
     float *scores;
     wo_query_stats *stats;
+    woi_value *each; /* (n), or NULL: filled by woi_judge_index; not owned */
 } woi_judge;
 
 /* Whom to ask, and what. */

@@ -12,7 +12,8 @@
 const char *const woi_curve_names[WOI_CURVE_COLUMNS] = {
     "p_at_1", "p_at_5", "agreement", "sure_p_at_1", "sure_p_at_5", "sure_agreement", "classes", "us",   "met",
     "chosen", "method", "router",    "K",           "L",           "nodes",          "leaves",  "beam", "route_d",
-    "probes", "lambda", "popular",   "weights",     "fallback"}; /* settings by the names of options.c */
+    "probes", "lambda", "popular",   "weights",     "fallback",    "source",         "thin",    "cap",  "prior",
+    "focus"}; /* settings by the names of options.c */
 
 void woi_curve_set(const wo_build_options *o, double *row)
 {
@@ -34,7 +35,9 @@ void woi_curve_get(const double *row, wo_build_options *o)
 bool woi_curve_same(const double *a, const double *b)
 {
     for (int c = WOI_CURVE_METHOD; c < WOI_CURVE_COLUMNS; c++)
-        if (c != WOI_CURVE_LAMBDA && c != WOI_CURVE_POPULAR && a[c] != b[c]) return false;
+        if (c != WOI_CURVE_LAMBDA && c != WOI_CURVE_POPULAR && c != WOI_CURVE_CAP && c != WOI_CURVE_PRIOR &&
+            c != WOI_CURVE_FOCUS && a[c] != b[c])
+            return false;
     return true;
 }
 
@@ -52,7 +55,7 @@ int wo_index_curve(const wo_index *index, wo_curve *curve)
     if (!index->n_curve) return 0;
     wo_curve found = {
         .rows = index->n_curve,
-        .columns = WOI_CURVE_COLUMNS,
+        .columns = index->curve_columns,
         .values = index->curve,
         .names = woi_curve_names,
         .target = index->goal.target,
@@ -63,9 +66,12 @@ int wo_index_curve(const wo_index *index, wo_curve *curve)
         .batch = index->goal.batch,
         .n = index->goal.n,
         .chosen = index->n_curve,
+        .proof = (wo_proof)index->goal.proof,
+        .labelled = index->goal.labelled,
+        .needed = index->goal.needed,
     };
     for (size_t i = 0; i < found.rows; i++)
-        if (index->curve[i * WOI_CURVE_COLUMNS + WOI_CURVE_CHOSEN] == 1) found.chosen = i;
+        if (index->curve[i * index->curve_columns + WOI_CURVE_CHOSEN] == 1) found.chosen = i;
     return woi_sized_give(curve, &found, sizeof found) == WO_OK;
 }
 
@@ -74,15 +80,19 @@ size_t wo_curve_text(const wo_curve *curve, size_t row, char *text, size_t text_
     static const char *const weights[] = {"", " bf16", " int8", ""};
     const double *v = curve->values + row * curve->columns;
     /* From a file, so they may be anything. */
-    const int method = v[WOI_CURVE_METHOD] >= 0 && v[WOI_CURVE_METHOD] <= 4 ? (int)v[WOI_CURVE_METHOD] : -1;
+    const int method = v[WOI_CURVE_METHOD] >= 0 && v[WOI_CURVE_METHOD] <= 5 ? (int)v[WOI_CURVE_METHOD] : -1;
     const int kept = v[WOI_CURVE_WEIGHTS] >= 0 && v[WOI_CURVE_WEIGHTS] <= 3 ? (int)v[WOI_CURVE_WEIGHTS] : 0;
-    char dial[32] = "", all[192] = "", more[32] = "";
-    if (method == WO_METHOD_EVIDENCE) snprintf(dial, sizeof dial, " lambda=%.3g", v[WOI_CURVE_LAMBDA]);
+    char dial[64] = "", all[192] = "", more[32] = "";
+    const bool capped = curve->columns > WOI_CURVE_FOCUS && v[WOI_CURVE_CAP] > 0;
+    if (method == WO_METHOD_EVIDENCE && !capped) snprintf(dial, sizeof dial, " lambda=%.3g", v[WOI_CURVE_LAMBDA]);
+    if (method == WO_METHOD_EVIDENCE && capped)
+        snprintf(dial, sizeof dial, " cap=%g prior=%g focus=%g", v[WOI_CURVE_CAP], v[WOI_CURVE_PRIOR],
+                 v[WOI_CURVE_FOCUS]);
     if (v[WOI_CURVE_FALLBACK] > 0) snprintf(more, sizeof more, " fallback=%g", v[WOI_CURVE_FALLBACK]);
     if (method == WO_METHOD_EVIDENCE && v[WOI_CURVE_ROUTER] == WO_ROUTER_TREE)
         snprintf(all, sizeof all, " tree %gx%g r=%g beam=%g probes=%g", v[WOI_CURVE_NODES], v[WOI_CURVE_LEAVES],
                  v[WOI_CURVE_ROUTE_D], v[WOI_CURVE_BEAM], v[WOI_CURVE_PROBES]);
-    else if (method >= WO_METHOD_SLIDE)
+    else if (method >= WO_METHOD_SLIDE && method <= WO_METHOD_EVIDENCE)
         snprintf(all, sizeof all, "%s K=%g L=%g probes=%g", method == WO_METHOD_EVIDENCE ? " hash" : "", v[WOI_CURVE_K],
                  v[WOI_CURVE_L], v[WOI_CURVE_PROBES]);
     else if (method == WO_METHOD_POPULAR)

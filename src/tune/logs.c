@@ -13,8 +13,11 @@ enum {
     MOST_TRAIN = 700000, /* queries that are built from while tuning: asking FULL of 683,000 takes 40 s */
     HELD_OUT = 10,       /* every tenth query, on average, where there is no tune log */
     LEAST_LOG = 20,
+    LEAST_HELD = 200, /* queries of a log, some of which are held out where hits are few */
+    MOST_HELD = 4096,
+    MOST_SAMPLED = 16384,
 };
-enum { STREAM_HELD_OUT = 0x74756e65, STREAM_JUDGED, STREAM_TRAIN };
+enum { STREAM_HELD_OUT = 0x74756e65, STREAM_JUDGED, STREAM_TRAIN, STREAM_HELD, STREAM_SAMPLED };
 
 /* The queries picks[0 .. n) of a log, with their labels. What it allocates woi_tune_logs_free frees. */
 static wo_status copy(const wo_log *from, const size_t *picks, size_t n, wo_log *to, wo_error *err)
@@ -58,6 +61,9 @@ void woi_tune_logs_free(woi_tune *t)
 {
     free_copy(&t->train);
     free_copy(&t->judged);
+    free_copy(&t->held);
+    free_copy(&t->sampled);
+    woi_free(t->held_picks);
 }
 
 /* The queries to judge on, rising and finite. */
@@ -71,33 +77,68 @@ static size_t pick_judged(const woi_tune *t, const wo_log *from, size_t n, uint6
     return found;
 }
 
-wo_status woi_tune_split(woi_tune *t, const wo_log *tune_log, wo_error *err)
+/* Every so-many-th of a log, on average: a seeded sample of n, in rising order. */
+static wo_status sample(const wo_log *from, size_t n, uint64_t seed, uint64_t stream, wo_log *to, wo_error *err)
 {
-    const wo_log *log = t->log;
-    t->held_out = !tune_log;
-    if (t->held_out && log->n < LEAST_LOG)
-        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "tune_log",
-                              "the log has %zu queries: too few to hold some out for tuning", log->n);
-    const wo_log *from = tune_log ? tune_log : log;
-    size_t n = tune_log ? tune_log->n : log->n / HELD_OUT, kept = 0;
+    size_t *picks = woi_alloc(n, sizeof *picks, err);
+    if (!picks) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < n; i++) picks[i] = woi_eval_place(seed, stream, i, n, from->n);
+    const wo_status status = copy(from, picks, n, to, err);
+    woi_free(picks);
+    return status;
+}
+
+wo_status woi_tune_pick_judged(woi_tune *t, const wo_log *tune_log, wo_error *err)
+{
+    const wo_log *log = t->log, *from = tune_log ? tune_log : log;
+    t->held_out = !tune_log && log->n >= LEAST_LOG; /* where there are fewer, they are judged and built from */
+    size_t n = t->held_out ? log->n / HELD_OUT : from->n;
     if (n > t->o.max_queries) n = (size_t)t->o.max_queries;
-    size_t *picks = woi_alloc(n, sizeof *picks, err), *rest = woi_alloc(log->n, sizeof *rest, err);
-    wo_status status = picks && rest ? WO_OK : WO_ERR_MEMORY;
-    if (status) goto done;
+    size_t *picks = woi_alloc(n, sizeof *picks, err);
+    if (!picks) return WO_ERR_MEMORY;
     n = pick_judged(t, from, n, t->held_out ? STREAM_HELD_OUT : STREAM_JUDGED, picks);
-    if (n == 0) {
+    wo_status status = WO_OK;
+    if (n == 0)
         status =
             woi_fail_about(err, WO_ERR_ARGUMENT, tune_log ? WO_ABOUT_TUNE_LOG : WO_ABOUT_LOG, "",
                            "%s has no query with finite numbers to judge by", tune_log ? "the tune log" : "the log");
-        goto done;
+    if (!status) status = copy(from, picks, n, &t->judged, err);
+    if (!status)
+        status =
+            sample(&t->judged, n < MOST_SAMPLED ? n : MOST_SAMPLED, t->build.seed, STREAM_SAMPLED, &t->sampled, err);
+    if (t->held_out && !status) {
+        t->held_picks = picks;
+        t->n_held_picks = n;
+    } else {
+        woi_free(picks);
     }
-    if ((status = copy(from, picks, n, &t->judged, err))) goto done;
+    return status;
+}
 
+wo_status woi_tune_pick_train(woi_tune *t, wo_error *err)
+{
+    const wo_log *log = t->log;
+    size_t kept = 0, n_held = 0;
+    size_t *rest = woi_alloc(log->n, sizeof *rest, err), *held = woi_alloc(MOST_HELD, sizeof *held, err);
+    wo_status status = rest && held ? WO_OK : WO_ERR_MEMORY;
+    if (status) goto done;
     for (size_t i = 0, at = 0; i < log->n; i++)
-        if (t->held_out && at < n && picks[at] == i)
+        if (at < t->n_held_picks && t->held_picks[at] == i)
             at++;
         else
             rest[kept++] = i;
+    if (t->few_hits && kept >= LEAST_HELD) {
+        n_held = kept / HELD_OUT < MOST_HELD ? kept / HELD_OUT : MOST_HELD;
+        for (size_t i = 0; i < n_held; i++) held[i] = woi_eval_place(t->build.seed, STREAM_HELD, i, n_held, kept);
+        size_t to = 0;
+        for (size_t i = 0, at = 0; i < kept; i++)
+            if (at < n_held && held[at] == i)
+                held[at++] = rest[i];
+            else
+                rest[to++] = rest[i];
+        kept = to;
+        if ((status = copy(log, held, n_held, &t->held, err))) goto done;
+    }
     t->train_is_log = kept == log->n && kept <= MOST_TRAIN;
     if (t->train_is_log) {
         t->train = *log;
@@ -111,7 +152,7 @@ wo_status woi_tune_split(woi_tune *t, const wo_log *tune_log, wo_error *err)
     }
     status = copy(log, rest, kept, &t->train, err);
 done:
-    woi_free(picks);
     woi_free(rest);
+    woi_free(held);
     return status;
 }

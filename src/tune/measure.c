@@ -9,6 +9,9 @@
 #include <string.h>
 #include <time.h>
 
+/* Shares of FULL's five best: what shows 99.5% of its P@1 where hits are too few to; and what a screen has. */
+static const double AGREED = 0.99, ALL_BUT = 0.999;
+
 enum { ROUNDS = 5, TURNS = 4, FIRST_TURNS = 8, APART_MS = 40 }; /* of timing: some 8,000 single queries */
 
 wo_status woi_tune_time(const woi_tune *t, const woi_timing_call *call, wo_error *err)
@@ -40,7 +43,37 @@ static bool reached(const woi_pairs *p, double share)
     return share == 0 || woi_pairs_margin(p, share) >= 0;
 }
 
-static void note(const woi_tune *t, const woi_judged *judged, double *row)
+/* As many hits as asked for, without confidence. */
+static bool has_hits(const woi_pairs *p, double share)
+{
+    return p->h >= share * p->f;
+}
+
+/* The share of FULL's own answers that the index has for sure: on the judged queries, or on others of the log, less
+ * what it has more of those. */
+static double sure_agreement(const woi_judged *judged, const woi_judged *held)
+{
+    const woi_pairs *there = &judged->of[WOI_AGREE], *of_log = &held->of[WOI_AGREE];
+    const double sure = woi_pairs_share(there);
+    if (!of_log->n || !there->n) return sure;
+    const double gap = of_log->h / (double)of_log->n - there->h / (double)there->n;
+    return fmax(sure, woi_pairs_share(of_log) - fmax(0, gap));
+}
+
+static bool is_met(const woi_tune *t, const wo_build_options *o, const woi_judged *judged, const double *row)
+{
+    const wo_tune_options *asked = &t->o;
+    const woi_pairs *of = judged->of;
+    if (woi_by_time(t)) return row[WOI_CURVE_US] <= asked->target_us;
+    if (asked->target_agree > 0) return row[WOI_CURVE_SURE_AGREEMENT] >= asked->target_agree;
+    if (reached(&of[WOI_AT_1], asked->target) && reached(&of[WOI_AT_5], asked->target5)) return true;
+    if (!has_hits(&of[WOI_AT_1], asked->target) || !has_hits(&of[WOI_AT_5], asked->target5)) return false;
+    if (o->method == WO_METHOD_SCREEN) return row[WOI_CURVE_AGREEMENT] >= ALL_BUT; /* it scores every class */
+    return t->few_hits && woi_imitates(o) && row[WOI_CURVE_SURE_AGREEMENT] >= fmin(asked->target, AGREED);
+}
+
+static void note(const woi_tune *t, const wo_build_options *o, const woi_judged *judged, const woi_judged *held,
+                 double *row)
 {
     static const int means[] = {WOI_CURVE_P1, WOI_CURVE_P5, WOI_CURVE_AGREEMENT};
     static const int sures[] = {WOI_CURVE_SURE_P1, WOI_CURVE_SURE_P5, WOI_CURVE_SURE_AGREEMENT};
@@ -49,11 +82,9 @@ static void note(const woi_tune *t, const woi_judged *judged, double *row)
         row[means[i]] = p->n ? p->h / (double)p->n : NAN;
         row[sures[i]] = woi_pairs_share(p);
     }
+    row[WOI_CURVE_SURE_AGREEMENT] = sure_agreement(judged, held);
     row[WOI_CURVE_NEURONS] = judged->neurons;
-    row[WOI_CURVE_MET] = woi_by_time(t)          ? row[WOI_CURVE_US] <= t->o.target_us
-                         : t->o.target_agree > 0 ? reached(&judged->of[WOI_AGREE], t->o.target_agree)
-                                                 : reached(&judged->of[WOI_AT_1], t->o.target) &&
-                                                       reached(&judged->of[WOI_AT_5], t->o.target5);
+    row[WOI_CURVE_MET] = is_met(t, o, judged, row);
 }
 
 /* ---- Time -------------------------------------------------------------------------------------------------- */
@@ -104,12 +135,14 @@ static wo_status time_beside(const woi_tune *t, const wo_index *index, double *u
 
 wo_status woi_tune_measure(woi_tune *t, const wo_index *index, double *row, wo_error *err)
 {
-    woi_judged judged;
+    woi_judged judged, held = {0};
     wo_status status = woi_progress(&t->progress, "tuning", 0, 0, err);
     if (!status) status = woi_judge_index(&t->judge, index, &judged, err);
+    const bool others = t->held.n && woi_imitates(&index->options);
+    if (!status && others) status = woi_judge_index(&t->held_judge, index, &held, err);
     if (!status) status = time_beside(t, index, &row[WOI_CURVE_US], err);
     if (status) return status;
-    note(t, &judged, row);
+    note(t, &index->options, &judged, &held, row);
     woi_curve_set(&index->options, row);
     return WO_OK;
 }
@@ -131,11 +164,12 @@ wo_status woi_tune_measure_full(woi_tune *t, wo_error *err)
     if (!status) {
         judged.neurons = (double)t->layer->dense.m;
         row[WOI_CURVE_US] = timing.us;
-        note(t, &judged, row);
+        if (isinf(t->o.target_us)) t->o.target_us = timing.us / 10;
+        note(t, &o, &judged, &(woi_judged){0}, row);
         woi_curve_set(&o, row);
         for (int c = WOI_CURVE_SURE_P1; c <= WOI_CURVE_SURE_AGREEMENT; c++)
             if (!isnan(row[c])) row[c] = 1;
-        if (!woi_by_time(t)) row[WOI_CURVE_MET] = 1;
+        if (!woi_by_time(t)) row[WOI_CURVE_MET] = t->o.target <= 1 && t->o.target5 <= 1;
         status = woi_curve_add(t, row, err);
     }
     if (!status && row[WOI_CURVE_MET] == 1) t->best = 0;

@@ -1,8 +1,12 @@
-/* The search: at each setting of the router the dial (lambda; of popular the number of neurons) is turned by bisection
- * to the cheapest value that reaches the goal; among settings it goes to better neighbours, one axis after the other.
+/* The search: at each setting of the router the dial (lambda; of small cells their cap; of popular the number of
+ * classes) is turned by bisection to the cheapest value that reaches the goal; among settings it goes to better
+ * neighbours, one axis after the other.
  *
  * Quality falls and speed rises along the dial, so that a value that fails tells about all cheaper ones, and one that
- * fails and is already slower than the best so far about the whole setting. */
+ * fails and is already slower than the best so far about the whole setting.
+ *
+ * Small cells of labels alone come first: they are learned fastest, ask FULL nothing, and may answer better than FULL.
+ * Cells that imitate FULL follow where those do not reach the goal, or cannot be shown to. */
 #include "tune/tune.h"
 
 #include "base/clock.h"
@@ -12,9 +16,11 @@
 
 enum { STEPS = 7 }; /* of bisection: lambda to 5% */
 static const double LEAST_LAMBDA = 0.002, MOST_LAMBDA = 1;
+static const double LEAST_CAP = 2, MOST_CAP = 96, FIRST_CAP = 12;
 static const double SEARCHING = 0.85; /* of the time; the rest is for learning the winner's router again, and timing */
 static const double FAR = 2;          /* times the best's time: neighbours of such a start are not tried */
 static const double NOTICED = 0.98;   /* of the best's time: what is less of a gain is noise */
+static const double ALIKE = 0.0005;   /* of quality: what differs by less is as good */
 static const double GROWN = 1.05;     /* times the neurons: less is nothing new */
 
 /* In time, what was tried is kept; the first setting is always finished. */
@@ -24,13 +30,20 @@ static bool out_of_time(woi_tune *t)
     return t->late;
 }
 
+double woi_quality(const woi_tune *t, const double *row)
+{
+    if (t->o.target_agree > 0 || isnan(row[WOI_CURVE_P1]) || t->full[0] <= 0) return row[WOI_CURVE_AGREEMENT];
+    const double of_five = t->full[1] > 0 ? row[WOI_CURVE_P5] / t->full[1] : 1;
+    return (row[WOI_CURVE_P1] / t->full[0] + of_five) / 2;
+}
+
 static bool better(const woi_tune *t, size_t a, size_t b)
 {
     if (a == WOI_NO_ROW || b == WOI_NO_ROW) return a != WOI_NO_ROW;
     const double *x = woi_row(t, a), *y = woi_row(t, b);
     if (woi_by_time(t)) {
-        const int quality = t->o.target_agree > 0 || isnan(x[WOI_CURVE_P1]) ? WOI_CURVE_AGREEMENT : WOI_CURVE_P1;
-        if (x[quality] != y[quality]) return x[quality] > y[quality];
+        const double gain = woi_quality(t, x) - woi_quality(t, y);
+        if (fabs(gain) > ALIKE) return gain > 0;
     }
     return x[WOI_CURVE_US] < NOTICED * y[WOI_CURVE_US];
 }
@@ -53,8 +66,21 @@ static bool same_router(const wo_build_options *a, const wo_build_options *b)
                             : a->K == b->K && a->L == b->L;
 }
 
-wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs, const wo_build_options *o,
-                         wo_error *err)
+wo_status woi_tune_needs(woi_tune *t, const wo_build_options *o, const woi_sparse **needs, wo_error *err)
+{
+    woi_sparse *own = &t->needs[o->source != WO_SOURCE_LABELS];
+    *needs = own;
+    if (own->indptr) return WO_OK;
+    return woi_needs_of(&(woi_needs_call){.rows = &t->layer->dense,
+                                          .log = t->from,
+                                          .source = o->source,
+                                          .k = o->source_k,
+                                          .threads = t->threads,
+                                          .progress = &t->progress},
+                        own, err);
+}
+
+wo_status woi_tune_route(woi_tune *t, const wo_log *log, const wo_build_options *o, wo_error *err)
 {
     wo_status status;
     if (t->bench && t->bench_log == log && (same_router(&t->bench->options, o) || same_router(&t->bench_asked, o))) {
@@ -69,6 +95,8 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs
     woi_tune_bench_free(t);
     status = woi_build_check(o, err);
     if (!status) status = woi_index_begin(t->layer, o, &t->bench, err);
+    const woi_sparse *needs = NULL; /* which a tree does not look at */
+    if (!status && !woi_uses_tree(o)) status = woi_tune_needs(t, o, &needs, err);
     if (!status) status = woi_evidence_route(log, needs, t->bench, &t->routed, err);
     if (status) woi_tune_bench_free(t);
     t->bench_log = log;
@@ -76,9 +104,16 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs
     return status;
 }
 
-wo_status woi_tune_fill(woi_tune *t, const woi_sparse *needs, const wo_build_options *o, wo_error *err)
+wo_status woi_tune_fill(woi_tune *t, const wo_build_options *o, wo_error *err)
 {
     wo_build_options *own = &t->bench->options;
+    const woi_sparse *needs;
+    own->source = o->source;
+    own->source_k = o->source_k;
+    own->thin = o->thin;
+    own->cap = o->cap;
+    own->prior = o->prior;
+    own->focus = o->focus;
     own->lambda = o->lambda;
     own->probes = o->probes;
     own->fallback = o->fallback;
@@ -88,6 +123,7 @@ wo_status woi_tune_fill(woi_tune *t, const woi_sparse *needs, const wo_build_opt
         woi_small_free(&t->bench->small);
         status = woi_small_make(&t->bench->rows, o->weights, t->threads, &t->bench->small, err);
     }
+    if (!status) status = woi_tune_needs(t, o, &needs, err);
     if (!status) status = woi_evidence_fill(needs, &t->routed, t->bench, err);
     if (!status) woi_index_finish(t->bench);
     return status;
@@ -99,6 +135,8 @@ wo_status woi_tune_fill(woi_tune *t, const woi_sparse *needs, const wo_build_opt
 typedef struct trial {
     wo_build_options o;
     const woi_sparse *popular; /* how often classes are needed; NULL */
+    bool capped;               /* the dial is the cells' cap */
+    bool weighed;              /* the prior is chosen, or fixed */
     bool turns;                /* there is a dial, and it is not fixed */
     double slow, fast;         /* its ends */
     double first;              /* the value to begin with; 0: the middle */
@@ -125,6 +163,8 @@ static void turn(trial *tr, double x)
     const double value = tr->slow * pow(tr->fast / tr->slow, x);
     if (tr->o.method == WO_METHOD_POPULAR)
         tr->o.n_popular = (uint32_t)(value + 0.5);
+    else if (tr->capped)
+        tr->o.cap = (uint32_t)(value + 0.5);
     else
         tr->o.lambda = woi_round_lambda(value);
 }
@@ -140,12 +180,22 @@ static wo_status build_popular(const woi_tune *t, const trial *tr, wo_index **in
 
 static wo_status build_evidence(woi_tune *t, const wo_build_options *o, wo_error *err)
 {
-    const wo_status status = woi_tune_route(t, &t->train, &t->needs, o, err);
-    return status ? status : woi_tune_fill(t, &t->needs, o, err);
+    const wo_status status = woi_tune_route(t, &t->train, o, err);
+    return status ? status : woi_tune_fill(t, o, err);
+}
+
+/* Chooses the prior for a setting, once, with the cap that it has now. */
+static wo_status weigh(woi_tune *t, trial *tr, wo_error *err)
+{
+    if (tr->weighed) return WO_OK;
+    tr->weighed = true;
+    tr->o.prior = 1; /* so that cells keep their shares */
+    const wo_status status = build_evidence(t, &tr->o, err);
+    return status ? status : woi_tune_choose_prior(t, &tr->o, err);
 }
 
 /* Builds with the trial's options as they are, measures, and adds a row. */
-static wo_status evaluate(woi_tune *t, const trial *tr, size_t *row, wo_error *err)
+static wo_status evaluate(woi_tune *t, trial *tr, size_t *row, wo_error *err)
 {
     double figures[WOI_CURVE_COLUMNS] = {0};
     wo_index *made = NULL;
@@ -153,7 +203,7 @@ static wo_status evaluate(woi_tune *t, const trial *tr, size_t *row, wo_error *e
     if (tr->popular)
         status = build_popular(t, tr, &made, err);
     else if (tr->o.method == WO_METHOD_EVIDENCE)
-        status = build_evidence(t, &tr->o, err);
+        status = (status = weigh(t, tr, err)) ? status : build_evidence(t, &tr->o, err);
     else
         status = wo_index_build(t->layer, &t->train, &tr->o, &made, err);
     if (!status) status = woi_tune_measure(t, made ? made : t->bench, figures, err);
@@ -192,6 +242,39 @@ static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
     return status;
 }
 
+/* The cap with the best quality, small ones first: a larger one must be noticeably better. What is then too slow gets a
+ * smaller one. */
+static wo_status turn_for_quality(woi_tune *t, trial *tr, size_t *found, wo_error *err)
+{
+    static const uint32_t caps[] = {4, 6, 8, 12, 16, 24, 32, 48, 64, 96};
+    enum { CAPS = sizeof caps / sizeof *caps };
+    wo_status status = WO_OK;
+    size_t best = 0;
+    double most = 0;
+    tr->o.cap = (uint32_t)FIRST_CAP;
+    status = weigh(t, tr, err);
+    for (size_t i = 0; !status && tr->turns && i < CAPS && i < best + 3 && !out_of_time(t); i++) {
+        woi_judged judged;
+        double row[WOI_CURVE_COLUMNS] = {0};
+        tr->o.cap = caps[i];
+        if ((status = build_evidence(t, &tr->o, err)) || (status = woi_judge_index(&t->quick, t->bench, &judged, err)))
+            break;
+        for (int q = 0; q < WOI_QUALITIES; q++)
+            row[WOI_CURVE_P1 + q] = judged.of[q].n ? judged.of[q].h / (double)judged.of[q].n : NAN;
+        if (woi_quality(t, row) < most + ALIKE) continue;
+        most = woi_quality(t, row);
+        best = i;
+    }
+    for (size_t i = best + 1; !status && i-- > 0;) {
+        size_t row;
+        if (tr->turns) tr->o.cap = caps[i];
+        if ((status = evaluate(t, tr, &row, err))) break;
+        if (woi_row(t, row)[WOI_CURVE_MET] == 1) *found = row;
+        if (*found != WOI_NO_ROW || !tr->turns) break;
+    }
+    return status;
+}
+
 /* ---- Settings ---------------------------------------------------------------------------------------------- */
 
 static wo_status remember(woi_tune *t, const double *settings, size_t row, wo_error *err)
@@ -213,6 +296,12 @@ static double lambda_of_best(const woi_tune *t)
     return row[WOI_CURVE_METHOD] == WO_METHOD_EVIDENCE ? row[WOI_CURVE_LAMBDA] : 0;
 }
 
+static double cap_of_best(const woi_tune *t)
+{
+    return t->best == WOI_NO_ROW || woi_row(t, t->best)[WOI_CURVE_CAP] == 0 ? FIRST_CAP
+                                                                            : woi_row(t, t->best)[WOI_CURVE_CAP];
+}
+
 /* The row that the options led to, WOI_NO_ROW for none that reaches the goal. */
 static wo_status try_options(woi_tune *t, const wo_build_options *o, double patience, size_t *row, wo_error *err)
 {
@@ -225,15 +314,26 @@ static wo_status try_options(woi_tune *t, const wo_build_options *o, double pati
             return WO_OK;
         }
     if (out_of_time(t)) return WO_OK;
+    const bool evidence = o->method == WO_METHOD_EVIDENCE;
     trial tr = {.o = *o,
-                .turns = o->method == WO_METHOD_EVIDENCE && !(t->o.fixed & WO_FIX_LAMBDA),
+                .turns = evidence && !(t->o.fixed & WO_FIX_LAMBDA),
+                .weighed = true,
                 .slow = LEAST_LAMBDA,
                 .fast = MOST_LAMBDA,
                 .first = lambda_of_best(t),
                 .patience = patience};
+    if (evidence && o->source == WO_SOURCE_LABELS && o->lambda == 0 && !(t->o.fixed & WO_FIX_LAMBDA)) {
+        tr.capped = true;
+        tr.weighed = t->o.fixed & WO_FIX_PRIOR;
+        tr.turns = !(t->o.fixed & WO_FIX_CAP);
+        tr.slow = MOST_CAP;
+        tr.fast = LEAST_CAP;
+        tr.first = cap_of_best(t);
+    }
     if (o->fallback && tr.first > 0 && woi_row(t, t->best)[WOI_CURVE_FALLBACK] != o->fallback)
         tr.idle = woi_row(t, t->best)[WOI_CURVE_NEURONS]; /* no query that is judged opens more cells */
-    const wo_status status = turn_dial(t, &tr, row, err);
+    const bool for_quality = tr.capped && woi_by_time(t);
+    const wo_status status = for_quality ? turn_for_quality(t, &tr, row, err) : turn_dial(t, &tr, row, err);
     return status ? status : remember(t, settings, *row, err);
 }
 
@@ -340,7 +440,7 @@ static wo_status search_routers(woi_tune *t, const woi_kind *kinds, size_t n, wo
 {
     woi_place places[2];
     size_t rows[2];
-    wo_status status = kinds[0] == WOI_TABLES ? WO_OK : make_yardstick(t, kinds[0], err);
+    wo_status status = kinds[0] == WOI_TABLES || t->yardstick ? WO_OK : make_yardstick(t, kinds[0], err);
     bool reached = false;
     do {
         for (size_t i = 0; !status && i < n; i++) {
@@ -363,7 +463,8 @@ static wo_status search_popular(woi_tune *t, wo_error *err)
     enum { MORE = 8, LEAST = 16 };
     const double m = (double)t->layer->dense.m;
     const bool fixed = t->o.fixed & WO_FIX_POPULAR;
-    trial tr = {.o = woi_space_options(t, &(woi_place){.kind = WOI_POPULAR}), .turns = !fixed, .patience = 1};
+    trial tr = {
+        .o = woi_space_options(t, &(woi_place){.kind = WOI_POPULAR}), .turns = !fixed, .weighed = true, .patience = 1};
     tr.slow = t->best == WOI_NO_ROW ? m : fmin(m / 2, MORE * woi_row(t, t->best)[WOI_CURVE_NEURONS]);
     tr.fast = LEAST;
     if (tr.turns && tr.slow <= tr.fast && t->o.fixed & WO_FIX_METHOD) { /* so few classes: all of them */
@@ -373,18 +474,13 @@ static wo_status search_popular(woi_tune *t, wo_error *err)
         return WO_OK;
     }
     double settings[WOI_CURVE_COLUMNS] = {0};
-    woi_sparse labels = {0};
+    const woi_sparse *labels = NULL;
     size_t row = WOI_NO_ROW, slowest = WOI_NO_ROW;
     wo_status status = WO_OK;
-    if (t->train.indptr)
-        status = woi_needs_of(&(woi_needs_call){.rows = &t->layer->dense,
-                                                .log = &t->train,
-                                                .source = WO_SOURCE_LABELS,
-                                                .k = 1,
-                                                .threads = t->threads,
-                                                .progress = &t->progress},
-                              &labels, err);
-    tr.popular = t->train.indptr ? &labels : &t->needs;
+    const wo_build_options by = {.source = t->train.indptr ? WO_SOURCE_LABELS : t->build.source,
+                                 .source_k = t->build.source_k};
+    status = woi_tune_needs(t, &by, &labels, err);
+    tr.popular = labels;
     turn(&tr, 0);
     woi_curve_set(&tr.o, settings);
     if (!status && !fixed && !woi_by_time(t)) { /* where all of them do not do, fewer do not either */
@@ -395,8 +491,39 @@ static wo_status search_popular(woi_tune *t, wo_error *err)
     if (!status) status = turn_dial(t, &tr, &row, err);
     if (!status) status = remember(t, settings, row, err);
 done:
-    woi_sparse_free(&labels);
     return status;
+}
+
+/* All rows in int8: what is left where cells do not do. */
+static wo_status search_screen(woi_tune *t, wo_error *err)
+{
+    enum { TIMES = 8 }; /* FULL's time at least: it takes about a quarter */
+    if (t->layer->dense.d > WOI_MAX_I8 || t->build.weights == WO_WEIGHTS_NONE) return WO_OK;
+    const double *best = t->best == WOI_NO_ROW ? NULL : woi_row(t, t->best);
+    if (best && best[WOI_CURVE_US] * TIMES < woi_row(t, 0)[WOI_CURVE_US]) return WO_OK;
+    trial tr = {.o = woi_space_options(t, &(woi_place){.kind = WOI_SCREEN}), .weighed = true, .patience = 1};
+    double settings[WOI_CURVE_COLUMNS] = {0};
+    size_t row;
+    woi_curve_set(&tr.o, settings);
+    const wo_status status = evaluate(t, &tr, &row, err);
+    if (status) return status;
+    return remember(t, settings, woi_row(t, row)[WOI_CURVE_MET] == 1 ? row : WOI_NO_ROW, err);
+}
+
+/* Whether small cells of labels are an answer to what is asked for, and left open. */
+static bool may_use_labels(const woi_tune *t)
+{
+    const bool labels =
+        t->train.indptr && t->train.indptr[t->train.n] > 0 && t->judged.indptr && t->judged.indptr[t->judged.n] > 0;
+    const bool open =
+        !(t->o.fixed & WO_FIX_LAMBDA) && (!(t->o.fixed & WO_FIX_SOURCE) || t->build.source == WO_SOURCE_LABELS);
+    return labels && open && t->o.target_agree == 0 && t->layer->dense.d <= WOI_MAX_I8;
+}
+
+/* Whether what was found is better than FULL, so that nothing that imitates FULL can be. */
+static bool beats_full(const woi_tune *t)
+{
+    return t->best != WOI_NO_ROW && t->best != 0 && woi_quality(t, woi_row(t, t->best)) > 1;
 }
 
 wo_status woi_tune_search(woi_tune *t, wo_error *err)
@@ -406,27 +533,27 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err)
     const bool evidence = !fixed || method == WO_METHOD_EVIDENCE;
     wo_status status = WO_OK;
     t->best = WOI_NO_ROW;
-    if (!fixed || method == WO_METHOD_FULL) status = woi_tune_measure_full(t, err);
+    if (!fixed || method == WO_METHOD_FULL || isinf(t->o.target_us)) status = woi_tune_measure_full(t, err);
     if (status || (fixed && method == WO_METHOD_FULL)) return status;
-    if (woi_by_time(t) && t->best != WOI_NO_ROW) return WO_OK; /* nothing is better than FULL */
-    if (evidence || !t->train.indptr)
-        status = woi_needs_of(&(woi_needs_call){.rows = &t->layer->dense,
-                                                .log = &t->train,
-                                                .source = t->build.source,
-                                                .k = t->build.source_k,
-                                                .threads = t->threads,
-                                                .progress = &t->build.progress},
-                              &t->needs, err);
-    if (status) return status;
-    woi_kind kinds[2];
+    const bool one = t->o.fixed & WO_FIX_ROUTER;
+    const bool tree = evidence && (one ? t->build.router == WO_ROUTER_TREE : t->layer->dense.d <= WOI_MAX_I8);
+    const bool hash = evidence && (!one || t->build.router == WO_ROUTER_HASH);
+    woi_kind kinds[2] = {WOI_LABELS};
+    bool reached = false;
+    if (tree && may_use_labels(t)) {
+        status = search_routers(t, kinds, 1, err);
+        reached = t->best != WOI_NO_ROW && t->best != 0 && (!woi_by_time(t) || beats_full(t));
+    }
     size_t n = 0;
     if (fixed && (method == WO_METHOD_SLIDE || method == WO_METHOD_LSS)) kinds[n++] = WOI_TABLES;
-    const bool one = t->o.fixed & WO_FIX_ROUTER;
-    if (evidence && (one ? t->build.router == WO_ROUTER_TREE : t->layer->dense.d <= WOI_MAX_I8)) kinds[n++] = WOI_TREE;
-    if (evidence && (!one || t->build.router == WO_ROUTER_HASH)) kinds[n++] = WOI_HASH;
-    if (n) status = search_routers(t, kinds, n, err);
-    if (!status && (!fixed || method == WO_METHOD_POPULAR)) status = search_popular(t, err);
+    const bool others =
+        !(t->o.fixed & WO_FIX_SOURCE) || t->build.source != WO_SOURCE_LABELS || t->o.fixed & WO_FIX_LAMBDA;
+    if (tree && others) kinds[n++] = WOI_TREE;
+    if (hash) kinds[n++] = WOI_HASH;
+    if (n && !reached && !status) status = search_routers(t, kinds, n, err);
+    if (!status && !reached && (!fixed || method == WO_METHOD_POPULAR)) status = search_popular(t, err);
     if (!status && evidence) status = try_small_rows(t, err);
-    if (!status && evidence) status = try_fallbacks(t, err);
+    if (!status && evidence && !reached) status = try_fallbacks(t, err);
+    if (!status && (!fixed || method == WO_METHOD_SCREEN)) status = search_screen(t, err);
     return status;
 }

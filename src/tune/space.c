@@ -6,7 +6,7 @@
 typedef struct axis {
     unsigned fix;       /* names the option, and fixes it */
     int n, start, wide; /* values, and those that the starts have */
-    uint32_t values[8];
+    uint32_t values[9];
 } axis;
 
 enum { ALL = 0x7fffffff };
@@ -16,6 +16,11 @@ static const axis tree_axes[] = {{WO_FIX_PROBES, 8, 1, 3, {1, 2, 3, 4, 6, 8, 12,
                                  {WO_FIX_BEAM, 7, 1, 4, {1, 2, 4, 6, 8, 12, 16}},
                                  {WO_FIX_TREE, 3, 1, 0, {20, 40, 80}},
                                  {WO_FIX_ROUTE_D, 4, 1, 2, {16, 32, 64, ALL}}};
+/* The same for small cells, of which more are opened. */
+static const axis labels_axes[] = {{WO_FIX_PROBES, 9, 1, 3, {1, 2, 3, 4, 6, 8, 12, 16, 32}},
+                                   {WO_FIX_BEAM, 7, 2, 4, {1, 2, 4, 8, 16, 32, 64}},
+                                   {WO_FIX_TREE, 5, 2, 1, {3, 6, 12, 24, 48}},
+                                   {WO_FIX_ROUTE_D, 4, 1, 3, {16, 32, 64, ALL}}};
 static const axis hash_axes[] = {
     {WO_FIX_PROBES, 2, 0, 1, {1, 2}}, {WO_FIX_L, 3, 1, 2, {2, 4, 8}}, {WO_FIX_K, 3, 1, 2, {8, 10, 12}}};
 static const axis table_axes[] = {
@@ -25,8 +30,9 @@ static const struct {
     const axis *axes;
     int n;
 } kinds[] = {
-    [WOI_TREE] = {tree_axes, 4}, [WOI_HASH] = {hash_axes, 3}, [WOI_TABLES] = {table_axes, 3},
-    [WOI_POPULAR] = {NULL, 0},   [WOI_FULL] = {NULL, 0},
+    [WOI_LABELS] = {labels_axes, 4}, [WOI_TREE] = {tree_axes, 4}, [WOI_HASH] = {hash_axes, 3},
+    [WOI_TABLES] = {table_axes, 3},  [WOI_POPULAR] = {NULL, 0},   [WOI_SCREEN] = {NULL, 0},
+    [WOI_FULL] = {NULL, 0},
 };
 
 int woi_space_axes(woi_kind kind)
@@ -88,7 +94,8 @@ wo_build_options woi_space_of_method(const woi_tune *t, wo_method method)
         o.weights = given->weights;
         o.seed = given->seed;
     }
-    if (method == WO_METHOD_FULL && o.weights != WO_WEIGHTS_NONE) o.weights = WO_WEIGHTS_F32; /* as it answers with */
+    const bool exact = method == WO_METHOD_FULL || method == WO_METHOD_SCREEN;
+    if (exact && o.weights != WO_WEIGHTS_NONE) o.weights = WO_WEIGHTS_F32; /* as it answers with */
     o.threads = t->threads;
     o.progress = t->progress;
     return o;
@@ -98,11 +105,20 @@ wo_build_options woi_space_options(const woi_tune *t, const woi_place *place)
 {
     const wo_method given = t->build.method;
     const wo_method method = place->kind == WOI_FULL      ? WO_METHOD_FULL
+                             : place->kind == WOI_SCREEN  ? WO_METHOD_SCREEN
                              : place->kind == WOI_POPULAR ? WO_METHOD_POPULAR
                              : place->kind == WOI_TABLES  ? given
                                                           : WO_METHOD_EVIDENCE;
     wo_build_options o = woi_space_of_method(t, method);
-    if (place->kind == WOI_TREE) o.router = WO_ROUTER_TREE;
+    if (place->kind == WOI_TREE || place->kind == WOI_LABELS) o.router = WO_ROUTER_TREE;
+    if (place->kind == WOI_LABELS) {
+        o.source = WO_SOURCE_LABELS;
+        o.lambda = 0;
+        o.thin = 0;
+        o.fallback = t->o.fixed & WO_FIX_FALLBACK ? o.fallback : 0;
+    } else if (method == WO_METHOD_EVIDENCE && !(t->o.fixed & WO_FIX_PRIOR)) {
+        o.prior = o.focus = 0;
+    }
     if (place->kind == WOI_HASH) o.router = WO_ROUTER_HASH;
     const double *best = t->best < t->n_rows ? woi_row(t, t->best) : NULL;
     if (method == WO_METHOD_EVIDENCE && has_precision(t)) {

@@ -37,10 +37,10 @@ static wo_status take(woi_tune *t, const wo_tune_options *given, wo_error *err)
     if ((status = woi_sized_take(o, sizeof *o, given, "tune options", err)) ||
         (status = woi_check_range("reserved", o->reserved, 0, 0, err)) ||
         (status = woi_build_take(o->build, &t->build, err)) ||
-        (status = woi_check_range("target", o->target, 1e-9, 1, err)) ||
-        (status = woi_check_range("target5", o->target5, 0, 1, err)) ||
+        (status = woi_check_range("target", o->target, 1e-9, 2, err)) ||
+        (status = woi_check_range("target5", o->target5, 0, 2, err)) ||
         (status = woi_check_range("target_agree", o->target_agree, 0, 1, err)) ||
-        (status = woi_check_range("target_us", o->target_us, 0, 1e12, err)) ||
+        (status = woi_check_range("target_us", o->target_us, 0, INFINITY, err)) ||
         (status = woi_check_range("k", o->k, 1, 1000, err)) ||
         (status = woi_check_range("batch", o->batch, 1, 1 << 16, err)) ||
         (status = woi_check_range("max_time_s", o->max_time_s, 0, 1e9, err)) ||
@@ -75,7 +75,6 @@ static wo_status check_logs(const woi_tune *t, const wo_log *tune_log, wo_error 
     const woi_dense *rows = &t->layer->dense;
     if (!t->log)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "", "tuning needs a log of queries, none was given");
-    const wo_log *judged = tune_log ? tune_log : t->log;
     wo_status status = woi_log_check(t->log, rows->m, rows->d, err);
     if (!status) status = woi_queries_check(t->log, err);
     if (status) return woi_about(err, WO_ABOUT_LOG, status);
@@ -85,12 +84,6 @@ static wo_status check_logs(const woi_tune *t, const wo_log *tune_log, wo_error 
     }
     if (tune_log && tune_log->n == 0)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_TUNE_LOG, "", "the tune log has no queries");
-    if (t->o.target_us > 0 || t->o.target_agree > 0) return WO_OK;
-    if (!judged->indptr || judged->indptr[judged->n] == 0)
-        return woi_fail_about(
-            err, WO_ERR_ARGUMENT, tune_log ? WO_ABOUT_TUNE_LOG : WO_ABOUT_LOG, "target",
-            "%s has no labels to judge by: without them the goal can be agreement with FULL, or a time",
-            tune_log ? "the tune log" : "the log");
     return WO_OK;
 }
 
@@ -132,32 +125,33 @@ static wo_status fail_goal(const woi_tune *t, size_t first, size_t n, wo_error *
  * are no part of it. */
 static bool is_judged_again(const woi_tune *t)
 {
-    return !t->train_is_log && !t->held_out;
+    return !t->train_is_log && !t->held_out && !t->held.n;
 }
 
-/* Lambda is lowered while the index falls short, raised while it is too slow. */
+/* The next value of the dial, for an index that falls short, or is too slow. */
+static void turn(const woi_tune *t, wo_build_options *o)
+{
+    if (o->cap)
+        o->cap = woi_by_time(t) ? (uint32_t)fmax(1, o->cap * 0.85) : (uint32_t)(o->cap * 1.2) + 1;
+    else
+        o->lambda = woi_round_lambda(woi_by_time(t) ? fmin(1, o->lambda / 0.85) : o->lambda * 0.85);
+}
+
+/* The dial is turned while the index falls short, or is too slow. */
 static wo_status build_evidence(woi_tune *t, wo_build_options *o, double *row, wo_index **index, wo_error *err)
 {
     enum { TRIES = 8 };
-    const wo_log *log = t->train_is_log ? &t->train : t->log;
     wo_status status = WO_OK;
     if (!t->train_is_log) {
-        woi_sparse_free(&t->needs);
-        status = woi_needs_of(&(woi_needs_call){.rows = &t->layer->dense,
-                                                .log = log,
-                                                .source = o->source,
-                                                .k = o->source_k,
-                                                .threads = t->threads,
-                                                .progress = &t->build.progress},
-                              &t->needs, err);
+        for (int i = 0; i < 2; i++) woi_sparse_free(&t->needs[i]);
+        t->from = t->log;
     }
     for (int i = 0; !status && i < TRIES; i++) {
-        if ((status = woi_tune_route(t, log, &t->needs, o, err)) || (status = woi_tune_fill(t, &t->needs, o, err)))
-            break;
+        if ((status = woi_tune_route(t, t->from, o, err)) || (status = woi_tune_fill(t, o, err))) break;
         if (!is_judged_again(t)) break;
         status = woi_tune_measure(t, t->bench, row, err);
-        if (status || row[WOI_CURVE_MET] == 1 || t->o.fixed & WO_FIX_LAMBDA) break;
-        o->lambda = woi_round_lambda(woi_by_time(t) ? fmin(1, o->lambda / 0.85) : o->lambda * 0.85);
+        if (status || row[WOI_CURVE_MET] == 1 || t->o.fixed & (o->cap ? WO_FIX_CAP : WO_FIX_LAMBDA)) break;
+        turn(t, o);
     }
     if (status) return status;
     *index = t->bench;
@@ -195,7 +189,7 @@ static wo_status build_winner(woi_tune *t, wo_index **index, wo_error *err)
         status = wo_index_build(t->layer, t->log, &o, index, err);
         if (!status && is_judged_again(t)) status = woi_tune_measure(t, *index, row, err);
     }
-    if (status || row[WOI_CURVE_MET] == 1) return status;
+    if (status || row[WOI_CURVE_MET] == 1 || t->best_wanted) return status;
     return t->o.fixed & WO_FIX_METHOD || woi_by_time(t) ? fail_goal(t, t->best, 1, err)
                                                         : replace_by_full(t, index, err);
 }
@@ -261,7 +255,7 @@ static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
         t, &(woi_timing_call){.index = *index, .full = true, .batches = batches, .n = n, .timings = timings}, err);
     if (status) return status;
     const woi_batches full = woi_plan(timings, n, t->o.batch);
-    if (full.from == 1 && !full.to && !(t->o.fixed & WO_FIX_METHOD) && !woi_by_time(t))
+    if (full.from == 1 && !full.to && !(t->o.fixed & WO_FIX_METHOD) && !woi_by_time(t) && !t->best_wanted)
         return replace_by_full(t, index, err);
     return full.from ? let_full_answer(t, full, *index, err) : WO_OK;
 }
@@ -275,38 +269,118 @@ static int relay(void *ctx, const char *stage, uint64_t done, uint64_t total)
     const woi_tune *t = ctx;
     const wo_progress *outer = &t->build.progress;
     const double gone = fmin(woi_now_s() - t->start, t->o.max_time_s);
-    return outer->fn ? outer->fn(outer->ctx, "tuning", (uint64_t)(1000 * gone), (uint64_t)(1000 * t->o.max_time_s)) : 0;
+    const char *what = t->few_hits ? "tuning by agreement" : "tuning"; /* hits are too few to show the goal */
+    return outer->fn ? outer->fn(outer->ctx, what, (uint64_t)(1000 * gone), (uint64_t)(1000 * t->o.max_time_s)) : 0;
+}
+
+/* FULL's answers to the judged queries, what they say, and what is asked for in their light. */
+static wo_status ask_full(woi_tune *t, wo_error *err)
+{
+    woi_judged judged;
+    const woi_judge_call calls[] = {
+        {.rows = &t->layer->dense, .log = &t->judged, .k = t->o.k, .threads = t->threads, .progress = &t->progress},
+        {.rows = &t->layer->dense, .log = &t->sampled, .k = t->o.k, .threads = t->threads, .progress = &t->progress}};
+    wo_status status = woi_judge_make(&calls[0], &t->judge, err);
+    if (!status) status = woi_judge_make(&calls[1], &t->quick, err);
+    if (!status) status = woi_judge_index(&t->judge, NULL, &judged, err);
+    if (status) return status;
+    const woi_pairs *of = judged.of;
+    for (int i = 0; i < 2; i++) t->full[i] = of[i].n ? of[i].h / (double)of[i].n : 0;
+    t->labelled = of[WOI_AT_1].n;
+    const bool by_labels = t->o.target_us == 0 && t->o.target_agree == 0;
+    if (by_labels && t->full[0] == 0) { /* no labels, or FULL finds none: then its own answers are the goal */
+        t->o.target_agree = fmin(t->o.target, 0.99);
+    } else if (by_labels && (t->o.target > 1 || t->o.target5 > 1)) { /* beyond FULL: the best first, then the fastest */
+        t->best_wanted = t->above = true;
+        t->o.target_us = INFINITY;
+    } else if (by_labels) {
+        t->few_hits = woi_pairs_margin(&of[WOI_AT_1], t->o.target) < 0 ||
+                      (t->o.target5 > 0 && woi_pairs_margin(&of[WOI_AT_5], t->o.target5) < 0);
+    } else if (isinf(t->o.target_us)) {
+        t->best_wanted = true;
+    }
+    return WO_OK;
+}
+
+static bool is_sure(const woi_tune *t, const double *row)
+{
+    return row[WOI_CURVE_SURE_P1] >= t->o.target && (t->o.target5 == 0 || row[WOI_CURVE_SURE_P5] >= t->o.target5);
+}
+
+/* Of a target beyond FULL: the fastest row that surely reaches it; else what is best stays. */
+static void choose_above(woi_tune *t)
+{
+    bool found = false;
+    for (size_t i = 0; i < t->n_rows; i++) {
+        double *row = woi_row(t, i);
+        row[WOI_CURVE_MET] = is_sure(t, row);
+        if (row[WOI_CURVE_MET] != 1 || (found && row[WOI_CURVE_US] >= woi_row(t, t->best)[WOI_CURVE_US])) continue;
+        t->best = i;
+        found = true;
+    }
+}
+
+/* What shows that the chosen row reaches the goal, and what would show more. */
+static void prove(const woi_tune *t, const double *row, woi_goal *goal, wo_error *err)
+{
+    woi_judged judged;
+    goal->labelled = t->labelled;
+    if (row[WOI_CURVE_METHOD] == WO_METHOD_FULL || goal->target_us > 0) return;
+    if (row[WOI_CURVE_MET] != 1) {
+        goal->proof = WO_PROOF_NONE;
+    } else if (goal->target_agree > 0) {
+        goal->proof = WO_PROOF_AGREEMENT;
+        return;
+    } else if (is_sure(t, row)) {
+        goal->proof = WO_PROOF_HITS;
+        return;
+    } else {
+        goal->proof = row[WOI_CURVE_METHOD] == WO_METHOD_SCREEN ? WO_PROOF_ALL_EQUAL : WO_PROOF_AGREEMENT;
+    }
+    /* As many as an index would need that misses a hundredth of what FULL has over the goal. */
+    if (woi_judge_index(&t->judge, NULL, &judged, err) || goal->target > 1) return;
+    const double one = woi_pairs_needed(&judged.of[WOI_AT_1], goal->target);
+    const double five = goal->target5 > 0 ? woi_pairs_needed(&judged.of[WOI_AT_5], goal->target5) : 0;
+    goal->needed = (uint64_t)fmax(one, five);
 }
 
 static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_error *err)
 {
+    const double asked_us = t->o.target_us;
     wo_status status = check_logs(t, tune_log, err);
-    if (!status) status = woi_tune_split(t, tune_log, err);
-    if (!status)
+    if (!status) status = woi_tune_pick_judged(t, tune_log, err);
+    if (!status) status = ask_full(t, err);
+    if (!status) status = woi_tune_pick_train(t, err);
+    t->from = &t->train;
+    if (!status && t->held.n)
         status = woi_judge_make(&(woi_judge_call){.rows = &t->layer->dense,
-                                                  .log = &t->judged,
+                                                  .log = &t->held,
                                                   .k = t->o.k,
                                                   .threads = t->threads,
                                                   .progress = &t->progress},
-                                &t->judge, err);
+                                &t->held_judge, err);
     if (!status) status = woi_tune_search(t, err);
+    if (!status && t->above) choose_above(t);
     if (!status && t->best == WOI_NO_ROW) status = fail_goal(t, 0, t->n_rows, err);
     if (!status) status = build_winner(t, index, err);
+    if (!status && t->above) woi_row(t, t->best)[WOI_CURVE_MET] = is_sure(t, woi_row(t, t->best));
     if (!status) status = plan(t, index, err);
     if (!status) status = woi_small_measure(*index, t->log, err);
     if (status) return status;
     t->rows[t->best * WOI_CURVE_COLUMNS + WOI_CURVE_CHOSEN] = 1;
-    (*index)->curve = t->rows;
-    (*index)->n_curve = t->n_rows;
-    t->rows = NULL;
-    const bool by_time = t->o.target_us > 0, by_answers = t->o.target_agree > 0;
+    const bool by_time = asked_us > 0, by_answers = t->o.target_agree > 0;
     (*index)->goal = (woi_goal){.target = by_time || by_answers ? 0 : t->o.target,
                                 .target5 = by_time || by_answers ? 0 : t->o.target5,
                                 .target_agree = t->o.target_agree,
-                                .target_us = t->o.target_us,
+                                .target_us = by_time ? t->o.target_us : 0,
                                 .k = t->o.k,
                                 .batch = t->o.batch,
                                 .n = t->judged.n};
+    prove(t, woi_row(t, t->best), &(*index)->goal, NULL);
+    (*index)->curve = t->rows;
+    (*index)->n_curve = t->n_rows;
+    (*index)->curve_columns = WOI_CURVE_COLUMNS;
+    t->rows = NULL;
     return WO_OK;
 }
 
@@ -331,7 +405,9 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
     woi_tune_bench_free(t);
     wo_index_free(t->yardstick);
     woi_judge_free(&t->judge);
-    woi_sparse_free(&t->needs);
+    woi_judge_free(&t->quick);
+    woi_judge_free(&t->held_judge);
+    for (int i = 0; i < 2; i++) woi_sparse_free(&t->needs[i]);
     woi_tune_logs_free(t);
     woi_free(t->rows);
     woi_free(t->tried);

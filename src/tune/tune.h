@@ -4,6 +4,7 @@
  *   logs.c     what is built from and what is judged on
  *   space.c    which settings there are, and their neighbours
  *   search.c   the search among them
+ *   prior.c    how much a prior counts
  *   measure.c  the figures of one index
  *   curve.c    what was tried: rows of numbers, and the words for one */
 #ifndef WOI_TUNE_TUNE_H
@@ -32,10 +33,23 @@ typedef struct woi_tune {
 
     wo_log train; /* what is built from while tuning: the log, or some of it */
     bool train_is_log;
-    bool held_out; /* judged are queries of the log */
+    bool held_out; /* judged are queries of the log, these: */
+    size_t *held_picks, n_held_picks;
     wo_log judged;
     woi_judge judge;
-    woi_sparse needs; /* of `train`; indptr NULL: not yet known */
+    double full[2]; /* FULL's P@1 and P@5 there */
+    /* Hits there are too few to show the goal, whatever the index: it is then shown by agreement with FULL, there and
+     * on queries of the log that are held out from `train`. */
+    bool few_hits;
+    uint64_t labelled; /* judged queries with labels */
+    bool best_wanted;  /* the best within a time is an answer, whether or not it reaches anything */
+    bool above;        /* for a target beyond FULL */
+    wo_log held;       /* n = 0: none */
+    woi_judge held_judge;
+    wo_log sampled; /* some of the judged queries, to choose a prior on */
+    woi_judge quick;
+    const wo_log *from;  /* what is built from: train, and in the end the log */
+    woi_sparse needs[2]; /* of `from`: labels alone; the source. indptr NULL: not yet known */
 
     /* The router that was learned last, with the cells of train's queries; as its options were asked for, and as they
      * then were. */
@@ -58,13 +72,23 @@ typedef struct woi_tune {
     int refined; /* rows of evidence are in bf16; 1: int8 and f32, 2: f32, because they did not do */
 } woi_tune;
 
-/* logs.c: fills train and judged. */
-wo_status woi_tune_split(woi_tune *t, const wo_log *tune_log, wo_error *err);
+/* logs.c: fills judged and sampled; then train, and held where hits are few. */
+wo_status woi_tune_pick_judged(woi_tune *t, const wo_log *tune_log, wo_error *err);
+wo_status woi_tune_pick_train(woi_tune *t, wo_error *err);
 void woi_tune_logs_free(woi_tune *t);
 
 /* ---- The space --------------------------------------------------------------------------------------------- */
 
-typedef enum woi_kind { WOI_TREE, WOI_HASH, WOI_TABLES /* slide, lss */, WOI_POPULAR, WOI_FULL } woi_kind;
+/* WOI_LABELS: a tree with small cells of labels alone, and a prior; WOI_TREE: cells that imitate FULL too. */
+typedef enum woi_kind {
+    WOI_LABELS,
+    WOI_TREE,
+    WOI_HASH,
+    WOI_TABLES /* slide, lss */,
+    WOI_POPULAR,
+    WOI_SCREEN,
+    WOI_FULL
+} woi_kind;
 enum { WOI_MAX_AXES = 4 };
 
 /* A point of the grid: places on the axes of its kind. */
@@ -82,7 +106,7 @@ bool woi_space_widen(const wo_tune_options *o, woi_place *place);
 /* Better rows for evidence from now on, where that is left to choose; false where there are none. */
 bool woi_space_refine(woi_tune *t);
 int woi_space_axes(woi_kind kind);
-/* The options at a place, all but the dial (lambda, popular). */
+/* The options at a place, all but the dial (lambda, cap, popular) and the prior. */
 wo_build_options woi_space_options(const woi_tune *t, const woi_place *place);
 /* Options of another method: its defaults, with what is not the method's as given. */
 wo_build_options woi_space_of_method(const woi_tune *t, wo_method method);
@@ -95,10 +119,13 @@ double woi_round_lambda(double lambda);
 wo_status woi_tune_search(woi_tune *t, wo_error *err);
 /* Learns, from `log`, the router of `o`, an evidence index's: t->bench and t->routed. Nothing to do where it is there.
  */
-wo_status woi_tune_route(woi_tune *t, const wo_log *log, const woi_sparse *needs, const wo_build_options *o,
-                         wo_error *err);
+wo_status woi_tune_route(woi_tune *t, const wo_log *log, const wo_build_options *o, wo_error *err);
+/* What the queries of `train` needed, by the options' source. */
+wo_status woi_tune_needs(woi_tune *t, const wo_build_options *o, const woi_sparse **needs, wo_error *err);
 /* Fills it and makes it ready for searches. */
-wo_status woi_tune_fill(woi_tune *t, const woi_sparse *needs, const wo_build_options *o, wo_error *err);
+wo_status woi_tune_fill(woi_tune *t, const wo_build_options *o, wo_error *err);
+/* prior.c: the prior and the focus that are best for t->bench, filled with shares, on validation data: into *o. */
+wo_status woi_tune_choose_prior(woi_tune *t, wo_build_options *o, wo_error *err);
 void woi_tune_bench_free(woi_tune *t);
 
 /* ---- Figures ----------------------------------------------------------------------------------------------- */
@@ -130,9 +157,18 @@ static inline double *woi_row(const woi_tune *t, size_t row)
     return t->rows + row * WOI_CURVE_COLUMNS;
 }
 
+/* Whether the best within a time is looked for, rather than the fastest that reaches a share of FULL's quality. */
 static inline bool woi_by_time(const woi_tune *t)
 {
     return t->o.target_us > 0;
+}
+
+/* Of a row: the mean of the shares of FULL's P@1 and P@5, or agreement. */
+double woi_quality(const woi_tune *t, const double *row);
+/* Whether a cell-filling imitates FULL: what does not is shown to be as good by hits alone. */
+static inline bool woi_imitates(const wo_build_options *o)
+{
+    return o->method != WO_METHOD_EVIDENCE || (o->source & WO_SOURCE_TOP && o->prior == 0);
 }
 
 /* ---- The curve --------------------------------------------------------------------------------------------- */
