@@ -96,8 +96,10 @@ static void print_proof(const wo_curve *curve, const char *indent)
             printf("%sshown by the answers themselves%s\n", indent,
                    curve->labelled ? "" : "; there were no labels to judge hits by");
         } else {
-            printf("%shits on %s labelled queries are too few to show it; ", indent, cli_number(curve->labelled));
-            printf("it has them all but a few, and %.1f%% of FULL's %" PRIu32 " best for sure\n", 100 * sure, curve->k);
+            printf("%shits on %s labelled queries are too few to show it: shown by FULL's own answers, there and on\n",
+                   indent, cli_number(curve->labelled));
+            printf("%squeries of the log that were held out; it has %.1f%% of its %" PRIu32 " best for sure\n", indent,
+                   100 * sure, curve->k);
         }
         break;
     case WO_PROOF_ALL_EQUAL:

@@ -60,7 +60,29 @@ static double sure_agreement(const woi_judged *judged, const woi_judged *held)
     return fmax(sure, woi_pairs_share(of_log) - fmax(0, gap));
 }
 
-static bool is_met(const woi_tune *t, const wo_build_options *o, const woi_judged *judged, const double *row)
+/* Whether queries of the log, held out from building, show a share of FULL's hits. The network was trained on them, so
+ * that both do better there than on others. What the index loses is taken to grow as its disagreement with FULL does.
+ */
+static bool shown_by_others(const woi_judged *judged, const woi_judged *held, int quality, double share)
+{
+    const woi_pairs *there = &judged->of[WOI_AGREE], *of_log = &held->of[WOI_AGREE];
+    if (!of_log->n || !held->of[quality].n) return false;
+    const double apart = 1 - there->h / (double)there->n, apart_there = 1 - of_log->h / (double)of_log->n;
+    const double worse = apart > apart_there ? apart / fmax(apart_there, 1 / (double)of_log->n) : 1;
+    const woi_pairs *hits = &held->of[quality];
+    return hits->f > 0 && 1 - (1 - hits->h / hits->f) * worse >= share;
+}
+
+/* The same without confidence in hits, where they are too few: as many as asked for, and agreement. */
+static bool is_met_by_few(const woi_tune *t, const woi_judged *judged, const woi_judged *held, const double *row)
+{
+    if (row[WOI_CURVE_SURE_AGREEMENT] >= fmin(t->o.target, AGREED)) return true;
+    return shown_by_others(judged, held, WOI_AT_1, t->o.target) &&
+           (t->o.target5 == 0 || shown_by_others(judged, held, WOI_AT_5, t->o.target5));
+}
+
+static bool is_met(const woi_tune *t, const wo_build_options *o, const woi_judged *judged, const woi_judged *held,
+                   const double *row)
 {
     const wo_tune_options *asked = &t->o;
     const woi_pairs *of = judged->of;
@@ -69,7 +91,7 @@ static bool is_met(const woi_tune *t, const wo_build_options *o, const woi_judge
     if (reached(&of[WOI_AT_1], asked->target) && reached(&of[WOI_AT_5], asked->target5)) return true;
     if (!has_hits(&of[WOI_AT_1], asked->target) || !has_hits(&of[WOI_AT_5], asked->target5)) return false;
     if (o->method == WO_METHOD_SCREEN) return row[WOI_CURVE_AGREEMENT] >= ALL_BUT; /* it scores every class */
-    return t->few_hits && woi_imitates(o) && row[WOI_CURVE_SURE_AGREEMENT] >= fmin(asked->target, AGREED);
+    return t->few_hits && woi_imitates(o) && is_met_by_few(t, judged, held, row);
 }
 
 static void note(const woi_tune *t, const wo_build_options *o, const woi_judged *judged, const woi_judged *held,
@@ -84,7 +106,7 @@ static void note(const woi_tune *t, const wo_build_options *o, const woi_judged 
     }
     row[WOI_CURVE_SURE_AGREEMENT] = sure_agreement(judged, held);
     row[WOI_CURVE_NEURONS] = judged->neurons;
-    row[WOI_CURVE_MET] = is_met(t, o, judged, row);
+    row[WOI_CURVE_MET] = is_met(t, o, judged, held, row);
 }
 
 /* ---- Time -------------------------------------------------------------------------------------------------- */

@@ -20,7 +20,7 @@ static const double LEAST_CAP = 2, MOST_CAP = 96, FIRST_CAP = 12;
 static const double SEARCHING = 0.85; /* of the time; the rest is for learning the winner's router again, and timing */
 static const double FAR = 2;          /* times the best's time: neighbours of such a start are not tried */
 static const double NOTICED = 0.98;   /* of the best's time: what is less of a gain is noise */
-static const double ALIKE = 0.0005;   /* of quality: what differs by less is as good */
+static const double ALIKE = 0.002;    /* of quality: what differs by less is as good */
 static const double GROWN = 1.05;     /* times the neurons: less is nothing new */
 
 /* In time, what was tried is kept; the first setting is always finished. */
@@ -41,9 +41,11 @@ static bool better(const woi_tune *t, size_t a, size_t b)
 {
     if (a == WOI_NO_ROW || b == WOI_NO_ROW) return a != WOI_NO_ROW;
     const double *x = woi_row(t, a), *y = woi_row(t, b);
-    if (woi_by_time(t)) {
+    if (woi_by_time(t)) { /* as good as any, or nearly: then time counts */
         const double gain = woi_quality(t, x) - woi_quality(t, y);
-        if (fabs(gain) > ALIKE) return gain > 0;
+        if (gain > ALIKE) return true;
+        if (woi_quality(t, x) < t->most - ALIKE) return false;
+        if (woi_quality(t, y) < t->most - ALIKE) return true;
     }
     return x[WOI_CURVE_US] < NOTICED * y[WOI_CURVE_US];
 }
@@ -209,6 +211,7 @@ static wo_status evaluate(woi_tune *t, trial *tr, size_t *row, wo_error *err)
     if (!status) status = woi_tune_measure(t, made ? made : t->bench, figures, err);
     wo_index_free(made);
     if (!status) status = woi_curve_add(t, figures, err);
+    if (!status && figures[WOI_CURVE_MET] == 1) t->most = fmax(t->most, woi_quality(t, figures));
     *row = t->n_rows - 1;
     return status;
 }

@@ -17,10 +17,10 @@ static const axis tree_axes[] = {{WO_FIX_PROBES, 8, 1, 3, {1, 2, 3, 4, 6, 8, 12,
                                  {WO_FIX_TREE, 3, 1, 0, {20, 40, 80}},
                                  {WO_FIX_ROUTE_D, 4, 1, 2, {16, 32, 64, ALL}}};
 /* The same for small cells, of which more are opened. */
-static const axis labels_axes[] = {{WO_FIX_PROBES, 9, 1, 3, {1, 2, 3, 4, 6, 8, 12, 16, 32}},
+static const axis labels_axes[] = {{WO_FIX_PROBES, 9, 2, 4, {1, 2, 3, 4, 6, 8, 12, 16, 32}},
                                    {WO_FIX_BEAM, 7, 2, 4, {1, 2, 4, 8, 16, 32, 64}},
-                                   {WO_FIX_TREE, 5, 2, 1, {3, 6, 12, 24, 48}},
-                                   {WO_FIX_ROUTE_D, 4, 1, 3, {16, 32, 64, ALL}}};
+                                   {WO_FIX_TREE, 5, 3, 2, {3, 6, 12, 24, 48}},
+                                   {WO_FIX_ROUTE_D, 4, 2, 3, {16, 32, 64, ALL}}};
 static const axis hash_axes[] = {
     {WO_FIX_PROBES, 2, 0, 1, {1, 2}}, {WO_FIX_L, 3, 1, 2, {2, 4, 8}}, {WO_FIX_K, 3, 1, 2, {8, 10, 12}}};
 static const axis table_axes[] = {

@@ -66,6 +66,7 @@ typedef struct woi_tune {
     double *rows; /* (n_rows, WOI_CURVE_COLUMNS) */
     size_t n_rows, rows_room;
     size_t best; /* row, or WOI_NO_ROW */
+    double most; /* the best quality of a row that reaches the goal */
     woi_tried *tried;
     size_t n_tried, tried_room;
     bool late;
