@@ -591,6 +591,9 @@ static void clusters_are_told_apart(void **state)
             fail_msg("d %zu r %zu noise %g: %zu of %d are apart", d, tree.r, (double)noise, pure, N);
         /* The same direction at any length: one leaf. */
         for (size_t i = CLUSTERS; noise == 0 && i < N; i++) assert_int_equal(cells[i], cells[i - CLUSTERS]);
+        size_t used = 0;
+        for (size_t c = 0; c < woi_tree_n_cells(&tree); c++) used += tree.leaf_offsets[c] > -INFINITY;
+        assert_true(noise > 0 || used <= CLUSTERS); /* a leaf that no query finds was given up */
         free(q);
         woi_tree_free(&tree);
     }
