@@ -15,6 +15,7 @@ typedef struct asked {
     const int32_t *forbidden, *mandatory;
     size_t n_forbidden, n_mandatory;
     const float *logit_bias;
+    int no_prior;
 } asked;
 
 typedef struct asker {
@@ -55,7 +56,8 @@ static inline wo_search_call call_of(const asker *a, const float *queries, size_
                             .mandatory = a->o.mandatory,
                             .n_forbidden = a->o.n_forbidden,
                             .n_mandatory = a->o.n_mandatory,
-                            .logit_bias = a->o.logit_bias};
+                            .logit_bias = a->o.logit_bias,
+                            .no_prior = a->o.no_prior};
 }
 
 /* Where they go: ids and scores (n, k), stats (n) or NULL. */
@@ -85,7 +87,8 @@ static inline wo_status ask_stats(asker *a, const float *q, size_t n, size_t k, 
 static inline wo_status ask(asker *a, const float *q, size_t n, size_t k, answers to, wo_error *err)
 {
     const asked *o = &a->o;
-    if (!o->probes && !o->scores && !o->exact_fallback && !o->n_forbidden && !o->n_mandatory && !o->logit_bias)
+    if (!o->probes && !o->scores && !o->exact_fallback && !o->n_forbidden && !o->n_mandatory && !o->logit_bias &&
+        !o->no_prior)
         return wo_search(a->searcher, q, n, k, to.ids, to.scores, err);
     return ask_stats(a, q, n, k, to, err);
 }

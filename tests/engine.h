@@ -90,6 +90,7 @@ typedef struct rules {
     const bool *allowed; /* (m) */
     const float *logit_bias;
     bool softmax;
+    const double *extra; /* (m): what a prior adds */
 } rules;
 
 /* The k best of the allowed classes, picked one by one; equal ones by id. Returns how many are allowed. */
@@ -98,7 +99,7 @@ static inline size_t brute_force(const scene *s, const float *q, const rules *r,
     double *logits = room(s->m, sizeof *logits), max = -INFINITY, sum = 0;
     size_t n = 0;
     for (size_t j = 0; j < s->m; j++) {
-        logits[j] = logit(s, q, j) + (r->logit_bias ? (double)r->logit_bias[j] : 0);
+        logits[j] = logit(s, q, j) + (r->logit_bias ? (double)r->logit_bias[j] : 0) + (r->extra ? r->extra[j] : 0);
         if (r->allowed && !r->allowed[j]) {
             logits[j] = NAN;
             continue;
@@ -178,31 +179,77 @@ static inline asker *create(const wo_index *index, const asked *options)
     return searcher;
 }
 
-/* The classes in the cells that a query opens, by projections in double: its own cell in every table, or the leaves of
- * a tree, or, with `all_cells`, all. False where a projection is too close to a plane, or two leaves, to tell. */
-static inline bool naive_candidates(const wo_index *index, const float *q, bool all_cells, bool *candidate)
+/* Whether a query opens a cell of a hash table; false in *told where a projection is too close to a plane to tell. */
+static inline bool naive_opens(const woi_hash *hash, const float *q, uint32_t cell, bool *told)
 {
-    const woi_hash *hash = &index->hash;
-    const woi_cells *cells = &index->cells;
-    uint32_t leaves[WOI_MAX_LEAVES];
-    const bool by_tree = index->tree.A && !all_cells;
-    const int n_leaves = by_tree ? naive_tree(&index->tree, q, index->options.probes, false, leaves) : 0;
-    if (n_leaves < 0) return false;
-    memset(candidate, index->options.method == WO_METHOD_FULL, index->rows.m);
-    for (uint32_t c = 0; c < cells->n; c++) {
-        bool opened = !by_tree;
-        for (int i = 0; i < n_leaves; i++) opened |= leaves[i] == c;
-        for (uint32_t k = 0; !all_cells && opened && k < hash->K; k++) {
-            const size_t plane = (size_t)(c >> hash->K) * hash->K + k;
-            double z = (double)hash->offsets[plane];
-            for (size_t j = 0; j < hash->d; j++) z += (double)q[j] * (double)hash->planes[j * hash->n_planes + plane];
-            if (fabs(z) < 1e-4) return false;
-            opened = (z > 0) == (c >> k & 1);
-        }
-        for (uint32_t at = cells->offsets[c]; opened && at < cells->offsets[c + 1]; at++)
-            candidate[cells->ids[at]] = true;
+    for (uint32_t k = 0; k < hash->K; k++) {
+        const size_t plane = (size_t)(cell >> hash->K) * hash->K + k;
+        double z = (double)hash->offsets[plane];
+        for (size_t j = 0; j < hash->d; j++) z += (double)q[j] * (double)hash->planes[j * hash->n_planes + plane];
+        if (fabs(z) < 1e-4) *told = false;
+        if ((z > 0) != (cell >> k & 1)) return false;
     }
     return true;
+}
+
+/* The cells that a query opens, by projections in double: its own cell in every table, or the nearest `probes` leaves
+ * of a tree; and how much each counts for a prior: weights (cells), 0: not opened; they sum to 1. False where a
+ * projection is too close to a plane, or two leaves, to tell. */
+static inline bool naive_weights(const wo_index *index, const float *q, uint32_t probes, double *weights)
+{
+    const size_t n = index->cells.n;
+    memset(weights, 0, n * sizeof *weights);
+    bool told = true;
+    if (index->tree.A) {
+        uint32_t leaves[WOI_MAX_LEAVES];
+        double scores[WOI_MAX_LEAVES];
+        woi_tree tree = index->tree;
+        if (probes > index->options.probes) tree.margin = INFINITY; /* it was learned for so many */
+        const int found = naive_tree(&tree, q, probes, false, leaves, scores);
+        for (int i = 0; i < found; i++)
+            weights[leaves[i]] = fmax(exp(index->options.focus * (scores[i] - scores[0])), 1e-300);
+        told = found >= 0;
+    } else {
+        for (uint32_t c = 0; c < n; c++) weights[c] = naive_opens(&index->hash, q, c, &told);
+    }
+    double sum = 0;
+    for (size_t c = 0; c < n; c++) sum += weights[c];
+    for (size_t c = 0; c < n && sum > 0; c++) weights[c] /= sum;
+    return told;
+}
+
+/* The classes in the cells that a query opens or, with `all_cells`, in all. False where they cannot be told. */
+static inline bool naive_candidates(const wo_index *index, const float *q, bool all_cells, bool *candidate)
+{
+    const woi_cells *cells = &index->cells;
+    double *weights = room(cells->n, sizeof *weights);
+    const bool told = all_cells || naive_weights(index, q, index->options.probes, weights);
+    memset(candidate, index->options.method == WO_METHOD_FULL, index->rows.m);
+    for (uint32_t c = 0; c < cells->n; c++)
+        for (uint32_t at = cells->offsets[c]; (all_cells || weights[c] > 0) && at < cells->offsets[c + 1]; at++)
+            candidate[cells->ids[at]] = true;
+    free(weights);
+    return told;
+}
+
+static inline double from_bf16(uint16_t half)
+{
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return (double)value;
+}
+
+/* What the prior of an index adds to the logits of all classes, by its definition (index/prior.h), for cells of these
+ * weights. */
+static inline void naive_prior(const wo_index *index, const double *weights, double *extra)
+{
+    const woi_cells *cells = &index->cells;
+    memset(extra, 0, index->rows.m * sizeof *extra);
+    for (size_t c = 0; c < cells->n; c++)
+        for (uint32_t at = cells->offsets[c]; at < cells->offsets[c + 1]; at++)
+            extra[cells->ids[at]] += weights[c] * from_bf16(cells->shares[at]);
+    for (size_t j = 0; j < index->rows.m; j++) extra[j] = index->options.prior * log(1 + extra[j] / WO_PRIOR_FLOOR);
 }
 
 #endif

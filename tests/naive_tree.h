@@ -84,12 +84,27 @@ static inline bool naive_turn(const woi_tree *tree, const float *q, double *x)
     return told;
 }
 
-/* The cells of q, nearest first; returns how many, or -1 where scores are too close to tell which they are or, with
- * `ordered`, in which order. */
-static inline int naive_tree(const woi_tree *tree, const float *q, uint32_t probes, bool ordered, uint32_t *cells)
+/* The scores of the leaves below the chosen nodes, of all others -INFINITY: scores (cells). */
+static inline void naive_leaves(const woi_tree *tree, const int *codes, double scale, const size_t *nodes, int n,
+                                double *scores)
 {
-    const size_t A = tree->A, B = tree->B, r = tree->r, bytes = 4 * woi_tree_fours(tree);
-    double *x = calloc(r, sizeof *x), *scores = calloc(A * B, sizeof *scores), scale;
+    const size_t bytes = 4 * woi_tree_fours(tree);
+    for (size_t c = 0; c < woi_tree_n_cells(tree); c++) scores[c] = -INFINITY;
+    for (int i = 0; i < n; i++) {
+        const size_t first = tree->starts[nodes[i]], room = tree->starts[nodes[i] + 1] - first;
+        const naive_centres below = {tree->leaves + first * bytes, tree->leaf_scales + first,
+                                     tree->leaf_offsets + first, room};
+        for (size_t b = 0; b < room; b++) scores[first + b] = naive_score(codes, scale, tree->r, &below, b);
+    }
+}
+
+/* The cells of q, nearest first, with their scores where `nearness` is not NULL; returns how many, or -1 where scores
+ * are too close to tell which they are or, with `ordered`, in which order. */
+static inline int naive_tree(const woi_tree *tree, const float *q, uint32_t probes, bool ordered, uint32_t *cells,
+                             double *nearness)
+{
+    const size_t A = tree->A, r = tree->r, n_cells = woi_tree_n_cells(tree);
+    double *x = calloc(r, sizeof *x), *scores = calloc(A + n_cells, sizeof *scores), scale;
     int *codes = calloc(r, sizeof *codes);
     size_t nodes[WOI_MAX_BEAM], leaves[WOI_MAX_LEAVES];
     assert_true(x && scores && codes);
@@ -104,15 +119,10 @@ static inline int naive_tree(const woi_tree *tree, const float *q, uint32_t prob
         if (n > 0 && over < 0) n = i;
     }
     if (n >= 0) {
-        for (size_t c = 0; c < A * B; c++) scores[c] = -INFINITY;
-        for (int i = 0; i < n; i++) {
-            const size_t first = nodes[i] * B;
-            const naive_centres below = {tree->leaves + first * bytes, tree->leaf_scales + first,
-                                         tree->leaf_offsets + first, B};
-            for (size_t b = 0; b < B; b++) scores[first + b] = naive_score(codes, scale, r, &below, b);
-        }
-        n = pick_best(scores, A * B, probes, ordered, leaves);
+        naive_leaves(tree, codes, scale, nodes, n, scores);
+        n = pick_best(scores, n_cells, probes, ordered, leaves);
         for (int i = 0; i < n; i++) cells[i] = (uint32_t)leaves[i];
+        for (int i = 0; nearness && i < n; i++) nearness[i] = scores[leaves[i]];
     }
     free(codes);
     free(x);

@@ -39,6 +39,9 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
     if (o->method != WO_METHOD_EVIDENCE && o->fallback)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "fallback", "fallback is %u, but method %s counts no evidence",
                                o->fallback, woi_method_name(o->method));
+    if (o->method != WO_METHOD_EVIDENCE && o->prior != 0)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "prior", "prior is %g, but method %s counts no evidence", o->prior,
+                               woi_method_name(o->method));
     if ((o->method == WO_METHOD_FULL || o->method == WO_METHOD_SCREEN) &&
         (o->weights == WO_WEIGHTS_BF16 || o->weights == WO_WEIGHTS_INT8))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "weights",
@@ -192,12 +195,14 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A + woi_tree_n_cells(tree);
     about.index_bytes = sizeof(float) * planes + centres * (4 * woi_tree_fours(tree) + 2 * sizeof(float));
+    if (tree->starts) about.index_bytes += sizeof *tree->starts * (tree->A + 1);
     if (tree->basis) about.index_bytes += tree->r * ((tree->d + 3) / 4 * 4 + sizeof(float));
     if (cells->n) about.index_bytes += sizeof *cells->offsets * (cells->n + 1) + sizeof *cells->ids * about.n_entries;
     if (cells->queries) about.index_bytes += sizeof *cells->queries * cells->n;
     if (index->screen.rows)
         about.index_bytes += woi_screen_panels(index->rows.m) * WOI_I8_COLUMNS *
                              (4 * woi_screen_fours(index->rows.d) + sizeof *index->screen.scales);
+    if (cells->shares) about.index_bytes += sizeof *cells->shares * about.n_entries;
     return woi_sized_give(info, &about, sizeof about);
 }
 

@@ -226,6 +226,21 @@ static bool wants_scores(const task *t)
     return t->prior > 0 && t->s->index->tree.A && t->s->index->options.focus > 0;
 }
 
+/* WO_WIDER times as many cells of a query, as far as there are more; w->wider. */
+static woi_opened widen(const task *t, woi_worker *w, const float *q, woi_opened opened)
+{
+    if (t->wider_probes <= t->probes) return opened;
+    woi_opened more = {.cells = w->wider, .scores = wants_scores(t) ? w->wider_scores : NULL};
+    woi_routing asked = {.q = q,
+                         .n = 1,
+                         .probes = t->wider_probes,
+                         .cells = w->wider,
+                         .n_cells = &more.n,
+                         .scores = wants_scores(t) ? w->wider_scores : NULL};
+    route(t, w, &asked);
+    return more;
+}
+
 /* Query i of the call, which opens these cells. */
 static void answer(const task *t, woi_worker *w, size_t i, woi_opened opened)
 {
@@ -244,17 +259,9 @@ static void answer(const task *t, woi_worker *w, size_t i, woi_opened opened)
             ids[0] = FOR_FULL;
             return;
         }
-        if (t->wider_probes > t->probes) {
-            woi_routing wider = {.q = q,
-                                 .n = 1,
-                                 .probes = t->wider_probes,
-                                 .cells = w->wider,
-                                 .n_cells = &about.cells,
-                                 .scores = wants_scores(t) ? w->wider_scores : NULL};
-            route(t, w, &wider);
-            opened = (woi_opened){w->wider, about.cells, wider.scores};
-            about.wider = 1;
-        }
+        opened = widen(t, w, q, opened);
+        about.cells = opened.n;
+        about.wider = opened.cells == w->wider;
     }
     const int32_t *candidates;
     about.candidates = (uint32_t)(t->prior > 0 ? unite_with_prior : unite)(t, w, opened, &candidates);
@@ -356,8 +363,10 @@ static void add_prior(const piece *p, woi_worker *w, size_t i, woi_opened opened
     int32_t *ids = t->ids + (p->first + i) * k;
     float *scores = t->scores + (p->first + i) * k;
     const int32_t *candidates;
+    const float *q = t->queries + (p->first + i) * d;
+    if (index->options.fallback && knows_little(index, opened.cells, opened.n)) opened = widen(t, w, q, opened);
     const size_t n = unite_with_prior(t, w, opened, &candidates);
-    t->s->kernels->gather_f32(t->queries + (p->first + i) * d, index->rows.w, candidates, n, d, d, w->logits);
+    t->s->kernels->gather_f32(q, index->rows.w, candidates, n, d, d, w->logits);
     add_bias(index, t->bias, candidates, n, w->logits);
     double more = 0; /* of the sum of exp(score), in parts of what it was */
     for (size_t c = 0; p->lse && c < n; c++)

@@ -14,11 +14,12 @@
  * instruction. In a batch, queries that look at the same node do so one after the other, while its leaves are in the
  * first cache.
  *
- *   basis        r axes in the form that the `project_i8` kernel takes, with scales
- *   nodes        A centres in that form, with scales and offsets -|c|^2 / 2
- *   starts       node a has the places starts[a] .. starts[a+1] for leaves, a multiple of 16, in proportion to its
- * queries leaves       a block for each node: its places in that form n_leaves     of each node: those in use are among
- * so many first, a multiple of 16 cells        a leaf's place is its cell
+ *   basis      r axes in the form that the `project_i8` kernel takes, with scales
+ *   nodes      A centres in that form, with scales and offsets -|c|^2 / 2
+ *   starts     node a has the places starts[a] .. starts[a+1] for leaves: so many in proportion to its queries, rounded
+ *              up to a multiple of 16
+ *   leaves     a block for each node: its places in that form. A leaf's place is its cell
+ *   n_leaves   of each node: those in use are among so many first, a multiple of 16
  *
  * A node or a leaf that is not used has offset -INFINITY and is never found.
  *

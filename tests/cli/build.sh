@@ -61,17 +61,18 @@ check 'every cell open: the best of all that occurs' bash -c \
 # ---- The tree ----------------------------------------------------------------------------------------------------
 for threads in 1 2; do build --router tree -t $threads -o tree.$threads --json >tree.json; done
 check 'tree: one thread or two, the same file' cmp tree.1 tree.2
-same 'its fan-outs follow from the data' '{"beam":2,"leaves":16,"nodes":16,"probes":1,"route_d":8,"router":"tree"}' \
+same 'its fan-outs follow from the data' '{"beam":2,"leaves":2,"nodes":16,"probes":1,"route_d":8,"router":"tree"}' \
     "$(jq -cS '.options | {router, nodes, leaves, beam, route_d, probes}' tree.json)"
 same 'what hyperplanes have, it has not' '[256,null,null,null,null,null]' \
     "$(jq -c '[.cells, (.options | .K, .L, .learner, .iterations, .rate)]' tree.json)"
 check 'and not as null either' jq -e '.options | has("learner") | not' tree.json
 same 'info tells what build told' "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index)' tree.json)" \
     "$("$WIDEOUT" info --json tree.1 | jq -cS .index)"
-same 'info for people' '  method evidence, probes 1, router tree, nodes 16, leaves 16, beam 2, route_d 8, source both,
-    source_k 5, lambda 0.1, thin 16, fallback 0; seed 1' "$("$WIDEOUT" info tree.1 | grep -A 1 '^  method')"
-build --router tree --nodes 32 --leaves 48 --beam 4 --route-d 16 --probes 3 --thin 4 --lambda 0.2 --seed 7 -o o >/dev/null
-same 'tree: every option' '{"beam":4,"fallback":0,"lambda":0.2,"leaves":48,"nodes":32,"probes":3,"route_d":8,"router":"tree","seed":7,"source":"both","source_k":5,"thin":4,"weights":"f32"}' \
+same 'info for people' '  method evidence, probes 1, router tree, nodes 16, leaves 2, beam 2, route_d 8, source both,
+    source_k 5, lambda 0.1, thin 16, fallback 0, cap 0, prior 0, focus 0; seed 1' "$("$WIDEOUT" info tree.1 | grep -A 1 '^  method')"
+build --router tree --nodes 33 --leaves 7 --beam 40 --route-d 16 --probes 3 --thin 4 --lambda 0.2 --cap 9 --prior 0.5 \
+    --focus 12.5 --seed 7 -o o >/dev/null
+same 'tree: every option' '{"beam":40,"cap":9,"fallback":0,"focus":12.5,"lambda":0.2,"leaves":7,"nodes":33,"prior":0.5,"probes":3,"route_d":8,"router":"tree","seed":7,"source":"both","source_k":5,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 "$WIDEOUT" data synthetic -q -m 60 -d 40 -n 300 -o u >/dev/null
 build --layer u/layer.safetensors --log u/train.log.safetensors --router tree -o o >/dev/null
@@ -94,12 +95,35 @@ for option in --nodes --leaves --beam --route-d; do
 done
 usage '--router with slide' '--router belongs to --method evidence, not to slide' --layer a --log b -o c --method slide --router tree
 usage 'other routers' "--router takes hash|tree, not 'graph'" --layer a --log b -o c --router graph
-usage 'nodes' "--nodes takes a multiple of 16 from 0 to 1024, not '1040'" --layer a --log b -o c --router tree --nodes 1040
-usage 'leaves' "--leaves takes a multiple of 16 from 0 to 1024, not '2000'" --layer a --log b -o c --router tree --leaves 2000
-usage 'beam' "--beam takes a whole number from 1 to 16, not '17'" --layer a --log b -o c --router tree --beam 17
+usage 'nodes' "--nodes takes a whole number from 0 to 1024, not '1040'" --layer a --log b -o c --router tree --nodes 1040
+usage 'leaves' "--leaves takes a whole number from 0 to 65536, not '65537'" --layer a --log b -o c --router tree --leaves 65537
+usage 'beam' "--beam takes a whole number from 1 to 64, not '65'" --layer a --log b -o c --router tree --beam 65
 usage 'small rows of full' '--weights is int8, but method full answers with f32 rows: f32 or none' --layer a -o c --method full --weights int8
-usage 'nodes by 16' "--nodes takes a multiple of 16 from 0 to 1024, not '20'" --layer a --log b -o c --router tree --nodes 20
-usage 'leaves by 16' "--leaves takes a multiple of 16 from 0 to 1024, not '8'" --layer a --log b -o c --router tree --leaves 8
+
+# ---- Evidence as a prior -----------------------------------------------------------------------------------------
+uneven=(--router tree --nodes 3 --leaves 20 --beam 3 --probes 4 --lambda 0.02)
+build "${uneven[@]}" --prior 1 --focus 5 -t 1 -o prior.1 >/dev/null
+build "${uneven[@]}" --prior 1 --focus 5 -t 2 -o prior.2 >/dev/null
+build "${uneven[@]}" -o plain >/dev/null
+check 'prior: threads change nothing' cmp prior.1 prior.2
+same 'prior: readers must know it, and the tree' '"prior,uneven-tree"' \
+    "$("$WIDEOUT" info --json prior.1 | jq -c '.metadata["wideout.needs"]')"
+same 'prior: a share for each class of a cell' 'true' "$("$WIDEOUT" info --json prior.1 |
+    jq -c '[.tensors[] | select(.name == "cells.ids" or .name == "cells.shares") | .shape] | .[0] == .[1]')"
+"$WIDEOUT" predict --index prior.1 s/test.log.safetensors >prior.answers
+"$WIDEOUT" predict --index plain s/test.log.safetensors >plain.answers
+check 'prior: scores are others' bash -c '! cmp -s prior.answers plain.answers'
+check 'prior: never lower' bash -c "paste prior.answers plain.answers |
+    awk -F '\t' '{ if (\$2 + 1e-5 < \$(NF / 2 + 2)) exit 1 }'"
+build --router tree --nodes 1 --leaves 25 --beam 1 --cap 3 -o flat >/dev/null
+same 'flat: one node, at most three classes a cell' '[1,32,3]' \
+    "$("$WIDEOUT" info --json flat | jq -c '.index | [.options.nodes, .cells, .largest_cell]')"
+usage 'prior with slide' '--prior belongs to --method evidence, not to slide' --layer a --log b -o c --method slide --prior 1
+usage 'cap with popular' '--cap belongs to --method evidence, not to popular' --layer a --log b -o c --method popular --cap 1
+usage 'focus without a tree' '--focus belongs to --router tree' --layer a --log b -o c --focus 1
+usage 'prior' "--prior takes a number from 0 to 2, not '3'" --layer a --log b -o c --prior 3
+usage 'focus' "--focus takes a number from 0 to 10000, not 'near'" --layer a --log b -o c --router tree --focus near
+usage 'cap' "--cap takes a whole number from 0 to 2147483647, not '-1'" --layer a --log b -o c --cap -1
 
 # ---- Without rows ------------------------------------------------------------------------------------------------
 build -K 5 -L 2 --iterations 12 --weights none -o bare >/dev/null
@@ -121,7 +145,7 @@ fi
 # ---- Options -----------------------------------------------------------------------------------------------------
 check 'evidence: every option' build --method evidence -K 4 -L 3 --probes 2 --lambda 0.2 --source top --source-k 7 --learner mix \
     --thin 4 --iterations 5 --rate 0.1 --learn-batch 64 --weights f32 --seed 7 --threads 1 -o o --json
-same 'they are in the file' '{"K":4,"L":3,"batch":64,"fallback":0,"iterations":5,"lambda":0.2,"learner":"mix","probes":2,"rate":0.1,"router":"hash","seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
+same 'they are in the file' '{"K":4,"L":3,"batch":64,"cap":0,"fallback":0,"iterations":5,"lambda":0.2,"learner":"mix","prior":0,"probes":2,"rate":0.1,"router":"hash","seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 check 'lss: every option' build --method lss -K 3 -L 2 --probes 3 --loss margin --init random --optimiser sgd --t1 1.5 --t2 -2 \
     --t-values --trace-points 9 --iterations 6 --rate 0.5 --learn-batch 32 --max-neurons 90 -o o --json

@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "fill/cells.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -85,18 +86,26 @@ static size_t pool_list(const scene *s, const woi_evidence_options *o, uint32_t 
     return pooled;
 }
 
+/* What the queries of a cell, its own and borrowed ones, needed. */
+typedef struct evidence_of {
+    double *evidence; /* (m) */
+    size_t pooled;
+} evidence_of;
+
 /* The neurons of one cell, ascending, into ids; returns how many. */
-static size_t naive_cell(const scene *s, const woi_evidence_options *o, uint32_t cell, double *evidence, int32_t *ids)
+static size_t naive_cell(const scene *s, const woi_evidence_options *o, uint32_t cell, evidence_of *e, int32_t *ids)
 {
+    double *evidence = e->evidence;
     for (size_t j = 0; j < s->m; j++) evidence[j] = 0;
-    const size_t pooled = o->K ? pool_rings(s, o, cell, evidence) : pool_list(s, o, cell, evidence);
+    const size_t pooled = e->pooled = o->K ? pool_rings(s, o, cell, evidence) : pool_list(s, o, cell, evidence);
     size_t n = 0;
     for (size_t j = 0; j < s->m; j++)
         if (evidence[j] > 0 && evidence[j] >= o->lambda * (double)pooled) ids[n++] = (int32_t)j;
-    if (n >= o->floor) return n;
-    /* Too few: the best by evidence, equal ones by id, picked one by one. */
+    if (n >= o->floor && (!o->cap || n <= o->cap)) return n;
+    /* Too few or too many: the best by evidence, equal ones by id, picked one by one. */
+    const size_t most = n < o->floor ? o->floor : o->cap;
     bool *taken = calloc(s->m, sizeof *taken);
-    for (n = 0; n < o->floor; n++) {
+    for (n = 0; n < most; n++) {
         size_t best = s->m;
         for (size_t j = 0; j < s->m; j++)
             if (!taken[j] && evidence[j] > 0 && (best == s->m || evidence[j] > evidence[best])) best = j;
@@ -112,17 +121,26 @@ static size_t naive_cell(const scene *s, const woi_evidence_options *o, uint32_t
 
 static void assert_evidence(const scene *s, const woi_evidence_options *o, const woi_cells *cells)
 {
-    double *evidence = malloc(s->m * sizeof *evidence);
+    evidence_of e = {.evidence = malloc(s->m * sizeof *e.evidence)};
     int32_t *ids = malloc(s->m * sizeof *ids);
     assert_int_equal(cells->n, (size_t)s->L << s->K);
+    assert_int_equal(cells->shares != NULL, o->shares);
     assert_int_equal(cells->offsets[0], 0);
     for (uint32_t c = 0; c < cells->n; c++) {
-        const size_t n = naive_cell(s, o, c, evidence, ids), own = cells->offsets[c + 1] - cells->offsets[c];
+        const size_t n = naive_cell(s, o, c, &e, ids), own = cells->offsets[c + 1] - cells->offsets[c];
         if (n != own || memcmp(ids, cells->ids + cells->offsets[c], n * sizeof *ids) != 0)
             fail_msg("n %zu K %u L %u lambda %g thin %u floor %u: cell %u has %zu neurons, expected %zu, or others",
                      s->n, s->K, s->L, o->lambda, o->thin, o->floor, c, own, n);
+        for (size_t i = 0; o->shares && i < n; i++) { /* in bf16: eight bits */
+            const uint32_t bits = (uint32_t)cells->shares[cells->offsets[c] + i] << 16;
+            const double expected = e.evidence[ids[i]] / (double)e.pooled;
+            float share;
+            memcpy(&share, &bits, sizeof share);
+            if (!(fabs((double)share - expected) <= expected / 256 && share > 0 && share <= 2))
+                fail_msg("cell %u, neuron %d: share %g, expected %g", c, ids[i], (double)share, expected);
+        }
     }
-    free(evidence);
+    free(e.evidence);
     free(ids);
 }
 
@@ -141,7 +159,7 @@ static void evidence_is_as_defined(void **state)
     static const uint32_t shapes[][2] = {{1, 1}, {1, 5}, {2, 3}, {3, 9}, {5, 1}, {5, 3}, {5, 5},
                                          {6, 1}, {6, 4}, {7, 3}, {9, 1}, {9, 2}, {4, 16}};
     static const double lambdas[] = {0, 0.05, 0.1, 0.3, 0.5, 1, 2};
-    static const uint32_t thins[] = {0, 1, 4, 16, 100000}, floors[] = {0, 1, 3, 1000};
+    static const uint32_t thins[] = {0, 1, 4, 16, 100000}, floors[] = {0, 1, 3, 1000}, caps[] = {0, 1, 3, 7, 50};
     static const size_t sizes[] = {0, 1, 2, 30, 150, 400};
     for (uint64_t turn = 0; turn < 91; turn++) {
         const uint32_t *shape = shapes[turn % 13];
@@ -150,6 +168,8 @@ static void evidence_is_as_defined(void **state)
                                         .lambda = lambdas[woi_rng_below(9, 1, turn, 7)],
                                         .thin = thins[woi_rng_below(9, 2, turn, 5)],
                                         .floor = floors[woi_rng_below(9, 3, turn, 4)],
+                                        .cap = caps[woi_rng_below(9, 8, turn, 5)],
+                                        .shares = turn % 2,
                                         .threads = turn % 4 ? 1 : 2};
         scene s = make_scene(sizes[woi_rng_below(9, 4, turn, 6)], 1 + woi_rng_below(9, 5, turn, 60), shape[0], shape[1],
                              turn);
@@ -186,6 +206,8 @@ static void listed_neighbours_are_borrowed_from(void **state)
                                         .lambda = 0.1 * (double)woi_rng_below(9, 16, turn, 8),
                                         .thin = thins[woi_rng_below(9, 17, turn, 5)],
                                         .floor = (uint32_t)(turn % 3),
+                                        .cap = turn % 5 ? 0 : 4,
+                                        .shares = turn % 2,
                                         .threads = turn % 4 ? 1 : 2,
                                         .n_cells = n_cells,
                                         .near = near,
@@ -230,18 +252,27 @@ static void evidence_by_hand(void **state)
     assert_int_equal(cells.ids[1], 5);
     assert_int_equal(cells.offsets[3] - cells.offsets[2], 0); /* no query, and none borrowed */
     woi_cells_free(&cells);
+    /* All three of cell 0's reach the bar, two are to stay: 4, and 5 before 7. Three queries needed 4 with weight 3. */
+    cells = fill(&s, &(woi_evidence_options){.K = 3, .L = 1, .floor = 1, .cap = 2, .shares = true, .threads = 1});
+    assert_int_equal(cells.offsets[1], 2);
+    assert_true(cells.ids[0] == 4 && cells.ids[1] == 5);
+    assert_int_equal(cells.shares[0], 0x3f80); /* 3 of 3 */
+    assert_int_equal(cells.shares[1], 0x3eab); /* 1 of 3 */
+    woi_cells_free(&cells);
 }
 
 static void threads_change_nothing(void **state)
 {
     (void)state;
     scene s = make_scene(900, 300, 8, 3, 4);
-    woi_evidence_options o = {.K = 8, .L = 3, .lambda = 0.1, .thin = 16, .floor = 1, .threads = 1};
+    woi_evidence_options o = {
+        .K = 8, .L = 3, .lambda = 0.1, .thin = 16, .floor = 1, .cap = 20, .shares = true, .threads = 1};
     woi_cells one = fill(&s, &o);
     for (o.threads = 0; o.threads <= 3; o.threads++) {
         woi_cells other = fill(&s, &o);
         assert_memory_equal(one.offsets, other.offsets, (one.n + 1) * sizeof *one.offsets);
         assert_memory_equal(one.ids, other.ids, one.offsets[one.n] * sizeof *one.ids);
+        assert_memory_equal(one.shares, other.shares, one.offsets[one.n] * sizeof *one.shares);
         woi_cells_free(&other);
     }
     woi_cells_free(&one);
@@ -255,11 +286,11 @@ static void nearly_empty_tables_are_filled(void **state)
     scene s = make_scene(40, 20, 18, 1, 3);
     const woi_evidence_options o = {.K = 18, .L = 1, .lambda = 0.1, .thin = 16, .floor = 1, .threads = 2};
     woi_cells cells = fill(&s, &o);
-    double evidence[20];
+    evidence_of e = {.evidence = (double[20]){0}};
     int32_t ids[20];
     for (uint32_t turn = 0; turn < 2000; turn++) {
         const uint32_t c = (uint32_t)woi_rng_below(9, 6, turn, 1 << 18);
-        const size_t n = naive_cell(&s, &o, c, evidence, ids);
+        const size_t n = naive_cell(&s, &o, c, &e, ids);
         assert_int_equal(n, cells.offsets[c + 1] - cells.offsets[c]);
         assert_memory_equal(ids, cells.ids + cells.offsets[c], n * sizeof *ids);
     }
@@ -316,7 +347,8 @@ static void no_memory_inside_threads_is_an_error(void **state)
     for (int threads = 1; threads <= 3; threads++) {
         long n = 0;
         for (;; n++) {
-            const woi_evidence_options o = {.K = 7, .L = 2, .lambda = 0.1, .thin = 16, .floor = 1, .threads = threads};
+            const woi_evidence_options o = {
+                .K = 7, .L = 2, .lambda = 0.1, .thin = 16, .floor = 1, .shares = true, .threads = threads};
             wo_error err = {0};
             woi_cells cells;
             assert_true(n < 1000);

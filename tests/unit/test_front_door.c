@@ -32,6 +32,45 @@ static void older_options_are_served(void **state)
     free_scene(&s);
 }
 
+/* Callers from before there was a prior: none is built for them, and an index that has one is searched with it. */
+static void older_callers_know_no_prior(void **state)
+{
+    (void)state;
+    enum { N = 120, K = 3 };
+    wo_error err;
+    scene s = make_scene(40, 6, N, true, 3);
+    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    o.prior = 1;
+    wo_index *index = build(&s, &o), *older = NULL;
+    o.cap = 1;
+    o.focus = NAN;
+    o.struct_size = offsetof(wo_build_options, cap);
+    if (wo_index_build(s.layer, s.log, &o, &older, &err)) fail_msg("%s", err.text);
+    assert_true(older->options.prior == 0 && older->options.cap == 0 && older->options.focus == 0);
+    assert_null(older->cells.shares);
+    asker *with = create(index, NULL), *without = create(older, NULL);
+    int32_t ids[3][N * K];
+    float scores[3][N * K];
+    wo_search_call call = call_for(with, s.q, N, K, (answers){ids[0], scores[0], NULL});
+    call.no_prior = 1;
+    call.struct_size = offsetof(wo_search_call, no_prior); /* behind the end: not looked at */
+    assert_int_equal(wo_search_run(with->searcher, &call, &err), WO_OK);
+    assert_int_equal(ask(with, s.q, N, K, (answers){ids[1], scores[1], NULL}, &err), WO_OK);
+    assert_memory_equal(ids[0], ids[1], sizeof ids[0]);
+    assert_memory_equal(scores[0], scores[1], sizeof scores[0]);
+    call.struct_size = sizeof call;
+    assert_int_equal(wo_search_run(with->searcher, &call, &err), WO_OK);
+    assert_int_equal(ask(without, s.q, N, K, (answers){ids[2], scores[2], NULL}, &err), WO_OK);
+    assert_memory_equal(ids[0], ids[2], sizeof ids[0]);
+    assert_memory_equal(scores[0], scores[2], sizeof scores[0]);
+    assert_memory_not_equal(scores[0], scores[1], sizeof scores[0]);
+    free_asker(with);
+    free_asker(without);
+    wo_index_free(index);
+    wo_index_free(older);
+    free_scene(&s);
+}
+
 /* A caller whose struct goes on: fine as long as that is zero. */
 static void newer_options_are_served_where_they_ask_for_nothing_new(void **state)
 {
@@ -315,6 +354,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(older_options_are_served),
+        cmocka_unit_test(older_callers_know_no_prior),
         cmocka_unit_test(newer_options_are_served_where_they_ask_for_nothing_new),
         cmocka_unit_test(reserved_fields_are_zero),
         cmocka_unit_test(results_fill_what_there_is_room_for),

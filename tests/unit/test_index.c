@@ -14,7 +14,7 @@ static void assert_search(const scene *s, asker *searcher, const bool *allowed, 
     wo_query_stats *stats = room(s->n, sizeof *stats);
     assert_int_equal(ask_stats(searcher, s->q, s->n, k, (answers){ids, scores, stats}, &err), WO_OK);
     for (size_t i = 0; i < s->n; i++) {
-        const rules own = {allowed ? allowed + i * s->m : r->allowed, r->logit_bias, r->softmax};
+        const rules own = {allowed ? allowed + i * s->m : r->allowed, r->logit_bias, r->softmax, NULL};
         assert_answer(s, s->q + i * s->d, &own, k, ids + i * k, scores + i * k);
         size_t n = 0;
         for (size_t j = 0; j < s->m; j++) n += !own.allowed || own.allowed[j];
@@ -46,7 +46,7 @@ static void every_cell_open_is_the_exact_layer(void **state)
         o.probes = 1U << K;
         wo_index *index = build(&s, &o);
         asker *searcher = create(index, NULL);
-        for (size_t i = 0; i < 4; i++) assert_search(&s, searcher, NULL, &(rules){NULL, NULL, false}, ks[i]);
+        for (size_t i = 0; i < 4; i++) assert_search(&s, searcher, NULL, &(rules){0}, ks[i]);
         wo_query_stats stats;
         int32_t id;
         float score;
@@ -97,7 +97,7 @@ static void candidates_are_the_union_of_the_cells(void **state)
         assert_true(told > (tree ? 60 : 100)); /* equal leaves are many */
         s.n = told;
         for (size_t k = 1; k < 60; k += 19)
-            assert_search(&s, searcher, allowed, &(rules){NULL, NULL, false}, k); /* 4 x 240 searches and more */
+            assert_search(&s, searcher, allowed, &(rules){0}, k); /* 4 x 240 searches and more */
         free_asker(searcher);
         wo_index_free(index);
         free(allowed);
@@ -207,11 +207,11 @@ static void masks_and_biases_are_obeyed(void **state)
             allowed[j] = (allowed[j] || (with_always && always[j])) && !(with_never && never[j]);
             anything[j] = !(with_never && never[j]);
         }
-        const rules r = {allowed, with_bias ? bias : NULL, softmax};
+        const rules r = {allowed, with_bias ? bias : NULL, softmax, NULL};
         assert_search(&s, searcher, NULL, &r, 3);
         assert_search(&s, searcher, NULL, &r, 40);
 
-        const rules exact = {anything, with_bias ? bias : NULL, softmax};
+        const rules exact = {anything, with_bias ? bias : NULL, softmax, NULL};
         int32_t ids[60 * 6];
         float scores[60 * 6];
         assert_int_equal(ask_exact(searcher, s.q, s.n, 6, (answers){ids, scores, NULL}, &err), WO_OK);
@@ -219,7 +219,7 @@ static void masks_and_biases_are_obeyed(void **state)
         /* Nothing of a call stays. */
         searcher->o = (asked){.probes = so.probes};
         assert_true(naive_candidates(index, s.q, true, allowed));
-        assert_search(&s, searcher, NULL, &(rules){allowed, NULL, false}, 2);
+        assert_search(&s, searcher, NULL, &(rules){.allowed = allowed}, 2);
         free_asker(searcher);
         wo_index_free(index);
         free_scene(&s);

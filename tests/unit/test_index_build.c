@@ -27,7 +27,7 @@ static void needs_are_labels_and_best_classes(void **state)
             double scores[100];
             for (int64_t at = s.indptr[i]; source & WO_SOURCE_LABELS && at < s.indptr[i + 1]; at++)
                 weight[s.labels[at]] = 1;
-            if (source & WO_SOURCE_TOP) brute_force(&s, s.q + i * s.d, &(rules){NULL, NULL, false}, k, best, scores);
+            if (source & WO_SOURCE_TOP) brute_force(&s, s.q + i * s.d, &(rules){0}, k, best, scores);
             for (uint32_t at = 0; source & WO_SOURCE_TOP && at < k && at < s.m; at++) weight[best[at]] += 1;
             int64_t at = needs.indptr[i];
             for (int32_t j = 0; j < 30; j++)
@@ -90,7 +90,7 @@ static void logs_without_labels_serve(void **state)
     for (size_t i = 0; i < s.n; i++) {
         int32_t best;
         double score;
-        brute_force(&s, s.q + i * s.d, &(rules){NULL, NULL, false}, 1, &best, &score);
+        brute_force(&s, s.q + i * s.d, &(rules){0}, 1, &best, &score);
         count[best]++;
     }
     for (int32_t j = 0; j < 30; j++) {
@@ -186,12 +186,16 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(WO_METHOD_POPULAR, n_popular, 0, "popular is 0, expected 1 to 2147483647");
     REFUSED(EVIDENCE_BY_TREE, probes, 0, "probes is 0, expected 1 to 64");
     REFUSED(EVIDENCE_BY_TREE, probes, 65, "probes is 65, expected 1 to 64");
-    REFUSED(EVIDENCE_BY_TREE, beam, 0, "beam is 0, expected 1 to 16");
-    REFUSED(EVIDENCE_BY_TREE, beam, 17, "beam is 17, expected 1 to 16");
+    REFUSED(EVIDENCE_BY_TREE, beam, 0, "beam is 0, expected 1 to 64");
+    REFUSED(EVIDENCE_BY_TREE, beam, 65, "beam is 65, expected 1 to 64");
     REFUSED(EVIDENCE_BY_TREE, nodes, 1040, "nodes is 1040, expected 0 to 1024");
-    REFUSED(EVIDENCE_BY_TREE, nodes, 24, "nodes is 24, expected a multiple of 16");
-    REFUSED(EVIDENCE_BY_TREE, leaves, UINT32_MAX, "leaves is 4294967295, expected 0 to 1024");
-    REFUSED(EVIDENCE_BY_TREE, leaves, 1, "leaves is 1, expected a multiple of 16");
+    REFUSED(EVIDENCE_BY_TREE, leaves, UINT32_MAX, "leaves is 4294967295, expected 0 to 65536");
+    REFUSED(EVIDENCE_BY_TREE, prior, 2.25, "prior is 2.25, expected 0 to 2");
+    REFUSED(EVIDENCE_BY_TREE, prior, NAN, "prior is nan, expected 0 to 2");
+    REFUSED(WO_METHOD_EVIDENCE, prior, -1, "prior is -1, expected 0 to 2");
+    REFUSED(WO_METHOD_LSS, prior, 1, "prior is 1, but method lss counts no evidence");
+    REFUSED(EVIDENCE_BY_TREE, focus, -1, "focus is -1, expected 0 to 10000");
+    REFUSED(EVIDENCE_BY_TREE, cap, UINT32_MAX, "cap is 4294967295, expected 0 to 2147483647");
     REFUSED(EVIDENCE_BY_TREE, route_d, 2, "route_d is 2, expected a multiple of 16, or all 3");
     REFUSED(EVIDENCE_BY_TREE, lambda, 2.5, "lambda is 2.5, expected 0 to 2");
     REFUSED(EVIDENCE_BY_TREE, source_k, 0, "source_k is 0, expected 1 to 1000");
@@ -476,10 +480,11 @@ static void indexes_describe_themselves(void **state)
     o = small_options(EVIDENCE_BY_TREE);
     index = build(&s, &o);
     wo_index_describe(index, &info);
-    assert_int_equal(info.n_cells, 256);
+    assert_true(info.n_cells >= 256 && info.n_cells % 16 == 0); /* each node's leaves are rounded up */
     assert_int_equal(wo_index_options(index, &kept), WO_OK);
     assert_true(kept.nodes == 16 && kept.leaves == 16 && kept.route_d == 4);
-    assert_int_equal(info.index_bytes, (16 + 256) * (4 + 8) + 4 * (256 + 257 + info.n_entries));
+    assert_int_equal(info.index_bytes,
+                     (16 + info.n_cells) * (4 + 8) + 4 * (17 + 2 * info.n_cells + 1 + info.n_entries));
     wo_index_free(index);
     o = small_options(WO_METHOD_FULL);
     index = build(&s, &o);

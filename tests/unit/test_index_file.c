@@ -2,6 +2,7 @@
 #include "engine.h"
 #include "failing_json.h"
 
+#include "base/mem.h"
 #include "index/options.h"
 
 #include <jansson.h>
@@ -78,6 +79,11 @@ static void saving_and_opening_changes_nothing(void **state)
         o.t2 = 1e-300;
         o.probes = 2;
         o.seed = UINT64_MAX - turn;
+        if (o.method == WO_METHOD_EVIDENCE && turn / N_METHODS % 2) {
+            o.prior = 1.0 / 7;
+            o.focus = 3 + 1e-15;
+            o.cap = 9;
+        }
         wo_index *index = build(&s, &o);
         save(index, scratch("first"));
         wo_index *again = open_index(scratch("first"), turn % 2 ? s.layer : NULL);
@@ -97,6 +103,8 @@ static void saving_and_opening_changes_nothing(void **state)
         assert_true(kept.seed == o.seed && kept.K == o.K && kept.source == o.source);
         assert_true(kept.router == o.router && kept.beam == o.beam);
         assert_true(kept.nodes == o.nodes && kept.leaves == o.leaves);
+        assert_true(kept.prior == o.prior && kept.cap == o.cap);
+        assert_true(kept.focus == (o.router == WO_ROUTER_TREE ? o.focus : 0)); /* not used: not kept */
         assert_int_equal(kept.route_d, o.router == WO_ROUTER_TREE && d < 16 ? d : o.route_d);
         assert_int_equal(info.has_names, named);
         size_t bytes = 0;
@@ -457,15 +465,214 @@ static void hostile_files_are_refused(void **state)
     free_scene(&s);
 }
 
-/* The same for a tree, of 16 x 32 centres in 16 of 20 coordinates. */
+/* Gives every node of the index's tree B places: as before version 0.2, and nothing else changes. */
+static void even_out(wo_index *index, uint32_t B)
+{
+    woi_tree *tree = &index->tree;
+    woi_cells *cells = &index->cells;
+    const size_t A = tree->A, bytes = 4 * woi_tree_fours(tree), n = A * B;
+    assert_true(tree->widest <= B);
+    uint8_t *leaves = woi_alloc(n, bytes, NULL);
+    float *scales = woi_alloc_zero(n, sizeof *scales, NULL), *offsets = woi_alloc(n, sizeof *offsets, NULL);
+    uint32_t *begins = woi_alloc_zero(n + 1, sizeof *begins, NULL), *queries = woi_alloc_zero(n, sizeof *queries, NULL);
+    assert_true(leaves && scales && offsets && begins && queries);
+    memset(leaves, 128, n * bytes);
+    for (size_t a = 0; a < A; a++) {
+        const size_t first = tree->starts[a], room = tree->starts[a + 1] - first;
+        for (size_t b = 0; b < B; b++) {
+            const size_t to = a * B + b, from = first + b;
+            offsets[to] = -INFINITY;
+            begins[to + 1] = begins[to];
+            if (b >= room) continue;
+            offsets[to] = tree->leaf_offsets[from];
+            scales[to] = tree->leaf_scales[from];
+            queries[to] = cells->queries[from];
+            begins[to + 1] += cells->offsets[from + 1] - cells->offsets[from];
+            for (size_t j = 0; j < bytes; j++)
+                leaves[a * B * bytes + (j / 4 * B + b) * 4 + j % 4] =
+                    tree->leaves[first * bytes + (j / 4 * room + b) * 4 + j % 4];
+        }
+    }
+    void *const old[] = {tree->leaves,   tree->leaf_scales, tree->leaf_offsets,
+                         cells->offsets, cells->queries,    tree->n_leaves};
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++) woi_free(old[i]);
+    for (size_t a = 0; a <= A; a++) tree->starts[a] = (uint32_t)a * B;
+    tree->leaves = leaves;
+    tree->leaf_scales = scales;
+    tree->leaf_offsets = offsets;
+    cells->offsets = begins;
+    cells->queries = queries;
+    cells->n = n;
+    index->options.leaves = B;
+    assert_int_equal(woi_tree_count_leaves(tree, NULL), WO_OK);
+}
+
+/* What a file says that its reader must know; "" where it says nothing. */
+static void assert_needs(const char *path, const char *needs)
+{
+    wo_error err;
+    woi_st *st = NULL;
+    assert_int_equal(woi_st_open(path, &st, &err), WO_OK);
+    const char *found = woi_st_meta(st, "wideout.needs");
+    assert_string_equal(found ? found : "", needs);
+    assert_int_equal(woi_st_find(st, "tree.starts") != NULL, strstr(needs, "uneven-tree") != NULL);
+    assert_int_equal(woi_st_find(st, "cells.shares") != NULL, strstr(needs, "prior") != NULL);
+    woi_st_free(st);
+}
+
+/* A tree whose nodes are alike is written as version 0.1 wrote it, so that it can read it. */
+static void files_say_what_they_need(void **state)
+{
+    (void)state;
+    scene s = make_scene(6, 20, 30, true, 9);
+    wo_build_options o = small_options(EVIDENCE_BY_TREE);
+    o.leaves = 2;
+    for (int prior = 0; prior < 2; prior++) {
+        o.prior = prior;
+        o.focus = 2 * prior;
+        wo_index *index = build(&s, &o), *even = build(&s, &o);
+        even_out(even, 32);
+        assert_same_answers(&s, index, even);
+        save(index, scratch("uneven"));
+        save(even, scratch("even"));
+        assert_needs(scratch("uneven"), prior ? "prior,uneven-tree" : "uneven-tree");
+        assert_needs(scratch("even"), prior ? "prior" : "");
+        wo_index *opened[] = {open_index(scratch("uneven"), NULL), open_index(scratch("even"), NULL)};
+        for (int i = 0; i < 2; i++) {
+            assert_same_answers(&s, index, opened[i]);
+            save(opened[i], scratch("again"));
+            assert_same_file(scratch("again"), scratch(i ? "even" : "uneven"));
+            wo_index_free(opened[i]);
+        }
+        wo_index_free(index);
+        wo_index_free(even);
+    }
+    o = small_options(WO_METHOD_EVIDENCE);
+    o.prior = 1;
+    wo_index *index = build(&s, &o);
+    save(index, scratch("hash"));
+    assert_needs(scratch("hash"), "prior");
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+/* Where a node begins is told by the file, and a search relies on it. */
+static void hostile_starts_are_refused(void **state)
+{
+    (void)state;
+    scene s = make_scene(6, 20, 30, true, 9);
+    wo_build_options o = small_options(EVIDENCE_BY_TREE);
+    o.leaves = 10;
+    wo_index *index = build(&s, &o);
+    save(index, scratch("whole"));
+    uint32_t starts[17], *good = index->tree.starts;
+    size_t node = 1;
+    while (!good[node]) node++; /* the first that does not begin at 0 */
+    assert_true(node < 16);
+    const uint32_t cells = good[16];
+    const struct {
+        size_t at;
+        uint32_t value;
+    } changes[] = {{node + 1, good[node] - 16}, {node, good[node] + 1},       {0, 16},
+                   {16, good[15] + 65552},      {16, UINT32_MAX / 16 * 16},   {1, UINT32_MAX},
+                   {node, good[node] - 8},      {16, good[15] + 0x80000000U}, {node, 70000 / 16 * 16}};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char sentence[128];
+        memcpy(starts, good, sizeof starts);
+        starts[changes[i].at] = changes[i].value;
+        snprintf(sentence, sizeof sentence, "tree.starts: node %zu begins at %u, the one before at %u", changes[i].at,
+                 changes[i].value, changes[i].at ? starts[changes[i].at - 1] : 0);
+        refuse(rewrite(scratch("whole"),
+                       &(edit){.name = "tree.starts", .dtype = WOI_U32, .n_dims = 1, .shape = {17}, .data = starts}),
+               NULL, WO_ERR_FORMAT, sentence);
+    }
+    char leaves[64], scales[64], more[64];
+    snprintf(leaves, sizeof leaves, "'tree.leaves' is not of the expected shape (%u, 16)", cells + 16);
+    snprintf(scales, sizeof scales, "'tree.leaf_scales' is not of the expected shape (%u)", cells);
+    snprintf(more, sizeof more, "'cells.offsets' is not of the expected shape (%u)", cells + 1);
+    memcpy(starts, good, sizeof starts);
+    starts[16] += 16;
+    const struct {
+        edit e;
+        const char *part;
+    } cases[] = {
+        {{.name = "tree.starts", .dtype = WOI_U32, .n_dims = 1, .shape = {17}, .data = starts}, leaves},
+        {{.name = "tree.starts", .dtype = WOI_U32, .n_dims = 1, .shape = {17}}, "expected shape (0, 16)"},
+        {{.name = "tree.starts", .dtype = WOI_U32, .n_dims = 1, .shape = {16}}, "expected shape (17)"},
+        {{.name = "tree.starts", .dtype = WOI_U32, .n_dims = 2, .shape = {17, 1}}, "expected shape (17)"},
+        {{.name = "tree.starts", .dtype = WOI_I32, .n_dims = 1, .shape = {17}}, "'tree.starts' is of type I32"},
+        {{.name = "tree.starts", .drop = true}, "the tree has 10 leaves below a node, not a multiple of 16"},
+        {{.name = "tree.leaf_scales", .dtype = WOI_F32, .n_dims = 2, .shape = {cells / 16, 16}}, scales},
+        {{.name = "tree.leaf_offsets", .dtype = WOI_F32, .n_dims = 1, .shape = {cells - 1}}, "expected shape"},
+        {{.name = "cells.offsets", .dtype = WOI_U32, .n_dims = 1, .shape = {cells}}, more},
+        {{.name = "index.nodes", .text = "17"}, "'tree.starts' is not of the expected shape (33)"},
+        {{.name = "index.leaves", .text = "0"}, "the tree has 16 x 0 centres"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuse(rewrite(scratch("whole"), &cases[i].e), NULL, WO_ERR_FORMAT, cases[i].part);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
+/* Shares lie beside ids, and are numbers from 0 to 2. */
+static void hostile_shares_are_refused(void **state)
+{
+    (void)state;
+    scene s = make_scene(6, 20, 30, true, 9);
+    for (int tree = 0; tree < 2; tree++) {
+        wo_build_options o = small_options(tree ? EVIDENCE_BY_TREE : WO_METHOD_EVIDENCE);
+        o.prior = 1;
+        wo_index *index = build(&s, &o);
+        save(index, scratch("whole"));
+        const uint64_t n = index->cells.offsets[index->cells.n];
+        static const uint16_t bad[] = {0x4001, 0x7f80, 0x7fc0, 0x8000, 0xbf80, 0xffff}; /* 2 and more, NaN, below 0 */
+        uint16_t *shares = room(n, sizeof *shares);
+        const edit whole = {.name = "cells.shares", .dtype = WOI_BF16, .n_dims = 1, .shape = {n}, .data = shares};
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            char sentence[80];
+            const size_t at = (n - 1) * i / 5;
+            snprintf(sentence, sizeof sentence, "entry %zu of 'cells.shares' is not a number from 0 to 2", at);
+            shares[at] = bad[i];
+            refuse(rewrite(scratch("whole"), &whole), NULL, WO_ERR_FORMAT, sentence);
+            shares[at] = 0x4000;
+        }
+        wo_index_free(open_index(rewrite(scratch("whole"), &whole), NULL)); /* 2 and 0 are fine */
+        free(shares);
+        const struct {
+            edit e;
+            const char *part;
+        } cases[] = {
+            {{.name = "cells.shares", .drop = true}, "the index has no tensor 'cells.shares'"},
+            {{.name = "cells.shares", .dtype = WOI_BF16, .n_dims = 1, .shape = {n - 1}}, "expected shape"},
+            {{.name = "cells.shares", .dtype = WOI_BF16, .n_dims = 2, .shape = {n, 1}}, "expected shape"},
+            {{.name = "cells.shares", .dtype = WOI_F32, .n_dims = 1, .shape = {n}}, "'cells.shares' is of type F32"},
+            {{.name = "index.prior", .text = "2.5"}, "prior is 2.5, expected 0 to 2"},
+            {{.name = "index.prior", .text = "-1"}, "prior is -1, expected 0 to 2"},
+            {{.name = "index.prior", .text = "nan"}, "'index.prior' is \"nan\""},
+            {{.name = "index.prior", .text = "much"}, "'index.prior' is \"much\""},
+            {{.name = "index.method", .text = "full"}, "prior is 1, but method full counts no evidence"},
+            {{.name = "index.method", .text = "slide"}, "prior is 1, but method slide counts no evidence"},
+        };
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            refuse(rewrite(scratch("whole"), &cases[i].e), NULL, WO_ERR_FORMAT, cases[i].part);
+        wo_index_free(index);
+    }
+    free_scene(&s);
+}
+
+/* The same for a tree, of 16 x 32 centres in 16 of 20 coordinates, all nodes alike. */
 static void hostile_trees_are_refused(void **state)
 {
     (void)state;
     wo_error err;
     scene s = make_scene(6, 20, 30, true, 9);
     wo_build_options o = small_options(EVIDENCE_BY_TREE);
-    o.leaves = 32;
+    o.leaves = 2;
+    o.probes = 3;
+    o.prior = 1; /* whose weights follow from the numbers too */
+    o.focus = 4;
     wo_index *index = build(&s, &o);
+    even_out(index, 32);
     save(index, scratch("whole"));
     static const float minus = -0.5F, nan = NAN, endless = INFINITY;
     const struct {
@@ -504,7 +711,7 @@ static void hostile_trees_are_refused(void **state)
         {{.name = "index.router", .text = "forest"}, "'index.router' is \"forest\""},
         {{.name = "index.router", .drop = true}, "no tensor 'router.planes'"},
         {{.name = "index.nodes", .text = "0"}, "the tree has 0 x 32 centres in 16 of 20 coordinates"},
-        {{.name = "index.nodes", .text = "17"}, "nodes is 17, expected a multiple of 16"},
+        {{.name = "index.nodes", .text = "17"}, "'tree.nodes' is not of the expected shape (4, 128)"},
         {{.name = "index.nodes", .text = "32"}, "'tree.nodes' is not of the expected shape (4, 128)"},
         {{.name = "index.nodes", .text = "1024"}, "'tree.nodes' is not of the expected shape (4, 4096)"},
         {{.name = "index.nodes", .text = "1040"}, "nodes is 1040, expected 0 to 1024"},
@@ -512,7 +719,7 @@ static void hostile_trees_are_refused(void **state)
         {{.name = "index.nodes", .text = "-16"}, "'index.nodes' is \"-16\""},
         {{.name = "index.nodes", .drop = true}, "the tree has 0 x 32 centres"},
         {{.name = "index.leaves", .text = "0"}, "the tree has 16 x 0 centres in 16 of 20 coordinates"},
-        {{.name = "index.leaves", .text = "33"}, "leaves is 33, expected a multiple of 16"},
+        {{.name = "index.leaves", .text = "33"}, "the tree has 33 leaves below a node, not a multiple of 16"},
         {{.name = "index.leaves", .text = "16"}, "'tree.leaves' is not of the expected shape (64, 64)"},
         {{.name = "index.leaves", .text = "4294967296"}, "'index.leaves' is"},
         {{.name = "index.route_d", .text = "0"}, "centres in 0 of 20 coordinates"},
@@ -520,8 +727,8 @@ static void hostile_trees_are_refused(void **state)
         {{.name = "index.route_d", .text = "20"}, "'tree.nodes' is not of the expected shape (5, 64)"},
         {{.name = "index.route_d", .text = "32"}, "centres in 32 of 20 coordinates"},
         {{.name = "index.route_d", .text = "4294967280"}, "centres in 4294967280 of 20 coordinates"},
-        {{.name = "index.beam", .text = "0"}, "beam is 0, expected 1 to 16"},
-        {{.name = "index.beam", .text = "17"}, "beam is 17, expected 1 to 16"},
+        {{.name = "index.beam", .text = "0"}, "beam is 0, expected 1 to 64"},
+        {{.name = "index.beam", .text = "65"}, "beam is 65, expected 1 to 64"},
         {{.name = "index.beam", .text = "4294967295"}, "beam is 4294967295"},
         {{.name = "index.probes", .text = "0"}, "probes is 0, expected 1 to 64"},
         {{.name = "index.probes", .text = "65"}, "probes is 65, expected 1 to 64"},
@@ -549,7 +756,7 @@ static void hostile_trees_are_refused(void **state)
         wo_index *opened = open_index(rewrite(scratch("whole"), &edits[turn % 8]), NULL);
         asked so = {0};
         for (int wide = 0; wide < 2; wide++) { /* within the margin, and beyond */
-            so.probes = wide ? 2 + (uint32_t)turn : 1;
+            so.probes = wide ? 4 + (uint32_t)turn : 1;
             asker *searcher = create(opened, &so);
             int32_t ids[30 * 4];
             float scores[30 * 4];
@@ -979,6 +1186,13 @@ static const scene *failing_scene;
 static int failing_method;
 static wo_index *failing_index;
 
+static wo_build_options failing_options(void)
+{
+    wo_build_options o = small_options(failing_method);
+    if (o.method == WO_METHOD_EVIDENCE) o.prior = 1;
+    return o;
+}
+
 static wo_status build_and_search(wo_error *err)
 {
     const scene *s = failing_scene;
@@ -994,7 +1208,7 @@ static wo_status build_and_search(wo_error *err)
     so.mandatory = (const int32_t[]){2};
     so.n_forbidden = so.n_mandatory = 1;
     so.logit_bias = bias;
-    wo_build_options o = small_options(failing_method);
+    wo_build_options o = failing_options();
     o.iterations = 1;
     wo_status status = wo_layer_wrap(s->w, s->b, s->m, s->d, &layer, err);
     if (!status) status = woi_names_copy(&s->layer->labels, &layer->labels, err);
@@ -1060,7 +1274,7 @@ static void every_allocation_may_fail(void **state)
     failing_scene = &s;
     for (size_t i = 0; i < N_METHODS; i++) {
         failing_method = methods[i];
-        const wo_build_options o = small_options(failing_method);
+        const wo_build_options o = failing_options();
         failing_index = build(&s, &o);
         assert_true(fail_each(build_and_search) > 10);
         assert_true(fail_each(save_again) > 50);
@@ -1086,6 +1300,9 @@ int main(void)
         cmocka_unit_test(an_index_with_nothing_in_its_cells_is_an_index),
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(hostile_files_are_refused),
+        cmocka_unit_test(files_say_what_they_need),
+        cmocka_unit_test(hostile_starts_are_refused),
+        cmocka_unit_test(hostile_shares_are_refused),
         cmocka_unit_test(hostile_trees_are_refused),
         cmocka_unit_test(hostile_small_rows_are_refused),
         cmocka_unit_test(a_row_of_nan_is_never_answered),

@@ -85,6 +85,9 @@ static void the_defaults(void **state)
         {"seed", {"1", "1", "1", "1", "1"}},
         {"max_neurons", {"0", "0", "0", "0", "0"}},
         {"last_step", {"0", "0", "0", "0", "0"}},
+        {"cap", {"0", "0", "0", "0", "0"}},
+        {"prior", {"0", "0", "0", "0", "0"}},
+        {"focus", {"0", "0", "0", "0", "0"}},
     };
     wo_option_info info = {.struct_size = sizeof info};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
@@ -183,7 +186,11 @@ static void values_that_are_none_are_refused(void **state)
     refuse_set(&o, "K", "2.5", "K takes a whole number from 1 to 24, not '2.5'");
     refuse_set(&o, "K", " 2", "K takes a whole number from 1 to 24, not ' 2'");
     refuse_set(&o, "K", "", "K takes a whole number from 1 to 24, not ''");
-    refuse_set(&o, "nodes", "24", "nodes takes a multiple of 16 from 0 to 1024, not '24'");
+    refuse_set(&o, "nodes", "1025", "nodes takes a whole number from 0 to 1024, not '1025'");
+    refuse_set(&o, "leaves", "65537", "leaves takes a whole number from 0 to 65536, not '65537'");
+    refuse_set(&o, "prior", "2.5", "prior takes a number from 0 to 2, not '2.5'");
+    refuse_set(&o, "focus", "-1", "focus takes a number from 0 to 10000, not '-1'");
+    refuse_set(&o, "cap", "0.5", "cap takes a whole number from 0 to 2147483647, not '0.5'");
     refuse_set(&o, "lambda", "nan", "lambda takes a number from 0 to 2, not 'nan'");
     refuse_set(&o, "lambda", "0,1", "lambda takes a number from 0 to 2, not '0,1'");
     refuse_set(&o, "source-k", "0", "source_k takes a whole number from 1 to 1000, not '0'");

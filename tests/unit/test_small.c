@@ -93,7 +93,7 @@ static void rounding_is_small(void **state)
         for (size_t i = 0; i < s.n; i++) {
             int32_t expected[K];
             double logits[K];
-            brute_force(&s, s.q + i * s.d, &(rules){NULL, NULL, false}, K, expected, logits);
+            brute_force(&s, s.q + i * s.d, &(rules){0}, K, expected, logits);
             same += ids[i * K] == expected[0];
             double size = 0;
             for (size_t j = 0; j < s.d; j++) size += fabs((double)s.q[i * s.d + j]) * 4;
@@ -288,7 +288,7 @@ static void tiny_queries_are_not_screened(void **state)
     for (size_t i = 0; i < s.n; i++) {
         int32_t expected;
         double logit;
-        brute_force(&s, s.q + i * s.d, &(rules){NULL, NULL, false}, 1, &expected, &logit);
+        brute_force(&s, s.q + i * s.d, &(rules){0}, 1, &expected, &logit);
         assert_true((double)scores[i] == logit);
     }
     free_asker(searcher);

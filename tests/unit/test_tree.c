@@ -22,50 +22,91 @@ static float *normals(size_t n, uint64_t stream)
 
 /* ---- Searching --------------------------------------------------------------------------------------------- */
 
-/* n blocks of `room` centres, all but the coordinates beyond r. */
-static uint8_t *random_centres(size_t n, size_t r, size_t room, uint64_t stream, float **scales, float **offsets)
+/* Blocks of centres, block a at the places starts[a] .. starts[a+1]: all but the coordinates beyond r. */
+static uint8_t *random_centres(const uint32_t *starts, size_t n, size_t r, uint64_t stream, float **scales,
+                               float **offsets)
 {
-    const size_t bytes = (r + 3) / 4 * 4 * room;
-    uint8_t *at = woi_alloc(n, bytes, NULL);
-    *scales = woi_alloc(n * room, sizeof **scales, NULL);
-    *offsets = woi_alloc(n * room, sizeof **offsets, NULL);
+    const size_t bytes = (r + 3) / 4 * 4, all = starts[n];
+    uint8_t *at = woi_alloc(all, bytes, NULL);
+    *scales = woi_alloc(all, sizeof **scales, NULL);
+    *offsets = woi_alloc(all, sizeof **offsets, NULL);
     assert_true(at && *scales && *offsets);
-    for (size_t i = 0; i < n * bytes; i++) {
-        const size_t j = i % bytes / (4 * room) * 4 + i % 4;
-        at[i] = j < r ? (uint8_t)(1 + woi_rng_below(23, stream, i, 255)) : 128;
-    }
-    for (size_t i = 0; i < n * room; i++) {
-        (*scales)[i] = 0.4F / 127 * (1 + woi_rng_normal(23, stream + 100, i) / 8);
-        double square = 0;
-        for (size_t j = 0; j < r; j++)
-            square += pow((double)(*scales)[i] * woi_tree_coordinate(at + i / room * bytes, room, i % room, j), 2);
-        (*offsets)[i] = (float)(-square / 2);
+    for (size_t a = 0; a < n; a++) {
+        const size_t first = starts[a], room = starts[a + 1] - first;
+        for (size_t i = 0; i < room * bytes; i++) {
+            const size_t j = i / (4 * room) * 4 + i % 4;
+            at[first * bytes + i] = j < r ? (uint8_t)(1 + woi_rng_below(23, stream, first * bytes + i, 255)) : 128;
+        }
+        for (size_t i = 0; i < room; i++) {
+            const float scale = 0.4F / 127 * (1 + woi_rng_normal(23, stream + 100, first + i) / 8);
+            double square = 0;
+            for (size_t j = 0; j < r; j++)
+                square += pow((double)scale * woi_tree_coordinate(at + first * bytes, room, i, j), 2);
+            (*scales)[first + i] = scale;
+            (*offsets)[first + i] = (float)(-square / 2);
+        }
     }
     return at;
 }
 
 /* Random centres; a fifth of the nodes and a third of the leaves are not used, nor the last half of some nodes'. r < d:
- * with a basis, not a straight one.
- */
-static woi_tree make_tree(size_t d, size_t r, uint32_t A, uint32_t B, uint32_t beam)
+ * with a basis, not a straight one. `sizes`: the places of each node. */
+static woi_tree make_tree_of(size_t d, size_t r, uint32_t A, const uint32_t *sizes, uint32_t beam)
 {
-    woi_tree tree = {.d = d, .r = r, .A = A, .B = B, .beam = beam, .margin = INFINITY};
+    woi_tree tree = {.d = d, .r = r, .A = A, .beam = beam, .margin = INFINITY};
     if (r < d) {
         float *unused;
-        tree.basis = random_centres(1, d, r, 1, &tree.basis_scales, &unused);
+        tree.basis = random_centres((uint32_t[]){0, (uint32_t)r}, 1, d, 1, &tree.basis_scales, &unused);
         woi_free(unused);
     }
-    tree.nodes = random_centres(1, r, A, 2, &tree.node_scales, &tree.node_offsets);
-    tree.leaves = random_centres(A, r, B, 3, &tree.leaf_scales, &tree.leaf_offsets);
-    for (size_t c = 0; c < (size_t)A * B; c++) {
-        const bool node_unused = c / B % 5 == 3;
-        if (node_unused) tree.node_offsets[c / B] = -INFINITY;
-        const bool second_half = c / B % 4 == 1 && c % B >= B / 2;
-        if (node_unused || second_half || woi_rng_below(23, 4, c, 3) == 0) tree.leaf_offsets[c] = -INFINITY;
+    tree.starts = woi_alloc_zero(A + 1, sizeof *tree.starts, NULL);
+    assert_non_null(tree.starts);
+    for (size_t a = 0; a < A; a++) tree.starts[a + 1] = tree.starts[a] + sizes[a];
+    tree.nodes = random_centres((uint32_t[]){0, A}, 1, r, 2, &tree.node_scales, &tree.node_offsets);
+    tree.leaves = random_centres(tree.starts, A, r, 3, &tree.leaf_scales, &tree.leaf_offsets);
+    for (size_t a = 0; a < A; a++) {
+        const bool unused = a % 5 == 3 || !sizes[a];
+        if (unused) tree.node_offsets[a] = -INFINITY;
+        for (size_t b = 0; b < sizes[a]; b++) {
+            const size_t c = tree.starts[a] + b;
+            const bool second_half = a % 4 == 1 && b >= sizes[a] / 2;
+            if (unused || second_half || woi_rng_below(23, 4, c, 3) == 0) tree.leaf_offsets[c] = -INFINITY;
+        }
     }
     wo_error err;
     assert_int_equal(woi_tree_count_leaves(&tree, &err), WO_OK);
     return tree;
+}
+
+/* Every node has B places. */
+static woi_tree make_even_tree(size_t d, size_t r, uint32_t A, uint32_t B, uint32_t beam)
+{
+    uint32_t *sizes = malloc(A * sizeof *sizes);
+    for (size_t a = 0; a < A; a++) sizes[a] = B;
+    const woi_tree tree = make_tree_of(d, r, A, sizes, beam);
+    assert_int_equal(tree.widest, B);
+    free(sizes);
+    return tree;
+}
+
+/* Nodes have up to B places, some none. */
+static woi_tree make_tree(size_t d, size_t r, uint32_t A, uint32_t B, uint32_t beam)
+{
+    uint32_t *sizes = malloc(A * sizeof *sizes);
+    for (size_t a = 0; a < A; a++) sizes[a] = 16 * (uint32_t)woi_rng_below(23, 20, a, B / 16 + 1);
+    sizes[A / 2] = B;
+    sizes[A - 1] = 0;
+    const woi_tree tree = make_tree_of(d, r, A, sizes, beam);
+    assert_int_equal(tree.widest, B);
+    free(sizes);
+    return tree;
+}
+
+static size_t node_of(const woi_tree *tree, uint32_t cell)
+{
+    size_t a = 0;
+    while (cell >= tree->starts[a + 1]) a++;
+    return a;
 }
 
 /* One query; returns how many cells it has. */
@@ -73,7 +114,14 @@ static size_t tree_query(const woi_tree *tree, const woi_kernels *kernels, const
                          void *scratch, uint32_t *cells)
 {
     uint32_t n;
-    woi_tree_route(tree, kernels, &(woi_routing){q, 1, probes, cells, &n, scratch, tree->margin});
+    woi_tree_route(tree, kernels,
+                   &(woi_routing){.q = q,
+                                  .n = 1,
+                                  .probes = probes,
+                                  .cells = cells,
+                                  .n_cells = &n,
+                                  .scratch = scratch,
+                                  .margin = tree->margin});
     return n;
 }
 
@@ -82,22 +130,28 @@ static bool assert_query(const woi_tree *tree, const float *q, uint32_t probes)
 {
     const size_t room = woi_tree_scratch(tree, 1, probes);
     void *scratch = aligned_alloc(64, room);
-    uint32_t expected[WOI_MAX_LEAVES], cells[WOI_MAX_LEAVES];
-    const int n = naive_tree(tree, q, probes, true, expected);
+    uint32_t expected[WOI_MAX_LEAVES], cells[WOI_MAX_LEAVES], found;
+    float scores[WOI_MAX_LEAVES];
+    double nearness[WOI_MAX_LEAVES];
+    const int n = naive_tree(tree, q, probes, true, expected, nearness);
     for (int level = WOI_LEVEL_REF; level < WOI_N_LEVELS; level++) {
         woi_kernels table;
         if (!woi_kernels_at((woi_level)level, 0, &table)) continue;
         memset(scratch, 0xff, room);
-        const size_t found = tree_query(tree, &table, q, probes, scratch, cells);
+        woi_tree_route(tree, &table, &(woi_routing){q, 1, probes, cells, &found, scores, scratch, tree->margin});
         assert_true(found <= probes);
         for (size_t i = 0; i < found; i++) {
-            assert_true(tree->leaf_offsets[cells[i]] > -INFINITY && tree->node_offsets[cells[i] / tree->B] > -INFINITY);
+            assert_true(tree->leaf_offsets[cells[i]] > -INFINITY);
+            assert_true(tree->node_offsets[node_of(tree, cells[i])] > -INFINITY);
+            assert_true(i == 0 || scores[i] <= scores[i - 1]);
             for (size_t other = 0; other < i; other++) assert_int_not_equal(cells[i], cells[other]);
         }
         if (n < 0) continue;
         if (found != (size_t)n || memcmp(cells, expected, found * sizeof *cells) != 0)
-            fail_msg("d %zu r %zu, %u x %u, beam %u, margin %g, %u probes, level %d: %zu cells, expected %d, or others",
-                     tree->d, tree->r, tree->A, tree->B, tree->beam, (double)tree->margin, probes, level, found, n);
+            fail_msg("d %zu r %zu, %u x %u, beam %u, margin %g, %u probes, level %d: %u cells, expected %d, or others",
+                     tree->d, tree->r, tree->A, tree->widest, tree->beam, (double)tree->margin, probes, level, found,
+                     n);
+        for (size_t i = 0; i < found; i++) assert_true(fabs((double)scores[i] - nearness[i]) < TREE_CLOSE);
     }
     free(scratch);
     return n >= 0;
@@ -140,8 +194,9 @@ static void cells_are_those_of_a_search_in_double(void **state)
 static void the_largest_trees_are_searched(void **state)
 {
     (void)state;
-    static const size_t large[][4] = {{3, 3, 1024, 1024}, {1100, 1040, 16, 16}, {1100, 1100, 16, 16}};
-    for (size_t s = 0; s < 3; s++) {
+    static const size_t large[][4] = {
+        {3, 3, 1024, 1024}, {3, 3, 16, WOI_MAX_FAN}, {1100, 1040, 16, 16}, {1100, 1100, 16, 16}};
+    for (size_t s = 0; s < 4; s++) {
         const size_t d = large[s][0];
         woi_tree tree = make_tree(d, large[s][1], (uint32_t)large[s][2], (uint32_t)large[s][3], WOI_MAX_BEAM);
         float *q = normals(3 * d, 6);
@@ -155,7 +210,7 @@ static void the_largest_trees_are_searched(void **state)
 static void there_may_be_fewer_leaves_than_probes(void **state)
 {
     (void)state;
-    woi_tree tree = make_tree(2, 2, 16, 16, 1);
+    woi_tree tree = make_even_tree(2, 2, 16, 16, 1);
     for (size_t c = 0; c < 256; c++) tree.leaf_offsets[c] = -INFINITY;
     for (size_t a = 0; a < 16; a++) tree.node_offsets[a] = a == 6 ? 0 : -INFINITY;
     static const uint8_t at[3][2] = {{255, 128}, {128, 255}, {1, 128}};
@@ -184,7 +239,7 @@ static void there_may_be_fewer_leaves_than_probes(void **state)
 static void equal_leaves_come_in_their_order(void **state)
 {
     (void)state;
-    woi_tree tree = make_tree(3, 3, 16, 16, WOI_MAX_BEAM);
+    woi_tree tree = make_even_tree(3, 3, 16, 16, WOI_MAX_BEAM);
     memset(tree.leaves, 192, 256 * 4);
     for (size_t c = 0; c < 256; c++) tree.leaf_scales[c] = 0.5F / 64;
     for (size_t c = 0; c < 256; c++) tree.leaf_offsets[c] = c / 16 % 5 == 3 ? -INFINITY : -0.375F;
@@ -218,7 +273,7 @@ static void lengths_do_not_matter(void **state)
             for (size_t j = 0; j < d; j++) other[j] = 4 * own[j]; /* to the last bit */
             assert_int_equal(tree_query(&tree, get_kernels(), other, 9, scratch, cells), n);
             assert_memory_equal(cells, expected, n * sizeof *cells);
-            if (naive_tree(&tree, own, 9, true, unused) >= 0) {
+            if (naive_tree(&tree, own, 9, true, unused, NULL) >= 0) {
                 told++;
                 for (size_t j = 0; j < d; j++) other[j] = 3 * own[j];
                 assert_int_equal(tree_query(&tree, get_kernels(), other, 9, scratch, cells), n);
@@ -286,19 +341,23 @@ static void batches_are_single_queries(void **state)
         assert_int_equal(woi_tree_queries(&tree, NULL, 0, 2, NULL, &err), WO_OK);
         enum { TOGETHER = 32 };
         void *wide = aligned_alloc(64, woi_tree_scratch(&tree, N, PROBES));
-        uint32_t *together = malloc(N * PROBES * sizeof *together), counts[N];
-        woi_tree_route(&tree, get_kernels(), &(woi_routing){q, N, PROBES, together, counts, wide, INFINITY});
+        uint32_t *together = malloc(N * PROBES * sizeof *together), counts[N], alone;
+        float *scores = malloc(N * PROBES * sizeof *scores), own_scores[PROBES];
+        woi_tree_route(&tree, get_kernels(), &(woi_routing){q, N, PROBES, together, counts, scores, wide, INFINITY});
         for (size_t i = 0; i < N; i++) {
-            const size_t n = tree_query(&tree, get_kernels(), q + i * d, PROBES, scratch, own);
-            assert_int_equal(n == 0, i == 17);
-            assert_int_equal(counts[i], n);
-            assert_memory_equal(together + i * PROBES, own, n * sizeof *own);
+            woi_tree_route(&tree, get_kernels(),
+                           &(woi_routing){q + i * d, 1, PROBES, own, &alone, own_scores, scratch, INFINITY});
+            assert_int_equal(alone == 0, i == 17);
+            assert_int_equal(counts[i], alone);
+            assert_memory_equal(together + i * PROBES, own, alone * sizeof *own);
+            assert_memory_equal(scores + i * PROBES, own_scores, alone * sizeof *own_scores);
         }
         size_t opened[2] = {0, 0};
         for (size_t n = 1; n <= 2 * TOGETHER; n++) {
             const size_t some = (n + 1) / 2;
             tree.margin = n % 2 ? INFINITY : 0.2F;
-            woi_tree_route(&tree, get_kernels(), &(woi_routing){q, some, PROBES, together, counts, wide, tree.margin});
+            woi_tree_route(&tree, get_kernels(),
+                           &(woi_routing){q, some, PROBES, together, counts, NULL, wide, tree.margin});
             for (size_t i = 0; i < some; i++) {
                 assert_int_equal(tree_query(&tree, get_kernels(), q + i * d, PROBES, scratch, own), counts[i]);
                 assert_memory_equal(together + i * PROBES, own, counts[i] * sizeof *own);
@@ -308,6 +367,7 @@ static void batches_are_single_queries(void **state)
         assert_true(beam == 1 ? opened[0] == opened[1] : opened[0] < opened[1]);
         free(wide);
         free(together);
+        free(scores);
         free(q);
         free(scratch);
         woi_tree_free(&tree);
@@ -365,9 +425,9 @@ static void neighbours_are_the_nearest_leaves(void **state)
     for (size_t s = 0; s < N_SHAPES; s++)
         for (size_t i = 0; i < 4; i++) {
             woi_tree tree = make_tree(shapes[s][0], shapes[s][1], (uint32_t)shapes[s][2], (uint32_t)shapes[s][3], 1);
-            const size_t B = tree.B, r = tree.r, cells = woi_tree_n_cells(&tree), room = rooms[i];
+            const size_t r = tree.r, cells = woi_tree_n_cells(&tree), room = rooms[i];
             uint32_t *near = malloc(cells * room * sizeof *near), *again = malloc(cells * room * sizeof *again);
-            double *scores = malloc(B * sizeof *scores);
+            double *scores = malloc(tree.widest * sizeof *scores);
             size_t *places = malloc(room * sizeof *places);
             assert_int_equal(woi_tree_neighbours(&tree, (uint32_t)room, 1, near, &err), WO_OK);
             for (int threads = 0; threads <= 3; threads++) {
@@ -376,7 +436,7 @@ static void neighbours_are_the_nearest_leaves(void **state)
                 assert_memory_equal(near, again, cells * room * sizeof *near);
             }
             for (size_t c = 0; c < cells; c++) {
-                const size_t first = c / B * B;
+                const size_t a = node_of(&tree, (uint32_t)c), first = tree.starts[a], B = tree.starts[a + 1] - first;
                 const uint8_t *leaves = tree.leaves + first * 4 * woi_tree_fours(&tree);
                 const float *scales = tree.leaf_scales + first;
                 for (size_t b = 0; b < B; b++) { /* minus the distance, squared and halved */
@@ -408,7 +468,8 @@ static void neighbours_are_the_nearest_leaves(void **state)
 
 /* ---- Learning ---------------------------------------------------------------------------------------------- */
 
-static const woi_tree_options few = {.A = 16, .B = 16, .beam = 2, .rounds = 10, .seed = 1, .threads = 1};
+static const woi_tree_options few = {
+    .nodes = 16, .leaves = 16, .beam = 2, .rounds = 10, .refine = 2, .seed = 1, .threads = 1};
 
 static woi_tree learn(const float *q, size_t n, size_t d, const woi_tree_options *o)
 {
@@ -418,40 +479,52 @@ static woi_tree learn(const float *q, size_t n, size_t d, const woi_tree_options
     return tree;
 }
 
+/* A centre's offset is that of its codes, and it lies in the unit ball. */
+static void assert_centre(const uint8_t *at, size_t room, size_t which, size_t r, double scale, double offset)
+{
+    double square = 0;
+    for (size_t j = 0; j < (r + 3) / 4 * 4; j++) {
+        const int code = woi_tree_coordinate(at, room, which, j);
+        assert_true(code >= -127 && (j < r || code == 0));
+        square += pow(scale * code, 2);
+    }
+    assert_true(fabs(square / 2 + offset) < 1e-6 && square < 1 + 0.03);
+}
+
 /* What holds for every tree that was learned. */
 static void assert_sound(const woi_tree *tree)
 {
-    const size_t A = tree->A, B = tree->B, r = tree->r;
-    assert_true(A >= 16 && A <= WOI_MAX_FAN && A % 16 == 0);
-    assert_true(B >= 16 && B <= WOI_MAX_FAN && B % 16 == 0);
+    const size_t A = tree->A, r = tree->r;
+    assert_true(A >= 16 && A <= WOI_MAX_NODES && A % 16 == 0);
     assert_true(r <= tree->d && (r < tree->d) == (tree->basis != NULL));
-    size_t used = 0;
-    for (size_t i = 0; i < A + A * B; i++) {
-        const bool node = i < A;
-        const size_t a = node ? i : (i - A) / B, width = node ? A : B, which = node ? a : (i - A) % B;
-        const uint8_t *at = node ? tree->nodes : tree->leaves + a * B * 4 * woi_tree_fours(tree);
-        const double scale = (double)(node ? tree->node_scales[a] : tree->leaf_scales[i - A]);
-        const float offset = node ? tree->node_offsets[a] : tree->leaf_offsets[i - A];
-        if (offset == -INFINITY) continue;
-        double square = 0;
-        for (size_t j = 0; j < 4 * woi_tree_fours(tree); j++) {
-            const int code = woi_tree_coordinate(at, width, which, j);
-            assert_true(code >= -127 && (j < r || code == 0));
-            square += pow(scale * code, 2);
+    assert_int_equal(tree->starts[0], 0);
+    size_t nodes = 0, widest = 0;
+    for (size_t a = 0; a < A; a++) {
+        const size_t first = tree->starts[a], room = tree->starts[a + 1] - first;
+        assert_true(tree->starts[a + 1] >= first && room % 16 == 0 && room <= WOI_MAX_FAN);
+        widest = room > widest ? room : widest;
+        size_t leaves = 0;
+        for (size_t b = 0; b < room; b++) {
+            if (tree->leaf_offsets[first + b] == -INFINITY) continue;
+            assert_true(b < tree->n_leaves[a]);
+            assert_centre(tree->leaves + first * 4 * woi_tree_fours(tree), room, b, r,
+                          (double)tree->leaf_scales[first + b], (double)tree->leaf_offsets[first + b]);
+            leaves++;
         }
-        assert_true(fabs(square / 2 + (double)offset) < 1e-6 && square < 1 + 0.03);
-        if (!node) assert_true(tree->node_offsets[a] > -INFINITY);
-        used += node;
+        assert_true((tree->node_offsets[a] > -INFINITY) == (leaves > 0));
+        if (!leaves) continue;
+        assert_centre(tree->nodes, A, a, r, (double)tree->node_scales[a], (double)tree->node_offsets[a]);
+        nodes++;
     }
-    assert_true(used > 0);
-    for (size_t a = 0; a < A; a++)
-        if (tree->node_offsets[a] > -INFINITY) assert_true(tree->leaf_offsets[a * B] > -INFINITY);
+    assert_true(nodes > 0);
+    assert_int_equal(tree->widest, widest);
 }
 
 static void assert_same_tree(const woi_tree *a, const woi_tree *b)
 {
     const size_t f = sizeof(float), leaves = woi_tree_n_cells(a);
-    assert_true(a->d == b->d && a->r == b->r && a->A == b->A && a->B == b->B && a->beam == b->beam);
+    assert_true(a->d == b->d && a->r == b->r && a->A == b->A && a->beam == b->beam);
+    assert_memory_equal(a->starts, b->starts, (a->A + 1) * sizeof *a->starts);
     assert_true(!a->basis == !b->basis);
     if (a->basis) assert_memory_equal(a->basis, b->basis, a->r * ((a->d + 3) / 4 * 4));
     if (a->basis) assert_memory_equal(a->basis_scales, b->basis_scales, a->r * f);
@@ -518,6 +591,9 @@ static void clusters_are_told_apart(void **state)
             fail_msg("d %zu r %zu noise %g: %zu of %d are apart", d, tree.r, (double)noise, pure, N);
         /* The same direction at any length: one leaf. */
         for (size_t i = CLUSTERS; noise == 0 && i < N; i++) assert_int_equal(cells[i], cells[i - CLUSTERS]);
+        size_t used = 0;
+        for (size_t c = 0; c < woi_tree_n_cells(&tree); c++) used += tree.leaf_offsets[c] > -INFINITY;
+        assert_true(noise > 0 || used <= CLUSTERS); /* a leaf that no query finds was given up */
         free(q);
         woi_tree_free(&tree);
     }
@@ -536,7 +612,7 @@ static void nodes_hold_whole_clusters(void **state)
     size_t together = 0;
     for (size_t k = 0; k < CLUSTERS; k++) {
         size_t counts[16] = {0}, most = 0;
-        for (size_t i = k; i < N; i += CLUSTERS) counts[cells[i] / 16]++;
+        for (size_t i = k; i < N; i += CLUSTERS) counts[node_of(&tree, cells[i])]++;
         for (size_t a = 0; a < 16; a++) most = counts[a] > most ? counts[a] : most;
         together += most;
     }
@@ -562,8 +638,8 @@ static void queries_of_any_length_are_learned_from(void **state)
         woi_tree tree = learn(q, N, D, &o);
         assert_sound(&tree);
         assert_int_equal(woi_tree_queries(&tree, q, N, 1, cells, &err), WO_OK);
-        for (size_t i = 0; i < N; i++) assert_true(cells[i] < 256);
-        assert_true(count_pure(cells, N, 256) > N / 100 * 98);
+        for (size_t i = 0; i < N; i++) assert_true(cells[i] < woi_tree_n_cells(&tree));
+        assert_true(count_pure(cells, N, woi_tree_n_cells(&tree)) > N / 100 * 98);
         woi_tree_free(&tree);
     }
     free(q);
@@ -640,25 +716,207 @@ static void fan_outs_follow_from_the_data(void **state)
     (void)state;
     static const struct {
         size_t n;
-        uint32_t A, B, made_A, made_B;
+        uint32_t nodes, leaves, made_nodes, made_leaves;
     } cases[] = {
-        {1, 0, 0, 16, 16},         {640, 0, 0, 16, 16},       {10239, 0, 0, 16, 32},     {11560, 0, 0, 32, 16},
-        {100000, 0, 0, 64, 64},    {100000, 32, 0, 32, 128},  {100000, 0, 160, 64, 160}, {700000, 0, 0, 144, 192},
-        {3000, 1024, 0, 1024, 16}, {3000, 0, 1024, 16, 1024}, {50, 48, 80, 48, 80},
+        {1, 0, 0, 16, 1},
+        {640, 0, 0, 16, 1},
+        {10239, 0, 0, 16, 15},
+        {11560, 0, 0, 32, 9},
+        {100000, 0, 0, 64, 39},
+        {100000, 32, 0, 32, 78},
+        {100000, 0, 160, 64, 160},
+        {700000, 0, 0, 144, 121},
+        {3000, 1024, 0, 1024, 1},
+        {50, 48, 80, 48, 80},
+        {100000, 1, 0, 1, 2500},
+        {100000000, 0, 0, 1024, 1024},
+        {100000000, 1, 0, 1, 65536},
+        {3000, 0, 1024, 16, 1024},
     };
-    static float q[700000 * 2];
-    for (size_t i = 0; i < 2 * 700000; i++) q[i] = woi_rng_normal(23, 16, i);
+    enum { MOST = 100000 };
+    float *q = normals((size_t)MOST * 2, 16);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         woi_tree_options o = few;
-        o.A = cases[i].A;
-        o.B = cases[i].B;
-        o.rounds = 1;
+        o.nodes = cases[i].nodes;
+        o.leaves = cases[i].leaves;
+        o.rounds = o.refine = 1;
+        woi_tree_fan_outs(cases[i].n, 40, &o.nodes, &o.leaves);
+        if (o.nodes != cases[i].made_nodes || o.leaves != cases[i].made_leaves)
+            fail_msg("%zu queries: %u x %u, expected %u x %u", cases[i].n, o.nodes, o.leaves, cases[i].made_nodes,
+                     cases[i].made_leaves);
+        if (cases[i].n > MOST) continue;
         woi_tree tree = learn(q, cases[i].n, 2, &o);
         assert_sound(&tree);
-        if (tree.A != cases[i].made_A || tree.B != cases[i].made_B)
-            fail_msg("%zu queries: %u x %u, expected %u x %u", cases[i].n, tree.A, tree.B, cases[i].made_A,
-                     cases[i].made_B);
+        assert_int_equal(tree.A, (o.nodes + 15) / 16 * 16);
         woi_tree_free(&tree);
+    }
+    free(q);
+}
+
+/* The nearest of all nodes to a query's direction, in double; UINT32_MAX where two are too close to tell. */
+static size_t nearest_node(const woi_tree *tree, const double *x)
+{
+    double best = -INFINITY, second = -INFINITY;
+    size_t found = 0;
+    for (size_t a = 0; a < tree->A; a++) {
+        double score = (double)tree->node_offsets[a];
+        for (size_t j = 0; j < tree->r; j++)
+            score += x[j] * (double)tree->node_scales[a] * woi_tree_coordinate(tree->nodes, tree->A, a, j);
+        if (score > best) {
+            second = best;
+            best = score;
+            found = a;
+        } else if (score > second) {
+            second = score;
+        }
+    }
+    return best - second < 0.02 ? UINT32_MAX : found; /* centres are rounded to int8 */
+}
+
+/* Clusters of different sizes have leaves by how many queries they have. */
+static void nodes_have_leaves_in_proportion(void **state)
+{
+    (void)state;
+    enum { D = 8, N = 2000, NODES = 3, LEAVES = 100 };
+    static const size_t sizes[] = {1200, 600, 200};
+    size_t seen = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) { /* until the three nodes are the three clusters */
+        float *q = calloc((size_t)N * D, sizeof *q);
+        for (size_t i = 0; i < N; i++) {
+            for (size_t j = 0; j < D; j++) q[i * D + j] = 0.02F * woi_rng_normal(23, 21, i * D + j);
+            q[i * D + (i < sizes[0] ? 0 : i < sizes[0] + sizes[1] ? 1 : 2)] += 1;
+        }
+        woi_tree_options o = few;
+        o.nodes = NODES;
+        o.leaves = LEAVES;
+        o.refine = 0;
+        o.seed = seed;
+        woi_tree tree = learn(q, N, D, &o);
+        assert_sound(&tree);
+        assert_int_equal(tree.A, 16);
+        size_t counts[16] = {0};
+        bool told = true;
+        for (size_t i = 0; i < N; i++) {
+            double x[D];
+            naive_turn(&tree, q + i * D, x);
+            const size_t a = nearest_node(&tree, x);
+            if (a == UINT32_MAX)
+                told = false;
+            else
+                counts[a]++;
+        }
+        for (size_t a = 0; told && a < 16; a++) {
+            const size_t share = (size_t)((double)counts[a] / N * NODES * LEAVES + 0.5);
+            const size_t own = counts[a] ? share > 1 ? share : 1 : 0;
+            size_t used = 0;
+            for (size_t c = tree.starts[a]; c < tree.starts[a + 1]; c++) used += tree.leaf_offsets[c] > -INFINITY;
+            assert_int_equal(used, own < counts[a] ? own : counts[a]);
+            assert_int_equal(tree.starts[a + 1] - tree.starts[a], (own + 15) / 16 * 16);
+            seen += counts[a] == sizes[0];
+        }
+        free(q);
+        woi_tree_free(&tree);
+    }
+    assert_true(seen > 0);
+}
+
+/* Coordinate j of a leaf. */
+static double leaf_at(const woi_tree *tree, uint32_t cell, size_t j)
+{
+    const size_t a = node_of(tree, cell), first = tree->starts[a], room = tree->starts[a + 1] - first;
+    return (double)tree->leaf_scales[cell] *
+           woi_tree_coordinate(tree->leaves + first * 4 * woi_tree_fours(tree), room, cell - first, j);
+}
+
+static double distance_to(const woi_tree *tree, uint32_t cell, const double *x)
+{
+    double sum = 0;
+    for (size_t j = 0; j < tree->r; j++) sum += pow(x[j] - leaf_at(tree, cell, j), 2);
+    return sum;
+}
+
+/* One node: every query lies in the nearest of all leaves, and every leaf is the mean of its queries. */
+static void a_flat_tree_is_k_means(void **state)
+{
+    (void)state;
+    enum { N = 900, MOST = 64 };
+    static const size_t dims[][2] = {{8, 0}, {24, 16}}; /* d, r */
+    wo_error err;
+    uint32_t cells[N];
+    for (size_t turn = 0; turn < 8; turn++) {
+        const size_t d = dims[turn % 2][0];
+        float *q = clustered(N, d, 0.02F);
+        woi_tree_options o = few;
+        o.r = dims[turn % 2][1];
+        o.nodes = 1;
+        o.leaves = turn / 4 ? 40 : 5;
+        o.refine = turn / 2 % 2 ? 4 : 0;
+        o.rounds = 60; /* it has settled by then */
+        woi_tree tree = learn(q, N, d, &o);
+        assert_sound(&tree);
+        assert_int_equal(woi_tree_n_cells(&tree), (o.leaves + 15) / 16 * 16);
+        for (size_t a = 1; a < tree.A; a++) assert_true(tree.node_offsets[a] == -INFINITY);
+        assert_int_equal(woi_tree_queries(&tree, q, N, 1, cells, &err), WO_OK);
+        double sums[MOST][24] = {{0}}, counts[MOST] = {0}, x[24];
+        for (size_t i = 0; i < N; i++) {
+            naive_turn(&tree, q + i * d, x);
+            const double own = distance_to(&tree, cells[i], x);
+            for (uint32_t c = 0; c < woi_tree_n_cells(&tree); c++)
+                if (tree.leaf_offsets[c] > -INFINITY && !(own < distance_to(&tree, c, x) + 0.01))
+                    fail_msg("query %zu lies in leaf %u, at %g; leaf %u is at %g", i, cells[i], own, c,
+                             distance_to(&tree, c, x));
+            for (size_t j = 0; j < tree.r; j++) sums[cells[i]][j] += x[j];
+            counts[cells[i]]++;
+        }
+        for (uint32_t c = 0; c < woi_tree_n_cells(&tree); c++)
+            for (size_t j = 0; counts[c] > 0 && j < tree.r; j++) {
+                const double mean = sums[c][j] / counts[c], at = leaf_at(&tree, c, j);
+                if (!(fabs(mean - at) < 0.02))
+                    fail_msg("turn %zu, leaf %u: %g, its queries' mean %g", turn, c, at, mean);
+            }
+        free(q);
+        woi_tree_free(&tree);
+    }
+}
+
+/* The mean squared distance of queries to the leaf that they find, looking into `beam` nodes. */
+static double mean_distance(woi_tree *tree, const float *q, size_t n, uint32_t beam)
+{
+    wo_error err;
+    uint32_t *cells = malloc(n * sizeof *cells);
+    double sum = 0, *x = malloc(tree->r * sizeof *x);
+    tree->beam = beam;
+    assert_int_equal(woi_tree_queries(tree, q, n, 1, cells, &err), WO_OK);
+    for (size_t i = 0; i < n; i++) {
+        naive_turn(tree, q + i * tree->d, x);
+        sum += distance_to(tree, cells[i], x);
+    }
+    free(cells);
+    free(x);
+    return sum / (double)n;
+}
+
+static void refining_brings_leaves_nearer(void **state)
+{
+    (void)state;
+    enum { N = 3000, D = 12 };
+    static const float noises[] = {0.1F, 0.4F, 3};
+    for (size_t turn = 0; turn < 6; turn++) {
+        float *q = clustered(N, D, noises[turn / 2]);
+        woi_tree_options o = few;
+        o.leaves = turn % 2 ? 4 : 16;
+        double last = INFINITY, first = 0;
+        for (o.refine = 0; o.refine <= 4; o.refine++) {
+            woi_tree tree = learn(q, N, D, &o);
+            assert_sound(&tree);
+            const double mean = mean_distance(&tree, q, N, 8);
+            if (!(mean < last * 1.001)) fail_msg("turn %zu, round %u: %g after %g", turn, o.refine, mean, last);
+            if (!o.refine) first = mean;
+            last = mean;
+            woi_tree_free(&tree);
+        }
+        assert_true(last < 0.998 * first);
+        free(q);
     }
 }
 
@@ -677,7 +935,8 @@ static void little_data_make_a_tree(void **state)
             if (turn / 36) q[i] = turn / 36 == 1 ? q[i % d] : 0;
         woi_tree_options o = few;
         o.r = dims[turn / 6 % 6][1];
-        if (turn % 2) o.A = o.B = 0;
+        if (turn % 2) o.nodes = o.leaves = 1 + (uint32_t)turn % 3;
+        o.refine = (uint32_t)(turn % 4);
         o.rounds = (uint32_t)(turn % 5);
         woi_tree tree = learn(q, n, d, &o);
         assert_sound(&tree);
@@ -706,7 +965,7 @@ static void threads_change_nothing(void **state)
     for (size_t r = 0; r <= 32; r += 16) {
         woi_tree_options o = few;
         o.r = r;
-        o.A = o.B = 32;
+        o.nodes = o.leaves = 32;
         o.threads = 1;
         woi_tree one = learn(q, N, D, &o);
         for (o.threads = 0; o.threads <= 3; o.threads++) {
@@ -743,7 +1002,7 @@ static void learning_can_be_stopped(void **state)
         woi_tree tree;
         const wo_status status = woi_tree_learn(q, 100, 20, &o, &tree, &err);
         if (status == WO_OK) {
-            assert_true(at >= 2);
+            assert_true(at >= 3);
             woi_tree_free(&tree);
             break;
         }
@@ -757,7 +1016,7 @@ static void no_memory_is_an_error(void **state)
 {
     (void)state;
     float *q = clustered(100, 20, 0.3F);
-    uint32_t cells[100], near[256 * 4];
+    uint32_t cells[100], near[512 * 4]; /* up to 16 nodes of 16 leaves, each rounded up */
     assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
     for (size_t r = 0; r <= 16; r += 16) {
         woi_tree tree;
@@ -769,7 +1028,7 @@ static void no_memory_is_an_error(void **state)
             allocations_left = n;
             const wo_status status = woi_tree_learn(q, 100, 20, &o, &tree, n % 2 ? &err : NULL);
             if (status == WO_OK) {
-                assert_true(n > (r ? 18 : 14));
+                assert_true(n > (r ? 22 : 18));
                 break;
             }
             assert_int_equal(status, WO_ERR_MEMORY);
@@ -810,6 +1069,9 @@ int main(void)
         cmocka_unit_test(queries_of_any_length_are_learned_from),
         cmocka_unit_test(the_basis_holds_the_spread),
         cmocka_unit_test(fan_outs_follow_from_the_data),
+        cmocka_unit_test(nodes_have_leaves_in_proportion),
+        cmocka_unit_test(a_flat_tree_is_k_means),
+        cmocka_unit_test(refining_brings_leaves_nearer),
         cmocka_unit_test(little_data_make_a_tree),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(learning_can_be_stopped),

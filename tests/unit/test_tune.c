@@ -22,7 +22,7 @@ static pair make_pair(void)
     for (size_t i = 0; i < p.s.n; i++) {
         int32_t best;
         double score;
-        brute_force(&p.s, p.s.q + i * D, &(rules){NULL, NULL, false}, 1, &best, &score);
+        brute_force(&p.s, p.s.q + i * D, &(rules){0}, 1, &best, &score);
         p.s.labels[i] = best;
         p.s.indptr[i + 1] = (int64_t)i + 1;
     }
