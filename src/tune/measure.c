@@ -87,10 +87,12 @@ static bool is_met(const woi_tune *t, const wo_build_options *o, const woi_judge
     const wo_tune_options *asked = &t->o;
     const woi_pairs *of = judged->of;
     if (woi_by_time(t)) return row[WOI_CURVE_US] <= asked->target_us;
-    if (asked->target_agree > 0) return row[WOI_CURVE_SURE_AGREEMENT] >= asked->target_agree;
+    const bool scores_all = o->method == WO_METHOD_SCREEN && row[WOI_CURVE_AGREEMENT] >= ALL_BUT;
+    if (asked->target_agree > 0)
+        return row[WOI_CURVE_SURE_AGREEMENT] >= asked->target_agree || (scores_all && asked->target_agree <= ALL_BUT);
     if (reached(&of[WOI_AT_1], asked->target) && reached(&of[WOI_AT_5], asked->target5)) return true;
     if (!has_hits(&of[WOI_AT_1], asked->target) || !has_hits(&of[WOI_AT_5], asked->target5)) return false;
-    if (o->method == WO_METHOD_SCREEN) return row[WOI_CURVE_AGREEMENT] >= ALL_BUT; /* it scores every class */
+    if (o->method == WO_METHOD_SCREEN) return scores_all;
     return t->few_hits && woi_imitates(o) && is_met_by_few(t, judged, held, row);
 }
 

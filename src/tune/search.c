@@ -538,6 +538,7 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err)
     t->best = WOI_NO_ROW;
     if (!fixed || method == WO_METHOD_FULL || isinf(t->o.target_us)) status = woi_tune_measure_full(t, err);
     if (status || (fixed && method == WO_METHOD_FULL)) return status;
+    if (t->hopeless) return search_screen(t, err);
     const bool one = t->o.fixed & WO_FIX_ROUTER;
     const bool tree = evidence && (one ? t->build.router == WO_ROUTER_TREE : t->layer->dense.d <= WOI_MAX_I8);
     const bool hash = evidence && (!one || t->build.router == WO_ROUTER_HASH);

@@ -299,6 +299,9 @@ static wo_status ask_full(woi_tune *t, wo_error *err)
     } else if (isinf(t->o.target_us)) {
         t->best_wanted = true;
     }
+    /* Not even FULL's own answers would show it: then there is nothing to look for. */
+    t->hopeless = t->o.target_us == 0 && t->o.target_agree > 0 && !(t->o.fixed & WO_FIX_METHOD) &&
+                  woi_pairs_margin(&of[WOI_AGREE], t->o.target_agree) < 0;
     return WO_OK;
 }
 
@@ -329,7 +332,7 @@ static void prove(const woi_tune *t, const double *row, woi_goal *goal, wo_error
     if (row[WOI_CURVE_MET] != 1) {
         goal->proof = WO_PROOF_NONE;
     } else if (goal->target_agree > 0) {
-        goal->proof = WO_PROOF_AGREEMENT;
+        goal->proof = row[WOI_CURVE_SURE_AGREEMENT] >= goal->target_agree ? WO_PROOF_AGREEMENT : WO_PROOF_ALL_EQUAL;
         return;
     } else if (is_sure(t, row)) {
         goal->proof = WO_PROOF_HITS;

@@ -44,6 +44,7 @@ typedef struct woi_tune {
     uint64_t labelled; /* judged queries with labels */
     bool best_wanted;  /* the best within a time is an answer, whether or not it reaches anything */
     bool above;        /* for a target beyond FULL */
+    bool hopeless;     /* too few queries to show anything: only what scores every class is an answer */
     wo_log held;       /* n = 0: none */
     woi_judge held_judge;
     wo_log sampled; /* some of the judged queries, to choose a prior on */

@@ -248,18 +248,19 @@ static void answers_are_the_exact_ones_in_every_batch(void **state)
         asker *one = create(index, &(asked){.threads = 1}), *two = create(index, &(asked){.threads = 2});
         int32_t *ids = room(n * k, sizeof *ids), *other = room(n * k, sizeof *ids);
         float *scores = room(n * k, sizeof *scores), *others = room(n * k, sizeof *scores);
-        assert_int_equal(ask(one, s.q, n, k, ids, scores, &err), WO_OK);
+        assert_int_equal(ask(one, s.q, n, k, (answers){ids, scores, NULL}, &err), WO_OK);
         static const size_t pieces[] = {1, 2, 7, 8, 13, 300};
         for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
             for (size_t i = 0; i < n; i += pieces[p]) {
                 const size_t here = n - i < pieces[p] ? n - i : pieces[p];
-                assert_int_equal(ask(p % 2 ? one : two, s.q + i * s.d, here, k, other + i * k, others + i * k, &err),
+                assert_int_equal(ask(p % 2 ? one : two, s.q + i * s.d, here, k,
+                                     (answers){other + i * k, others + i * k, NULL}, &err),
                                  WO_OK);
             }
             assert_memory_equal(other, ids, n * k * sizeof *ids);
             assert_memory_equal(others, scores, n * k * sizeof *scores);
         }
-        assert_int_equal(ask_exact(one, s.q, n, k, other, others, &err), WO_OK);
+        assert_int_equal(ask_exact(one, s.q, n, k, (answers){other, others, NULL}, &err), WO_OK);
         size_t same = 0;
         for (size_t i = 0; i < n * k; i++) {
             same += other[i] == ids[i];
@@ -304,9 +305,9 @@ static void calls_may_ask_for_anything(void **state)
     float scores[N * K];
     double values[K];
     wo_query_stats stats[N];
-    assert_int_equal(ask_stats(searcher, s.q, N, K, ids, scores, stats, &err), WO_OK);
+    assert_int_equal(ask_stats(searcher, s.q, N, K, (answers){ids, scores, stats}, &err), WO_OK);
     for (size_t i = 0; i < N; i++) {
-        brute_force(&s, s.q + i * s.d, &(rules){allowed, more, false}, K, expected, values);
+        brute_force(&s, s.q + i * s.d, &(rules){allowed, more, false, NULL}, K, expected, values);
         assert_memory_equal(ids + i * K, expected, sizeof expected);
         for (size_t j = 0; j < K; j++) assert_true(fabs((double)scores[i * K + j] - values[j]) < 1e-4);
         /* class 6 is mandatory but forbidden */
@@ -327,9 +328,9 @@ static void calls_may_ask_for_anything(void **state)
     }
     /* Probabilities are those of all classes: FULL has them. */
     asker *softmax = create(index, &(asked){.threads = 1, .scores = WO_SCORES_SOFTMAX});
-    assert_int_equal(ask_stats(softmax, s.q, N, K, ids, scores, stats, &err), WO_OK);
+    assert_int_equal(ask_stats(softmax, s.q, N, K, (answers){ids, scores, stats}, &err), WO_OK);
     for (size_t i = 0; i < N; i++) {
-        assert_answer(&s, s.q + i * s.d, &(rules){NULL, NULL, true}, K, ids + i * K, scores + i * K);
+        assert_answer(&s, s.q + i * s.d, &(rules){NULL, NULL, true, NULL}, K, ids + i * K, scores + i * K);
         assert_true(stats[i].exact && stats[i].candidates == M);
     }
     free_asker(softmax);
@@ -352,7 +353,7 @@ static void few_classes_are_all_scored(void **state)
         asker *searcher = create(index, NULL);
         int32_t *ids = room(n * k, sizeof *ids), candidates[100];
         float *scores = room(n * k, sizeof *scores);
-        assert_int_equal(ask(searcher, s.q, n, k, ids, scores, &err), WO_OK);
+        assert_int_equal(ask(searcher, s.q, n, k, (answers){ids, scores, NULL}, &err), WO_OK);
         for (size_t i = 0; i < n && (m <= 31 || k >= 60); i++)
             assert_answer(&s, s.q + i * s.d, &(rules){0}, k, ids + i * k, scores + i * k);
         for (size_t i = 0; i < n * k; i++) assert_true(ids[i] < (int32_t)m && (ids[i] >= 0 || i % k >= m));
@@ -392,14 +393,14 @@ static void odd_queries_and_rows(void **state)
         int32_t ids[N * K], exact[N * K], one[K];
         float scores[N * K], exact_scores[N * K], one_scores[K];
         wo_query_stats stats[N];
-        assert_int_equal(ask_stats(searcher, s.q, N, K, ids, scores, stats, &err), WO_OK);
-        assert_int_equal(ask_exact(searcher, s.q, N, K, exact, exact_scores, &err), WO_OK);
+        assert_int_equal(ask_stats(searcher, s.q, N, K, (answers){ids, scores, stats}, &err), WO_OK);
+        assert_int_equal(ask_exact(searcher, s.q, N, K, (answers){exact, exact_scores, NULL}, &err), WO_OK);
         for (size_t i = 0; i < N; i++) {
             const bool refused = i == 5 || i == 6 || i == 9;
             assert_int_equal(stats[i].status, refused ? WO_ERR_ARGUMENT : WO_OK);
             assert_memory_equal(ids + i * K, exact + i * K, sizeof one);
             assert_true((ids[i * K] < 0) == refused && (scores[i * K] == -INFINITY) == refused);
-            assert_int_equal(ask(searcher, s.q + i * s.d, 1, K, one, one_scores, &err), WO_OK);
+            assert_int_equal(ask(searcher, s.q + i * s.d, 1, K, (answers){one, one_scores, NULL}, &err), WO_OK);
             assert_memory_equal(one, ids + i * K, sizeof one);
             assert_memory_equal(one_scores, scores + i * K, sizeof one_scores);
         }
@@ -435,8 +436,8 @@ static void files_answer_the_same(void **state)
         const wo_open_options oo = {.struct_size = sizeof oo, .layer = none ? s.layer : NULL};
         if (wo_index_open(scratch("index"), &oo, &opened, &err)) fail_msg("%s", err.text);
         asker *built = create(index, NULL), *from_file = create(opened, NULL);
-        assert_int_equal(ask(built, s.q, N, K, ids, scores, &err), WO_OK);
-        assert_int_equal(ask(from_file, s.q, N, K, other, others, &err), WO_OK);
+        assert_int_equal(ask(built, s.q, N, K, (answers){ids, scores, NULL}, &err), WO_OK);
+        assert_int_equal(ask(from_file, s.q, N, K, (answers){other, others, NULL}, &err), WO_OK);
         assert_memory_equal(ids, other, sizeof ids);
         assert_memory_equal(scores, others, sizeof scores);
         free_asker(built);
