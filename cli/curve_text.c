@@ -76,6 +76,13 @@ static const char *why_not(const wo_curve *curve, size_t row)
     return "  (not for sure)";
 }
 
+/* Of a screen: the queries were too few to show more. */
+static void print_all_equal(const wo_curve *curve, const char *indent)
+{
+    printf("%s%s %s too few to show that; it scores every class, and hardly ever answers otherwise than FULL\n", indent,
+           cli_number(curve->n), curve->n == 1 ? "query is" : "queries are");
+}
+
 /* What was shown, and by what. */
 static void print_proof(const wo_curve *curve, const char *indent)
 {
@@ -102,9 +109,7 @@ static void print_proof(const wo_curve *curve, const char *indent)
                    100 * sure, curve->k);
         }
         break;
-    case WO_PROOF_ALL_EQUAL:
-        printf("%sit scores every class, and hardly ever answers otherwise than FULL\n", indent);
-        break;
+    case WO_PROOF_ALL_EQUAL: print_all_equal(curve, indent); break;
     default:
         if (!met && curve->rows) printf("%snothing was shown to reach that: this is the best that was found\n", indent);
         break;

@@ -23,10 +23,18 @@ static const double NOTICED = 0.98;   /* of the best's time: what is less of a g
 static const double ALIKE = 0.002;    /* of quality: what differs by less is as good */
 static const double GROWN = 1.05;     /* times the neurons: less is nothing new */
 
-/* In time, what was tried is kept; the first setting is always finished. */
+/* Whether something but FULL is an answer. */
+static bool has_found(const woi_tune *t)
+{
+    return t->best != WOI_NO_ROW && woi_row(t, t->best)[WOI_CURVE_METHOD] != WO_METHOD_FULL;
+}
+
+/* In time, what was tried is kept; the first setting of a search is always finished. Cells of labels leave half of the
+ * time to those that imitate FULL, unless they reach the goal. */
 static bool out_of_time(woi_tune *t)
 {
-    if (!t->late && t->n_tried) t->late = woi_now_s() - t->start >= SEARCHING * t->o.max_time_s;
+    const double share = t->shared && !has_found(t) ? SEARCHING / 2 : SEARCHING;
+    if (!t->late && t->n_tried > t->tried_before) t->late = woi_now_s() - t->start >= share * t->o.max_time_s;
     return t->late;
 }
 
@@ -333,7 +341,7 @@ static wo_status try_options(woi_tune *t, const wo_build_options *o, double pati
         tr.fast = LEAST_CAP;
         tr.first = cap_of_best(t);
     }
-    if (o->fallback && tr.first > 0 && woi_row(t, t->best)[WOI_CURVE_FALLBACK] != o->fallback)
+    if (o->fallback && t->best != WOI_NO_ROW && tr.first > 0 && woi_row(t, t->best)[WOI_CURVE_FALLBACK] != o->fallback)
         tr.idle = woi_row(t, t->best)[WOI_CURVE_NEURONS]; /* no query that is judged opens more cells */
     const bool for_quality = tr.capped && woi_by_time(t);
     const wo_status status = for_quality ? turn_for_quality(t, &tr, row, err) : turn_dial(t, &tr, row, err);
@@ -443,6 +451,10 @@ static wo_status search_routers(woi_tune *t, const woi_kind *kinds, size_t n, wo
 {
     woi_place places[2];
     size_t rows[2];
+    if (!has_found(t)) { /* time for one more */
+        t->late = false;
+        t->tried_before = t->n_tried;
+    }
     wo_status status = kinds[0] == WOI_TABLES || t->yardstick ? WO_OK : make_yardstick(t, kinds[0], err);
     bool reached = false;
     do {
@@ -526,7 +538,7 @@ static bool may_use_labels(const woi_tune *t)
 /* Whether what was found is better than FULL, so that nothing that imitates FULL can be. */
 static bool beats_full(const woi_tune *t)
 {
-    return t->best != WOI_NO_ROW && t->best != 0 && woi_quality(t, woi_row(t, t->best)) > 1;
+    return has_found(t) && woi_quality(t, woi_row(t, t->best)) > 1;
 }
 
 wo_status woi_tune_search(woi_tune *t, wo_error *err)
@@ -545,8 +557,10 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err)
     woi_kind kinds[2] = {WOI_LABELS};
     bool reached = false;
     if (tree && may_use_labels(t)) {
+        t->shared = true;
         status = search_routers(t, kinds, 1, err);
-        reached = t->best != WOI_NO_ROW && t->best != 0 && (!woi_by_time(t) || beats_full(t));
+        t->shared = false;
+        reached = has_found(t) && (!woi_by_time(t) || beats_full(t));
     }
     size_t n = 0;
     if (fixed && (method == WO_METHOD_SLIDE || method == WO_METHOD_LSS)) kinds[n++] = WOI_TABLES;

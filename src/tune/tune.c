@@ -323,6 +323,16 @@ static void choose_above(woi_tune *t)
     }
 }
 
+/* Nothing is within the time: the best of all for a target beyond FULL, else the fastest. */
+static void choose_anyway(woi_tune *t)
+{
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const double *row = woi_row(t, i), *best = t->best == WOI_NO_ROW ? row : woi_row(t, t->best);
+        const bool better = t->above ? woi_quality(t, row) > woi_quality(t, best) : row[WOI_CURVE_US] < best[WOI_CURVE_US];
+        if (row == best || better) t->best = i;
+    }
+}
+
 /* What shows that the chosen row reaches the goal, and what would show more. */
 static void prove(const woi_tune *t, const double *row, woi_goal *goal, wo_error *err)
 {
@@ -364,6 +374,7 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
                                 &t->held_judge, err);
     if (!status) status = woi_tune_search(t, err);
     if (!status && t->above) choose_above(t);
+    if (!status && t->best == WOI_NO_ROW && t->best_wanted) choose_anyway(t);
     if (!status && t->best == WOI_NO_ROW) status = fail_goal(t, 0, t->n_rows, err);
     if (!status) status = build_winner(t, index, err);
     if (!status && t->above) woi_row(t, t->best)[WOI_CURVE_MET] = is_sure(t, woi_row(t, t->best));

@@ -70,6 +70,8 @@ typedef struct woi_tune {
     double most; /* the best quality of a row that reaches the goal */
     woi_tried *tried;
     size_t n_tried, tried_room;
+    size_t tried_before; /* this part of the search */
+    bool shared;         /* the time is shared with another part */
     bool late;
     int refined; /* rows of evidence are in bf16; 1: int8 and f32, 2: f32, because they did not do */
 } woi_tune;

@@ -136,10 +136,7 @@ static void building(void **state)
     ABOUT(wo_index_tune(s.layer, wider.log, s.log, &t, &index, &err), WO_ABOUT_LOG, "");
     ABOUT(wo_index_tune(s.layer, s.log, wider.log, &t, &index, &err), WO_ABOUT_TUNE_LOG, "");
     ABOUT(wo_index_tune(s.layer, s.log, none, &t, &index, &err), WO_ABOUT_TUNE_LOG, "");
-    ABOUT(wo_index_tune(s.layer, s.log, bare, &t, &index, &err), WO_ABOUT_TUNE_LOG, "target");
-    ABOUT(wo_index_tune(s.layer, bare, NULL, &t, &index, &err), WO_ABOUT_LOG, "target");
-    ABOUT(wo_index_tune(s.layer, few, NULL, &t, &index, &err), WO_ABOUT_LOG, "tune_log");
-    t.target = 2;
+    t.target = 2.5;
     ABOUT(wo_index_tune(s.layer, s.log, NULL, &t, &index, &err), WO_ABOUT_OPTION, "target");
     wo_tune_defaults(&t, sizeof t);
     t.target_us = 1e-9; /* nothing is as fast: nobody's fault */
