@@ -7,6 +7,7 @@
 #include "base/sized.h"
 #include "index/build_evidence.h"
 #include "index/options.h"
+#include "index/partition.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -127,7 +128,10 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     if (!status) status = build_method(options->method, layer, log, made, err);
     if (!status) {
         woi_index_finish(made);
+        made->options.threads = options->threads;
+        made->options.progress = options->progress;
         status = woi_small_measure(made, log, err);
+        woi_index_finish(made);
     }
     if (status)
         wo_index_free(made);
@@ -139,6 +143,11 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
 wo_status woi_small_measure(wo_index *index, const wo_log *log, wo_error *err)
 {
     enum { MOST = 2000, K = 5 };
+    const wo_build_options *o = &index->options;
+    if (o->method == WO_METHOD_EVIDENCE && o->partition) {
+        const wo_status learned = woi_partition_learn(index, log, &o->progress, o->threads, err);
+        if (learned) return learned;
+    }
     index->same_best = index->same_five = NAN;
     if ((!index->small.bf16 && !index->small.i8) || !index->rows.w || !log || !log->n) return WO_OK;
     wo_index own = *index, plain = *index; /* tables alone, and the same with f32 rows */
@@ -185,6 +194,8 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
         .full_to = index->full.to,
         .same_best = index->same_best,
         .same_five = index->same_five,
+        .log_z_error = index->partition.numbers ? (double)index->partition.numbers[WOI_LOG_Z_ERROR] : NAN,
+        .log_z_bias = index->partition.numbers ? (double)index->partition.numbers[WOI_LOG_Z_BIAS] : NAN,
     };
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A + woi_tree_n_cells(tree);
@@ -192,6 +203,7 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
     if (tree->basis) about.index_bytes += tree->r * ((tree->d + 3) / 4 * 4 + sizeof(float));
     if (cells->n) about.index_bytes += sizeof *cells->offsets * (cells->n + 1) + sizeof *cells->ids * about.n_entries;
     if (cells->queries) about.index_bytes += sizeof *cells->queries * cells->n;
+    if (index->partition.of_cell) about.index_bytes += sizeof *index->partition.of_cell * cells->n;
     return woi_sized_give(info, &about, sizeof about);
 }
 
@@ -240,6 +252,8 @@ void wo_index_free(wo_index *index)
         woi_hash_free(&index->hash);
         woi_tree_free(&index->tree);
         woi_cells_free(&index->cells);
+        woi_free(index->partition.numbers);
+        woi_free(index->partition.of_cell);
         woi_free(index->trace);
         woi_free(index->curve);
         woi_small_free(&index->small);

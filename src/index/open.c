@@ -227,6 +227,28 @@ static wo_status read_cells(opening *from, wo_error *err)
     return status ? status : check_ids(cells, index->rows.m, err);
 }
 
+/* Numbers that are not finite would make every probability nothing. */
+static wo_status check_partition(const woi_partition *p, size_t n_cells, wo_error *err)
+{
+    if (!woi_all_finite(p->numbers, WOI_LOG_Z_NUMBERS))
+        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "'partition.coefficients' has a number that is not finite");
+    if (!woi_all_finite(p->of_cell, n_cells))
+        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "'partition.cells' has a number that is not finite");
+    return WO_OK;
+}
+
+static wo_status read_partition(opening *from, wo_error *err)
+{
+    wo_index *index = from->index;
+    if (index->options.method != WO_METHOD_EVIDENCE || !index->options.partition) return WO_OK;
+    const void *numbers, *of_cell;
+    wo_status status = take(from, (wanted){"partition.coefficients", WOI_F32, WOI_LOG_Z_NUMBERS, 0}, &numbers, err);
+    if (!status) status = take(from, (wanted){"partition.cells", WOI_F32, index->cells.n, 0}, &of_cell, err);
+    if (status) return status;
+    index->partition = (woi_partition){(float *)numbers, (float *)of_cell}; /* never written */
+    return check_partition(&index->partition, index->cells.n, err);
+}
+
 /* ---- Rows -------------------------------------------------------------------------------------------------- */
 
 static wo_status check_layer(const wo_index *index, const wo_layer *layer, wo_error *err)
@@ -370,6 +392,7 @@ static wo_status read_index(woi_st *st, const wo_open_options *options, wo_index
     if (!status) status = woi_meta_read(made, err);
     if (!status) status = read_router(&from, err);
     if (!status) status = read_cells(&from, err);
+    if (!status) status = read_partition(&from, err);
     if (!status) status = read_rows(&from, options->layer, err);
     if (!status) status = read_tables(made, err);
     if (!status) status = read_names(&from, err);

@@ -10,6 +10,7 @@
  *   cells.offsets (cells + 1), cells.ids                           all but full
  *   cells.queries (cells)                                          evidence
  *   cells.shares (as cells.ids)                                    evidence with a prior
+ *   partition.coefficients (6), partition.cells (cells)            built with a partition
  *   trace, curve (rows, columns)                                   where there are some
  *   names.labels.*                                                 where there are some
  *   weight (m, d), bias (m)                                        unless built with weights none
@@ -64,6 +65,8 @@ static size_t list_cells(const wo_index *index, part *parts)
         {"cells.ids", WOI_I32, cells->n ? cells->offsets[cells->n] : 0, 0, cells->n ? cells->ids : NULL},
         {"cells.queries", WOI_U32, cells->n, 0, cells->queries},
         {"cells.shares", WOI_BF16, cells->n ? cells->offsets[cells->n] : 0, 0, cells->shares},
+        {"partition.coefficients", WOI_F32, WOI_LOG_Z_NUMBERS, 0, index->partition.numbers},
+        {"partition.cells", WOI_F32, cells->n, 0, index->partition.of_cell},
         {"trace", WOI_F64, index->n_trace, index->trace_columns, index->n_trace ? index->trace : NULL},
         {"curve", WOI_F64, index->n_curve, WOI_CURVE_COLUMNS, index->n_curve ? index->curve : NULL},
     };
