@@ -203,7 +203,7 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
     if (tree->basis) about.index_bytes += tree->r * ((tree->d + 3) / 4 * 4 + sizeof(float));
     if (cells->n) about.index_bytes += sizeof *cells->offsets * (cells->n + 1) + sizeof *cells->ids * about.n_entries;
     if (cells->queries) about.index_bytes += sizeof *cells->queries * cells->n;
-    if (index->partition.of_cell) about.index_bytes += sizeof *index->partition.of_cell * cells->n;
+    if (index->partition.of_cell) about.index_bytes += sizeof(float) * (cells->n + index->rows.d);
     return woi_sized_give(info, &about, sizeof about);
 }
 
@@ -252,8 +252,7 @@ void wo_index_free(wo_index *index)
         woi_hash_free(&index->hash);
         woi_tree_free(&index->tree);
         woi_cells_free(&index->cells);
-        woi_free(index->partition.numbers);
-        woi_free(index->partition.of_cell);
+        woi_partition_free(&index->partition);
         woi_free(index->trace);
         woi_free(index->curve);
         woi_small_free(&index->small);

@@ -82,8 +82,9 @@ enum {
 };
 
 typedef struct woi_partition {
-    float *numbers; /* (WOI_LOG_Z_NUMBERS); NULL: none was learned */
-    float *of_cell; /* a number for each cell */
+    float *numbers;   /* (WOI_LOG_Z_NUMBERS); NULL: none was learned */
+    float *direction; /* (d) */
+    float *of_cell;   /* a number for each cell */
 } woi_partition;
 
 /* Batches of `from` to `to` queries; from 0: none, to 0: without end. */

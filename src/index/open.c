@@ -228,25 +228,29 @@ static wo_status read_cells(opening *from, wo_error *err)
 }
 
 /* Numbers that are not finite would make every probability nothing. */
-static wo_status check_partition(const woi_partition *p, size_t n_cells, wo_error *err)
-{
-    if (!woi_all_finite(p->numbers, WOI_LOG_Z_NUMBERS))
-        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "'partition.coefficients' has a number that is not finite");
-    if (!woi_all_finite(p->of_cell, n_cells))
-        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "'partition.cells' has a number that is not finite");
-    return WO_OK;
-}
-
 static wo_status read_partition(opening *from, wo_error *err)
 {
     wo_index *index = from->index;
+    woi_partition *to = &index->partition;
     if (index->options.method != WO_METHOD_EVIDENCE || !index->options.partition) return WO_OK;
-    const void *numbers, *of_cell;
-    wo_status status = take(from, (wanted){"partition.coefficients", WOI_F32, WOI_LOG_Z_NUMBERS, 0}, &numbers, err);
-    if (!status) status = take(from, (wanted){"partition.cells", WOI_F32, index->cells.n, 0}, &of_cell, err);
-    if (status) return status;
-    index->partition = (woi_partition){(float *)numbers, (float *)of_cell}; /* never written */
-    return check_partition(&index->partition, index->cells.n, err);
+    const struct {
+        wanted tensor;
+        float **to;
+    } parts[] = {
+        {{"partition.coefficients", WOI_F32, WOI_LOG_Z_NUMBERS, 0}, &to->numbers},
+        {{"partition.direction", WOI_F32, index->rows.d, 0}, &to->direction},
+        {{"partition.cells", WOI_F32, index->cells.n, 0}, &to->of_cell},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const void *data;
+        const wo_status status = take(from, parts[i].tensor, &data, err);
+        if (status) return status;
+        if (!woi_all_finite(data, parts[i].tensor.rows))
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "'%s' has a number that is not finite",
+                            parts[i].tensor.name);
+        *parts[i].to = (float *)data; /* never written: an index is immutable */
+    }
+    return WO_OK;
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------- */

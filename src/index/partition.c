@@ -5,9 +5,9 @@
  *   r = log Z - log(exp(S) + exp(T)),   d log Z / dT = p = exp(T) / (exp(S) + exp(T))
  *
  * so that a query counts by the share p that its tail has: where the candidates have nearly all of Z, the tail may be
- * anything. A step solves for the three coefficients, then goes once over the cells; a cell's number is drawn to 0 by
- * SHRINK[.] squares, because most cells have seen few queries of the sample. How strongly is decided by the half of the
- * sample that is not fitted to.
+ * anything. A step solves for the three coefficients, then goes once over the cells, then finds the direction by
+ * conjugate gradients. A cell's number is drawn to 0, because most cells have seen few queries of the sample. How
+ * strongly is decided by the half of the sample that is not fitted to.
  *
  * The intercept is then moved. Errors that are symmetric in log Z are not so in Z: of mean 0 and variance v they make
  * probabilities that sum to 1 + v / 2 on average; and sums that are 1 on average make the mean of -log p, which is what
@@ -29,12 +29,14 @@ enum {
     CHUNK = 4096,   /* queries between two reports */
     MOST_CELLS = 1 << 24 /* noted, for all queries together */,
     ROUNDS = 12,         /* of Gauss-Newton: the error's fourth digit stands after 6 on WikiText-2 */
+    GRADIENTS = 8,       /* steps to the direction, in each round */
+    PARTS = 32,          /* that sums are cut into */
     FEATURES = 3,        /* 1, the length, the candidates */
     FEW = 200,           /* queries that are not worth halving: they are fitted to and measured on */
     STREAM = 0x6c6f675a, /* of the seed */
 };
 
-static const double SHRINK[] = {0.25, 1, 4, 16, 64};
+static const double SHRINK[] = {0.25, 1, 4};
 
 /* ---- Using it ---------------------------------------------------------------------------------------------- */
 
@@ -44,21 +46,34 @@ double woi_log_add(double a, double b)
     return low == -INFINITY ? high : high + log1p(exp(low - high));
 }
 
-double woi_partition_length(const woi_kernels *kernels, const float *q, size_t d)
+static double length_of(const woi_kernels *kernels, const float *q, size_t d)
 {
     float square;
     kernels->dot_f32(q, q, 1, d, d, &square);
     return sqrt((double)square);
 }
 
-double woi_partition_tail(const wo_index *index, woi_opened opened, double length, double of_candidates)
+double woi_partition_tail(const wo_searcher *searcher, const float *q, woi_opened opened, double of_candidates)
 {
-    const float *x = index->partition.numbers;
+    const wo_index *index = searcher->index;
+    const woi_partition *p = &index->partition;
+    const size_t d = index->rows.d;
+    const float *x = p->numbers;
     if (of_candidates == -INFINITY) of_candidates = (double)x[WOI_LOG_Z_TYPICAL];
+    float along;
+    searcher->kernels->dot_f32(q, p->direction, 1, d, d, &along);
     double of_cells = 0;
-    for (uint32_t c = 0; c < opened.n; c++) of_cells += (double)index->partition.of_cell[opened.cells[c]];
-    return (double)x[WOI_LOG_Z_INTERCEPT] + (double)x[WOI_LOG_Z_OF_LENGTH] * length +
-           (double)x[WOI_LOG_Z_OF_CANDIDATES] * of_candidates + of_cells / (double)opened.n;
+    for (uint32_t c = 0; c < opened.n; c++) of_cells += (double)p->of_cell[opened.cells[c]];
+    return (double)x[WOI_LOG_Z_INTERCEPT] + (double)x[WOI_LOG_Z_OF_LENGTH] * length_of(searcher->kernels, q, d) +
+           (double)x[WOI_LOG_Z_OF_CANDIDATES] * of_candidates + (double)along + of_cells / (double)opened.n;
+}
+
+void woi_partition_free(woi_partition *partition)
+{
+    woi_free(partition->numbers);
+    woi_free(partition->direction);
+    woi_free(partition->of_cell);
+    *partition = (woi_partition){0};
 }
 
 void woi_partition_see(const woi_seen *seen, size_t i, woi_opened opened, double of_candidates)
@@ -72,10 +87,14 @@ void woi_partition_see(const woi_seen *seen, size_t i, woi_opened opened, double
 /* ---- The sample -------------------------------------------------------------------------------------------- */
 
 typedef struct sample {
-    size_t n, n_cells; /* queries; cells of the index */
+    size_t n, n_cells, d; /* queries; cells of the index */
+    const float *queries; /* the log's, */
+    size_t *picks;        /* (n) of them */
     woi_seen seen;
-    double *length, *log_z;
+    double *length, *log_z; /* (n) */
     double typical;
+    const woi_kernels *kernels;
+    int threads;
 } sample;
 
 static void free_sample(sample *s)
@@ -83,6 +102,7 @@ static void free_sample(sample *s)
     woi_free(s->seen.of_candidates);
     woi_free(s->seen.n_cells);
     woi_free(s->seen.cells);
+    woi_free(s->picks);
     woi_free(s->length);
     woi_free(s->log_z);
 }
@@ -92,13 +112,16 @@ static wo_status make_sample(const wo_index *index, const wo_log *log, sample *s
     const size_t room = woi_cells_opened(index, woi_wider_probes(index, index->options.probes));
     size_t n = log->n < SAMPLE ? log->n : SAMPLE;
     if (n * room > MOST_CELLS) n = MOST_CELLS / room;
-    *s = (sample){.n = n, .n_cells = index->cells.n, .seen.room = room};
+    *s = (sample){.n = n, .n_cells = index->cells.n, .d = log->d, .queries = log->queries, .seen.room = room};
+    s->picks = woi_alloc(n, sizeof *s->picks, err);
     s->seen.of_candidates = woi_alloc(n, sizeof *s->seen.of_candidates, err);
     s->seen.n_cells = woi_alloc(n, sizeof *s->seen.n_cells, err);
     s->seen.cells = woi_alloc(n * room, sizeof *s->seen.cells, err);
     s->length = woi_alloc(n, sizeof *s->length, err);
     s->log_z = woi_alloc(n, sizeof *s->log_z, err);
-    return s->seen.of_candidates && s->seen.n_cells && s->seen.cells && s->length && s->log_z ? WO_OK : WO_ERR_MEMORY;
+    return s->picks && s->seen.of_candidates && s->seen.n_cells && s->seen.cells && s->length && s->log_z
+               ? WO_OK
+               : WO_ERR_MEMORY;
 }
 
 /* The i-th of n places in 0 .. total-1, one drawn from each n-th of them. */
@@ -114,12 +137,19 @@ typedef struct chunk {
     int32_t ids[CHUNK];
 } chunk;
 
+static const float *query_of(const sample *s, size_t i)
+{
+    return s->queries + s->picks[i] * s->d;
+}
+
 static wo_status ask(const wo_index *index, const wo_log *log, wo_searcher *searcher, chunk *c, sample *s, size_t first,
                      wo_error *err)
 {
     const size_t d = log->d, n = s->n - first < CHUNK ? s->n - first : CHUNK;
-    for (size_t i = 0; i < n; i++)
-        memcpy(c->q + i * d, log->queries + place(index->options.seed, first + i, s->n, log->n) * d, d * sizeof *c->q);
+    for (size_t i = 0; i < n; i++) {
+        s->picks[first + i] = place(index->options.seed, first + i, s->n, log->n);
+        memcpy(c->q + i * d, query_of(s, first + i), d * sizeof *c->q);
+    }
     const woi_exact_call call = {.layer = &index->rows,
                                  .q = c->q,
                                  .n = n,
@@ -134,7 +164,7 @@ static wo_status ask(const wo_index *index, const wo_log *log, wo_searcher *sear
                            s->seen.room};
     woi_search_see(searcher, c->q, n, &here);
     for (size_t i = 0; i < n; i++) {
-        s->length[first + i] = woi_partition_length(searcher->kernels, c->q + i * d, d);
+        s->length[first + i] = length_of(searcher->kernels, c->q + i * d, d);
         s->log_z[first + i] = (double)c->lse[i];
     }
     return WO_OK;
@@ -151,6 +181,7 @@ static void clean(sample *s)
         memmove(s->seen.cells + kept * s->seen.room, s->seen.cells + i * s->seen.room, bytes);
         s->seen.n_cells[kept] = s->seen.n_cells[i];
         s->seen.of_candidates[kept] = s->seen.of_candidates[i];
+        s->picks[kept] = s->picks[i];
         s->length[kept] = s->length[i];
         s->log_z[kept++] = s->log_z[i];
         if (!isfinite(s->seen.of_candidates[i])) continue;
@@ -175,7 +206,11 @@ static wo_status take_sample(const wo_index *index, const wo_log *log, const wo_
         status = woi_progress(progress, "learning log Z", first, s->n, err);
         if (!status) status = ask(index, log, searcher, c, s, first, err);
     }
-    if (!status) clean(s);
+    if (!status) {
+        s->kernels = searcher->kernels;
+        s->threads = searcher->threads;
+        clean(s);
+    }
     if (c) woi_free(c->q);
     woi_free(c);
     wo_searcher_free(searcher);
@@ -195,14 +230,20 @@ typedef struct fit {
     part of;
     double shrink;
     double b[FEATURES];
-    double *of_cell;        /* (n_cells) */
-    double *tail, *p, *r;   /* (n): see above */
+    double *of_cell;             /* (n_cells) */
+    double *direction;           /* (d) */
+    double *along;               /* (n): direction . q */
+    double *tail, *p, *r;        /* (n): see above */
+    double *sums;                /* (PARTS, d) */
+    double *wanted, *now, *next; /* (d): of conjugate gradients */
+    float *now_f32;
     size_t *starts, *users; /* the queries that open a cell c are users[starts[c] .. starts[c + 1]) */
 } fit;
 
 static void free_fit(fit *f)
 {
-    void *const owned[] = {f->of_cell, f->tail, f->p, f->r, f->starts, f->users};
+    void *const owned[] = {f->of_cell, f->direction, f->along, f->tail,    f->p,      f->r,    f->sums,
+                           f->wanted,  f->now,       f->next,  f->now_f32, f->starts, f->users};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) woi_free(owned[i]);
 }
 
@@ -212,12 +253,22 @@ static wo_status make_fit(const sample *s, fit *f, wo_error *err)
     for (size_t i = 0; i < s->n; i++) opened += s->seen.n_cells[i];
     *f = (fit){.s = s};
     f->of_cell = woi_alloc(s->n_cells, sizeof *f->of_cell, err);
+    f->direction = woi_alloc(s->d, sizeof *f->direction, err);
+    f->along = woi_alloc(s->n, sizeof *f->along, err);
+    f->sums = woi_alloc(PARTS * s->d, sizeof *f->sums, err);
+    f->wanted = woi_alloc(s->d, sizeof *f->wanted, err);
+    f->now = woi_alloc(s->d, sizeof *f->now, err);
+    f->next = woi_alloc(s->d, sizeof *f->next, err);
+    f->now_f32 = woi_alloc(s->d, sizeof *f->now_f32, err);
     f->tail = woi_alloc(s->n, sizeof *f->tail, err);
     f->p = woi_alloc(s->n, sizeof *f->p, err);
     f->r = woi_alloc(s->n, sizeof *f->r, err);
     f->starts = woi_alloc(s->n_cells + 2, sizeof *f->starts, err);
     f->users = woi_alloc(opened, sizeof *f->users, err);
-    return f->of_cell && f->tail && f->p && f->r && f->starts && f->users ? WO_OK : WO_ERR_MEMORY;
+    return f->of_cell && f->direction && f->along && f->sums && f->wanted && f->now && f->next && f->now_f32 &&
+                   f->tail && f->p && f->r && f->starts && f->users
+               ? WO_OK
+               : WO_ERR_MEMORY;
 }
 
 static void list_users(fit *f)
@@ -252,7 +303,7 @@ static void predict(fit *f, part of)
         double x[FEATURES], of_cells = 0;
         features_of(s, i, x);
         for (size_t c = 0; c < s->seen.n_cells[i]; c++) of_cells += f->of_cell[s->seen.cells[i * s->seen.room + c]];
-        f->tail[i] = of_cells / (double)s->seen.n_cells[i];
+        f->tail[i] = f->along[i] + of_cells / (double)s->seen.n_cells[i];
         for (int j = 0; j < FEATURES; j++) f->tail[i] += f->b[j] * x[j];
         const double z = woi_log_add(s->seen.of_candidates[i], f->tail[i]);
         f->r[i] = s->log_z[i] - z;
@@ -312,6 +363,93 @@ static void step_cells(fit *f)
     }
 }
 
+/* A sum over the queries of the part: of weight * q. Without `along` the weight is p r, with it p p (q . now). Cut by
+ * count, and the pieces added in their order, so that threads change nothing. */
+typedef struct summing {
+    fit *f;
+    bool square;
+} summing;
+
+static void sum_part(void *own, int worker, size_t number)
+{
+    (void)worker;
+    const summing *sum = own;
+    const fit *f = sum->f;
+    const sample *s = f->s;
+    const size_t n = (s->n - f->of.first + f->of.step - 1) / f->of.step, d = s->d;
+    double *to = f->sums + number * d;
+    memset(to, 0, d * sizeof *to);
+    for (size_t at = woi_part_start(number, PARTS, n); at < woi_part_start(number + 1, PARTS, n); at++) {
+        const size_t i = f->of.first + at * f->of.step;
+        const float *q = query_of(s, i);
+        double weight = f->p[i] * f->r[i];
+        if (sum->square) {
+            float dot;
+            s->kernels->dot_f32(q, f->now_f32, 1, d, d, &dot);
+            weight = f->p[i] * f->p[i] * (double)dot;
+        }
+        for (size_t j = 0; j < d; j++) to[j] += weight * (double)q[j];
+    }
+}
+
+static void sum_up(fit *f, bool square, double *to)
+{
+    const size_t d = f->s->d;
+    for (size_t j = 0; square && j < d; j++) f->now_f32[j] = (float)f->now[j];
+    woi_team_for(f->s->threads, PARTS, sum_part, &(summing){f, square});
+    memset(to, 0, d * sizeof *to);
+    for (size_t k = 0; k < PARTS; k++)
+        for (size_t j = 0; j < d; j++) to[j] += f->sums[k * d + j];
+}
+
+static double product(const double *a, const double *b, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* A few steps of conjugate gradients for (sum of p p q q') x = sum of p r q. That they are few is what keeps the
+ * direction from following a small sample's accidents. */
+static void step_direction(fit *f)
+{
+    const size_t d = f->s->d;
+    sum_up(f, false, f->wanted);
+    memcpy(f->now, f->wanted, d * sizeof *f->now);
+    double left = product(f->wanted, f->wanted, d);
+    for (int k = 0; k < GRADIENTS; k++) {
+        sum_up(f, true, f->next);
+        const double curvature = product(f->now, f->next, d);
+        if (!(curvature > 0) || !(left > 0)) break;
+        const double by = left / curvature;
+        for (size_t j = 0; j < d; j++) {
+            f->direction[j] += by * f->now[j];
+            f->wanted[j] -= by * f->next[j];
+        }
+        const double now_left = product(f->wanted, f->wanted, d);
+        for (size_t j = 0; j < d; j++) f->now[j] = f->wanted[j] + now_left / left * f->now[j];
+        left = now_left;
+    }
+}
+
+static void project_part(void *own, int worker, size_t first, size_t end)
+{
+    (void)worker;
+    const fit *f = own;
+    const size_t d = f->s->d;
+    for (size_t i = first; i < end; i++) {
+        float dot;
+        f->s->kernels->dot_f32(query_of(f->s, i), f->now_f32, 1, d, d, &dot);
+        f->along[i] = (double)dot;
+    }
+}
+
+static void project(fit *f)
+{
+    for (size_t j = 0; j < f->s->d; j++) f->now_f32[j] = (float)f->direction[j];
+    woi_team_ranges(f->s->threads, f->s->n, CHUNK, project_part, f);
+}
+
 /* Begins with what the tails were on average. */
 static void begin(fit *f)
 {
@@ -325,6 +463,8 @@ static void begin(fit *f)
     }
     memset(f->b, 0, sizeof f->b);
     memset(f->of_cell, 0, s->n_cells * sizeof *f->of_cell);
+    memset(f->direction, 0, s->d * sizeof *f->direction);
+    memset(f->along, 0, s->n * sizeof *f->along);
     f->b[0] = weight > 0 ? sum / weight : s->typical;
 }
 
@@ -339,6 +479,9 @@ static void run(fit *f, part of, double shrink)
         step_coefficients(f);
         predict(f, of);
         step_cells(f);
+        predict(f, of);
+        step_direction(f);
+        project(f);
     }
 }
 
@@ -417,16 +560,18 @@ wo_status woi_partition_learn(wo_index *index, const wo_log *log, const wo_progr
                                 "no query of the log has logits that log Z can be learned from");
     if (!status) status = make_fit(&s, &f, err);
     if (!status && (!(made.numbers = woi_alloc(WOI_LOG_Z_NUMBERS, sizeof *made.numbers, err)) ||
+                    !(made.direction = woi_alloc(s.d, sizeof *made.direction, err)) ||
                     !(made.of_cell = woi_alloc(s.n_cells, sizeof *made.of_cell, err))))
         status = WO_ERR_MEMORY;
     if (!status) {
         learn(&f, made.numbers);
         for (size_t c = 0; c < s.n_cells; c++) made.of_cell[c] = (float)f.of_cell[c];
+        for (size_t j = 0; j < s.d; j++) made.direction[j] = (float)f.direction[j];
+        woi_partition_free(&index->partition);
         index->partition = made;
         made = (woi_partition){0};
     }
-    woi_free(made.numbers);
-    woi_free(made.of_cell);
+    woi_partition_free(&made);
     free_fit(&f);
     free_sample(&s);
     return status;

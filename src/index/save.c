@@ -10,7 +10,8 @@
  *   cells.offsets (cells + 1), cells.ids                           all but full
  *   cells.queries (cells)                                          evidence
  *   cells.shares (as cells.ids)                                    evidence with a prior
- *   partition.coefficients (6), partition.cells (cells)            built with a partition
+ *   partition.coefficients (6), partition.direction (d),           built with a partition
+ *   partition.cells (cells)
  *   trace, curve (rows, columns)                                   where there are some
  *   names.labels.*                                                 where there are some
  *   weight (m, d), bias (m)                                        unless built with weights none
@@ -31,7 +32,7 @@ typedef struct part {
     const void *data;       /* NULL: the index does not have it */
 } part;
 
-enum { MAX_PARTS = 24 };
+enum { MAX_PARTS = 32 };
 
 static size_t list_router(const wo_index *index, part *parts)
 {
@@ -66,6 +67,7 @@ static size_t list_cells(const wo_index *index, part *parts)
         {"cells.queries", WOI_U32, cells->n, 0, cells->queries},
         {"cells.shares", WOI_BF16, cells->n ? cells->offsets[cells->n] : 0, 0, cells->shares},
         {"partition.coefficients", WOI_F32, WOI_LOG_Z_NUMBERS, 0, index->partition.numbers},
+        {"partition.direction", WOI_F32, index->rows.d, 0, index->partition.direction},
         {"partition.cells", WOI_F32, cells->n, 0, index->partition.of_cell},
         {"trace", WOI_F64, index->n_trace, index->trace_columns, index->n_trace ? index->trace : NULL},
         {"curve", WOI_F64, index->n_curve, WOI_CURVE_COLUMNS, index->n_curve ? index->curve : NULL},

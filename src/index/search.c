@@ -240,11 +240,9 @@ static bool wants_scores(const task *t)
 static void complete(const task *t, woi_worker *w, const float *q, woi_opened opened, size_t n, double *whole)
 {
     const woi_kernels *kernels = t->s->kernels;
-    const wo_index *index = t->s->index;
     *whole = wants_sum(t) ? log_sum(kernels, w->logits, n) : 0;
     double tail = -INFINITY;
-    if (wants_log_z(t))
-        tail = woi_partition_tail(index, opened, woi_partition_length(kernels, q, index->rows.d), *whole);
+    if (wants_log_z(t)) tail = woi_partition_tail(t->s, q, opened, *whole);
     add_extra(t, w, n, w->logits);
     if (wants_sum(t) && t->prior > 0) *whole = log_sum(kernels, w->logits, n);
     if (wants_sum(t)) *whole = woi_log_add(*whole, tail);
