@@ -67,7 +67,9 @@ static bool is_named(const arguments *args)
 
 static int check_tuning(const cli_command *self, const arguments *args, wo_method method)
 {
-    const char *given = cli_tune_given(&args->tune);
+    cli_tune asked = args->tune;
+    if (cli_build_given(&args->build, "partition")) asked.log = NULL; /* which is measured on too */
+    const char *given = cli_tune_given(&asked);
     if (cli_tune_asked(&args->tune) && method == WO_METHOD_FULL)
         return cli_usage(self, "--method full has nothing to tune");
     if (given && is_named(args) && !cli_tune_asked(&args->tune))

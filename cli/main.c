@@ -18,6 +18,7 @@ const cli_command *const cli_commands[] = {
     &cli_cmd_build,
     &cli_cmd_eval,
     &cli_cmd_predict,
+    &cli_cmd_generate,
     &cli_cmd_info,
     &cli_cmd_cpu,
     &cli_cmd_version,
