@@ -288,18 +288,18 @@ const cli_command cli_cmd_generate = {
     "--net FILE --prompt TEXT [options]",
     "text of a language model, by an index or by the exact layer",
     "Reads the prompt, draws the next word, reads that, and so on. With --index the index finds the words\n"
-    "that are drawn from, without it the exact layer; --compare does both with the same seed. The text goes\n"
-    "to standard output, and how fast it was to standard error.\n"
+    "that are drawn from, without it the exact layer; --compare does both with the same seed. The text\n"
+    "goes to standard output, and how fast it was to standard error.\n"
     "\n"
     "  wideout generate --net lm.safetensors --index lm.index --prompt 'The city of' -n 100\n"
-    "  wideout generate --net lm.safetensors --index lm.index --prompt 'The city of' --compare --top-p 0.9\n"
+    "  wideout generate --net lm.safetensors --index lm.index --prompt 'The city' --compare --top-p 0.9\n"
     "\n"
     "A language model that was trained in PyTorch comes with its vocabulary, as for 'wideout embed':\n"
     "\n"
     "  wideout generate --net lstm.safetensors.index.json --vocab vocab.txt --prompt 'The city of'\n"
     "\n"
-    "A word is drawn with exp(score / temperature) for odds. The same seed gives the same text. A word that\n"
-    "the network does not know is read as <unk>; <eos> ends a line.",
+    "A word is drawn with exp(score / temperature) for odds. The same seed gives the same text. A word\n"
+    "that the network does not know is read as <unk>; <eos> ends a line.",
     options,
     sizeof(arguments),
     run,

@@ -2,6 +2,7 @@
 # Text of a language model, by an index and by the exact layer; log probabilities in predict, eval and build.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
+torch=$(realpath -m "${WIDEOUT_DATA:-../shared/data}")/wikitext-2/torch
 cd "$scratch" || exit 1
 
 usage() { # NAME COMMAND SENTENCE ARGUMENT...
@@ -49,6 +50,13 @@ printf 'x <unk> y x <unk> y x <unk> y x y\n%.0s' $(seq 200) >with-unk
 "$WIDEOUT" train lm --train unk/train.tokens.safetensors -o unk.net -q -t 1 -d 8 --lr 0.02 -e 5 -b 8 --dropout 0 >/dev/null
 check '<unk> is written' grep -q '<unk>' <("$WIDEOUT" generate -q --net unk.net --prompt 'x zzz y' -n 40 --temperature 2)
 check 'unless it may not be' bash -c "! '$WIDEOUT' generate -q --net unk.net --prompt 'x y' -n 200 --temperature 2 --no-unk | grep -q '<unk>'"
+
+if [ -e "$torch/vocab.txt" ]; then
+    same "PyTorch's network" 10 "$("$WIDEOUT" generate --net "$torch/lstm.safetensors.index.json" --vocab "$torch/vocab.txt" \
+        --prompt 'The city of' -n 10 --temperature 0 --json | jq '.runs[0].words | length')"
+else
+    ok "PyTorch's network # skip no data in $torch"
+fi
 
 usage 'no network' generate 'needs --net FILE' --prompt a
 usage 'no prompt' generate 'needs --prompt TEXT' --net lm.net

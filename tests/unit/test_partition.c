@@ -422,6 +422,80 @@ static void odd_logs_are_learned_from(void **state)
     uproot(p);
 }
 
+/* Queries with little evidence: more cells are opened, of which the tail has the mean; or FULL answers, exactly. */
+static void little_evidence(void **state)
+{
+    (void)state;
+    planted *p = plant();
+    wo_build_options o = options_of(WO_ROUTER_TREE, 0);
+    o.fallback = 150;
+    wo_index *index = make(p, &o);
+    wo_searcher *s = searcher_of(index);
+    float log_z[TEST], exact[TEST], mixed[TEST];
+    wo_query_stats stats[TEST];
+    wo_error err;
+    wo_search_call call = {
+        .struct_size = sizeof call, .queries = p->q + N * D, .n = TEST, .stats = stats, .stats_bytes = sizeof *stats};
+    log_z_of(s, p->q + N * D, TEST, WO_BY_FULL, exact);
+    if (wo_log_partition(s, &call, log_z, &err)) fail_msg("%s", err.text);
+    size_t wider = 0;
+    for (size_t i = 0; i < TEST; i++) {
+        wider += stats[i].wider;
+        assert_true(stats[i].cells > 2 || !stats[i].wider);
+        assert_float_equal((double)log_z[i], defined(p, s, p->q + (N + i) * D), 1e-4);
+    }
+    assert_true(wider > 20 && wider < TEST);
+    call.exact_fallback = 1;
+    wo_query_stats again[TEST];
+    call.stats = again;
+    if (wo_log_partition(s, &call, mixed, &err)) fail_msg("%s", err.text);
+    for (size_t i = 0; i < TEST; i++) {
+        assert_int_equal(again[i].exact, stats[i].wider);
+        assert_float_equal((double)mixed[i], stats[i].wider ? (double)exact[i] : (double)log_z[i], 1e-5);
+    }
+    wo_searcher_free(s);
+    wo_index_free(index);
+    uproot(p);
+}
+
+static void memory_may_run_out(void **state)
+{
+    (void)state;
+    planted *p = plant();
+    wo_build_options o = options_of(WO_ROUTER_TREE, 0.5);
+    wo_error err;
+    wo_layer_free(p->layer);
+    wo_log_free(p->log);
+    wo_log_free(p->test);
+    assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
+    allocations_alive = 0;
+    o.threads = 1;
+    bool built = false;
+    for (long n = 0; !built; n++) {
+        allocations_left = -1;
+        assert_int_equal(wo_layer_wrap(p->w, p->b, M, D, &p->layer, &err), WO_OK);
+        assert_int_equal(wo_log_wrap(p->q, 40, D, p->indptr, p->labels, &p->log, &err), WO_OK);
+        wo_index *index = NULL;
+        wo_eval_result r = {.struct_size = sizeof r};
+        wo_eval_options eo;
+        wo_eval_defaults(&eo, sizeof eo);
+        eo.skip_timing = 1;
+        eo.threads = 1;
+        allocations_left = n;
+        wo_status status = wo_index_build(p->layer, p->log, &o, &index, &err);
+        if (!status) status = wo_evaluate(index, NULL, p->log, &eo, &r, &err);
+        built = !status;
+        if (status) assert_int_equal(status, WO_ERR_MEMORY);
+        wo_index_free(index);
+        wo_log_free(p->log);
+        wo_layer_free(p->layer);
+        assert_int_equal(allocations_alive, 0);
+    }
+    allocations_left = -1;
+    wo_allocator_set(NULL);
+    free(p);
+}
+
 static void eval_counts_every_label(void **state)
 {
     (void)state;
@@ -601,6 +675,8 @@ int main(void)
         cmocka_unit_test(threads_and_files_change_nothing),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(odd_logs_are_learned_from),
+        cmocka_unit_test(little_evidence),
+        cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(eval_counts_every_label),
         cmocka_unit_test(draws_follow_the_distribution),
         cmocka_unit_test(drawing_at_the_edges),
