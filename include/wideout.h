@@ -414,7 +414,7 @@ typedef struct wo_index_info {
      * the logged queries: the share with the same best answer, and of the five best that stayed. NAN: not measured. */
     double same_best, same_five;
     /* Of an index with a partition: how far its log Z is from the exact one, on up to 25,000 of the logged queries that
-     * it was not fitted to: the root of the mean square in nats, and the mean. NAN: it has none. */
+     * it was not fitted to: the root of the mean square in nats, and the mean; without the prior. NAN: it has none. */
     double log_z_error, log_z_bias;
 } wo_index_info;
 
