@@ -133,6 +133,9 @@ static size_t place(uint64_t seed, size_t i, size_t n, size_t total)
 
 /* A chunk of queries, side by side, and what FULL says of them. */
 typedef struct chunk {
+    const wo_index *index;
+    const wo_log *log;
+    wo_searcher *searcher;
     float *q, scores[CHUNK], lse[CHUNK];
     int32_t ids[CHUNK];
 } chunk;
@@ -142,19 +145,18 @@ static const float *query_of(const sample *s, size_t i)
     return s->queries + s->picks[i] * s->d;
 }
 
-static wo_status ask(const wo_index *index, const wo_log *log, wo_searcher *searcher, chunk *c, sample *s, size_t first,
-                     wo_error *err)
+static wo_status ask(chunk *c, sample *s, size_t first, wo_error *err)
 {
-    const size_t d = log->d, n = s->n - first < CHUNK ? s->n - first : CHUNK;
+    const size_t d = s->d, n = s->n - first < CHUNK ? s->n - first : CHUNK;
     for (size_t i = 0; i < n; i++) {
-        s->picks[first + i] = place(index->options.seed, first + i, s->n, log->n);
+        s->picks[first + i] = place(c->index->options.seed, first + i, s->n, c->log->n);
         memcpy(c->q + i * d, query_of(s, first + i), d * sizeof *c->q);
     }
-    const woi_exact_call call = {.layer = &index->rows,
+    const woi_exact_call call = {.layer = &c->index->rows,
                                  .q = c->q,
                                  .n = n,
                                  .k = 1,
-                                 .threads = searcher->threads,
+                                 .threads = c->searcher->threads,
                                  .ids = c->ids,
                                  .scores = c->scores,
                                  .lse = c->lse};
@@ -162,9 +164,9 @@ static wo_status ask(const wo_index *index, const wo_log *log, wo_searcher *sear
     if (status) return status;
     const woi_seen here = {s->seen.of_candidates + first, s->seen.n_cells + first, s->seen.cells + first * s->seen.room,
                            s->seen.room};
-    woi_search_see(searcher, c->q, n, &here);
+    woi_search_see(c->searcher, c->q, n, &here);
     for (size_t i = 0; i < n; i++) {
-        s->length[first + i] = length_of(searcher->kernels, c->q + i * d, d);
+        s->length[first + i] = length_of(c->searcher->kernels, c->q + i * d, d);
         s->log_z[first + i] = (double)c->lse[i];
     }
     return WO_OK;
@@ -202,9 +204,14 @@ static wo_status take_sample(const wo_index *index, const wo_log *log, const wo_
     if (!status) status = wo_searcher_create(index, &so, &searcher, err);
     if (!status && (!(c = woi_alloc_zero(1, sizeof *c, err)) || !(c->q = woi_alloc(CHUNK * log->d, sizeof *c->q, err))))
         status = WO_ERR_MEMORY;
+    if (!status) {
+        c->index = index;
+        c->log = log;
+        c->searcher = searcher;
+    }
     for (size_t first = 0; !status && first < s->n; first += CHUNK) {
         status = woi_progress(progress, "learning log Z", first, s->n, err);
-        if (!status) status = ask(index, log, searcher, c, s, first, err);
+        if (!status) status = ask(c, s, first, err);
     }
     if (!status) {
         s->kernels = searcher->kernels;

@@ -71,34 +71,32 @@ wo_status woi_likelihood_create(const woi_eval *eval, size_t room, woi_likelihoo
     return status;
 }
 
-/* What the labels of query i of a batch have by FULL. */
-static wo_status add_full(woi_likelihood *l, const float *q, const int32_t *labels, size_t n, double log_z,
-                          wo_error *err)
+/* What a query's n labels have by FULL. */
+static wo_status add_full(woi_likelihood *l, const float *q, size_t n, double log_z, wo_error *err)
 {
     const woi_dense *full = l->eval->full;
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     for (size_t j = 0; j < n; j++) {
         float logit;
-        kernels->dot_f32(q, full->w + (size_t)labels[j] * full->d, 1, full->d, full->d, &logit);
-        if (full->b) logit += full->b[labels[j]];
+        kernels->dot_f32(q, full->w + (size_t)l->labels[j] * full->d, 1, full->d, full->d, &logit);
+        if (full->b) logit += full->b[l->labels[j]];
         l->full_sum += log_z - (double)logit;
     }
     return WO_OK;
 }
 
-/* By the index; `answers`: all its candidates' log probabilities, where they are not their logits less log Z. */
-static wo_status add_own(woi_likelihood *l, const float *q, const int32_t *labels, size_t n, size_t at, bool answers,
-                         wo_error *err)
+/* By the index, query `at` of a batch. With a prior, what candidates have is not their logits less log Z. */
+static wo_status add_own(woi_likelihood *l, const float *q, size_t n, size_t at, wo_error *err)
 {
-    const size_t row = answers ? at % l->piece * l->k : 0;
+    const size_t row = l->k ? at % l->piece * l->k : 0;
     for (size_t j = 0; j < n; j++) {
         float logit;
-        const wo_status status = wo_score(l->searcher, q, labels + j, 1, &logit, err);
+        const wo_status status = wo_score(l->searcher, q, l->labels + j, 1, &logit, err);
         if (status) return status;
         double log_p = (double)logit - (double)l->log_z[at];
-        for (size_t c = 0; answers && c < l->k && l->ids[row + c] >= 0; c++)
-            if (l->ids[row + c] == labels[j]) log_p = (double)l->scores[row + c];
+        for (size_t c = 0; c < l->k && l->ids[row + c] >= 0; c++)
+            if (l->ids[row + c] == l->labels[j]) log_p = (double)l->scores[row + c];
         l->sum -= log_p;
     }
     return WO_OK;
@@ -149,8 +147,8 @@ wo_status woi_likelihood_add(woi_likelihood *l, const woi_likely *b, wo_error *e
         l->r_exp += exp(r);
         l->n++;
         l->n_labels += n;
-        status = add_own(l, q, l->labels, n, i, l->k > 0, err);
-        if (!status && b->full_log_z) status = add_full(l, q, l->labels, n, (double)b->full_log_z[i], err);
+        status = add_own(l, q, n, i, err);
+        if (!status && b->full_log_z) status = add_full(l, q, n, (double)b->full_log_z[i], err);
     }
     return status;
 }
