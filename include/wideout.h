@@ -608,8 +608,8 @@ typedef struct wo_sample_call {
     double top_p;       /* 0: the best class alone; 1: all */
     uint32_t top_k;     /* 0: all k */
     uint32_t reserved;  /* 0 */
-    /* Query i takes number position + i of the seed's: the same seed and positions draw the same, and lists that have
-     * the same probabilities in the same places give the same places. */
+    /* Query i draws by number position + i of the seed's. The same seed and position draw the same class from two lists
+     * with the same scores, the answers of an index and of FULL, unless one of them lacks it. */
     uint64_t seed, position;
 } wo_sample_call;
 

@@ -1,7 +1,12 @@
 /* Drawing a class from the answers of a search: see wo_sample.
  *
- * The answers come best first, so that what is cut off is a tail, and a number from 0 to 1 finds its class by adding up
- * from the best. */
+ * The answers come best first, so that what is cut off is a tail. Of the others the one with the largest
+ *
+ *   score / temperature + g,   g = -log(-log(u)),   u uniform by seed, position and class
+ *
+ * is drawn, which has the odds exp(score / temperature) (the Gumbel-max trick). A single u and a walk along the sums
+ * would do for one list. So two lists with the same scores, an index's and FULL's, draw the same class unless one of
+ * them lacks it: whatever else they lack does not matter. */
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/sized.h"
@@ -10,10 +15,10 @@
 
 enum { STREAM = 0x73616d70 }; /* of the seed */
 
-/* From 0 to 1, without 1; 53 bits. */
-static double uniform(uint64_t seed, uint64_t position)
+static double gumbel(uint64_t seed, uint64_t position, int32_t id)
 {
-    return (double)(woi_rng_u64(seed, STREAM, position) >> 11) * 0x1p-53;
+    const uint64_t bits = woi_rng_u64(seed, (uint64_t)STREAM << 32 | (uint32_t)id, position) >> 11;
+    return -log(-log(((double)bits + 0.5) * 0x1p-53));
 }
 
 /* The odds of an answer, of the best 1. */
@@ -39,10 +44,15 @@ static int32_t draw(const wo_sample_call *c, size_t i)
         if (kept >= c->top_p * all) break;
     }
     if (last == n) last = n - 1; /* top_p 1, and a sum that was rounded */
-    double left = uniform(c->seed, c->position + i) * kept;
-    for (size_t j = 0; j < last; j++)
-        if ((left -= odds(c, scores, j)) < 0) return ids[j];
-    return ids[last];
+    double best = -INFINITY;
+    size_t at = 0;
+    for (size_t j = 0; j <= last; j++) {
+        const double value = (double)scores[j] / c->temperature + gumbel(c->seed, c->position + i, ids[j]);
+        if (!(value > best)) continue;
+        best = value;
+        at = j;
+    }
+    return ids[at];
 }
 
 wo_status wo_sample(const wo_sample_call *call, int32_t *drawn, wo_error *err)

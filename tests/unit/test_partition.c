@@ -613,6 +613,35 @@ static void draws_follow_the_distribution(void **state)
     assert_true(chi_square((wo_sample_call){.temperature = 1e-6, .top_p = 1, .seed = 9}, expected, 1) == 0);
 }
 
+/* What a list lacks matters only where it would have been drawn. */
+static void shorter_lists_draw_the_same(void **state)
+{
+    (void)state;
+    static const int32_t ids[2][PLACES] = {{40, 7, 19, 3, 2, 11}, {40, 19, 2, -1, -1, -1}};
+    static const float scores[2][PLACES] = {{2, 1.5f, 1.5f, 0, -1, -2}, {2, 1.5f, -1, -INFINITY, -INFINITY, -INFINITY}};
+    size_t held = 0;
+    for (uint64_t i = 0; i < 3000; i++) {
+        int32_t drawn[2];
+        wo_error err;
+        for (int l = 0; l < 2; l++) {
+            const wo_sample_call call = {.struct_size = sizeof call,
+                                         .ids = ids[l],
+                                         .scores = scores[l],
+                                         .n = 1,
+                                         .k = PLACES,
+                                         .temperature = 1.5,
+                                         .top_p = 1,
+                                         .seed = 3,
+                                         .position = i};
+            assert_int_equal(wo_sample(&call, &drawn[l], &err), WO_OK);
+        }
+        if (drawn[0] != 40 && drawn[0] != 19 && drawn[0] != 2) continue;
+        assert_int_equal(drawn[0], drawn[1]);
+        held++;
+    }
+    assert_true(held > 1500 && held < 2700);
+}
+
 static void drawing_at_the_edges(void **state)
 {
     (void)state;
@@ -679,6 +708,7 @@ int main(void)
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(eval_counts_every_label),
         cmocka_unit_test(draws_follow_the_distribution),
+        cmocka_unit_test(shorter_lists_draw_the_same),
         cmocka_unit_test(drawing_at_the_edges),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
