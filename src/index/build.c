@@ -44,6 +44,9 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "weights",
                                "weights is %s, but method full answers with f32 rows: f32 or none",
                                o->weights == WO_WEIGHTS_BF16 ? "bf16" : "int8");
+    if (o->method != WO_METHOD_EVIDENCE && o->partition)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "partition", "partition is 1, but method %s learns no log Z",
+                               woi_method_name(o->method));
     return WO_OK;
 }
 
@@ -144,7 +147,7 @@ wo_status woi_small_measure(wo_index *index, const wo_log *log, wo_error *err)
 {
     enum { MOST = 2000, K = 5 };
     const wo_build_options *o = &index->options;
-    if (o->method == WO_METHOD_EVIDENCE && o->partition) {
+    if (o->partition) {
         const wo_status learned = woi_partition_learn(index, log, &o->progress, o->threads, err);
         if (learned) return learned;
     }

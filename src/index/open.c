@@ -232,7 +232,7 @@ static wo_status read_partition(opening *from, wo_error *err)
 {
     wo_index *index = from->index;
     woi_partition *to = &index->partition;
-    if (index->options.method != WO_METHOD_EVIDENCE || !index->options.partition) return WO_OK;
+    if (!index->options.partition) return WO_OK;
     const struct {
         wanted tensor;
         float **to;

@@ -357,6 +357,11 @@ static void what_cannot_be_is_refused(void **state)
     planted *p = plant();
     wo_build_options o = options_of(WO_ROUTER_TREE, 0);
     wo_error err;
+    wo_build_options other;
+    wo_build_defaults(WO_METHOD_SLIDE, &other, sizeof other);
+    other.partition = 1;
+    assert_int_equal(wo_build_check(&other, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "partition is 1, but method slide learns no log Z");
     o.partition = 0;
     wo_index *index = make(p, &o), *opened = NULL;
     wo_searcher *s = searcher_of(index);
