@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -70,7 +71,9 @@ static bool is_named(const arguments *args)
 
 static int check_tuning(const cli_command *self, const arguments *args, wo_method method)
 {
-    const char *given = cli_tune_given(&args->tune);
+    cli_tune asked = args->tune;
+    if (cli_build_given(&args->build, "partition")) asked.log = NULL; /* which is measured on too */
+    const char *given = cli_tune_given(&asked);
     if (cli_tune_asked(&args->tune) && (method == WO_METHOD_FULL || method == WO_METHOD_SCREEN))
         return cli_usage(self, "--method %s has nothing to tune", method == WO_METHOD_FULL ? "full" : "screen");
     if (given && is_named(args) && !cli_tune_asked(&args->tune))
@@ -91,7 +94,46 @@ static uint64_t file_bytes(const char *path)
     return stat(path, &about) == 0 ? (uint64_t)about.st_size : 0;
 }
 
-static int report(const arguments *args, const wo_index *index, double seconds)
+/* How far log Z is off on the tune log; NAN: there is none. */
+typedef struct off {
+    double error, bias;
+} off;
+
+/* On a few thousand of its queries, evenly spread: FULL is asked for each. */
+static off measure_log_z(const wo_index *index, const wo_log *log, int threads)
+{
+    enum { MOST = 10000 };
+    const wo_searcher_options so = {.struct_size = sizeof so, .threads = threads};
+    wo_searcher *searcher = NULL;
+    const size_t d = wo_index_d(index), all = wo_log_n(log), n = all < MOST ? all : MOST;
+    float *q = malloc(n * d * sizeof *q + 1), *z = malloc(n * sizeof *z + 1), *exact = malloc(n * sizeof *exact + 1);
+    wo_search_call call = {.struct_size = sizeof call, .queries = q, .n = n, .by = WO_BY_CELLS};
+    off found = {NAN, NAN};
+    double sum = 0, squares = 0;
+    size_t counted = 0;
+    if (!q || !z || !exact || wo_log_d(log) != d || wo_searcher_create(index, &so, &searcher, NULL)) goto done;
+    for (size_t i = 0; i < n; i++)
+        memcpy(q + i * d, wo_log_queries(log) + (size_t)((double)i * (double)all / (double)n) * d, d * sizeof *q);
+    if (wo_log_partition(searcher, &call, z, NULL)) goto done;
+    call.by = WO_BY_FULL;
+    if (wo_log_partition(searcher, &call, exact, NULL)) goto done;
+    for (size_t i = 0; i < n; i++) {
+        const double over = (double)z[i] - (double)exact[i];
+        if (!isfinite(over)) continue;
+        sum += over;
+        squares += over * over;
+        counted++;
+    }
+    if (counted) found = (off){sqrt(squares / (double)counted), sum / (double)counted};
+done:
+    wo_searcher_free(searcher);
+    free(q);
+    free(z);
+    free(exact);
+    return found;
+}
+
+static int report(const arguments *args, const wo_index *index, off tuned_off, double seconds)
 {
     wo_curve curve = {.struct_size = sizeof curve};
     const bool tuned = wo_index_curve(index, &curve);
@@ -106,6 +148,12 @@ static int report(const arguments *args, const wo_index *index, double seconds)
         if (!isnan(info->same_best))
             json_object_update_new(json,
                                    json_pack("{s:f, s:f}", "same_best", info->same_best, "same_five", info->same_five));
+        if (!isnan(info->log_z_error))
+            json_object_update_new(
+                json, json_pack("{s:f, s:f}", "log_z_error", info->log_z_error, "log_z_bias", info->log_z_bias));
+        if (!isnan(tuned_off.error))
+            json_object_update_new(
+                json, json_pack("{s:f, s:f}", "tune_log_z_error", tuned_off.error, "tune_log_z_bias", tuned_off.bias));
         return cli_print_json(json);
     }
     cli_print_text(stdout, args->output);
@@ -114,6 +162,11 @@ static int report(const arguments *args, const wo_index *index, double seconds)
     if (!isnan(info->same_best))
         printf("  beside f32 rows, on logged queries: the same best answer for %.2f%%, of the five best %.2f%%\n",
                100 * info->same_best, 100 * info->same_five);
+    if (!isnan(info->log_z_error))
+        printf("  log Z, on logged queries that it was not fitted to: error %.4f nats, bias %+.4f\n", info->log_z_error,
+               info->log_z_bias);
+    if (!isnan(tuned_off.error))
+        printf("  log Z, on the tune log: error %.4f nats, bias %+.4f\n", tuned_off.error, tuned_off.bias);
     if (tuned) cli_curve_print(&curve, "  ");
     printf("  built in %.1f s, peak memory %.0f MiB\n", seconds, cli_peak_mib());
     printf("next: wideout eval --index ");
@@ -160,7 +213,11 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                 "%s: warning: without --tune-log a tenth of the log was held out to judge on; queries that the "
                 "network was trained on flatter every index\n",
                 cli_program);
-    code = report(args, index, woi_now_s() - start);
+    const wo_index_info info = cli_index_of(index).info;
+    const off tuned_off = tune_log && !isnan(info.log_z_error)
+                              ? measure_log_z(index, tune_log, (int)args->common.threads)
+                              : (off){NAN, NAN};
+    code = report(args, index, tuned_off, woi_now_s() - start);
 done:
     wo_index_free(index);
     wo_log_free(log);

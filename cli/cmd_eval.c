@@ -131,6 +131,15 @@ static json_t *result_json(const arguments *args, const wo_eval_options *o, cons
         r->energy_note[0] ? json_sprintf("not measured: %s", r->energy_note) : json_null(), "full_of_peak",
         real(r->full_of_peak), "full_of_read", real(r->full_of_read), "full_is_weak", json_boolean(is_weak(r)),
         "timings", timings);
+    if (rest && !isnan(r->perplexity)) {
+        json_object_set_new(rest, "perplexity", ratio(r->perplexity));
+        json_object_set_new(rest, "full_perplexity", ratio(r->full_perplexity));
+    }
+    if (rest && !isnan(r->log_z_error)) {
+        json_object_set_new(rest, "log_z_error", real(r->log_z_error));
+        json_object_set_new(rest, "log_z_bias", real(r->log_z_bias));
+        json_object_set_new(rest, "probability_sum", real(r->probability_sum));
+    }
     if (!object || !rest || json_object_update(object, rest)) {
         json_decref(object);
         object = NULL;
@@ -206,6 +215,24 @@ static void print_timings(const wo_eval_result *r)
     printf("\n");
 }
 
+/* Of an index with a partition. */
+static void print_probabilities(const wo_eval_result *r)
+{
+    if (!isnan(r->perplexity)) {
+        print_row("perplexity of the labels", r->perplexity, r->full_perplexity, r->perplexity < 1e6 ? 3 : 0,
+                  r->full_perplexity < 1e6 ? 3 : 0);
+        if (r->full_perplexity > 0) printf(" %9.2f%%", 100 * r->perplexity / r->full_perplexity);
+        printf("\n");
+    }
+    if (isnan(r->log_z_error)) return;
+    print_row("log Z, error in nats", r->log_z_error, 0, 4, 0);
+    printf("\n");
+    print_row("log Z, bias in nats", r->log_z_bias, 0, 4, 0);
+    printf("\n");
+    print_row("probabilities sum to", r->probability_sum, 1, 4, 0);
+    printf("\n");
+}
+
 static int print_result(const arguments *args, const wo_eval_options *o, const cli_index *index,
                         const wo_eval_result *r)
 {
@@ -249,6 +276,7 @@ static int print_result(const arguments *args, const wo_eval_options *o, const c
         print_row("mean rank of those", r->label_rank_retrieved, r->label_rank, 1, 1);
         printf("\n");
     }
+    print_probabilities(r);
     if (r->n_timings) print_timings(r);
     return cli_end();
 }

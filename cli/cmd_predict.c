@@ -21,7 +21,7 @@ typedef struct arguments {
     const char *index, *net, *vocab, *forbid, *require;
     uint64_t k, probes;
     int format, arch; /* CLI_CHOICE */
-    bool softmax, exact, exact_fallback, one_based;
+    bool softmax, logprob, exact, exact_fallback, one_based;
 } arguments;
 
 static const cli_option options[] = {
@@ -36,6 +36,7 @@ static const cli_option options[] = {
      false},
     {"softmax", 0, CLI_FLAG, offsetof(arguments, softmax), NULL, "probabilities over the candidates, not logits",
      false},
+    {"logprob", 0, CLI_FLAG, offsetof(arguments, logprob), NULL, "logarithms of probabilities over all classes", false},
     {"exact", 0, CLI_FLAG, offsetof(arguments, exact), NULL, "score all classes", false},
     {"exact-fallback", 0, CLI_FLAG, offsetof(arguments, exact_fallback), NULL,
      "score all classes for queries that the index knows little about", false},
@@ -278,9 +279,13 @@ static int answer_all(session *s, cli_source *source)
     }
     int code;
     if (s->list)
-        code = cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:s, s:O}", "index", s->args->index, "n",
-                                        (json_int_t)s->n, "not_finite", (json_int_t)s->n_bad, "k", (json_int_t)s->k,
-                                        "scores", s->args->softmax ? "softmax" : "logits", "queries", s->list));
+        code =
+            cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:s, s:O}", "index", s->args->index, "n", (json_int_t)s->n,
+                                     "not_finite", (json_int_t)s->n_bad, "k", (json_int_t)s->k, "scores",
+                                     s->args->softmax   ? "softmax"
+                                     : s->args->logprob ? "logprob"
+                                                        : "logits",
+                                     "queries", s->list));
     else
         code = cli_end();
     return code ? code : failed || s->n_bad ? CLI_FAILED : CLI_OK;
@@ -333,7 +338,9 @@ static int make_searcher(session *s)
                                .scores = s->scores,
                                .stats = s->stats,
                                .by = args->exact ? WO_BY_FULL : WO_BY_PLANNER,
-                               .score = args->softmax ? WO_SCORES_SOFTMAX : WO_SCORES_LOGITS,
+                               .score = args->softmax   ? WO_SCORES_SOFTMAX
+                                        : args->logprob ? WO_SCORES_LOGPROB
+                                                        : WO_SCORES_LOGITS,
                                .probes = probes,
                                .exact_fallback = args->exact_fallback,
                                .forbidden = s->forbidden.ids,
@@ -368,6 +375,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const bool ready = format == CLI_FORMAT_LOG || format == CLI_FORMAT_NPY;
     if (n > 1) return cli_usage(self, "expected one file, found %d", n);
     if (!args->index) return cli_usage(self, "needs --index FILE");
+    if (args->softmax && args->logprob) return cli_usage(self, "--softmax and --logprob are two kinds of scores");
     if ((args->vocab || args->arch) && !(args->net && args->vocab && args->arch))
         return cli_usage(self, "--arch lm and --vocab FILE go together, with --net");
     if (!args->net && !ready && format != CLI_FORMAT_AUTO)
@@ -405,6 +413,11 @@ const cli_command cli_cmd_predict = {
     "\n"
     "  wideout predict --index index.safetensors -k 10 test.log\n"
     "  wideout predict --index index.safetensors --softmax queries.npy\n"
+    "\n"
+    "Scores are logits; with --softmax probabilities over the candidates; with --logprob logarithms of\n"
+    "probabilities over all classes, of an index that was built with --partition, or with --exact:\n"
+    "\n"
+    "  wideout predict --index index.safetensors --logprob test.log\n"
     "\n"
     "With --net they are made of raw examples: lines of extreme-classification text, with or without a\n"
     "header; package stanzas, for a network of them; or text, an example a line: words that are features,\n"

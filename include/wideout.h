@@ -324,6 +324,9 @@ typedef struct wo_build_options {
      * training queries of the opened cells needed the class: a mean over the cells, in which nearer leaves of a tree
      * count more, by exp(focus * score). prior 0: none, scores are logits; up to 2. focus 0: all cells count alike. */
     double prior, focus;
+    /* 1: log Z is learned too, the logarithm of the sum of exp(score) over all m classes, so that searches can answer
+     * with probabilities: WO_SCORES_LOGPROB, wo_log_partition. wo_index_info says how far off it is. */
+    uint8_t partition;
 } wo_build_options;
 
 #define WO_PRIOR_FLOOR (1.0 / 1024)
@@ -414,6 +417,9 @@ typedef struct wo_index_info {
     /* Of an index that was just built with rows in bf16 or int8: what they changed, beside f32 rows, on up to 2,000 of
      * the logged queries: the share with the same best answer, and of the five best that stayed. NAN: not measured. */
     double same_best, same_five;
+    /* Of an index with a partition: how far its log Z is from the exact one, on up to 25,000 of the logged queries that
+     * it was not fitted to: the root of the mean square in nats, and the mean; without the prior. NAN: it has none. */
+    double log_z_error, log_z_bias;
 } wo_index_info;
 
 /* Both fail, with WO_ERR_ARGUMENT, only where struct_size is not set. */
@@ -548,8 +554,11 @@ WO_API wo_status wo_search(wo_searcher *searcher, const float *queries, size_t n
                            wo_error *err);
 
 typedef enum wo_scores {
-    WO_SCORES_LOGITS = 0, /* with the prior of the index, where it has one: see wo_build_options */
-    WO_SCORES_SOFTMAX = 1 /* over the candidates; 0 in place of -INFINITY. With screen FULL answers, over all classes */
+    WO_SCORES_LOGITS = 0,  /* with the prior of the index, where it has one: see wo_build_options */
+    WO_SCORES_SOFTMAX = 1, /* over the candidates; 0 in place of -INFINITY. With screen FULL answers, over all classes */
+    /* The logarithm of a probability, over all m classes: score - log Z. The cells answer, with the log Z that an index
+     * with a partition estimates, whatever the planner says; FULL, where it is asked for, with the exact one. */
+    WO_SCORES_LOGPROB = 2
 } wo_scores;
 
 /* Who answers. */
@@ -596,9 +605,36 @@ WO_API wo_status wo_search_run(wo_searcher *searcher, const wo_search_call *call
 WO_API wo_status wo_search_candidates(wo_searcher *searcher, const wo_search_call *call, int32_t *ids, size_t capacity,
                                       size_t *n_candidates, wo_error *err);
 
+/* log Z of each query of a call: log_z (n), NAN where a query is not finite. With the score of any class, a candidate
+ * or not, it gives the logarithm of its probability: score - log Z. Estimated by the cells, unless WO_BY_FULL is asked
+ * for; k, ids, scores and score of the call are not used. Fails where the index was built without a partition, and, as
+ * WO_SCORES_LOGPROB by the cells does, where a call changes what log Z was learned for: probes, forbidden and mandatory
+ * classes, logit_bias. */
+WO_API wo_status wo_log_partition(wo_searcher *searcher, const wo_search_call *call, float *log_z, wo_error *err);
+
 /* The logits of given classes for one query, as exact as the index's rows are: logits (n). */
 WO_API wo_status wo_score(wo_searcher *searcher, const float *query, const int32_t *ids, size_t n, float *logits,
                           wo_error *err);
+
+/* Draws a class for each of n queries from the answers of a search, whose scores are logits or log probabilities, not
+ * softmax: with exp(score / temperature) for odds, among the first top_k, and of these among the fewest that together
+ * have top_p of the probability. What is left out by the search is never drawn. */
+typedef struct wo_sample_call {
+    size_t struct_size;  /* set it to sizeof(wo_sample_call) */
+    const int32_t *ids;  /* (n, k), best first, as wo_search_run leaves them */
+    const float *scores; /* (n, k) */
+    size_t n, k;
+    double temperature; /* 0: the best class; 1: as the network learned; up to 1e6 */
+    double top_p;       /* 0: the best class alone; 1: all */
+    uint32_t top_k;     /* 0: all k */
+    uint32_t reserved;  /* 0 */
+    /* Query i draws by number position + i of the seed's. The same seed and position draw the same class from two lists
+     * with the same scores, the answers of an index and of FULL, unless one of them lacks it. */
+    uint64_t seed, position;
+} wo_sample_call;
+
+/* drawn (n): a class, or -1 where a query has no answer. */
+WO_API wo_status wo_sample(const wo_sample_call *call, int32_t *drawn, wo_error *err);
 
 /* ---- Evaluation -------------------------------------------------------------------------------------------- */
 
@@ -681,6 +717,13 @@ typedef struct wo_eval_result {
      * multiply-adds that its threads can do; one query at a time, of the rate at which one thread reads the rows. Below
      * 0.4 FULL is weak here, and `speedup` too high. NAN for fewer than a million weights. */
     double full_of_peak, full_of_read;
+
+    /* Of an index with a partition, NAN for others and where `probes` are not its own. Perplexity is exp(mean of -log
+     * p) over all labels, candidates or not: by the cells, with the prior of the index; and by the layer alone. */
+    double perplexity, full_perplexity;
+    /* Of the estimated log Z, beside the exact one of the same scores: the root of the mean square, in nats, and the
+     * mean; and what probabilities of all m classes sum to, on average. */
+    double log_z_error, log_z_bias, probability_sum;
 } wo_eval_result;
 
 /* Judges an index on a log that it was not built from, and times it against FULL in the same run. `layer` may be NULL:

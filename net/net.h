@@ -6,6 +6,7 @@
 #include "net/examples.h"
 #include "net/network.h"
 #include "net/queries.h"
+#include "net/reader.h"
 #include "net/synthetic.h"
 #include "net/train.h"
 #include "text/deb822.h"

@@ -7,6 +7,7 @@
 #include "base/sized.h"
 #include "index/build_evidence.h"
 #include "index/options.h"
+#include "index/partition.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -47,6 +48,9 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "weights",
                                "weights is %s, but method %s answers with f32 rows: f32 or none",
                                o->weights == WO_WEIGHTS_BF16 ? "bf16" : "int8", woi_method_name(o->method));
+    if (o->method != WO_METHOD_EVIDENCE && o->partition)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "partition", "partition is 1, but method %s learns no log Z",
+                               woi_method_name(o->method));
     return WO_OK;
 }
 
@@ -133,7 +137,10 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     if (!status) status = build_method(options->method, layer, log, made, err);
     if (!status) {
         woi_index_finish(made);
+        made->options.threads = options->threads;
+        made->options.progress = options->progress;
         status = woi_small_measure(made, log, err);
+        woi_index_finish(made);
     }
     if (status)
         wo_index_free(made);
@@ -145,6 +152,11 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
 wo_status woi_small_measure(wo_index *index, const wo_log *log, wo_error *err)
 {
     enum { MOST = 2000, K = 5 };
+    const wo_build_options *o = &index->options;
+    if (o->partition) {
+        const wo_status learned = woi_partition_learn(index, log, &o->progress, o->threads, err);
+        if (learned) return learned;
+    }
     index->same_best = index->same_five = NAN;
     if ((!index->small.bf16 && !index->small.i8) || !index->rows.w || !log || !log->n) return WO_OK;
     wo_index own = *index, plain = *index; /* tables alone, and the same with f32 rows */
@@ -191,6 +203,8 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
         .full_to = index->full.to,
         .same_best = index->same_best,
         .same_five = index->same_five,
+        .log_z_error = index->partition.numbers ? (double)index->partition.numbers[WOI_LOG_Z_ERROR] : NAN,
+        .log_z_bias = index->partition.numbers ? (double)index->partition.numbers[WOI_LOG_Z_BIAS] : NAN,
     };
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A + woi_tree_n_cells(tree);
@@ -203,6 +217,7 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
         about.index_bytes += woi_screen_panels(index->rows.m) * WOI_I8_COLUMNS *
                              (4 * woi_screen_fours(index->rows.d) + sizeof *index->screen.scales);
     if (cells->shares) about.index_bytes += sizeof *cells->shares * about.n_entries;
+    if (index->partition.of_cell) about.index_bytes += sizeof(float) * (cells->n + index->rows.d);
     return woi_sized_give(info, &about, sizeof about);
 }
 
@@ -251,6 +266,7 @@ void wo_index_free(wo_index *index)
         woi_hash_free(&index->hash);
         woi_tree_free(&index->tree);
         woi_cells_free(&index->cells);
+        woi_partition_free(&index->partition);
         woi_free(index->trace);
         woi_free(index->curve);
         woi_small_free(&index->small);

@@ -80,6 +80,23 @@ typedef struct woi_goal {
     uint64_t labelled, needed;
 } woi_goal;
 
+/* What log Z is estimated from: see partition.h. */
+enum {
+    WOI_LOG_Z_INTERCEPT,
+    WOI_LOG_Z_OF_LENGTH,
+    WOI_LOG_Z_OF_CANDIDATES,
+    WOI_LOG_Z_TYPICAL, /* what a query without candidates is taken to have */
+    WOI_LOG_Z_ERROR,   /* as in wo_index_info */
+    WOI_LOG_Z_BIAS,
+    WOI_LOG_Z_NUMBERS
+};
+
+typedef struct woi_partition {
+    float *numbers;   /* (WOI_LOG_Z_NUMBERS); NULL: none was learned */
+    float *direction; /* (d) */
+    float *of_cell;   /* a number for each cell */
+} woi_partition;
+
 /* Batches of `from` to `to` queries; from 0: none, to 0: without end. */
 typedef struct woi_batches {
     uint32_t from, to;
@@ -99,6 +116,7 @@ struct wo_index {
     woi_hash hash; /* K = 0: none */
     woi_tree tree; /* A = 0: none */
     woi_cells cells;
+    woi_partition partition;
     woi_names labels;
     double *trace; /* (n_trace, trace_columns) */
     size_t n_trace, trace_columns;
@@ -145,7 +163,8 @@ wo_status woi_build_take(const wo_build_options *given, wo_build_options *option
 #define WOI_OTHER_LAYER \
     "the layer is not the one that the index was built for: its checksum is %016" PRIx64 ", expected %016" PRIx64
 
-/* build.c: what rows in fewer bits change: index->same_best and same_five; NAN where there are none, or no log. */
+/* build.c: what is learned last from the log, of an index that is finished: log Z, where the options say so; and what
+ * rows in fewer bits change: index->same_best and same_five, NAN where there are none, or no log. */
 wo_status woi_small_measure(wo_index *index, const wo_log *log, wo_error *err);
 
 /* build_lss.c: random planes; Algorithm 1, with its trace. */

@@ -102,9 +102,21 @@ uint32_t woi_tree_even(const wo_index *index)
 /* What older readers do not have. */
 static wo_status write_needs(woi_st_writer *writer, const wo_index *index, wo_error *err)
 {
-    const bool uneven = index->tree.A && !woi_tree_even(index), prior = index->options.prior > 0;
-    if (!uneven && !prior) return WO_OK;
-    return woi_st_set_meta(writer, WOI_ST_NEEDS, !prior ? "uneven-tree" : uneven ? "prior,uneven-tree" : "prior", err);
+    const struct {
+        const char *name;
+        bool needed;
+    } all[] = {
+        {"partition", index->partition.numbers != NULL},
+        {"prior", index->options.prior > 0},
+        {"uneven-tree", index->tree.A && !woi_tree_even(index)},
+    };
+    char text[64] = "";
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (!all[i].needed) continue;
+        if (*text) strcat(text, ",");
+        strcat(text, all[i].name);
+    }
+    return *text ? woi_st_set_meta(writer, WOI_ST_NEEDS, text, err) : WO_OK;
 }
 
 wo_status woi_meta_write(woi_st_writer *writer, const wo_index *index, wo_error *err)

@@ -243,6 +243,32 @@ static wo_status read_cells(opening *from, wo_error *err)
     return status ? status : check_ids(cells, index->rows.m, err);
 }
 
+/* Numbers that are not finite would make every probability nothing. */
+static wo_status read_partition(opening *from, wo_error *err)
+{
+    wo_index *index = from->index;
+    woi_partition *to = &index->partition;
+    if (!index->options.partition) return WO_OK;
+    const struct {
+        wanted tensor;
+        float **to;
+    } parts[] = {
+        {{"partition.coefficients", WOI_F32, WOI_LOG_Z_NUMBERS, 0}, &to->numbers},
+        {{"partition.direction", WOI_F32, index->rows.d, 0}, &to->direction},
+        {{"partition.cells", WOI_F32, index->cells.n, 0}, &to->of_cell},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const void *data;
+        const wo_status status = take(from, parts[i].tensor, &data, err);
+        if (status) return status;
+        if (!woi_all_finite(data, parts[i].tensor.rows))
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "'%s' has a number that is not finite",
+                            parts[i].tensor.name);
+        *parts[i].to = (float *)data; /* never written: an index is immutable */
+    }
+    return WO_OK;
+}
+
 /* ---- Rows -------------------------------------------------------------------------------------------------- */
 
 static wo_status check_layer(const wo_index *index, const wo_layer *layer, wo_error *err)
@@ -389,6 +415,7 @@ static wo_status read_index(woi_st *st, const wo_open_options *options, wo_index
     if (!status) status = woi_meta_read(made, err);
     if (!status) status = read_router(&from, err);
     if (!status) status = read_cells(&from, err);
+    if (!status) status = read_partition(&from, err);
     if (!status) status = read_rows(&from, options->layer, err);
     if (!status) status = read_tables(made, err);
     if (!status) status = read_names(&from, err);

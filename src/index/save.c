@@ -11,6 +11,8 @@
  *   cells.offsets (cells + 1), cells.ids                           all but full and screen
  *   cells.queries (cells)                                          evidence
  *   cells.shares (as cells.ids)                                    evidence with a prior
+ *   partition.coefficients (6), partition.direction (d),           built with a partition
+ *   partition.cells (cells)
  *   trace, curve (rows, columns)                                   where there are some
  *   names.labels.*                                                 where there are some
  *   weight (m, d), bias (m)                                        unless built with weights none
@@ -31,7 +33,7 @@ typedef struct part {
     const void *data;       /* NULL: the index does not have it */
 } part;
 
-enum { MAX_PARTS = 28 };
+enum { MAX_PARTS = 36 };
 
 static size_t list_router(const wo_index *index, part *parts)
 {
@@ -68,6 +70,9 @@ static size_t list_cells(const wo_index *index, part *parts)
         {"cells.ids", WOI_I32, cells->n ? cells->offsets[cells->n] : 0, 0, cells->n ? cells->ids : NULL},
         {"cells.queries", WOI_U32, cells->n, 0, cells->queries},
         {"cells.shares", WOI_BF16, cells->n ? cells->offsets[cells->n] : 0, 0, cells->shares},
+        {"partition.coefficients", WOI_F32, WOI_LOG_Z_NUMBERS, 0, index->partition.numbers},
+        {"partition.direction", WOI_F32, index->rows.d, 0, index->partition.direction},
+        {"partition.cells", WOI_F32, cells->n, 0, index->partition.of_cell},
         {"trace", WOI_F64, index->n_trace, index->trace_columns, index->n_trace ? index->trace : NULL},
         {"curve", WOI_F64, index->n_curve, index->curve_columns, index->n_curve ? index->curve : NULL},
     };

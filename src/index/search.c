@@ -3,7 +3,7 @@
  *   wo_search_run -> answer_by_cells -> answer_block -> route, then for each query: unite -> screen -> score -> pick
  *                 -> answer_by_screen -> rescore        an index that screens all classes in int8
  *                 -> answer_by_full                     batches and queries that FULL answers */
-#include "index/prior.h"
+#include "index/partition.h"
 
 #include "base/error.h"
 #include "base/sized.h"
@@ -40,8 +40,21 @@ typedef struct task {
     const int32_t *mandatory;
     size_t n_mandatory;
     const float *bias;
-    double prior; /* 0: none */
+    double prior;  /* 0: none */
+    float *log_z;  /* (n), or NULL: not wanted */
+    woi_seen seen; /* what learning log Z wants to know; zeros: nothing */
 } task;
+
+static bool wants_log_z(const task *t)
+{
+    return t->score == WO_SCORES_LOGPROB || t->log_z;
+}
+
+/* Scores are relative to a sum over classes, so that none may be left out. */
+static bool wants_sum(const task *t)
+{
+    return t->score == WO_SCORES_SOFTMAX || wants_log_z(t) || t->seen.of_candidates;
+}
 
 static void tell(const task *t, size_t i, wo_query_stats about)
 {
@@ -159,7 +172,7 @@ static void add_extra(const task *t, const woi_worker *w, size_t n, float *logit
         for (size_t i = 0; i < n; i++) logits[i] += w->extra[i];
 }
 
-/* The scores of some classes: in bf16 where the index is built for it, else exact. */
+/* The logits of some classes: in bf16 where the index is built for it, else exact. */
 static void score(const task *t, const woi_worker *w, const float *q, const int32_t *ids, size_t n)
 {
     float *logits = w->logits;
@@ -170,7 +183,6 @@ static void score(const task *t, const woi_worker *w, const float *q, const int3
     else
         t->s->kernels->gather_f32(q, index->rows.w, ids, n, d, d, logits);
     add_bias(index, t->bias, ids, n, logits);
-    add_extra(t, w, n, logits);
 }
 
 /* Of many candidates those that int8 rows find best, in w->ids; returns how many. */
@@ -179,8 +191,7 @@ static size_t screen(const task *t, woi_worker *w, const float *q, const int32_t
     const wo_index *index = t->s->index;
     const woi_kernels *kernels = t->s->kernels;
     const size_t d = index->rows.d, keep = t->k + t->k / 8 + RESCORED;
-    if (!index->small.i8 || n <= 2 * keep || keep > SCREENED || t->score == WO_SCORES_SOFTMAX)
-        return n; /* softmax is over all of them */
+    if (!index->small.i8 || n <= 2 * keep || keep > SCREENED || wants_sum(t)) return n;
     const float scale = kernels->quantise(q, d, w->q8);
     if (scale == 0) return n; /* too small for int8, which would tell no rows apart */
     kernels->gather_i8(w->q8, scale, index->small.i8, index->small.scales, *candidates, n, d, d, w->logits);
@@ -241,6 +252,18 @@ static woi_opened widen(const task *t, woi_worker *w, const float *q, woi_opened
     return more;
 }
 
+/* The scores of n candidates, in place of their logits, and what they are relative to: *whole, 0 for logits. */
+static void complete(const task *t, woi_worker *w, const float *q, woi_opened opened, size_t n, double *whole)
+{
+    const woi_kernels *kernels = t->s->kernels;
+    *whole = wants_sum(t) ? log_sum(kernels, w->logits, n) : 0;
+    double tail = -INFINITY;
+    if (wants_log_z(t)) tail = woi_partition_tail(t->s, q, opened, *whole);
+    add_extra(t, w, n, w->logits);
+    if (wants_sum(t) && t->prior > 0) *whole = log_sum(kernels, w->logits, n);
+    if (wants_sum(t)) *whole = woi_log_add(*whole, tail);
+}
+
 /* Query i of the call, which opens these cells. */
 static void answer(const task *t, woi_worker *w, size_t i, woi_opened opened)
 {
@@ -251,6 +274,7 @@ static void answer(const task *t, woi_worker *w, size_t i, woi_opened opened)
     wo_query_stats about = {.cells = opened.n};
     if (!opened.n) {
         pad(t, ids, scores);
+        if (t->log_z) t->log_z[i] = NAN;
         tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
         return;
     }
@@ -266,11 +290,19 @@ static void answer(const task *t, woi_worker *w, size_t i, woi_opened opened)
     const int32_t *candidates;
     about.candidates = (uint32_t)(t->prior > 0 ? unite_with_prior : unite)(t, w, opened, &candidates);
     const size_t n = screen(t, w, q, &candidates, about.candidates);
+    double whole;
     score(t, w, q, candidates, n);
-    const double whole = t->score == WO_SCORES_SOFTMAX ? log_sum(t->s->kernels, w->logits, n) : 0;
+    if (t->seen.of_candidates) {
+        woi_partition_see(&t->seen, i, opened, log_sum(t->s->kernels, w->logits, n));
+        return;
+    }
+    complete(t, w, q, opened, n, &whole);
+    if (t->log_z) t->log_z[i] = (float)whole;
     const size_t found = t->s->kernels->pick(w->logits, candidates, n, t->k, scores, ids);
     if (t->score == WO_SCORES_SOFTMAX)
         for (size_t j = 0; j < t->k; j++) scores[j] = j < found ? (float)exp((double)scores[j] - whole) : 0;
+    if (t->score == WO_SCORES_LOGPROB)
+        for (size_t j = 0; j < found; j++) scores[j] = (float)((double)scores[j] - whole);
     tell(t, i, about);
 }
 
@@ -404,7 +436,7 @@ static wo_status answer_by_full(const task *t, size_t first, size_t n, wo_error 
     const woi_dense *rows = &t->s->index->rows;
     const woi_adjust adjust = {t->forbidden, t->bias};
     if (!rows->w) return no_rows(err);
-    const bool softmax = t->score == WO_SCORES_SOFTMAX;
+    const bool softmax = t->score == WO_SCORES_SOFTMAX, sums = wants_sum(t);
     for (const size_t end = first + n; first < end; first += PIECE) {
         const size_t count = end - first < PIECE ? end - first : PIECE, k = t->k;
         const float *q = t->queries + first * rows->d;
@@ -418,17 +450,20 @@ static wo_status answer_by_full(const task *t, size_t first, size_t n, wo_error 
                                      .scratch = t->s->exact_scratch,
                                      .ids = t->ids + first * k,
                                      .scores = t->scores + first * k,
-                                     .lse = softmax ? lse : NULL};
+                                     .lse = sums ? lse : NULL};
         const wo_status status = woi_exact_topk(&call, err);
         if (status) return status;
         if (t->prior > 0)
-            woi_team_ranges(t->s->threads, count, t->s->block, add_prior_block,
-                            &(piece){t, first, softmax ? lse : NULL});
-        for (size_t i = 0; softmax && i < count; i++)
+            woi_team_ranges(t->s->threads, count, t->s->block, add_prior_block, &(piece){t, first, sums ? lse : NULL});
+        for (size_t i = 0; sums && i < count; i++) {
+            if (t->log_z) t->log_z[first + i] = lse[i];
             for (size_t j = 0; j < k; j++) {
                 float *score = &t->scores[(first + i) * k + j];
-                *score = t->ids[(first + i) * k + j] < 0 ? 0 : expf(*score - lse[i]);
+                const bool there = t->ids[(first + i) * k + j] >= 0;
+                if (softmax) *score = there ? expf(*score - lse[i]) : 0;
+                if (t->score == WO_SCORES_LOGPROB && there) *score -= lse[i];
             }
+        }
         for (size_t i = 0; t->stats && i < count; i++)
             tell(t, first + i,
                  woi_all_finite(q + i * rows->d, rows->d)
@@ -505,7 +540,7 @@ static wo_status answer_by_screen(task *t, wo_error *err)
 static wo_status answer_all(task *t, wo_by by, wo_error *err)
 {
     const wo_index *index = t->s->index;
-    const bool planned = by == WO_BY_PLANNER && woi_batches_have(index->full, t->n) && index->rows.w;
+    const bool planned = by == WO_BY_PLANNER && !wants_log_z(t) && woi_batches_have(index->full, t->n) && index->rows.w;
     if (by == WO_BY_FULL || planned || index->options.method == WO_METHOD_FULL) return answer_by_full(t, 0, t->n, err);
     if (index->options.method == WO_METHOD_SCREEN) return answer_by_screen(t, err);
     answer_by_cells(t);
@@ -548,13 +583,30 @@ static wo_status check_ids(const char *what, const int32_t *ids, size_t n, size_
     return WO_OK;
 }
 
+/* Whether log Z is that of the call: what was learned, or FULL's. */
+static wo_status check_log_z(const wo_index *index, const wo_search_call *c, wo_error *err)
+{
+    if (c->by == WO_BY_FULL || index->options.method == WO_METHOD_FULL) return WO_OK;
+    if (!index->partition.numbers)
+        return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_INDEX, "partition",
+                              "the index knows no log Z, which probabilities need: it was built without a partition");
+    const char *changed = c->n_forbidden                                    ? "forbidden"
+                          : c->n_mandatory                                  ? "mandatory"
+                          : c->logit_bias                                   ? "logit_bias"
+                          : c->probes && c->probes != index->options.probes ? "probes"
+                                                                            : NULL;
+    if (!changed) return WO_OK;
+    return woi_fail_option(err, WO_ERR_ARGUMENT, changed,
+                           "%s does not go with log Z, which was learned without: FULL has the exact one", changed);
+}
+
 /* Completes a task by the rest of a call, all but where answers go; nothing is marked as forbidden yet. */
 static wo_status read_call(const wo_search_call *c, task *t, wo_error *err)
 {
     const wo_index *index = t->s->index;
     wo_status status;
     if ((status = woi_check_range("by", c->by, WO_BY_PLANNER, WO_BY_FULL, err)) ||
-        (status = woi_check_range("score", c->score, WO_SCORES_LOGITS, WO_SCORES_SOFTMAX, err)) ||
+        (status = woi_check_range("score", c->score, WO_SCORES_LOGITS, WO_SCORES_LOGPROB, err)) ||
         (status = check_ids("forbidden", c->forbidden, c->n_forbidden, index->rows.m, err)) ||
         (status = check_ids("mandatory", c->mandatory, c->n_mandatory, index->rows.m, err)))
         return status;
@@ -569,6 +621,7 @@ static wo_status read_call(const wo_search_call *c, task *t, wo_error *err)
                                "%zu mandatory classes are more than the %" PRIu32 " that the searcher was made for",
                                c->n_mandatory, t->s->max_mandatory);
     if (c->exact_fallback && !index->rows.w) return no_rows(err);
+    if (c->score == WO_SCORES_LOGPROB && (status = check_log_z(index, c, err))) return status;
     if (c->logit_bias && !woi_all_finite(c->logit_bias, index->rows.m))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "logit_bias",
                                "the logit bias of some class is not finite: forbid a class instead");
@@ -624,6 +677,39 @@ wo_status wo_search(wo_searcher *s, const float *queries, size_t n, size_t k, in
     t.ids = ids;
     t.scores = scores;
     return answer_all(&t, WO_BY_PLANNER, err);
+}
+
+wo_status wo_log_partition(wo_searcher *s, const wo_search_call *call, float *log_z, wo_error *err)
+{
+    enum { PIECE = 1024 };
+    int32_t ids[PIECE];
+    float scores[PIECE];
+    wo_search_call c = {.struct_size = sizeof c};
+    wo_status status = woi_sized_take(&c, sizeof c, call, "search call", err);
+    c.k = 1; /* answers are not wanted, but those of a few queries are in nobody's way */
+    c.ids = ids;
+    c.scores = scores;
+    c.score = WO_SCORES_LOGPROB;
+    if (!status) status = check_places(c.n, c.k, c.queries, log_z, scores, err);
+    const size_t n = c.n, d = s->index->rows.d;
+    for (size_t first = 0; !status && first < n; first += PIECE) {
+        c.n = n - first < PIECE ? n - first : PIECE;
+        task t = begin(s, c.queries + first * d, c.n, s->index->options.probes);
+        if ((status = read_call(&c, &t, err))) break;
+        t.stats = t.stats ? t.stats + first * t.stats_bytes : NULL;
+        t.log_z = log_z + first;
+        forbid(&c, &t);
+        status = answer_all(&t, c.by, err);
+        allow_again(&c, &t);
+    }
+    return status;
+}
+
+void woi_search_see(wo_searcher *s, const float *queries, size_t n, const woi_seen *seen)
+{
+    task t = begin(s, queries, n, s->index->options.probes);
+    t.seen = *seen;
+    answer_by_cells(&t);
 }
 
 /* All that are not forbidden. */

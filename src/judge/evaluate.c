@@ -75,6 +75,8 @@ typedef struct chunk {
     float *scores;
     wo_query_stats *stats;
     wo_by by;
+    woi_likelihood *likelihood; /* NULL: the index has no partition */
+    float full_log_z[CHUNK];
 } chunk;
 
 static void add_hits(const int32_t *labels, size_t n, const int32_t *ids, uint64_t hits[3])
@@ -193,9 +195,12 @@ static wo_status judge_chunk(const woi_eval *eval, worker *workers, chunk *c, wo
                                                   .k = c->k,
                                                   .threads = eval->threads,
                                                   .ids = c->full_ids,
-                                                  .scores = c->scores},
+                                                  .scores = c->scores,
+                                                  .lse = c->likelihood ? c->full_log_z : NULL},
                                 err);
     if (status) return status;
+    const woi_likely batch = {c->q, c->picks, c->n, eval->full ? c->full_log_z : NULL};
+    if (c->likelihood && (status = woi_likelihood_add(c->likelihood, &batch, err))) return status;
     woi_team_ranges(eval->threads, c->n, PIECE, judge_part, &(judging){eval, workers, c});
     for (int i = 0; !status && i < eval->threads; i++)
         if ((status = workers[i].status) && err) *err = workers[i].err;
@@ -271,6 +276,7 @@ static wo_status judge(const woi_eval *eval, wo_error *err)
     const bool by_full = woi_batches_have(eval->index->full, eval->options->batch) && eval->index->rows.w;
     c.by = by_full ? WO_BY_FULL : WO_BY_CELLS;
     wo_status status = make_workers(eval, c.k, &workers, err);
+    if (!status) status = woi_likelihood_create(eval, CHUNK, &c.likelihood, err);
     if (status) goto done;
     if (!(c.q = woi_alloc(CHUNK * d, sizeof *c.q, err)) || !(c.ids = woi_alloc(CHUNK * c.k, sizeof *c.ids, err)) ||
         !(c.full_ids = woi_alloc(CHUNK * c.k, sizeof *c.full_ids, err)) ||
@@ -291,7 +297,9 @@ static wo_status judge(const woi_eval *eval, wo_error *err)
         for (size_t j = 0; j < sizeof sum / sizeof(uint64_t); j++)
             ((uint64_t *)&sum)[j] += ((const uint64_t *)&workers[i].sums)[j];
     conclude(eval, &sum);
+    woi_likelihood_conclude(c.likelihood, eval->result);
 done:
+    woi_likelihood_free(c.likelihood);
     free_workers(workers, eval->threads);
     woi_free(c.q);
     woi_free(c.ids);
@@ -383,6 +391,11 @@ wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log
         .full_energy_j_per_1000 = NAN,
         .full_of_peak = NAN,
         .full_of_read = NAN,
+        .perplexity = NAN,
+        .full_perplexity = NAN,
+        .log_z_error = NAN,
+        .log_z_bias = NAN,
+        .probability_sum = NAN,
         .energy_note = "nothing was timed",
     };
     woi_eval eval = {.index = index, .log = log, .options = &o, .threads = woi_team_threads(o.threads), .result = &r};

@@ -43,7 +43,24 @@ uint64_t woi_rank_sum(const woi_ranked *labels, size_t n);
 /* ranks.c, result->label_rank: labels among all m. Needs FULL and labels. */
 wo_status woi_eval_rank(const woi_eval *eval, wo_error *err);
 
-/* timing.c, everything from result->k on. */
+/* likelihood.c, result->perplexity and what follows it: of an index with a partition. */
+typedef struct woi_likelihood woi_likelihood;
+
+/* A batch of queries. */
+typedef struct woi_likely {
+    const float *q; /* (n, d) */
+    const size_t *picks;
+    size_t n;
+    const float *full_log_z; /* (n), or NULL: there is no FULL */
+} woi_likely;
+
+/* *likelihood stays NULL where the index has no partition. Batches have at most `room` queries. */
+wo_status woi_likelihood_create(const woi_eval *eval, size_t room, woi_likelihood **likelihood, wo_error *err);
+wo_status woi_likelihood_add(woi_likelihood *likelihood, const woi_likely *batch, wo_error *err);
+void woi_likelihood_conclude(const woi_likelihood *likelihood, wo_eval_result *result); /* NULL is fine */
+void woi_likelihood_free(woi_likelihood *likelihood);
+
+/* timing.c, everything from result->k to full_of_read. */
 wo_status woi_eval_time(const woi_eval *eval, wo_error *err);
 
 #endif

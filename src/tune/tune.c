@@ -328,7 +328,8 @@ static void choose_anyway(woi_tune *t)
 {
     for (size_t i = 0; i < t->n_rows; i++) {
         const double *row = woi_row(t, i), *best = t->best == WOI_NO_ROW ? row : woi_row(t, t->best);
-        const bool better = t->above ? woi_quality(t, row) > woi_quality(t, best) : row[WOI_CURVE_US] < best[WOI_CURVE_US];
+        const bool better =
+            t->above ? woi_quality(t, row) > woi_quality(t, best) : row[WOI_CURVE_US] < best[WOI_CURVE_US];
         if (row == best || better) t->best = i;
     }
 }

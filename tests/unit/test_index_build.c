@@ -362,7 +362,7 @@ static void searchers_that_cannot_be_are_refused(void **state)
                 "mandatory class -1 is not one of the 10 classes");
     refuse_call(index, (asked){.logit_bias = (const float[]){0, 0, -INFINITY, 0, 0, 0, 0, 0, 0, 0}},
                 "the logit bias of some class is not finite: forbid a class instead");
-    refuse_call(index, (asked){.scores = (wo_scores)2}, "score is 2, expected 0 to 1");
+    refuse_call(index, (asked){.scores = (wo_scores)3}, "score is 3, expected 0 to 2");
     so.threads = 1025;
     refuse_searcher(index, &so, "threads is 1025, expected 0 to 1024");
     so.threads = 1;
