@@ -1,9 +1,10 @@
 #!/bin/bash
-# What the tuner makes of real layers: tuned.sh [debian] [wikitext-2] [diginetica] [diginetica-20] [enwiki100m-drop200]
-# [enwiki100m] [eurlex57k] [synthetic-10k] [synthetic-100k] [synthetic-1m]; all but the synthetic ones by default.
+# What the tuner makes of real layers: tuned.sh [NAME...]; debian, wikitext-2, diginetica, tmall, enwiki100m-drop200,
+# eurlex57k, each of them with -best, and diginetica-20 by default.
 #
-# Builds with --target 0.995 on the validation log alone (diginetica-20: 98% of FULL's own 20 best; synthetic layers: 0.95, to
-# see what more classes cost) and judges on the test log, with times. Needs 'make nets', and for the synthetic layers
+# Builds on the validation log alone, with --target 0.995, NAME-best with --target best, and no option that goes by the data
+# (diginetica-20: 98% of FULL's own 20 best; synthetic layers: 0.95, to see what more classes cost), and judges on the test
+# log, with times. Needs 'make nets', and for the synthetic layers
 # 'wideout-bench run NAME', which makes them; WikiText-2 is PyTorch's network. Prints every command and a few lines of figures for
 # it; they go to bench/results/tuned.json too, in place of those of the same data. Let nothing else run meanwhile.
 set -eu
@@ -13,7 +14,7 @@ cache=${WIDEOUT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wideout}
 results=${RESULTS:-bench/results/tuned.json}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-[ $# -gt 0 ] || set -- debian wikitext-2 diginetica diginetica-20 enwiki100m-drop200 enwiki100m eurlex57k
+[ $# -gt 0 ] || set -- {debian,wikitext-2,diginetica,tmall,enwiki100m-drop200,eurlex57k}{,-best} diginetica-20
 
 tuned() { # NAME FOLDER LAYER OPTIONS...
     local name=$1 logs=$cache/$2 layer=$3 log=train.log named=() ks=1,5
@@ -23,7 +24,7 @@ tuned() { # NAME FOLDER LAYER OPTIONS...
         return
     fi
     case $name in
-    wikitext-2) named=(--weight-name output.weight) ;;
+    wikitext-2*) named=(--weight-name output.weight) ;;
     diginetica-20) ks=1,5,20 ;;
     enwiki*) log=words.log ;; # every query that there is
     esac
@@ -48,29 +49,38 @@ tuned() { # NAME FOLDER LAYER OPTIONS...
         >"$scratch/results" && cp "$scratch/results" "$results"
 }
 
+layer_of() { # NAME
+    case $1 in
+    wikitext-2) echo "${WIDEOUT_DATA:-../shared/data}/wikitext-2/torch/lstm.safetensors.index.json" ;;
+    synthetic-*) echo "$cache/$(folder_of "$1")/net.safetensors" ;;
+    *) echo "$cache/$1/net.safetensors" ;;
+    esac
+}
+
+folder_of() { # NAME
+    case $1 in
+    wikitext-2) echo wikitext-2-torch ;;
+    synthetic-10k) echo synthetic-10000-64-100000-1.5 ;;
+    synthetic-100k) echo synthetic-100000-64-100000-1.5 ;;
+    synthetic-1m) echo synthetic-1000000-64-100000-1.5 ;;
+    *) echo "$1" ;;
+    esac
+}
+
 for name in "$@"; do
-    case $name in
-    wikitext-2)
-        tuned "$name" wikitext-2-torch "${WIDEOUT_DATA:-../shared/data}/wikitext-2/torch/lstm.safetensors.index.json" \
-            --target 0.995
+    data=${name%-best}
+    case $data in
+    debian | debian-7 | debian-15 | debian-30 | diginetica | tmall | wikitext-2 | enwiki100m | enwiki100m-drop200 | eurlex57k | eurlex57k-seed[23])
+        goal=(--target 0.995)
+        [ "$data" = "$name" ] || goal=(--target best)
+        tuned "$name" "$(folder_of "$data")" "$(layer_of "$data")" "${goal[@]}"
         ;;
-    diginetica) tuned "$name" "$name" "$cache/$name/net.safetensors" --target 0.995 --batch 1024 --max-time 10m ;;
-    diginetica-20)
-        tuned "$name" diginetica "$cache/diginetica/net.safetensors" --k 20 --target-agree 0.98 --batch 1024 --max-time 10m
-        ;;
-    enwiki100m | enwiki100m-drop200) tuned "$name" "$name" "$cache/$name/net.safetensors" --target 0.995 --batch 1024 ;;
+    diginetica-20) tuned "$name" diginetica "$(layer_of diginetica)" --k 20 --target-agree 0.98 --batch 1024 --max-time 10m ;;
     synthetic-10k | synthetic-100k | synthetic-1m)
-        case $name in
-        *-10k) m=10000 ;;
-        *-100k) m=100000 ;;
-        *) m=1000000 ;;
-        esac
-        made=synthetic-$m-64-100000-1.5
-        tuned "$name" "$made" "$cache/$made/net.safetensors" --target 0.95 --target5 0.9 --batch 1024 --max-time 5m
+        tuned "$name" "$(folder_of "$name")" "$(layer_of "$name")" --target 0.95 --target5 0.9 --batch 1024 --max-time 5m
         ;;
-    debian | eurlex57k) tuned "$name" "$name" "$cache/$name/net.safetensors" --target 0.995 ;;
     *)
-        echo "tuned.sh: '$name' is none of synthetic-10k, synthetic-100k, synthetic-1m, debian, wikitext-2, diginetica, diginetica-20, enwiki100m-drop200, enwiki100m, eurlex57k" >&2
+        echo "tuned.sh: '$name' is none of debian, debian-7, debian-15, debian-30, diginetica, tmall, wikitext-2, enwiki100m, enwiki100m-drop200, eurlex57k, eurlex57k-seed2, eurlex57k-seed3 (each with -best too), diginetica-20, synthetic-10k, synthetic-100k, synthetic-1m" >&2
         exit 2
         ;;
     esac
