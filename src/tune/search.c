@@ -568,10 +568,11 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err)
         !(t->o.fixed & WO_FIX_SOURCE) || t->build.source != WO_SOURCE_LABELS || t->o.fixed & WO_FIX_LAMBDA;
     if (tree && others) kinds[n++] = WOI_TREE;
     if (hash) kinds[n++] = WOI_HASH;
-    if (n && !reached && !status) status = search_routers(t, kinds, n, err);
-    if (!status && !reached && (!fixed || method == WO_METHOD_POPULAR)) status = search_popular(t, err);
+    const bool best = woi_by_time(t) && reached; /* what imitates FULL is no better than it */
+    if (n && !best && !status) status = search_routers(t, kinds, n, err);
+    if (!status && !best && (!fixed || method == WO_METHOD_POPULAR)) status = search_popular(t, err);
     if (!status && evidence) status = try_small_rows(t, err);
-    if (!status && evidence && !reached) status = try_fallbacks(t, err);
+    if (!status && evidence && !best) status = try_fallbacks(t, err);
     if (!status && (!fixed || method == WO_METHOD_SCREEN)) status = search_screen(t, err);
     return status;
 }
