@@ -444,6 +444,62 @@ static void goals_without_labels(void **state)
     free_pair(&p);
 }
 
+/* Hits of thirty queries cannot show 99.5%; agreement on queries of the log can, and the curve says so. */
+static void few_hits_are_told(void **state)
+{
+    (void)state;
+    enum { FEW = 30 };
+    pair p = make_pair();
+    wo_error err;
+    wo_log *few = NULL;
+    const float *rest = p.s.q + (size_t)N * D;
+    assert_int_equal(wo_log_wrap(rest, FEW, D, p.s.indptr, p.s.labels + N, &few, &err), WO_OK);
+    wo_tune_options o = quick();
+    o.fixed = WO_FIX_METHOD; /* or FULL, of so few classes, is faster */
+    o.target = 0.995;
+    o.target5 = 0.99;
+    wo_index *index = tune(&p, few, &o);
+    wo_curve curve = {.struct_size = sizeof curve};
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    assert_int_equal(curve.proof, WO_PROOF_AGREEMENT);
+    assert_true(curve.labelled == FEW && curve.n == FEW && curve.needed > FEW);
+    assert_true(at(&curve, curve.chosen, WOI_CURVE_MET) == 1 &&
+                at(&curve, curve.chosen, WOI_CURVE_METHOD) != WO_METHOD_FULL);
+    wo_index_free(index);
+    /* Many show it by hits. */
+    o.target = 0.9;
+    o.target5 = 0.5;
+    index = tune(&p, p.tune, &o);
+    assert_true(wo_index_curve(index, &curve) && curve.proof == WO_PROOF_HITS && curve.needed == 0);
+    wo_index_free(index);
+    wo_log_free(few);
+    free_pair(&p);
+}
+
+/* FULL has every label: no index is better, so that the best is what is found, and the curve says that it falls short.
+ */
+static void a_target_beyond_full_gives_the_best(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_tune_options o = quick();
+    o.fixed = 0;
+    o.target = 1.2;
+    o.target5 = 0;
+    wo_index *index = tune(&p, p.tune, &o);
+    wo_curve curve = {.struct_size = sizeof curve};
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    assert_true(curve.target == 1.2 && curve.target_us == 0 && curve.proof == WO_PROOF_NONE);
+    assert_true(at(&curve, curve.chosen, WOI_CURVE_MET) == 0);
+    wo_index_free(index);
+    o.target = 0.995;
+    o.target_us = INFINITY; /* a tenth of FULL's time */
+    index = tune(&p, p.tune, &o);
+    assert_true(wo_index_curve(index, &curve) && isfinite(curve.target_us) && curve.target_us > 0);
+    wo_index_free(index);
+    free_pair(&p);
+}
+
 static void a_part_of_the_log_is_held_out(void **state)
 {
     (void)state;
@@ -724,6 +780,8 @@ int main(void)
         cmocka_unit_test(goals_without_labels),
         cmocka_unit_test(a_part_of_the_log_is_held_out),
         cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(few_hits_are_told),
+        cmocka_unit_test(a_target_beyond_full_gives_the_best),
         cmocka_unit_test(it_can_be_stopped),
         cmocka_unit_test(the_planner_gives_full_the_batches_that_it_is_faster_at),
         cmocka_unit_test(batches_of_a_tiny_layer_are_left_to_full),
