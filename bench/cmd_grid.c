@@ -84,8 +84,8 @@ static void add_arguments(const arguments *args, char *path, size_t path_bytes, 
     append(path, path_bytes, ".json");
 }
 
-/* Runs sweeps, of which NULL is the last, on a workload, lss with the loss and what else was asked for, into DIR/NAME-EXHIBIT-LOSS.json, and reads
- * that. */
+/* Runs sweeps, of which NULL is the last, on a workload, lss with the loss and what else was asked for, into
+ * DIR/NAME-EXHIBIT-LOSS.json, and reads that. */
 static int run_grid(const cli_command *self, const arguments *args, int n, char **rest, const char *const *sweeps,
                     json_t **result)
 {

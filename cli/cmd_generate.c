@@ -173,7 +173,7 @@ static wo_status write_words(session *s, way *w, wo_error *err)
         if (!status && i + 1 < s->n) query = woi_reader_take(s->reader, w->words[i]);
     }
     w->seconds = woi_now_s() - start;
-    return status;
+    return status; /* NOLINT(clang-analyzer-unix.Malloc): free_session frees the words */
 }
 
 /* Words that both wrote before they went different ways. */

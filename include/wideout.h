@@ -554,8 +554,9 @@ WO_API wo_status wo_search(wo_searcher *searcher, const float *queries, size_t n
                            wo_error *err);
 
 typedef enum wo_scores {
-    WO_SCORES_LOGITS = 0,  /* with the prior of the index, where it has one: see wo_build_options */
-    WO_SCORES_SOFTMAX = 1, /* over the candidates; 0 in place of -INFINITY. With screen FULL answers, over all classes */
+    WO_SCORES_LOGITS = 0, /* with the prior of the index, where it has one: see wo_build_options */
+    WO_SCORES_SOFTMAX =
+        1, /* over the candidates; 0 in place of -INFINITY. With screen FULL answers, over all classes */
     /* The logarithm of a probability, over all m classes: score - log Z. The cells answer, with the log Z that an index
      * with a partition estimates, whatever the planner says; FULL, where it is asked for, with the exact one. */
     WO_SCORES_LOGPROB = 2

@@ -152,11 +152,12 @@ void woi_lstm_forward(const woi_lstm *lstm, woi_lstm_slice *s, size_t steps, con
         memmove(tape->c, tape->c + s->steps * state, state * sizeof(float));
     }
     s->steps = steps;
-    s->dropped = dropout && dropout->share > 0;
+    const bool drops = dropout && dropout->share > 0;
+    s->dropped = drops;
     for (int l = 0; l < WOI_LSTM_DEPTH; l++) {
         layer_tape *tape = &s->layers[l];
         memcpy(tape->x, l ? s->layers[l - 1].h + state : x, n * sizeof(float));
-        if (l && s->dropped) woi_dropout(tape->x, tape->mask, n, dropout->share, dropout->seed, dropout->stream);
+        if (l && drops) woi_dropout(tape->x, tape->mask, n, dropout->share, dropout->seed, dropout->stream);
         layer_forward(lstm, s, l);
     }
     memcpy(out, s->layers[WOI_LSTM_DEPTH - 1].h + state, n * sizeof(float));

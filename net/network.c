@@ -475,13 +475,13 @@ static wo_status save_checkpoint(const woi_network *net, const woi_kept *kept, c
     if (status) return status;
     status = set_position(writer, at, err);
     for (size_t i = 0; !status && i < all; i++) {
-        const woi_param *param = &net->params[i % n / 3];
+        const woi_param *param = &net->params[(i < n ? i : i - n) / 3];
         char name[64];
         (i < n ? state_name : kept_name)(param, (int)(i % 3), name);
         status = woi_st_declare(writer, name, WOI_F32, param->n_dims, param->shape, err);
     }
     for (size_t i = 0; !status && i < all; i++) {
-        const woi_param *param = &net->params[i % n / 3];
+        const woi_param *param = &net->params[(i < n ? i : i - n) / 3];
         status = woi_st_append(writer, i < n ? state_data(param, (int)(i % 3)) : kept->state[i - n],
                                param->n * sizeof(float), err);
     }

@@ -111,11 +111,10 @@ static wo_status write_needs(woi_st_writer *writer, const wo_index *index, wo_er
         {"uneven-tree", index->tree.A && !woi_tree_even(index)},
     };
     char text[64] = "";
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (!all[i].needed) continue;
-        if (*text) strcat(text, ",");
-        strcat(text, all[i].name);
-    }
+    int used = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].needed)
+            used += snprintf(text + used, sizeof text - (size_t)used, "%s%s", used ? "," : "", all[i].name);
     return *text ? woi_st_set_meta(writer, WOI_ST_NEEDS, text, err) : WO_OK;
 }
 

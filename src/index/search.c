@@ -198,7 +198,7 @@ static size_t screen(const task *t, woi_worker *w, const float *q, const int32_t
     add_bias(index, t->bias, *candidates, n, w->logits);
     add_extra(t, w, n, w->logits);
     float kept_scores[SCREENED], extra[SCREENED];
-    int32_t kept[SCREENED], ids[SCREENED];
+    int32_t kept[SCREENED], ids[SCREENED] = {0};
     n = kernels->pick(w->logits, NULL, n, keep, kept_scores, kept);
     for (size_t i = 0; i < n; i++) ids[i] = (*candidates)[kept[i]];
     for (size_t i = 0; t->prior > 0 && i < n; i++) extra[i] = w->extra[kept[i]];
@@ -287,7 +287,7 @@ static void answer(const task *t, woi_worker *w, size_t i, woi_opened opened)
         about.cells = opened.n;
         about.wider = opened.cells == w->wider;
     }
-    const int32_t *candidates;
+    const int32_t *candidates = NULL;
     about.candidates = (uint32_t)(t->prior > 0 ? unite_with_prior : unite)(t, w, opened, &candidates);
     const size_t n = screen(t, w, q, &candidates, about.candidates);
     double whole;

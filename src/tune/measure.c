@@ -115,7 +115,7 @@ static void note(const woi_tune *t, const wo_build_options *o, const woi_judged 
 
 static wo_status time_once(const woi_tune *t, const wo_index *index, double *us, wo_error *err)
 {
-    wo_eval_timing timing;
+    wo_eval_timing timing = {0};
     const wo_status status = woi_tune_time(
         t, &(woi_timing_call){.index = index, .batches = &t->o.batch, .n = 1, .rounds = ROUNDS, .timings = &timing},
         err);
@@ -176,7 +176,7 @@ wo_status woi_tune_measure_full(woi_tune *t, wo_error *err)
 {
     double row[WOI_CURVE_COLUMNS] = {0};
     woi_judged judged;
-    wo_eval_timing timing;
+    wo_eval_timing timing = {0};
     wo_index *index = NULL;
     const wo_build_options o = woi_space_options(t, &(woi_place){.kind = WOI_FULL});
     wo_status status = wo_index_build(t->layer, NULL, &o, &index, err);

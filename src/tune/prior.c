@@ -46,7 +46,7 @@ wo_status woi_tune_choose_prior(woi_tune *t, wo_build_options *o, wo_error *err)
     woi_value *each = woi_alloc_zero(3 * n, sizeof *each, err);
     if (!each) return WO_ERR_MEMORY;
     woi_value *without = each, *best_each = each + n, *now = each + 2 * n;
-    double none, best, value, prior = 1, focus = 0;
+    double none = 0, best = 0, value = 0, prior = 1, focus = 0;
     wo_status status = judge(t, 0, 0, without, &none, err);
     if (!status) status = judge(t, prior, focus, best_each, &best, err);
     for (size_t i = 0; !status && i < 7; i++) {
