@@ -44,7 +44,7 @@ build() { # METHOD OPTIONS...: the index, and how it does on the test data
 build full
 build popular --popular 500
 build slide -K 6 -L 10
-build lss --iterations 300
+build lss --iterations 300 --max-neurons 2000
 build evidence
 
 printf '\n%-10s %7s %7s %9s %14s %14s %10s\n' method P@1 P@5 classes 'us, batch 1' 'us, batch 1024' 'speed-up'
