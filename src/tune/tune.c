@@ -294,8 +294,10 @@ static wo_status ask_full(woi_tune *t, wo_error *err)
         t->best_wanted = t->above = true;
         t->o.target_us = INFINITY;
     } else if (by_labels) {
-        t->few_hits = woi_pairs_margin(&of[WOI_AT_1], t->o.target) < 0 ||
-                      (t->o.target5 > 0 && woi_pairs_margin(&of[WOI_AT_5], t->o.target5) < 0);
+        /* No number of hits shows all of FULL's: what scores every class has them. */
+        t->few_hits = t->o.target < 1 && t->o.target5 < 1 &&
+                      (woi_pairs_margin(&of[WOI_AT_1], t->o.target) < 0 ||
+                       (t->o.target5 > 0 && woi_pairs_margin(&of[WOI_AT_5], t->o.target5) < 0));
     } else if (isinf(t->o.target_us)) {
         t->best_wanted = true;
     }
