@@ -5,8 +5,8 @@
 
 #include "index/index.h"
 
-/* The places that every node of the tree has, where all have as many as the options say, as before 0.2; 0: they have
- * not. */
+/* The places that every node of the tree has, where all have as many as the options say, as in the first files; 0:
+ * they have not. */
 uint32_t woi_tree_even(const wo_index *index);
 
 /* Also the lines of index->st that this version does not know. */

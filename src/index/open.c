@@ -60,7 +60,7 @@ static wo_status take(opening *o, wanted w, const void **data, wo_error *err)
 
 /* ---- Router and cells -------------------------------------------------------------------------------------- */
 
-/* Where the leaves of each node begin. Before 0.2 every node had as many places. */
+/* Where the leaves of each node begin. In the first files every node had as many places. */
 static wo_status read_starts(opening *from, wo_error *err)
 {
     wo_index *index = from->index;

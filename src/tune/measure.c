@@ -74,8 +74,7 @@ static bool shown_by_others(const woi_judged *judged, const woi_judged *held, in
 }
 
 /* The same without confidence in hits, where they are too few: as many as asked for, and agreement. An answer that
- * differs from FULL's costs less than half a hit (on Debian a third of one), because FULL is seldom right where the two
- * differ. */
+ * differs from FULL's is taken to cost half a hit: where the two differ, FULL is seldom sure. */
 static bool is_met_by_few(const woi_tune *t, const woi_judged *judged, const woi_judged *held, const double *row)
 {
     if (row[WOI_CURVE_SURE_AGREEMENT] >= 1 - 2 * (1 - t->o.target)) return true;

@@ -6,7 +6,7 @@
  * fails and is already slower than the best so far about the whole setting.
  *
  * Small cells of labels alone come first: they are learned fastest, ask FULL nothing, and may answer better than FULL.
- * Cells that imitate FULL follow where those do not reach the goal, or cannot be shown to. */
+ * Cells that imitate FULL follow, while there is time: they may be faster, or the only ones that can be shown to do. */
 #include "tune/tune.h"
 
 #include "base/clock.h"
@@ -500,13 +500,11 @@ static wo_status search_popular(woi_tune *t, wo_error *err)
     woi_curve_set(&tr.o, settings);
     if (!status && !fixed && !woi_by_time(t)) { /* where all of them do not do, fewer do not either */
         status = evaluate(t, &tr, &slowest, err);
-        if (!status && woi_row(t, slowest)[WOI_CURVE_MET] != 1) goto done;
+        if (!status && woi_row(t, slowest)[WOI_CURVE_MET] != 1) return WO_OK;
     }
     row = slowest;
     if (!status) status = turn_dial(t, &tr, &row, err);
-    if (!status) status = remember(t, settings, row, err);
-done:
-    return status;
+    return status ? status : remember(t, settings, row, err);
 }
 
 /* All rows in int8: what is left where cells do not do. */
