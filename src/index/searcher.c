@@ -63,7 +63,7 @@ static wo_status create_workers(wo_searcher *s, wo_error *err)
     for (int t = 0; t < s->threads; t++) {
         woi_worker *w = &s->workers[t];
         w->seen = woi_alloc_zero(m, 1, err);
-        w->ids = woi_alloc(room + 1, sizeof *w->ids, err); /* one past: see unite in search.c */
+        w->ids = woi_alloc(room + 1, sizeof *w->ids, err); /* one past: see unite in search_cells.c */
         w->logits = woi_alloc(room, sizeof *w->logits, err);
         w->cells = woi_alloc_zero(s->block * n_cells, sizeof *w->cells, err);
         w->wider = woi_alloc(most, sizeof *w->wider, err);

@@ -1,0 +1,108 @@
+/* One call of a search, and the ways to answer it:
+ *
+ *   search.c         reads calls, checks them, and decides who answers
+ *   search_cells.c   by the cells that a query opens: Algorithm 2
+ *   search_all.c     by all classes: FULL, or the screen in int8 */
+#ifndef WOI_INDEX_SEARCH_H
+#define WOI_INDEX_SEARCH_H
+
+#include "index/partition.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { WOI_FOR_FULL = -2 }; /* the first id of a query that cells leave to FULL */
+
+/* A call, checked and completed. */
+typedef struct woi_task {
+    wo_searcher *s;
+    const float *queries;
+    size_t n, k;
+    int32_t *ids;
+    float *scores;
+    char *stats; /* NULL: none wanted */
+    size_t stats_bytes;
+    uint32_t probes, wider_probes;
+    size_t cells_each; /* room for a query's cells */
+    wo_scores score;
+    bool exact_fallback;
+    const uint8_t *forbidden; /* (m), or NULL: nothing is */
+    size_t n_forbidden;       /* distinct */
+    const int32_t *mandatory;
+    size_t n_mandatory;
+    const float *bias;
+    double prior;  /* 0: none */
+    float *log_z;  /* (n), or NULL: not wanted */
+    woi_seen seen; /* what learning log Z wants to know; zeros: nothing */
+} woi_task;
+
+static inline bool woi_wants_log_z(const woi_task *t)
+{
+    return t->score == WO_SCORES_LOGPROB || t->log_z;
+}
+
+/* Scores are relative to a sum over classes, so that none may be left out. */
+static inline bool woi_wants_sum(const woi_task *t)
+{
+    return t->score == WO_SCORES_SOFTMAX || woi_wants_log_z(t) || t->seen.of_candidates;
+}
+
+/* What became of query i. */
+static inline void woi_tell(const woi_task *t, size_t i, wo_query_stats about)
+{
+    if (!t->stats) return;
+    char *to = t->stats + i * t->stats_bytes;
+    if (t->stats_bytes > sizeof about) memset(to + sizeof about, 0, t->stats_bytes - sizeof about);
+    memcpy(to, &about, t->stats_bytes < sizeof about ? t->stats_bytes : sizeof about);
+}
+
+/* What was seen is not any more. */
+static inline void woi_new_epoch(woi_worker *w, size_t m)
+{
+    if (++w->epoch) return;
+    memset(w->seen, 0, m);
+    w->epoch = 1;
+}
+
+/* The answers to a query that has none. */
+static inline void woi_pad(const woi_task *t, int32_t *ids, float *scores)
+{
+    for (size_t i = 0; i < t->k; i++) {
+        ids[i] = -1;
+        scores[i] = t->score == WO_SCORES_SOFTMAX ? 0 : -INFINITY;
+    }
+}
+
+/* ---- search_cells.c ---------------------------------------------------------------------------------------- */
+
+/* Queries with little evidence are left to FULL where the task asks for it: see WOI_FOR_FULL. */
+void woi_answer_by_cells(woi_task *t);
+/* The candidates of a call's only query: as many ids as there is room for. Returns how many there are. */
+size_t woi_list_by_cells(const woi_task *t, int32_t *ids, size_t capacity);
+
+/* The cells of n queries, at most a block of them, in the worker; and those of query i of the block. */
+woi_routing woi_open_cells(const woi_task *t, woi_worker *w, const float *q, size_t n);
+woi_opened woi_opened_by(const woi_task *t, const woi_worker *w, const woi_routing *asked, size_t i);
+/* The candidates of a query in w->ids, and in w->extra what the prior adds; returns how many. */
+size_t woi_prior_candidates(const woi_task *t, woi_worker *w, const float *q, woi_opened opened);
+
+/* The logits of some classes, into w->logits: in bf16 where the index is built for it, else exact. */
+void woi_score_some(const woi_task *t, const woi_worker *w, const float *q, const int32_t *ids, size_t n);
+/* The layer's biases, and more (m) where it is not NULL, into the logits of some classes. */
+void woi_add_bias(const wo_index *index, const float *more, const int32_t *ids, size_t n, float *logits);
+
+/* ---- search_all.c ------------------------------------------------------------------------------------------ */
+
+/* Queries first .. first + n of the call. */
+wo_status woi_answer_by_full(const woi_task *t, size_t first, size_t n, wo_error *err);
+/* Without a screen that is of use, FULL answers. */
+wo_status woi_answer_by_screen(woi_task *t, wo_error *err);
+
+/* Whether the screen is of use: there is one, and many more classes than would be scored exactly. */
+bool woi_has_screen(const woi_task *t);
+size_t woi_list_by_screen(const woi_task *t, int32_t *ids, size_t capacity);
+
+/* Fails: the index has no f32 rows. */
+wo_status woi_no_rows(wo_error *err);
+
+#endif

@@ -1,0 +1,211 @@
+/* Searching all classes: by the exact layer, FULL, or in int8 with the best few scored exactly, the screen.
+ *
+ *   woi_answer_by_full   -> woi_exact_topk -> add_prior   batches and queries that FULL answers
+ *   woi_answer_by_screen -> woi_screen_run -> rescore     an index that screens */
+#include "index/search.h"
+
+#include "base/error.h"
+#include "base/team.h"
+
+/* ---- FULL -------------------------------------------------------------------------------------------------- */
+
+wo_status woi_no_rows(wo_error *err)
+{
+    return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_INDEX, "layer",
+                          "the index has no f32 rows to answer exactly with: the layer has them");
+}
+
+/* A class into the n best so far, best first, of equal ones the lower id first; returns the new n, at most k. */
+static size_t insert(int32_t id, float score, int32_t *ids, float *scores, size_t n, size_t k)
+{
+    if (isnan(score)) return n;
+    size_t at = n;
+    while (at > 0 && (score > scores[at - 1] || (score == scores[at - 1] && id < ids[at - 1]))) at--;
+    if (at == k) return n;
+    if (n < k) n++;
+    memmove(ids + at + 1, ids + at, (n - at - 1) * sizeof *ids);
+    memmove(scores + at + 1, scores + at, (n - at - 1) * sizeof *scores);
+    ids[at] = id;
+    scores[at] = score;
+    return n;
+}
+
+/* FULL's answers to a piece of the call's queries. */
+typedef struct piece {
+    const woi_task *t;
+    size_t first;
+    float *lse; /* NULL: not wanted */
+} piece;
+
+/* The prior into FULL's answers. What it adds is never negative, so that of the classes that get nothing those among
+ * the k best are among FULL's k best: only the candidates of the cells are to be scored. */
+static void add_prior(const piece *p, woi_worker *w, size_t i, woi_opened opened)
+{
+    const woi_task *t = p->t;
+    const wo_index *index = t->s->index;
+    const size_t k = t->k, d = index->rows.d;
+    int32_t *ids = t->ids + (p->first + i) * k;
+    float *scores = t->scores + (p->first + i) * k;
+    const float *q = t->queries + (p->first + i) * d;
+    const size_t n = woi_prior_candidates(t, w, q, opened);
+    const int32_t *candidates = w->ids;
+    t->s->kernels->gather_f32(q, index->rows.w, candidates, n, d, d, w->logits);
+    woi_add_bias(index, t->bias, candidates, n, w->logits);
+    double more = 0; /* of the sum of exp(score), in parts of what it was */
+    for (size_t c = 0; p->lse && c < n; c++)
+        if (!isnan(w->logits[c])) more += exp((double)w->logits[c] - (double)p->lse[i]) * expm1((double)w->extra[c]);
+    if (p->lse) p->lse[i] = (float)((double)p->lse[i] + log1p(more));
+    size_t kept = 0;
+    for (size_t j = 0; j < k && ids[j] >= 0; j++) {
+        const uint32_t spot = w->spots[ids[j]];
+        if (spot >= w->first_spot && spot < w->next_spot) continue;
+        ids[kept] = ids[j];
+        scores[kept++] = scores[j];
+    }
+    for (size_t c = 0; c < n; c++) kept = insert(candidates[c], w->logits[c] + w->extra[c], ids, scores, kept, k);
+    for (; kept < k; kept++) {
+        ids[kept] = -1;
+        scores[kept] = -INFINITY;
+    }
+}
+
+static void add_prior_block(void *own, int worker, size_t first, size_t end)
+{
+    const piece *p = own;
+    const woi_task *t = p->t;
+    woi_worker *w = &t->s->workers[worker];
+    const woi_routing asked = woi_open_cells(t, w, t->queries + (p->first + first) * t->s->index->rows.d, end - first);
+    for (size_t i = 0; i < asked.n; i++)
+        if (w->n_cells[i]) add_prior(p, w, first + i, woi_opened_by(t, w, &asked, i));
+}
+
+/* In pieces, because softmax needs a number for each query beside the answer. */
+wo_status woi_answer_by_full(const woi_task *t, size_t first, size_t n, wo_error *err)
+{
+    enum { PIECE = 1024 };
+    const woi_dense *rows = &t->s->index->rows;
+    const woi_adjust adjust = {t->forbidden, t->bias};
+    if (!rows->w) return woi_no_rows(err);
+    const bool softmax = t->score == WO_SCORES_SOFTMAX, sums = woi_wants_sum(t);
+    for (const size_t end = first + n; first < end; first += PIECE) {
+        const size_t count = end - first < PIECE ? end - first : PIECE, k = t->k;
+        const float *q = t->queries + first * rows->d;
+        float lse[PIECE];
+        const woi_exact_call call = {.layer = rows,
+                                     .adjust = adjust,
+                                     .q = q,
+                                     .n = count,
+                                     .k = k,
+                                     .threads = t->s->threads,
+                                     .scratch = t->s->exact_scratch,
+                                     .ids = t->ids + first * k,
+                                     .scores = t->scores + first * k,
+                                     .lse = sums ? lse : NULL};
+        const wo_status status = woi_exact_topk(&call, err);
+        if (status) return status;
+        if (t->prior > 0)
+            woi_team_ranges(t->s->threads, count, t->s->block, add_prior_block, &(piece){t, first, sums ? lse : NULL});
+        for (size_t i = 0; sums && i < count; i++) {
+            if (t->log_z) t->log_z[first + i] = lse[i];
+            for (size_t j = 0; j < k; j++) {
+                float *score = &t->scores[(first + i) * k + j];
+                const bool there = t->ids[(first + i) * k + j] >= 0;
+                if (softmax) *score = there ? expf(*score - lse[i]) : 0;
+                if (t->score == WO_SCORES_LOGPROB && there) *score -= lse[i];
+            }
+        }
+        for (size_t i = 0; t->stats && i < count; i++)
+            woi_tell(t, first + i,
+                     woi_all_finite(q + i * rows->d, rows->d)
+                         ? (wo_query_stats){.candidates = (uint32_t)(rows->m - t->n_forbidden), .exact = 1}
+                         : (wo_query_stats){.status = WO_ERR_ARGUMENT});
+    }
+    return WO_OK;
+}
+
+/* ---- The screen ------------------------------------------------------------------------------------------- */
+
+bool woi_has_screen(const woi_task *t)
+{
+    const size_t keep = woi_screen_kept(t->k), m = t->s->index->rows.m;
+    return t->s->index->screen.rows && keep <= WOI_MOST_KEPT && keep < m / 2;
+}
+
+static woi_screen_call screen_call(const woi_task *t, woi_screened_fn found, void *ctx)
+{
+    const wo_index *index = t->s->index;
+    return (woi_screen_call){.screen = &index->screen,
+                             .b = index->rows.b,
+                             .adjust = {t->forbidden, t->bias},
+                             .q = t->queries,
+                             .n = t->n,
+                             .keep = woi_screen_kept(t->k),
+                             .threads = t->s->threads,
+                             .scratch = t->s->screen_scratch,
+                             .found = found,
+                             .ctx = ctx};
+}
+
+/* Candidates of the screen, and what is mandatory, into w->ids; returns how many. */
+static size_t with_mandatory(const woi_task *t, woi_worker *w, const int32_t *ids, size_t n)
+{
+    memcpy(w->ids, ids, n * sizeof *ids);
+    if (!t->n_mandatory) return n;
+    woi_new_epoch(w, t->s->index->rows.m);
+    for (size_t i = 0; i < n; i++) w->seen[ids[i]] = w->epoch;
+    for (size_t i = 0; i < t->n_mandatory; i++) {
+        const int32_t id = t->mandatory[i];
+        if (w->seen[id] != w->epoch && !(t->forbidden && t->forbidden[id])) w->ids[n++] = id;
+        w->seen[id] = w->epoch;
+    }
+    return n;
+}
+
+static void rescore(void *call, int worker, size_t i, const int32_t *screened, size_t n)
+{
+    const woi_task *t = call;
+    woi_worker *w = &t->s->workers[worker];
+    int32_t *ids = t->ids + i * t->k;
+    float *scores = t->scores + i * t->k;
+    if (!screened) {
+        woi_pad(t, ids, scores);
+        woi_tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
+        return;
+    }
+    n = with_mandatory(t, w, screened, n);
+    woi_score_some(t, w, t->queries + i * t->s->index->rows.d, w->ids, n);
+    t->s->kernels->pick(w->logits, w->ids, n, t->k, scores, ids);
+    woi_tell(t, i, (wo_query_stats){.candidates = (uint32_t)n});
+}
+
+wo_status woi_answer_by_screen(woi_task *t, wo_error *err)
+{
+    if (!woi_has_screen(t) || t->score == WO_SCORES_SOFTMAX) return woi_answer_by_full(t, 0, t->n, err);
+    const woi_screen_call call = screen_call(t, rescore, t);
+    woi_screen_run(t->s->kernels, &call);
+    return WO_OK;
+}
+
+/* The candidates of a call's only query go here. */
+typedef struct listing {
+    const woi_task *t;
+    int32_t *ids;
+    size_t capacity, n;
+} listing;
+
+static void list_screened(void *ctx, int worker, size_t i, const int32_t *screened, size_t n)
+{
+    listing *l = ctx;
+    woi_worker *w = &l->t->s->workers[worker];
+    (void)i;
+    l->n = with_mandatory(l->t, w, screened, n);
+    if (l->capacity) memcpy(l->ids, w->ids, (l->n < l->capacity ? l->n : l->capacity) * sizeof *l->ids);
+}
+
+size_t woi_list_by_screen(const woi_task *t, int32_t *ids, size_t capacity)
+{
+    listing l = {t, ids, capacity, 0};
+    const woi_screen_call call = screen_call(t, list_screened, &l);
+    woi_screen_run(t->s->kernels, &call);
+    return l.n;
+}

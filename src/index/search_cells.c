@@ -1,0 +1,318 @@
+/* Searching by cells: Algorithm 2. A query opens its cells, their classes are united, scored exactly, and the best k
+ * kept.
+ *
+ *   woi_answer_by_cells -> answer_block -> route, then for each query: unite -> screen -> score -> pick */
+#include "index/search.h"
+
+#include "base/team.h"
+
+enum {
+    MIN_SHARE = 64, /* queries that a thread must have to be worth waking; two with 48 each are as fast as one */
+    RESCORED = 5,   /* of an int8 screen the best 9/8 k + RESCORED are scored exactly */
+    SCREENED = 256, /* at most so many */
+    LISTED = 256,   /* ids of a list that are asked for ahead; the processor follows a longer one by itself */
+};
+
+/* ---- One query --------------------------------------------------------------------------------------------- */
+
+/* The cells of queries, up to a block: cells (n, woi_cells_opened(probes)). Scratch and margin are filled in here. */
+static void route(const woi_task *t, const woi_worker *w, woi_routing *asked)
+{
+    const wo_index *index = t->s->index;
+    asked->scratch = w->route_scratch;
+    if (index->tree.A) {
+        asked->margin = asked->probes > index->options.probes ? INFINITY : index->tree.margin; /* learned for so many */
+        woi_tree_route(&index->tree, t->s->kernels, asked);
+    } else if (index->hash.K) {
+        woi_hash_route(&index->hash, t->s->kernels, asked);
+    } else {
+        const size_t all = index->cells.n, d = index->rows.d;
+        for (size_t i = 0; i < asked->n; i++) {
+            asked->n_cells[i] = woi_all_finite(asked->q + i * d, d) ? (uint32_t)all : 0;
+            for (size_t c = 0; c < all; c++) asked->cells[i * all + c] = (uint32_t)c;
+        }
+    }
+}
+
+/* Whether the cells had fewer training queries than the index asks for. */
+static bool knows_little(const wo_index *index, const uint32_t *opened, size_t n_cells)
+{
+    uint64_t queries = 0;
+    for (size_t c = 0; c < n_cells; c++) queries += index->cells.queries[opened[c]];
+    return queries < index->options.fallback;
+}
+
+/* The distinct classes of the cells; returns how many. */
+static size_t unite(const woi_task *t, woi_worker *w, woi_opened given, const int32_t **candidates)
+{
+    const uint32_t *opened = given.cells;
+    const size_t n_cells = given.n;
+    const woi_cells *cells = &t->s->index->cells;
+    if (n_cells == 1 && !t->n_mandatory && !t->forbidden) { /* there is nothing to unite */
+        *candidates = cells->ids + cells->offsets[*opened];
+        return cells->offsets[*opened + 1] - cells->offsets[*opened];
+    }
+    woi_new_epoch(w, t->s->index->rows.m);
+    uint8_t *seen = w->seen;
+    const uint8_t epoch = w->epoch;
+    int32_t *ids = w->ids;
+    size_t n = 0;
+    for (size_t c = 0; c < n_cells; c++) {
+        const int32_t *from = cells->ids + cells->offsets[opened[c]], *end = cells->ids + cells->offsets[opened[c] + 1];
+        for (; from < end; from++) {
+            ids[n] = *from; /* written always, kept when new: no branch to guess */
+            n += seen[*from] != epoch;
+            seen[*from] = epoch;
+        }
+    }
+    for (size_t i = 0; i < t->n_mandatory; i++) {
+        if (seen[t->mandatory[i]] != epoch) ids[n++] = t->mandatory[i];
+        seen[t->mandatory[i]] = epoch;
+    }
+    if (t->forbidden) {
+        size_t kept = 0;
+        for (size_t i = 0; i < n; i++)
+            if (!t->forbidden[ids[i]]) ids[kept++] = ids[i];
+        n = kept;
+    }
+    *candidates = ids;
+    return n;
+}
+
+/* The same with what the prior adds, in w->ids and w->extra. */
+static size_t unite_with_prior(const woi_task *t, woi_worker *w, woi_opened opened, const int32_t **candidates)
+{
+    size_t n = woi_prior_unite(t->s->index, w, opened);
+    for (size_t i = 0; i < t->n_mandatory; i++) n = woi_prior_add(w, t->mandatory[i], n);
+    if (t->forbidden) {
+        size_t kept = 0;
+        for (size_t i = 0; i < n; i++) {
+            w->ids[kept] = w->ids[i];
+            w->extra[kept] = w->extra[i];
+            kept += !t->forbidden[w->ids[i]];
+        }
+        n = kept;
+    }
+    woi_prior_scale(t->prior, w->extra, n);
+    *candidates = w->ids;
+    return n;
+}
+
+void woi_add_bias(const wo_index *index, const float *more, const int32_t *ids, size_t n, float *logits)
+{
+    const float *b = index->rows.b;
+    if (b)
+        for (size_t i = 0; i < n; i++) logits[i] += b[ids[i]];
+    if (more)
+        for (size_t i = 0; i < n; i++) logits[i] += more[ids[i]];
+}
+
+/* What the prior adds, where there is one. */
+static void add_extra(const woi_task *t, const woi_worker *w, size_t n, float *logits)
+{
+    if (t->prior > 0)
+        for (size_t i = 0; i < n; i++) logits[i] += w->extra[i];
+}
+
+/* The logits of some classes: in bf16 where the index is built for it, else exact. */
+void woi_score_some(const woi_task *t, const woi_worker *w, const float *q, const int32_t *ids, size_t n)
+{
+    float *logits = w->logits;
+    const wo_index *index = t->s->index;
+    const size_t d = index->rows.d;
+    if (index->small.bf16)
+        t->s->kernels->gather_bf16(q, index->small.bf16, ids, n, d, d, logits);
+    else
+        t->s->kernels->gather_f32(q, index->rows.w, ids, n, d, d, logits);
+    woi_add_bias(index, t->bias, ids, n, logits);
+}
+
+/* Of many candidates those that int8 rows find best, in w->ids; returns how many. */
+static size_t screen(const woi_task *t, woi_worker *w, const float *q, const int32_t **candidates, size_t n)
+{
+    const wo_index *index = t->s->index;
+    const woi_kernels *kernels = t->s->kernels;
+    const size_t d = index->rows.d, keep = t->k + t->k / 8 + RESCORED;
+    if (!index->small.i8 || n <= 2 * keep || keep > SCREENED || woi_wants_sum(t)) return n;
+    const float scale = kernels->quantise(q, d, w->q8);
+    if (scale == 0) return n; /* too small for int8, which would woi_tell no rows apart */
+    kernels->gather_i8(w->q8, scale, index->small.i8, index->small.scales, *candidates, n, d, d, w->logits);
+    woi_add_bias(index, t->bias, *candidates, n, w->logits);
+    add_extra(t, w, n, w->logits);
+    float kept_scores[SCREENED], extra[SCREENED];
+    int32_t kept[SCREENED], ids[SCREENED] = {0};
+    n = kernels->pick(w->logits, NULL, n, keep, kept_scores, kept);
+    for (size_t i = 0; i < n; i++) ids[i] = (*candidates)[kept[i]];
+    for (size_t i = 0; t->prior > 0 && i < n; i++) extra[i] = w->extra[kept[i]];
+    if (t->prior > 0) memcpy(w->extra, extra, n * sizeof *extra);
+    memcpy(w->ids, ids, n * sizeof *ids);
+    *candidates = w->ids;
+    return n;
+}
+
+/* The logarithm of the sum of exp(logits). A row that is not a number has no part in it, as it has none in answers. */
+static double log_sum(const woi_kernels *kernels, const float *logits, size_t n)
+{
+    float shift = kernels->max_f32(logits, n);
+    double sum = kernels->exp_sum(logits, n, shift, NULL);
+    if (isnan(sum)) {
+        shift = -INFINITY;
+        for (size_t i = 0; i < n; i++) shift = fmaxf(shift, logits[i]);
+        sum = 0;
+        for (size_t i = 0; i < n; i++)
+            if (!isnan(logits[i])) sum += exp((double)logits[i] - (double)shift);
+    }
+    return sum == 0 ? -INFINITY : (double)shift + log(sum);
+}
+
+/* Whether nearer cells count more. */
+static bool wants_scores(const woi_task *t)
+{
+    return t->prior > 0 && t->s->index->tree.A && t->s->index->options.focus > 0;
+}
+
+/* WO_WIDER times as many cells of a query, as far as there are more; w->wider. */
+static woi_opened widen(const woi_task *t, woi_worker *w, const float *q, woi_opened opened)
+{
+    if (t->wider_probes <= t->probes) return opened;
+    woi_opened more = {.cells = w->wider, .scores = wants_scores(t) ? w->wider_scores : NULL};
+    woi_routing asked = {.q = q,
+                         .n = 1,
+                         .probes = t->wider_probes,
+                         .cells = w->wider,
+                         .n_cells = &more.n,
+                         .scores = wants_scores(t) ? w->wider_scores : NULL};
+    route(t, w, &asked);
+    return more;
+}
+
+/* The scores of n candidates, in place of their logits, and what they are relative to: *whole, 0 for logits. */
+static void complete(const woi_task *t, woi_worker *w, const float *q, woi_opened opened, size_t n, double *whole)
+{
+    const woi_kernels *kernels = t->s->kernels;
+    *whole = woi_wants_sum(t) ? log_sum(kernels, w->logits, n) : 0;
+    double tail = -INFINITY;
+    if (woi_wants_log_z(t)) tail = woi_partition_tail(t->s, q, opened, *whole);
+    add_extra(t, w, n, w->logits);
+    if (woi_wants_sum(t) && t->prior > 0) *whole = log_sum(kernels, w->logits, n);
+    if (woi_wants_sum(t)) *whole = woi_log_add(*whole, tail);
+}
+
+/* Query i of the call, which opens these cells. */
+static void answer(const woi_task *t, woi_worker *w, size_t i, woi_opened opened)
+{
+    const wo_index *index = t->s->index;
+    const float *q = t->queries + i * index->rows.d;
+    int32_t *ids = t->ids + i * t->k;
+    float *scores = t->scores + i * t->k;
+    wo_query_stats about = {.cells = opened.n};
+    if (!opened.n) {
+        woi_pad(t, ids, scores);
+        if (t->log_z) t->log_z[i] = NAN;
+        woi_tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
+        return;
+    }
+    if (index->options.fallback && knows_little(index, opened.cells, opened.n)) {
+        if (t->exact_fallback) {
+            ids[0] = WOI_FOR_FULL;
+            return;
+        }
+        opened = widen(t, w, q, opened);
+        about.cells = opened.n;
+        about.wider = opened.cells == w->wider;
+    }
+    const int32_t *candidates = NULL;
+    about.candidates = (uint32_t)(t->prior > 0 ? unite_with_prior : unite)(t, w, opened, &candidates);
+    const size_t n = screen(t, w, q, &candidates, about.candidates);
+    double whole;
+    woi_score_some(t, w, q, candidates, n);
+    if (t->seen.of_candidates) {
+        woi_partition_see(&t->seen, i, opened, log_sum(t->s->kernels, w->logits, n));
+        return;
+    }
+    complete(t, w, q, opened, n, &whole);
+    if (t->log_z) t->log_z[i] = (float)whole;
+    const size_t found = t->s->kernels->pick(w->logits, candidates, n, t->k, scores, ids);
+    if (t->score == WO_SCORES_SOFTMAX)
+        for (size_t j = 0; j < t->k; j++) scores[j] = j < found ? (float)exp((double)scores[j] - whole) : 0;
+    if (t->score == WO_SCORES_LOGPROB)
+        for (size_t j = 0; j < found; j++) scores[j] = (float)((double)scores[j] - whole);
+    woi_tell(t, i, about);
+}
+
+/* ---- Batches ----------------------------------------------------------------------------------------------- */
+
+/* The cells of n queries, at most a block of them. */
+woi_routing woi_open_cells(const woi_task *t, woi_worker *w, const float *q, size_t n)
+{
+    woi_routing asked = {.q = q,
+                         .n = n,
+                         .probes = t->probes,
+                         .cells = w->cells,
+                         .n_cells = w->n_cells,
+                         .scores = wants_scores(t) ? w->cell_scores : NULL};
+    route(t, w, &asked);
+    return asked;
+}
+
+woi_opened woi_opened_by(const woi_task *t, const woi_worker *w, const woi_routing *asked, size_t i)
+{
+    const size_t at = i * t->cells_each;
+    return (woi_opened){w->cells + at, w->n_cells[i], asked->scores ? asked->scores + at : NULL};
+}
+
+/* Queries first .. end-1 of the call, at most a block of them. */
+static void answer_block(void *call, int worker, size_t first, size_t end)
+{
+    const woi_task *t = call;
+    woi_worker *w = &t->s->workers[worker];
+    const woi_cells *cells = &t->s->index->cells;
+    const size_t n = end - first;
+    const float *q = t->queries + first * t->s->index->rows.d;
+    const woi_routing asked = woi_open_cells(t, w, q, n);
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < w->n_cells[i]; c++) __builtin_prefetch(&cells->offsets[w->cells[i * t->cells_each + c]]);
+    for (size_t i = 0; i < n; i++) {
+        if (i + 1 < n) /* the lists of the next query come while this one is scored */
+            for (size_t c = 0; c < w->n_cells[i + 1]; c++) {
+                const uint32_t *list = &cells->offsets[w->cells[(i + 1) * t->cells_each + c]];
+                const uint32_t last = list[1] - list[0] < LISTED ? list[1] : list[0] + LISTED;
+                for (uint32_t at = list[0]; at < last; at += 16) __builtin_prefetch(cells->ids + at);
+            }
+        answer(t, w, first + i, woi_opened_by(t, w, &asked, i));
+    }
+}
+
+void woi_answer_by_cells(woi_task *t)
+{
+    const size_t block = t->s->block, most = t->n / MIN_SHARE;
+    const size_t threads = most < (size_t)t->s->threads ? most : (size_t)t->s->threads;
+    const size_t share = threads > 1 ? t->n / threads + 1 : block;
+    woi_team_ranges((int)threads, t->n, share < block ? share : block, answer_block, t);
+}
+
+size_t woi_prior_candidates(const woi_task *t, woi_worker *w, const float *q, woi_opened opened)
+{
+    const wo_index *index = t->s->index;
+    const int32_t *candidates;
+    if (index->options.fallback && knows_little(index, opened.cells, opened.n)) opened = widen(t, w, q, opened);
+    return unite_with_prior(t, w, opened, &candidates);
+}
+
+size_t woi_list_by_cells(const woi_task *t, int32_t *ids, size_t capacity)
+{
+    const wo_index *index = t->s->index;
+    woi_worker *w = &t->s->workers[0];
+    const int32_t *candidates;
+    const uint32_t *opened = w->cells;
+    woi_routing asked = {.q = t->queries, .n = 1, .probes = t->probes, .cells = w->cells, .n_cells = w->n_cells};
+    route(t, w, &asked);
+    if (index->options.fallback && knows_little(index, opened, *w->n_cells)) {
+        asked.probes = t->wider_probes;
+        opened = asked.cells = w->wider;
+        route(t, w, &asked);
+    }
+    const size_t n = unite(t, w, (woi_opened){opened, *w->n_cells, NULL}, &candidates);
+    if (capacity) memcpy(ids, candidates, (n < capacity ? n : capacity) * sizeof *ids);
+    return n;
+}
