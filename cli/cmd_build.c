@@ -259,7 +259,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         o.source = WO_SOURCE_TOP; /* labels have no part in it */
     tune.build = &o;
     tune.fixed = fixed(args);
-    return build(self, args, &o, is_named(args) && !cli_tune_asked(&args->tune) ? NULL : &tune);
+    const bool tuned = !is_named(args) || cli_tune_asked(&args->tune);
+    if (!tuned && o.fallback_by == WO_FALLBACK_SCREEN && !o.fallback)
+        return cli_usage(self, "--fallback-by screen needs --fallback N: which queries know little");
+    return build(self, args, &o, tuned ? &tune : NULL);
 }
 
 const cli_command cli_cmd_build = {

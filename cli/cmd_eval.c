@@ -263,7 +263,9 @@ static int print_result(const arguments *args, const wo_eval_options *o, const c
     print_row("queries without a class", r->empty_share, 0, 4, 0);
     printf("\n");
     if (index->options.fallback) {
-        print_row("queries that opened more cells", r->wider_share, NAN, 4, 0);
+        print_row(index->options.fallback_by == WO_FALLBACK_SCREEN ? "queries that the screen helped"
+                                                                   : "queries that opened more cells",
+                  r->wider_share, NAN, 4, 0);
         printf("\n");
     }
     if (r->exact_share > 0) {

@@ -253,6 +253,8 @@ typedef enum wo_method {
 } wo_method;
 
 typedef enum wo_router { WO_ROUTER_HASH = 0, WO_ROUTER_TREE = 1 } wo_router;
+/* Of queries that know little: they open more cells, or have the best of a screen of all classes besides. */
+typedef enum wo_fallback { WO_FALLBACK_WIDER = 0, WO_FALLBACK_SCREEN = 1 } wo_fallback;
 /* Of hyperplanes: left random, or learned. */
 typedef enum wo_learner { WO_LEARNER_NONE = 0, WO_LEARNER_MIX = 1 } wo_learner;
 typedef enum wo_loss { WO_LOSS_PAPER = 0, WO_LOSS_MARGIN = 1 } wo_loss;
@@ -280,8 +282,9 @@ typedef struct wo_build_options {
     uint32_t source_k;  /* k of FULL's top-k: at least as many answers as will be asked for */
     double lambda;      /* a class joins a cell when the cell's queries needed it at least this often on average */
     uint32_t thin;      /* cells with fewer queries than this borrow their neighbours' */
-    uint32_t fallback;  /* a query whose cells had fewer training queries than this, together, opens WO_WIDER times as
-                         * many, and is answered by FULL where the searcher says so; 0: none */
+    uint32_t
+        fallback; /* a query whose cells had fewer training queries than this, together, knows little: it opens
+                   * WO_WIDER times as many (see fallback_by), or FULL answers it where the call says so; 0: none */
 
     /* the tree; what was chosen is in wo_index_info */
     uint32_t nodes, leaves; /* centres on the first level, up to 1024 (1: flat k-means), and below a node, on average;
@@ -327,6 +330,10 @@ typedef struct wo_build_options {
     /* 1: log Z is learned too, the logarithm of the sum of exp(score) over all m classes, so that searches can answer
      * with probabilities: WO_SCORES_LOGPROB, wo_log_partition. wo_index_info says how far off it is. */
     uint8_t partition;
+    /* evidence: who helps queries that know little. WO_FALLBACK_SCREEN: the best of all classes in int8 are candidates
+     * too, as of method screen, unless scores are relative to a sum over candidates (softmax, log Z). The index then
+     * has all rows in int8. */
+    wo_fallback fallback_by;
 } wo_build_options;
 
 #define WO_PRIOR_FLOOR (1.0 / 1024)
@@ -573,7 +580,7 @@ typedef struct wo_query_stats {
     wo_status status;    /* WO_ERR_ARGUMENT: the query is not finite, all its ids are -1 */
     uint32_t cells;      /* opened */
     uint32_t candidates; /* distinct classes scored */
-    uint8_t wider;       /* little evidence: more cells were opened */
+    uint8_t wider;       /* little evidence: more cells were opened, or the screen was asked too */
     uint8_t exact;       /* answered by FULL */
     uint8_t reserved[2];
 } wo_query_stats;
@@ -602,7 +609,8 @@ WO_API wo_status wo_search_run(wo_searcher *searcher, const wo_search_call *call
 
 /* All candidates of a call's only query, in no particular order: at most `capacity` go to `ids`, *n_candidates counts
  * all: those of the cells, also where the planner or the fallback would ask FULL, unless WO_BY_FULL is asked for. ids
- * and scores of the call are not used, and k by method screen alone: the more answers, the more classes it scores. */
+ * and scores of the call are not used, and k where there is a screen alone: the more answers, the more classes it
+ * scores. */
 WO_API wo_status wo_search_candidates(wo_searcher *searcher, const wo_search_call *call, int32_t *ids, size_t capacity,
                                       size_t *n_candidates, wo_error *err);
 

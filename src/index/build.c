@@ -123,6 +123,9 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     wo_status status = woi_build_take(given, &taken, err);
     if (status) return status;
     const wo_build_options *options = &taken;
+    if (options->fallback_by == WO_FALLBACK_SCREEN && !options->fallback)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "fallback_by",
+                               "fallback_by is screen, but fallback is 0: no query knows little");
     const bool needs_log =
         options->method != WO_METHOD_FULL && options->method != WO_METHOD_SLIDE && options->method != WO_METHOD_SCREEN;
     if (!log && needs_log)

@@ -84,6 +84,17 @@ wo_status woi_evidence_route(const wo_log *log, const woi_sparse *needs, wo_inde
     return status;
 }
 
+/* The screen of queries that know little, where it is asked for. */
+static wo_status make_screen(wo_index *index, wo_error *err)
+{
+    const bool wanted = woi_screens_little(&index->options);
+    if (!wanted) woi_screen_free(&index->screen);
+    if (!wanted || index->screen.rows) return WO_OK;
+    const wo_status status = woi_screen_make(&index->rows, index->options.threads, &index->screen, err);
+    if (status == WO_ERR_ARGUMENT) woi_error_option(err, WO_ABOUT_OPTION, "fallback_by");
+    return status;
+}
+
 wo_status woi_evidence_fill(const woi_sparse *needs, const woi_routed *routed, wo_index *index, wo_error *err)
 {
     const wo_build_options *o = &index->options;
@@ -101,7 +112,8 @@ wo_status woi_evidence_fill(const woi_sparse *needs, const woi_routed *routed, w
                                        .threads = o->threads,
                                        .progress = &o->progress};
     woi_cells_free(&index->cells);
-    return woi_fill_evidence(needs, routed->of, &fill, index->rows.m, &index->cells, err);
+    const wo_status status = woi_fill_evidence(needs, routed->of, &fill, index->rows.m, &index->cells, err);
+    return status ? status : make_screen(index, err);
 }
 
 wo_status woi_build_evidence(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err)

@@ -4,7 +4,7 @@
  *     options           what it was built with
  *     hash or tree      the router of slide, lss and evidence
  *     cells             what lies in each cell; none for full and screen
- *     screen            all rows in int8, of screen
+ *     screen            all rows in int8, of screen, and of a fallback by it
  *     rows              W and b: the layer's, or those in the mapped file
  *     st                the mapped file that planes, cells, rows and names may lie in */
 #ifndef WOI_INDEX_INDEX_H
@@ -139,6 +139,12 @@ static inline bool woi_uses_tree(const wo_build_options *o)
 static inline bool woi_uses_hash(const wo_build_options *o)
 {
     return o->method >= WO_METHOD_SLIDE && o->method <= WO_METHOD_EVIDENCE && !woi_uses_tree(o);
+}
+
+/* Whether queries that know little have a screen. */
+static inline bool woi_screens_little(const wo_build_options *o)
+{
+    return o->method == WO_METHOD_EVIDENCE && o->fallback && o->fallback_by == WO_FALLBACK_SCREEN;
 }
 
 extern const char *const woi_trace_names[WOI_TRACE_COLUMNS];

@@ -150,7 +150,10 @@ static wo_status read_router(opening *from, wo_error *err)
 {
     wo_index *index = from->index;
     const wo_build_options *o = &index->options;
-    if (o->method == WO_METHOD_SCREEN) return read_screen(from, err);
+    if (o->method == WO_METHOD_SCREEN || woi_screens_little(o)) {
+        const wo_status read = read_screen(from, err);
+        if (read) return read;
+    }
     if (woi_uses_tree(o)) return read_tree(from, err);
     if (!woi_uses_hash(o)) return WO_OK;
     woi_hash *hash = &index->hash;

@@ -117,13 +117,16 @@ const woi_option woi_options[] = {
      "how much more the evidence of nearer leaves counts"},
     {"partition", WOI_OPTION_FLAG, AT(partition), NULL, 0, 1, 0, EVIDENCE, BOTH, false, ALL(0),
      "learn log Z too, for probabilities over all classes"},
+    {"fallback_by", WOI_OPTION_U32, AT(fallback_by), "wider|screen", 0, 1, 0, EVIDENCE, BOTH, false,
+     ALL(WO_FALLBACK_WIDER), "what queries below it get: more cells, or a screen too"},
     {0},
 };
 
 static const struct {
     const char *name;
     double missing;
-} late[] = {{"max_neurons", 0}, {"last_step", 1}, {"cap", 0}, {"prior", 0}, {"focus", 0}, {"partition", 0}};
+} late[] = {{"max_neurons", 0}, {"last_step", 1}, {"cap", 0},        {"prior", 0},
+            {"focus", 0},       {"partition", 0}, {"fallback_by", 0}};
 
 const double *woi_option_missing(const woi_option *option)
 {

@@ -7,7 +7,7 @@
  *   tree.starts (A + 1), tree.leaves (cells, r),
  *   tree.leaf_scales, tree.leaf_offsets (cells), tree.margin (1)
  *                     where all nodes have as many places B: no tree.starts, and (A, B) in place of (cells)
- *   screen.rows (panels d / 4, 64), screen.scales (16 panels)      screen
+ *   screen.rows (panels d / 4, 64), screen.scales (16 panels)      screen, and a fallback by it
  *   cells.offsets (cells + 1), cells.ids                           all but full and screen
  *   cells.queries (cells)                                          evidence
  *   cells.shares (as cells.ids)                                    evidence with a prior

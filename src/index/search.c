@@ -23,7 +23,8 @@ static wo_status answer_all(woi_task *t, wo_by by, wo_error *err)
     woi_answer_by_cells(t);
     wo_status status = WO_OK;
     for (size_t i = 0; t->exact_fallback && !status && i < t->n; i++) /* few; each is read once more by all threads */
-        if (t->ids[i * t->k] == WOI_FOR_FULL) status = woi_answer_by_full(t, i, 1, err);
+        if (t->ids[i * t->k] == WOI_LEFT) status = woi_answer_by_full(t, i, 1, err);
+    if (!t->exact_fallback && woi_screen_helps(t)) woi_answer_left_by_screen(t);
     return status;
 }
 
@@ -218,8 +219,8 @@ wo_status wo_search_candidates(wo_searcher *s, const wo_search_call *call, int32
     const bool all = s->index->options.method == WO_METHOD_FULL ||
                      (s->index->options.method == WO_METHOD_SCREEN && !woi_has_screen(&t));
     *n_candidates = (c.by == WO_BY_FULL || all ? list_all
-                     : s->index->screen.rows   ? woi_list_by_screen
-                                               : woi_list_by_cells)(&t, ids, capacity);
+                     : s->index->cells.n       ? woi_list_by_cells
+                                               : woi_list_by_screen)(&t, ids, capacity);
     allow_again(&c, &t);
     return WO_OK;
 }

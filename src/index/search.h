@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { WOI_FOR_FULL = -2 }; /* the first id of a query that cells leave to FULL */
+enum { WOI_LEFT = -2 }; /* the first id of a query that knows little, and that cells leave to FULL or the screen */
 
 /* A call, checked and completed. */
 typedef struct woi_task {
@@ -35,6 +35,12 @@ typedef struct woi_task {
     float *log_z;  /* (n), or NULL: not wanted */
     woi_seen seen; /* what learning log Z wants to know; zeros: nothing */
 } woi_task;
+
+/* Candidates beside those of the cells; none twice. */
+typedef struct woi_more {
+    const int32_t *ids;
+    size_t n;
+} woi_more;
 
 static inline bool woi_wants_log_z(const woi_task *t)
 {
@@ -75,8 +81,10 @@ static inline void woi_pad(const woi_task *t, int32_t *ids, float *scores)
 
 /* ---- search_cells.c ---------------------------------------------------------------------------------------- */
 
-/* Queries with little evidence are left to FULL where the task asks for it: see WOI_FOR_FULL. */
+/* Leaves queries that know little to FULL or the screen where these are to answer: see WOI_LEFT. */
 void woi_answer_by_cells(woi_task *t);
+/* Query i, which knows little: by more cells, and more candidates, the screen's. */
+void woi_answer_with(const woi_task *t, woi_worker *w, size_t i, woi_more more);
 /* The candidates of a call's only query: as many ids as there is room for. Returns how many there are. */
 size_t woi_list_by_cells(const woi_task *t, int32_t *ids, size_t capacity);
 
@@ -85,6 +93,8 @@ woi_routing woi_open_cells(const woi_task *t, woi_worker *w, const float *q, siz
 woi_opened woi_opened_by(const woi_task *t, const woi_worker *w, const woi_routing *asked, size_t i);
 /* The candidates of a query in w->ids, and in w->extra what the prior adds; returns how many. */
 size_t woi_prior_candidates(const woi_task *t, woi_worker *w, const float *q, woi_opened opened);
+/* The candidates of a query that knows little, without the prior; returns how many. */
+size_t woi_candidates_with(const woi_task *t, woi_worker *w, const float *q, woi_more more, const int32_t **candidates);
 
 /* The logits of some classes, into w->logits: in bf16 where the index is built for it, else exact. */
 void woi_score_some(const woi_task *t, const woi_worker *w, const float *q, const int32_t *ids, size_t n);
@@ -98,8 +108,16 @@ wo_status woi_answer_by_full(const woi_task *t, size_t first, size_t n, wo_error
 /* Without a screen that is of use, FULL answers. */
 wo_status woi_answer_by_screen(woi_task *t, wo_error *err);
 
+/* Those that cells left. */
+void woi_answer_left_by_screen(woi_task *t);
+
 /* Whether the screen is of use: there is one, and many more classes than would be scored exactly. */
 bool woi_has_screen(const woi_task *t);
+/* Whether it has a part in queries that know little. Not where a sum over candidates is wanted: log Z was learned
+ * without it. */
+bool woi_screen_helps(const woi_task *t);
+/* The candidates of a call's only query, as woi_list_by_cells: of the screen alone, or, with cells, as a query that
+ * knows little has them. */
 size_t woi_list_by_screen(const woi_task *t, int32_t *ids, size_t capacity);
 
 /* Fails: the index has no f32 rows. */

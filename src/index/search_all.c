@@ -1,7 +1,8 @@
 /* Searching all classes: by the exact layer, FULL, or in int8 with the best few scored exactly, the screen.
  *
  *   woi_answer_by_full   -> woi_exact_topk -> add_prior   batches and queries that FULL answers
- *   woi_answer_by_screen -> woi_screen_run -> rescore     an index that screens */
+ *   woi_answer_by_screen -> woi_screen_run -> rescore     an index that screens
+ *   woi_answer_left_by_screen -> woi_screen_run           queries that know little, with candidates of their cells */
 #include "index/search.h"
 
 #include "base/error.h"
@@ -186,6 +187,41 @@ wo_status woi_answer_by_screen(woi_task *t, wo_error *err)
     return WO_OK;
 }
 
+bool woi_screen_helps(const woi_task *t)
+{
+    return woi_screens_little(&t->s->index->options) && !woi_wants_sum(t) && woi_has_screen(t);
+}
+
+/* Queries that were left, from all over a call. */
+typedef struct gathered {
+    const woi_task *t;
+    size_t n, of[WOI_GATHERED]; /* their places in the call */
+} gathered;
+
+static void answer_gathered(void *ctx, int worker, size_t i, const int32_t *screened, size_t n)
+{
+    const gathered *g = ctx;
+    woi_answer_with(g->t, &g->t->s->workers[worker], g->of[i], (woi_more){screened, n});
+}
+
+void woi_answer_left_by_screen(woi_task *t)
+{
+    const size_t d = t->s->index->rows.d;
+    gathered g = {.t = t};
+    woi_screen_call call = screen_call(t, answer_gathered, &g);
+    call.q = t->s->gathered;
+    for (size_t i = 0; i < t->n; i++) {
+        if (t->ids[i * t->k] == WOI_LEFT) {
+            memcpy(t->s->gathered + g.n * d, t->queries + i * d, d * sizeof *call.q);
+            g.of[g.n++] = i;
+        }
+        if (g.n < WOI_GATHERED && i + 1 < t->n) continue;
+        call.n = g.n;
+        woi_screen_run(t->s->kernels, &call);
+        g.n = 0;
+    }
+}
+
 /* The candidates of a call's only query go here. */
 typedef struct listing {
     const woi_task *t;
@@ -198,8 +234,10 @@ static void list_screened(void *ctx, int worker, size_t i, const int32_t *screen
     listing *l = ctx;
     woi_worker *w = &l->t->s->workers[worker];
     (void)i;
-    l->n = with_mandatory(l->t, w, screened, n);
-    if (l->capacity) memcpy(l->ids, w->ids, (l->n < l->capacity ? l->n : l->capacity) * sizeof *l->ids);
+    const int32_t *candidates = w->ids;
+    l->n = l->t->s->index->cells.n ? woi_candidates_with(l->t, w, l->t->queries, (woi_more){screened, n}, &candidates)
+                                   : with_mandatory(l->t, w, screened, n);
+    if (l->capacity) memcpy(l->ids, candidates, (l->n < l->capacity ? l->n : l->capacity) * sizeof *l->ids);
 }
 
 size_t woi_list_by_screen(const woi_task *t, int32_t *ids, size_t capacity)

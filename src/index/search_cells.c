@@ -42,13 +42,13 @@ static bool knows_little(const wo_index *index, const uint32_t *opened, size_t n
     return queries < index->options.fallback;
 }
 
-/* The distinct classes of the cells; returns how many. */
-static size_t unite(const woi_task *t, woi_worker *w, woi_opened given, const int32_t **candidates)
+/* The distinct classes of the cells, and more; returns how many. */
+static size_t unite(const woi_task *t, woi_worker *w, woi_opened given, woi_more more, const int32_t **candidates)
 {
     const uint32_t *opened = given.cells;
     const size_t n_cells = given.n;
     const woi_cells *cells = &t->s->index->cells;
-    if (n_cells == 1 && !t->n_mandatory && !t->forbidden) { /* there is nothing to unite */
+    if (n_cells == 1 && !more.n && !t->n_mandatory && !t->forbidden) { /* there is nothing to unite */
         *candidates = cells->ids + cells->offsets[*opened];
         return cells->offsets[*opened + 1] - cells->offsets[*opened];
     }
@@ -65,10 +65,13 @@ static size_t unite(const woi_task *t, woi_worker *w, woi_opened given, const in
             seen[*from] = epoch;
         }
     }
-    for (size_t i = 0; i < t->n_mandatory; i++) {
-        if (seen[t->mandatory[i]] != epoch) ids[n++] = t->mandatory[i];
-        seen[t->mandatory[i]] = epoch;
-    }
+    const woi_more lists[] = {more, {t->mandatory, t->n_mandatory}};
+    for (size_t list = 0; list < 2; list++)
+        for (size_t i = 0; i < lists[list].n; i++) {
+            const int32_t id = lists[list].ids[i];
+            if (seen[id] != epoch) ids[n++] = id;
+            seen[id] = epoch;
+        }
     if (t->forbidden) {
         size_t kept = 0;
         for (size_t i = 0; i < n; i++)
@@ -80,9 +83,11 @@ static size_t unite(const woi_task *t, woi_worker *w, woi_opened given, const in
 }
 
 /* The same with what the prior adds, in w->ids and w->extra. */
-static size_t unite_with_prior(const woi_task *t, woi_worker *w, woi_opened opened, const int32_t **candidates)
+static size_t unite_with_prior(const woi_task *t, woi_worker *w, woi_opened opened, woi_more more,
+                               const int32_t **candidates)
 {
     size_t n = woi_prior_unite(t->s->index, w, opened);
+    for (size_t i = 0; i < more.n; i++) n = woi_prior_add(w, more.ids[i], n);
     for (size_t i = 0; i < t->n_mandatory; i++) n = woi_prior_add(w, t->mandatory[i], n);
     if (t->forbidden) {
         size_t kept = 0;
@@ -172,9 +177,8 @@ static bool wants_scores(const woi_task *t)
 }
 
 /* WO_WIDER times as many cells of a query, as far as there are more; w->wider. */
-static woi_opened widen(const woi_task *t, woi_worker *w, const float *q, woi_opened opened)
+static woi_opened widen(const woi_task *t, woi_worker *w, const float *q)
 {
-    if (t->wider_probes <= t->probes) return opened;
     woi_opened more = {.cells = w->wider, .scores = wants_scores(t) ? w->wider_scores : NULL};
     woi_routing asked = {.q = q,
                          .n = 1,
@@ -198,32 +202,15 @@ static void complete(const woi_task *t, woi_worker *w, const float *q, woi_opene
     if (woi_wants_sum(t)) *whole = woi_log_add(*whole, tail);
 }
 
-/* Query i of the call, which opens these cells. */
-static void answer(const woi_task *t, woi_worker *w, size_t i, woi_opened opened)
+/* Query i of the call by these cells, and more. */
+static void answer_from(const woi_task *t, woi_worker *w, size_t i, woi_opened opened, woi_more more, bool wider)
 {
-    const wo_index *index = t->s->index;
-    const float *q = t->queries + i * index->rows.d;
+    const float *q = t->queries + i * t->s->index->rows.d;
     int32_t *ids = t->ids + i * t->k;
     float *scores = t->scores + i * t->k;
-    wo_query_stats about = {.cells = opened.n};
-    if (!opened.n) {
-        woi_pad(t, ids, scores);
-        if (t->log_z) t->log_z[i] = NAN;
-        woi_tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
-        return;
-    }
-    if (index->options.fallback && knows_little(index, opened.cells, opened.n)) {
-        if (t->exact_fallback) {
-            ids[0] = WOI_FOR_FULL;
-            return;
-        }
-        opened = widen(t, w, q, opened);
-        about.cells = opened.n;
-        about.wider = opened.cells == w->wider;
-    }
     const int32_t *candidates = NULL;
-    about.candidates = (uint32_t)(t->prior > 0 ? unite_with_prior : unite)(t, w, opened, &candidates);
-    const size_t n = screen(t, w, q, &candidates, about.candidates);
+    const size_t all = (t->prior > 0 ? unite_with_prior : unite)(t, w, opened, more, &candidates);
+    const size_t n = screen(t, w, q, &candidates, all);
     double whole;
     woi_score_some(t, w, q, candidates, n);
     if (t->seen.of_candidates) {
@@ -237,7 +224,34 @@ static void answer(const woi_task *t, woi_worker *w, size_t i, woi_opened opened
         for (size_t j = 0; j < t->k; j++) scores[j] = j < found ? (float)exp((double)scores[j] - whole) : 0;
     if (t->score == WO_SCORES_LOGPROB)
         for (size_t j = 0; j < found; j++) scores[j] = (float)((double)scores[j] - whole);
-    woi_tell(t, i, about);
+    woi_tell(t, i, (wo_query_stats){.cells = opened.n, .candidates = (uint32_t)all, .wider = wider});
+}
+
+/* Query i of the call, which opens these cells. */
+static void answer(const woi_task *t, woi_worker *w, size_t i, woi_opened opened)
+{
+    const wo_index *index = t->s->index;
+    bool wider = false;
+    if (!opened.n) {
+        woi_pad(t, t->ids + i * t->k, t->scores + i * t->k);
+        if (t->log_z) t->log_z[i] = NAN;
+        woi_tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
+        return;
+    }
+    if (index->options.fallback && knows_little(index, opened.cells, opened.n)) {
+        if (t->exact_fallback || woi_screen_helps(t)) {
+            t->ids[i * t->k] = WOI_LEFT;
+            return;
+        }
+        wider = t->wider_probes > t->probes;
+        if (wider) opened = widen(t, w, t->queries + i * index->rows.d);
+    }
+    answer_from(t, w, i, opened, (woi_more){0}, wider);
+}
+
+void woi_answer_with(const woi_task *t, woi_worker *w, size_t i, woi_more more)
+{
+    answer_from(t, w, i, widen(t, w, t->queries + i * t->s->index->rows.d), more, true);
 }
 
 /* ---- Batches ----------------------------------------------------------------------------------------------- */
@@ -295,8 +309,13 @@ size_t woi_prior_candidates(const woi_task *t, woi_worker *w, const float *q, wo
 {
     const wo_index *index = t->s->index;
     const int32_t *candidates;
-    if (index->options.fallback && knows_little(index, opened.cells, opened.n)) opened = widen(t, w, q, opened);
-    return unite_with_prior(t, w, opened, &candidates);
+    if (index->options.fallback && knows_little(index, opened.cells, opened.n)) opened = widen(t, w, q);
+    return unite_with_prior(t, w, opened, (woi_more){0}, &candidates);
+}
+
+size_t woi_candidates_with(const woi_task *t, woi_worker *w, const float *q, woi_more more, const int32_t **candidates)
+{
+    return unite(t, w, widen(t, w, q), more, candidates);
 }
 
 size_t woi_list_by_cells(const woi_task *t, int32_t *ids, size_t capacity)
@@ -304,15 +323,13 @@ size_t woi_list_by_cells(const woi_task *t, int32_t *ids, size_t capacity)
     const wo_index *index = t->s->index;
     woi_worker *w = &t->s->workers[0];
     const int32_t *candidates;
-    const uint32_t *opened = w->cells;
-    woi_routing asked = {.q = t->queries, .n = 1, .probes = t->probes, .cells = w->cells, .n_cells = w->n_cells};
-    route(t, w, &asked);
-    if (index->options.fallback && knows_little(index, opened, *w->n_cells)) {
-        asked.probes = t->wider_probes;
-        opened = asked.cells = w->wider;
-        route(t, w, &asked);
+    const woi_routing asked = woi_open_cells(t, w, t->queries, 1);
+    woi_opened opened = woi_opened_by(t, w, &asked, 0);
+    if (index->options.fallback && knows_little(index, opened.cells, opened.n)) {
+        if (woi_screen_helps(t)) return woi_list_by_screen(t, ids, capacity);
+        opened = widen(t, w, t->queries);
     }
-    const size_t n = unite(t, w, (woi_opened){opened, *w->n_cells, NULL}, &candidates);
+    const size_t n = unite(t, w, opened, (woi_more){0}, &candidates);
     if (capacity) memcpy(ids, candidates, (n < capacity ? n : capacity) * sizeof *ids);
     return n;
 }

@@ -110,6 +110,9 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     if (!status && index->screen.rows &&
         !(s->screen_scratch = woi_alloc(woi_screen_scratch(index->rows.d, s->threads), 1, err)))
         status = WO_ERR_MEMORY;
+    if (!status && woi_screens_little(&index->options) &&
+        !(s->gathered = woi_alloc(WOI_GATHERED * index->rows.d, sizeof *s->gathered, err)))
+        status = WO_ERR_MEMORY;
     if (status) {
         wo_searcher_free(s);
         return status;
@@ -131,5 +134,6 @@ void wo_searcher_free(wo_searcher *s)
     woi_free(s->forbidden);
     woi_free(s->exact_scratch);
     woi_free(s->screen_scratch);
+    woi_free(s->gathered);
     woi_free(s);
 }

@@ -17,6 +17,7 @@
 enum {
     WOI_BLOCK_QUERIES = 32, /* that are routed together, while the router is in the cache; then scored */
     WOI_WIDE_BLOCK = 512,   /* the same for a tree of which queries look at many nodes, and share them */
+    WOI_GATHERED = 256,     /* that know little, and are screened together */
 };
 
 typedef struct woi_worker {
@@ -48,6 +49,7 @@ struct wo_searcher {
     uint8_t *forbidden;
     void *exact_scratch;
     void *screen_scratch; /* NULL where the index has no screen */
+    float *gathered;      /* (WOI_GATHERED, d): queries that know little; NULL where the screen has no part in them */
 };
 
 /* The most cells that one query opens with so many probes; and the probes of one with little evidence. */

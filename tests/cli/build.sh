@@ -69,10 +69,11 @@ check 'and not as null either' jq -e '.options | has("learner") | not' tree.json
 same 'info tells what build told' "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index)' tree.json)" \
     "$("$WIDEOUT" info --json tree.1 | jq -cS .index)"
 same 'info for people' '  method evidence, probes 1, router tree, nodes 16, leaves 2, beam 2, route_d 8, source both,
-    source_k 5, lambda 0.1, thin 16, fallback 0, cap 0, prior 0, focus 0, partition 0; seed 1' "$("$WIDEOUT" info tree.1 | grep -A 1 '^  method')"
+    source_k 5, lambda 0.1, thin 16, fallback 0, cap 0, prior 0, focus 0, partition 0,
+    fallback_by wider; seed 1' "$("$WIDEOUT" info tree.1 | grep -A 2 '^  method')"
 build --router tree --nodes 33 --leaves 7 --beam 40 --route-d 16 --probes 3 --thin 4 --lambda 0.2 --cap 9 --prior 0.5 \
     --focus 12.5 --seed 7 -o o >/dev/null
-same 'tree: every option' '{"beam":40,"cap":9,"fallback":0,"focus":12.5,"lambda":0.2,"leaves":7,"nodes":33,"partition":false,"prior":0.5,"probes":3,"route_d":8,"router":"tree","seed":7,"source":"both","source_k":5,"thin":4,"weights":"f32"}' \
+same 'tree: every option' '{"beam":40,"cap":9,"fallback":0,"fallback_by":"wider","focus":12.5,"lambda":0.2,"leaves":7,"nodes":33,"partition":false,"prior":0.5,"probes":3,"route_d":8,"router":"tree","seed":7,"source":"both","source_k":5,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 "$WIDEOUT" data synthetic -q -m 60 -d 40 -n 300 -o u >/dev/null
 build --layer u/layer.safetensors --log u/train.log.safetensors --router tree -o o >/dev/null
@@ -99,6 +100,21 @@ usage 'nodes' "--nodes takes a whole number from 0 to 1024, not '1040'" --layer 
 usage 'leaves' "--leaves takes a whole number from 0 to 65536, not '65537'" --layer a --log b -o c --router tree --leaves 65537
 usage 'beam' "--beam takes a whole number from 1 to 64, not '65'" --layer a --log b -o c --router tree --beam 65
 usage 'small rows of full' '--weights is int8, but method full answers with f32 rows: f32 or none' --layer a -o c --method full --weights int8
+
+# ---- Queries that know little -----------------------------------------------------------------------------------
+little=(--router tree --nodes 3 --leaves 20 --source labels --fallback 30)
+build "${little[@]}" -o wider >/dev/null
+for threads in 1 2; do build "${little[@]}" --fallback-by screen -t $threads -o screened.$threads --json >screened.json; done
+check 'fallback by the screen: one thread or two, the same file' cmp screened.1 screened.2
+same 'it is in the options' '["screen",30]' "$(jq -c '.options | [.fallback_by, .fallback]' screened.json)"
+same 'readers must know it' '"screen-fallback,uneven-tree"' "$("$WIDEOUT" info --json screened.1 | jq -c '.metadata["wideout.needs"]')"
+share() { "$WIDEOUT" eval -q --no-timing --json --index "$1" --log s/test.log.safetensors | jq -c "$2"; }
+check 'it agrees with FULL more often' jq -en "$(share screened.1 .agreement_at_5) > $(share wider .agreement_at_5)"
+same 'the same queries know little' "$(share wider .wider_share)" "$(share screened.1 .wider_share)"
+same 'eval names who helps' '  queries that the screen helped' \
+    "$("$WIDEOUT" eval -q --no-timing --index screened.1 --log s/test.log.safetensors | grep -o '^  queries that .* helped')"
+usage 'a screen for no query' '--fallback-by screen needs --fallback N: which queries know little' --layer s/layer.safetensors \
+    --log s/train.log.safetensors -q --router tree --fallback-by screen -o o
 
 # ---- Evidence as a prior -----------------------------------------------------------------------------------------
 uneven=(--router tree --nodes 3 --leaves 20 --beam 3 --probes 4 --lambda 0.02)
@@ -145,7 +161,7 @@ fi
 # ---- Options -----------------------------------------------------------------------------------------------------
 check 'evidence: every option' build --method evidence -K 4 -L 3 --probes 2 --lambda 0.2 --source top --source-k 7 --learner mix \
     --thin 4 --iterations 5 --rate 0.1 --learn-batch 64 --weights f32 --seed 7 --threads 1 -o o --json
-same 'they are in the file' '{"K":4,"L":3,"batch":64,"cap":0,"fallback":0,"iterations":5,"lambda":0.2,"learner":"mix","partition":false,"prior":0,"probes":2,"rate":0.1,"router":"hash","seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
+same 'they are in the file' '{"K":4,"L":3,"batch":64,"cap":0,"fallback":0,"fallback_by":"wider","iterations":5,"lambda":0.2,"learner":"mix","partition":false,"prior":0,"probes":2,"rate":0.1,"router":"hash","seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 check 'lss: every option' build --method lss -K 3 -L 2 --probes 3 --loss margin --init random --optimiser sgd --t1 1.5 --t2 -2 \
     --t-values --trace-points 9 --iterations 6 --rate 0.5 --learn-batch 32 --max-neurons 90 -o o --json

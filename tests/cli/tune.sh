@@ -66,6 +66,8 @@ tune "${valid[@]}" --method popular --target 0.5 -o less --json >less.json
 same 'less of P@1 asks for no more of P@5' '[0.5,0.5]' "$(jq -c '[.tuning.target, .tuning.target5]' less.json)"
 tune "${valid[@]}" --method evidence --fallback 16 --iterations 10 --target 0.5 --target5 0.3 -o wide --json >wide.json
 check 'a fallback that is fixed is kept to' jq -e '.method == "evidence" and .options.fallback == 16' wide.json
+tune "${valid[@]}" --method evidence --fallback 16 --fallback-by screen --iterations 10 --target 0.5 --target5 0.3 -o wide --json >wide.json
+check 'and who helps those queries' jq -e '.options.fallback == 16 and .options.fallback_by == "screen"' wide.json
 tune "${valid[@]}" -K 4 -L 3 --iterations 10 --target 0.5 --target5 0.3 -o fixed --json >fixed.json
 same 'tables' '["evidence","hash",4,3]' "$(jq -c '[.method, .options.router, .options.K, .options.L]' fixed.json)"
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors -K 4 -L 3 --iterations 10 -o exact --json >exact.json

@@ -2,8 +2,8 @@
 # Makes the golden files, one of every kind that a version writes, all tiny, in a folder: tests/golden/make.sh FOLDER.
 # The files in tests/golden were made so, once, and are never made again: every later version must read them, and answer
 # as FILE.answers says, which the version that wrote them wrote too. What is new in the format gets files of its own
-# beside them: index-prior has a tree whose nodes differ in size, and a prior. The trees of the others were made when all
-# nodes had as many leaves; made again they are others.
+# beside them: index-prior has a tree whose nodes differ in size, and a prior, index-fallback a screen for queries that know
+# little. The trees of the others were made when all nodes had as many leaves; made again they are others.
 # A tuned index has times in it, so that it differs every time, and a checkpoint depends on when its run was stopped.
 set -eu
 : "${WIDEOUT:=build/wideout}"
@@ -67,6 +67,8 @@ index int8 "${tree[@]}" --weights int8
 index none "${hash[@]}" --weights none
 index prior --method evidence --router tree --nodes 5 --leaves 9 --beam 3 --probes 3 --lambda 0.02 --cap 20 --prior 1 \
     --focus 10 --fallback 12
+index fallback --method evidence --router tree --nodes 1 --leaves 24 --probes 2 --lambda 0.2 --source labels --thin 0 \
+    --fallback 32 --fallback-by screen
 index names --layer "$out/network-xc.safetensors" --log "$out/log-bf16.safetensors" --method popular --popular 4
 index tuned --tune-log s/valid.log.safetensors --target-agree 0.8 --max-time 2s
 

@@ -89,6 +89,7 @@ static void the_defaults(void **state)
         {"prior", {"0", "0", "0", "0", "0", "0"}},
         {"focus", {"0", "0", "0", "0", "0", "0"}},
         {"partition", {"0", "0", "0", "0", "0", "0"}},
+        {"fallback_by", {"wider", "wider", "wider", "wider", "wider", "wider"}},
     };
     wo_option_info info = {.struct_size = sizeof info};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
