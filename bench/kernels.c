@@ -166,6 +166,12 @@ static void run_exp_sum(const woi_kernels *k, const job *j)
     sink = k->exp_sum((const float *)data.table, j->n, 1, j->n <= N_OUT ? data.out : NULL);
 }
 
+static void run_scaled_log(const woi_kernels *k, const job *j)
+{
+    memcpy(data.out, data.q, j->n * sizeof *data.out); /* or the numbers would be logarithms of logarithms */
+    k->scaled_log(data.out, j->n, 0, 1);
+}
+
 static void run_adam(const woi_kernels *k, const job *j)
 {
     static const woi_adam_step step = {0.9f, 0.999f, 1e-3f, 1, 1e-8f};
@@ -199,6 +205,7 @@ static const job jobs_topk_scan[] = {{"256 MiB, k 10", N_F32, 1, OF_READ}};
 static const job jobs_pick[] = {{"5 of 64, L1", 64, 1, BYTES}, {"20 of 272, L1", 272, 1, BYTES}};
 static const job jobs_max_f32[] = {{"256 MiB", N_F32, 1, OF_READ}};
 static const job jobs_exp_sum[] = {{"256 MiB, sum alone", N_F32, 1, OF_READ}, {"2048 kept, L1", 2048, 1, BYTES}};
+static const job jobs_scaled_log[] = {{"24, L1", 24, 1, BYTES}};
 static const job jobs_adam[] = {{"4 x 64 MiB", N_F32 / 4, 1, OF_READ}};
 
 /* Bytes read per element. */
@@ -222,6 +229,7 @@ enum {
     BYTES_pick = 4,
     BYTES_max_f32 = 4,
     BYTES_exp_sum = 4,
+    BYTES_scaled_log = 4,
     BYTES_adam = 16, /* read; the ceiling is one of reading, so the 12 written are not counted */
 };
 

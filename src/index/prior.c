@@ -4,38 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 4 };
-typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
-typedef int32_t ints __attribute__((vector_size(LANES * sizeof(int32_t))));
-
-/* log(y), y at least 1, within 1e-6: y = 2^e f with f in [sqrt(1/2), sqrt(2)), log f by the series of the inverse
- * hyperbolic tangent. */
-static floats log_of(floats y)
-{
-    const int32_t half = 0x3f3504f3; /* sqrt(1/2) */
-    ints bits;
-    memcpy(&bits, &y, sizeof bits);
-    const ints e = (bits - half) >> 23;
-    bits -= e << 23;
-    floats f;
-    memcpy(&f, &bits, sizeof f);
-    const floats s = (f - 1) / (f + 1), t = s * s;
-    return __builtin_convertvector(e, floats) * 0.693147181F +
-           2 * s * (1 + t * (1.0F / 3 + t * (1.0F / 5 + t * (1.0F / 7 + t * (1.0F / 9)))));
-}
-
-void woi_prior_scale(double prior, float *extra, size_t n)
-{
-    const float scale = (float)prior;
-    for (size_t i = 0; i < n; i += LANES) {
-        const size_t some = n - i < LANES ? n - i : LANES;
-        floats x = {0};
-        memcpy(&x, extra + i, some * sizeof *extra);
-        x = scale * log_of(1 + x * (float)(1 / WO_PRIOR_FLOOR));
-        memcpy(extra + i, &x, some * sizeof *extra);
-    }
-}
-
 static float from_bf16(uint16_t half)
 {
     const uint32_t bits = (uint32_t)half << 16;
@@ -73,13 +41,20 @@ size_t woi_prior_unite(const wo_index *index, woi_worker *w, woi_opened opened)
 {
     const woi_cells *cells = &index->cells;
     new_union(index, w);
+    w->next_spot = w->first_spot;
+    if (!opened.n) return 0;
     weigh(index, opened, w->cell_weights);
     uint32_t *spots = w->spots;
     const uint32_t first = w->first_spot;
     int32_t *ids = w->ids;
     float *extra = w->extra;
     uint32_t n = 0;
-    for (uint32_t c = 0; c < opened.n; c++) {
+    for (uint32_t end = cells->offsets[*opened.cells + 1], at = cells->offsets[*opened.cells]; at < end; at++, n++) {
+        ids[n] = cells->ids[at]; /* of one cell all are new */
+        extra[n] = w->cell_weights[0] * from_bf16(cells->shares[at]);
+        spots[ids[n]] = first + n;
+    }
+    for (uint32_t c = 1; c < opened.n; c++) {
         const uint32_t end = cells->offsets[opened.cells[c] + 1];
         const float weight = w->cell_weights[c];
         for (uint32_t at = cells->offsets[opened.cells[c]]; at < end; at++) {

@@ -24,7 +24,5 @@ typedef struct woi_opened {
 size_t woi_prior_unite(const wo_index *index, woi_worker *w, woi_opened opened);
 /* One more class, unless it is there. */
 size_t woi_prior_add(woi_worker *w, int32_t id, size_t n);
-/* Shares to what is added, n of them. */
-void woi_prior_scale(double prior, float *extra, size_t n);
 
 #endif

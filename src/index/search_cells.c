@@ -98,7 +98,7 @@ static size_t unite_with_prior(const woi_task *t, woi_worker *w, woi_opened open
         }
         n = kept;
     }
-    woi_prior_scale(t->prior, w->extra, n);
+    t->s->kernels->scaled_log(w->extra, n, (float)(1 / WO_PRIOR_FLOOR), (float)t->prior);
     *candidates = w->ids;
     return n;
 }
@@ -292,6 +292,8 @@ static void answer_block(void *call, int worker, size_t first, size_t end)
                 const uint32_t *list = &cells->offsets[w->cells[(i + 1) * t->cells_each + c]];
                 const uint32_t last = list[1] - list[0] < LISTED ? list[1] : list[0] + LISTED;
                 for (uint32_t at = list[0]; at < last; at += 16) __builtin_prefetch(cells->ids + at);
+                for (uint32_t at = list[0]; cells->shares && at < last; at += 32)
+                    __builtin_prefetch(cells->shares + at);
             }
         answer(t, w, first + i, woi_opened_by(t, w, &asked, i));
     }

@@ -518,6 +518,31 @@ static double exp_sum_avx2(const float *x, size_t n, float shift, float *out)
     return sum;
 }
 
+/* ---- logarithm --------------------------------------------------------------------------------------------- */
+
+WOI_INLINE __m256 log_ps(__m256 y)
+{
+    const __m256 one = _mm256_set1_ps(1);
+    const __m256i bits = _mm256_castps_si256(y);
+    const __m256i e = _mm256_srai_epi32(_mm256_sub_epi32(bits, _mm256_set1_epi32(WOI_ROOT_HALF_BITS)), 23);
+    const __m256 f = _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(e, 23)));
+    const __m256 s = _mm256_div_ps(_mm256_sub_ps(f, one), _mm256_add_ps(f, one)), t = _mm256_mul_ps(s, s);
+    __m256 p = _mm256_fmadd_ps(t, _mm256_set1_ps(2.0f / 9), _mm256_set1_ps(2.0f / 7));
+    p = _mm256_fmadd_ps(t, p, _mm256_set1_ps(2.0f / 5));
+    p = _mm256_fmadd_ps(t, p, _mm256_set1_ps(2.0f / 3));
+    p = _mm256_fmadd_ps(t, p, _mm256_set1_ps(2));
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(e), _mm256_set1_ps(WOI_LN2), _mm256_mul_ps(s, p));
+}
+
+static void scaled_log_avx2(float *x, size_t n, float over, float scale)
+{
+    for (size_t i = 0; i < n; i += 8) {
+        const __m256i mask = first_lanes(n - i < 8 ? n - i : 8);
+        const __m256 y = _mm256_fmadd_ps(_mm256_maskload_ps(x + i, mask), _mm256_set1_ps(over), _mm256_set1_ps(1));
+        _mm256_maskstore_ps(x + i, mask, _mm256_mul_ps(log_ps(y), _mm256_set1_ps(scale)));
+    }
+}
+
 /* ---- Adam -------------------------------------------------------------------------------------------------- */
 
 /* 8 parameters; fewer where a mask is given. Masked stores are slow on AMD, so only the end uses them. */

@@ -398,6 +398,31 @@ static double exp_sum_avx512(const float *x, size_t n, float shift, float *out)
     return sum;
 }
 
+/* ---- logarithm --------------------------------------------------------------------------------------------- */
+
+WOI_INLINE __m512 log_ps(__m512 y)
+{
+    const __m512 one = _mm512_set1_ps(1);
+    const __m512i bits = _mm512_castps_si512(y);
+    const __m512i e = _mm512_srai_epi32(_mm512_sub_epi32(bits, _mm512_set1_epi32(WOI_ROOT_HALF_BITS)), 23);
+    const __m512 f = _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(e, 23)));
+    const __m512 s = _mm512_div_ps(_mm512_sub_ps(f, one), _mm512_add_ps(f, one)), t = _mm512_mul_ps(s, s);
+    __m512 p = _mm512_fmadd_ps(t, _mm512_set1_ps(2.0f / 9), _mm512_set1_ps(2.0f / 7));
+    p = _mm512_fmadd_ps(t, p, _mm512_set1_ps(2.0f / 5));
+    p = _mm512_fmadd_ps(t, p, _mm512_set1_ps(2.0f / 3));
+    p = _mm512_fmadd_ps(t, p, _mm512_set1_ps(2));
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(e), _mm512_set1_ps(WOI_LN2), _mm512_mul_ps(s, p));
+}
+
+static void scaled_log_avx512(float *x, size_t n, float over, float scale)
+{
+    for (size_t i = 0; i < n; i += 16) {
+        const __mmask16 mask = woi_lanes(n - i);
+        const __m512 y = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(mask, x + i), _mm512_set1_ps(over), _mm512_set1_ps(1));
+        _mm512_mask_storeu_ps(x + i, mask, _mm512_mul_ps(log_ps(y), _mm512_set1_ps(scale)));
+    }
+}
+
 /* ---- Adam -------------------------------------------------------------------------------------------------- */
 
 static void adam_avx512(float *w, float *m, float *v, const float *g, size_t n, const woi_adam_step *step)

@@ -1,5 +1,6 @@
-/* The pick of AVX-512, in three ways:
+/* The pick of AVX-512, in four ways:
  *
+ *   all of 32 scores or fewer      placed by counting those that are higher; equal ones, which are rare, as below
  *   few answers of few scores      all scores in registers; a round finds one answer
  *   up to MOST_KEPT answers        those that may be among the best are kept, then placed by counting
  *   more, or many equal scores     rounds over pieces of 64 scores; a heap where there are too many
@@ -193,6 +194,40 @@ WOI_INLINE bool pick_kept(const float *scores, const int32_t *ids, size_t n, siz
     return true;
 }
 
+/* Up to 16 * vectors scores, all different: each goes where the number of higher ones says. Returns false, and leaves
+ * nothing that counts, where two are equal or one is NaN. */
+WOI_INLINE bool place_all(size_t vectors, const float *scores, const int32_t *ids, size_t n, size_t k, float *best,
+                          int32_t *best_ids)
+{
+    const __m512i numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i minus_one = _mm512_set1_epi32(-1);
+    __m512 x[2];
+    __m512i higher[2][2];
+    __mmask16 there[2];
+    WOI_EACH(v, vectors) {
+        there[v] = n > 16 * v ? woi_lanes(n - 16 * v) : 0;
+        x[v] = _mm512_maskz_loadu_ps(there[v], scores + 16 * v);
+        higher[v][0] = higher[v][1] = _mm512_setzero_si512();
+    }
+    for (size_t j = 0; j < n; j++) {
+        const __m512 other = _mm512_set1_ps(scores[j]);
+        WOI_EACH(v, vectors)
+            higher[v][j % 2] = _mm512_mask_sub_epi32(higher[v][j % 2], _mm512_cmp_ps_mask(x[v], other, _CMP_LT_OQ),
+                                                     higher[v][j % 2], minus_one);
+    }
+    __m512i sum = _mm512_setzero_si512();
+    WOI_EACH(v, vectors) {
+        const __m512i place = _mm512_add_epi32(higher[v][0], higher[v][1]);
+        const __mmask16 out = _mm512_mask_cmplt_epi32_mask(there[v], place, _mm512_set1_epi32((int)k));
+        const __m512i id = ids ? _mm512_maskz_loadu_epi32(there[v], ids + 16 * v)
+                               : _mm512_add_epi32(numbers, _mm512_set1_epi32((int)(16 * v)));
+        _mm512_mask_i32scatter_ps(best, out, place, x[v], 4);
+        _mm512_mask_i32scatter_epi32(best_ids, out, place, id, 4);
+        sum = _mm512_mask_add_epi32(sum, there[v], sum, place);
+    }
+    return (size_t)_mm512_reduce_add_epi32(sum) == n * (n - 1) / 2; /* 0, 1, ... n - 1 */
+}
+
 WOI_INLINE size_t pick_few(const float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
     switch ((n + 15) / 16) {
@@ -211,7 +246,10 @@ WOI_INLINE size_t pick_few(const float *scores, const int32_t *ids, size_t n, si
 size_t woi_pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, float *best, int32_t *best_ids)
 {
     size_t found;
-    if (n <= 128 && k <= 5)
+    if (n > 1 && n <= 32 &&
+        (n <= 16 ? place_all(1, scores, ids, n, k, best, best_ids) : place_all(2, scores, ids, n, k, best, best_ids)))
+        found = n < k ? n : k;
+    else if (n <= 128 && k <= 5)
         found = pick_few(scores, ids, n, k, best, best_ids);
     else if (k < 3 || k > MOST_KEPT || !pick_kept(scores, ids, n, k, best, best_ids, &found))
         found = n <= MOST_NOTED ? pick_pieces(scores, ids, n, k, best, best_ids)

@@ -315,6 +315,34 @@ static double exp_sum_neon(const float *x, size_t n, float shift, float *out)
     return sum;
 }
 
+/* ---- logarithm --------------------------------------------------------------------------------------------- */
+
+WOI_INLINE float32x4_t log_f32(float32x4_t y)
+{
+    const float32x4_t one = vdupq_n_f32(1);
+    const int32x4_t bits = vreinterpretq_s32_f32(y);
+    const int32x4_t e = vshrq_n_s32(vsubq_s32(bits, vdupq_n_s32(WOI_ROOT_HALF_BITS)), 23);
+    const float32x4_t f = vreinterpretq_f32_s32(vsubq_s32(bits, vshlq_n_s32(e, 23)));
+    const float32x4_t s = vdivq_f32(vsubq_f32(f, one), vaddq_f32(f, one)), t = vmulq_f32(s, s);
+    float32x4_t p = vfmaq_n_f32(vdupq_n_f32(2.0f / 7), t, 2.0f / 9);
+    p = vfmaq_f32(vdupq_n_f32(2.0f / 5), t, p);
+    p = vfmaq_f32(vdupq_n_f32(2.0f / 3), t, p);
+    p = vfmaq_f32(vdupq_n_f32(2), t, p);
+    return vfmaq_n_f32(vmulq_f32(s, p), vcvtq_f32_s32(e), WOI_LN2);
+}
+
+static void scaled_log_neon(float *x, size_t n, float over, float scale)
+{
+    for (size_t i = 0; i < n; i += 4) {
+        const size_t here = n - i < 4 ? n - i : 4;
+        float lane[4] = {0};
+        memcpy(lane, x + i, here * sizeof *lane);
+        const float32x4_t y = vfmaq_n_f32(vdupq_n_f32(1), vld1q_f32(lane), over);
+        vst1q_f32(lane, vmulq_n_f32(log_f32(y), scale));
+        memcpy(x + i, lane, here * sizeof *lane);
+    }
+}
+
 /* ---- Adam -------------------------------------------------------------------------------------------------- */
 
 WOI_INLINE void adam_4(float *w, float *m, float *v, const float *g, const woi_adam_step *step)
@@ -364,5 +392,6 @@ void woi_kernels_use_neon(woi_kernels *table)
     WOI_USE(table, pick, neon);
     WOI_USE(table, max_f32, neon);
     WOI_USE(table, exp_sum, neon);
+    WOI_USE(table, scaled_log, neon);
     WOI_USE(table, adam, neon);
 }

@@ -211,6 +211,11 @@ static double exp_sum_ref(const float *x, size_t n, float shift, float *out)
     return sum;
 }
 
+static void scaled_log_ref(float *x, size_t n, float over, float scale)
+{
+    for (size_t i = 0; i < n; i++) x[i] = scale * logf(1 + over * x[i]);
+}
+
 static void adam_ref(float *w, float *m, float *v, const float *g, size_t n, const woi_adam_step *step)
 {
     const float rest1 = 1 - step->beta1, rest2 = 1 - step->beta2;

@@ -920,6 +920,35 @@ static void test_exp_sum(const woi_kernels *k)
     munmap(x, n * sizeof *x);
 }
 
+/* ---- scaled_log -------------------------------------------------------------------------------------------- */
+
+static void test_scaled_log(const woi_kernels *k)
+{
+    for (size_t n = 0; n <= 70; n++)
+        for (size_t place = 0; place < 17; place++) {
+            float *x = put(0, n * sizeof *x, place, sizeof *x), before[70];
+            for (size_t i = 0; i < n; i++) before[i] = x[i] = i % 7 ? expf(12 * random_float()) : 0;
+            k->scaled_log(x, n, 1024, 0.5f);
+            for (size_t i = 0; i < n; i++) {
+                const double want = log(1 + 1024 * (double)before[i]) / 2;
+                CHECK(fabs((double)x[i] - want) <= 5e-7 + 2e-7 * want,
+                      "n %zu place %zu: 1/2 log(1 + 1024 * %g) is %.9g, not %.9g", n, place, (double)before[i],
+                      (double)x[i], want);
+            }
+        }
+    enum { BATCH = 4096, STEP = 127 };
+    static float x[BATCH];
+    for (uint32_t from = 0; from < 0x7e000000u - BATCH * STEP; from += BATCH * STEP) { /* any share, and far beyond */
+        for (uint32_t i = 0; i < BATCH; i++) x[i] = from_bits(from + i * STEP);
+        k->scaled_log(x, BATCH, 1, 1);
+        for (uint32_t i = 0; i < BATCH; i++) {
+            const double y = (double)from_bits(from + i * STEP), want = log1p(y);
+            CHECK(fabs((double)x[i] - want) <= 1e-6 + 2e-7 * want && (y > 0 || x[i] == 0),
+                  "log(1 + %g) is %.9g, not %.9g", y, (double)x[i], want);
+        }
+    }
+}
+
 /* ---- adam -------------------------------------------------------------------------------------------------- */
 
 static void try_adam(const woi_kernels *k, size_t n, size_t place)

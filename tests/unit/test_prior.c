@@ -6,38 +6,6 @@
 enum { M = 90, D = 20, N = 300, K = 6 };
 static const double CLOSE = 2e-5; /* logits are whole numbers; what the prior adds is a float */
 
-/* ---- The logarithm ----------------------------------------------------------------------------------------- */
-
-static void shares_become_logarithms(void **state)
-{
-    (void)state;
-    enum { SHARES = 0x4001 }; /* all that a file may have: 0 to 2 in bf16 */
-    static float extra[SHARES];
-    for (size_t first = 0; first < 5; first++)
-        for (int step = 1; step <= 20; step += 19) { /* also a twentieth, as of the mean over cells */
-            const size_t n = SHARES - first;
-            for (size_t i = 0; i < n; i++) extra[i] = (float)(from_bf16((uint16_t)(first + i)) / step);
-            woi_prior_scale(1, extra, n);
-            for (size_t i = 0; i < n; i++) {
-                const double share = (double)(float)(from_bf16((uint16_t)(first + i)) / step);
-                const double expected = log(1 + share * 1024);
-                if (!(fabs((double)extra[i] - expected) < 1e-6))
-                    fail_msg("share %g: %.9g, expected %.9g", share, (double)extra[i], expected);
-                assert_true(extra[i] >= 0);
-            }
-        }
-    for (size_t n = 0; n < 10; n++) { /* whatever the number, and none beyond */
-        float some[10];
-        for (size_t i = 0; i < 10; i++) some[i] = (float)i / 8;
-        woi_prior_scale(0.5, some, n);
-        for (size_t i = 0; i < 10; i++)
-            assert_true(fabs((double)some[i] - (i < n ? 0.5 * log(1 + 128 * (double)i) : (double)i / 8)) < 1e-6);
-    }
-    float none = 0;
-    woi_prior_scale(2, &none, 1);
-    assert_true(none == 0); /* exactly: a class without evidence has its logit */
-}
-
 /* ---- Searches ---------------------------------------------------------------------------------------------- */
 
 typedef struct kind {
@@ -455,7 +423,6 @@ static void without_a_prior_there_are_no_shares(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_become_logarithms),
         cmocka_unit_test(scores_are_as_defined),
         cmocka_unit_test(batches_threads_and_files_change_nothing),
         cmocka_unit_test(a_call_may_do_without_the_prior),
