@@ -56,6 +56,7 @@ static unsigned fixed(const arguments *args)
         {"cap", WO_FIX_CAP},
         {"prior", WO_FIX_PRIOR},
         {"focus", WO_FIX_PRIOR},
+        {"spread", WO_FIX_SPREAD},
     };
     unsigned fix = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

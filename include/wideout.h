@@ -334,6 +334,10 @@ typedef struct wo_build_options {
      * too, as of method screen, unless scores are relative to a sum over candidates (softmax, log Z). The index then
      * has all rows in int8. */
     wo_fallback fallback_by;
+    /* evidence by a tree: a logged query's needs count in so many more leaves than its own, up to 15: those next
+     * nearest, the r-th nearest of all with weight 1 / sqrt(r). A query then finds in one cell what it would have to
+     * open several for. */
+    uint32_t spread;
 } wo_build_options;
 
 #define WO_PRIOR_FLOOR (1.0 / 1024)
@@ -467,7 +471,8 @@ enum {
     WO_FIX_FALLBACK = 2048,
     WO_FIX_SOURCE = 4096,
     WO_FIX_CAP = 8192,
-    WO_FIX_PRIOR = 16384 /* and focus */
+    WO_FIX_PRIOR = 16384, /* and focus */
+    WO_FIX_SPREAD = 32768
 };
 
 typedef struct wo_tune_options {

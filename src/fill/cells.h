@@ -25,7 +25,8 @@ wo_status woi_fill_by_hash(const uint32_t *of, size_t n, uint32_t L, size_t n_ce
 /* popular.c: one cell of the N ids that `needs` names most often; ties to the lower id. */
 wo_status woi_fill_popular(const woi_sparse *needs, size_t m, size_t N, woi_cells *cells, wo_error *err);
 
-/* evidence.c: cell c with the queries Q(c) holds neuron j when sum over i in Q(c) of weight(i, j) >= lambda |Q(c)|. */
+/* evidence.c: cell c with the queries Q(c) holds class j when the sum over i in Q(c) of filed(i, c) * weight(i, j) >=
+ * lambda * the sum of filed(i, c), which are 1 unless queries are filed in several cells of a tree. */
 typedef struct woi_evidence_options {
     uint32_t K, L; /* L tables of 2^K cells, whose neighbours differ by a bit; K = 0: see n_cells */
     double lambda;
@@ -38,6 +39,7 @@ typedef struct woi_evidence_options {
     size_t n_cells;              /* K = 0: so many cells, of which a query has L, */
     const uint32_t *near; /* and whose neighbours are these (n_cells, n_near), nearest first, UINT32_MAX: no more */
     uint32_t n_near;
+    const float *filed; /* (n, L); NULL: all 1 */
 } woi_evidence_options;
 
 /* of (n, L): the cell of each query in each table; UINT32_MAX: none. */

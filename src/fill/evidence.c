@@ -43,7 +43,7 @@ typedef struct block {
 typedef struct task {
     const woi_sparse *needs;
     const woi_evidence_options *options;
-    const uint32_t *starts; /* the queries of cell c are members[starts[c] .. starts[c+1]) */
+    const uint32_t *starts; /* cell c has members[starts[c] .. starts[c+1]): L * query + table, or rank */
     const uint32_t *members;
     const uint32_t *opened; /* the cells of table l that have queries: opened[opened_starts[l] .. opened_starts[l+1]) */
     const uint32_t *opened_starts;
@@ -54,23 +54,28 @@ typedef struct task {
     size_t first_block; /* of this part */
 } task;
 
-static size_t add_cell(const task *t, size_t cell, worker *w, size_t *n_touched)
+/* Returns how many queries that were, in parts where they are filed in parts. */
+static double add_cell(const task *t, size_t cell, worker *w, size_t *n_touched)
 {
+    const float *filed = t->options->filed;
+    double n = 0;
     for (uint32_t at = t->starts[cell]; at < t->starts[cell + 1]; at++) {
-        const uint32_t query = t->members[at];
+        const uint32_t query = t->members[at] / t->options->L;
+        const float part = filed ? filed[t->members[at]] : 1;
+        n += (double)part;
         for (int64_t need = t->needs->indptr[query]; need < t->needs->indptr[query + 1]; need++) {
             const int32_t id = t->needs->ids[need];
             if (w->evidence[id] == 0) w->touched[(*n_touched)++] = id;
-            w->evidence[id] += t->needs->weights[need];
+            w->evidence[id] += part * t->needs->weights[need];
         }
     }
-    return t->starts[cell + 1] - t->starts[cell];
+    return n;
 }
 
 /* The cells at Hamming distance `distance`: all codes with so many bits (Gosper's next one). */
-static size_t add_ring(const task *t, size_t base, uint32_t code, uint32_t distance, worker *w, size_t *n_touched)
+static double add_ring(const task *t, size_t base, uint32_t code, uint32_t distance, worker *w, size_t *n_touched)
 {
-    size_t n = 0;
+    double n = 0;
     const uint64_t end = (uint64_t)1 << t->options->K;
     for (uint64_t flips = ((uint64_t)1 << distance) - 1; flips < end;) {
         n += add_cell(t, base + (code ^ (uint32_t)flips), w, n_touched);
@@ -81,7 +86,7 @@ static size_t add_ring(const task *t, size_t base, uint32_t code, uint32_t dista
 }
 
 /* The queries of the nearest cells, until there are `thin`; returns how many there are. */
-static size_t add_neighbours(const task *t, size_t cell, size_t n, worker *w, size_t *n_touched)
+static double add_neighbours(const task *t, size_t cell, double n, worker *w, size_t *n_touched)
 {
     const uint32_t K = t->options->K, thin = t->options->thin;
     if (!K) {
@@ -105,7 +110,7 @@ static size_t add_neighbours(const task *t, size_t cell, size_t n, worker *w, si
         at[__builtin_popcount(other ^ (uint32_t)cell)] += t->starts[other + 1] - t->starts[other];
     }
     uint32_t last = distance;
-    for (size_t reached = n + at[last]; reached < thin && last < K; reached += at[last]) last++;
+    for (double reached = n + (double)at[last]; reached < thin && last < K; reached += (double)at[last]) last++;
     for (uint32_t i = starts[0]; i < starts[1]; i++) {
         const uint32_t away = (uint32_t)__builtin_popcount(t->opened[i] ^ (uint32_t)cell);
         if (away >= distance && away <= last) n += add_cell(t, t->opened[i], w, n_touched);
@@ -123,7 +128,8 @@ static int by_evidence(const void *a, const void *b)
 static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo_error *err)
 {
     const woi_evidence_options *o = t->options;
-    size_t n_touched = 0, n = add_cell(t, cell, w, &n_touched);
+    size_t n_touched = 0;
+    double n = add_cell(t, cell, w, &n_touched);
     if (n < o->thin) n = add_neighbours(t, cell, n, w, &n_touched);
     t->sizes[cell] = 0;
     if (!n_touched) return WO_OK;
@@ -133,7 +139,7 @@ static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo
         status = woi_grow(&out->shares, &out->shares_room, out->n, out->n + n_touched, sizeof *out->shares, err);
     size_t taken = 0;
     if (!status) {
-        const double bar = o->lambda * (double)n;
+        const double bar = o->lambda * n;
         for (size_t i = 0; i < n_touched; i++) w->order[i] = (candidate){w->evidence[w->touched[i]], w->touched[i]};
         for (size_t i = 0; i < n_touched; i++)
             if (w->order[i].evidence >= bar) taken++;
@@ -149,7 +155,7 @@ static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo
         }
         woi_ids_sort(out->ids + out->n, taken);
         for (size_t i = out->n; o->shares && i < out->n + taken; i++)
-            out->shares[i] = woi_f32_to_bf16((float)((double)w->evidence[out->ids[i]] / (double)n));
+            out->shares[i] = woi_f32_to_bf16((float)((double)w->evidence[out->ids[i]] / n));
         out->n += taken;
         t->sizes[cell] = (uint32_t)taken;
     }
@@ -179,7 +185,7 @@ static wo_status group(const task *t, const uint32_t *of, uint32_t **starts, uin
     for (size_t c = 1; c <= n_cells; c++) (*starts)[c] += (*starts)[c - 1];
     for (size_t i = n; i-- > 0;)
         for (uint32_t l = 0; l < L; l++)
-            if (of[i * L + l] != UINT32_MAX) (*members)[--(*starts)[of[i * L + l]]] = (uint32_t)i;
+            if (of[i * L + l] != UINT32_MAX) (*members)[--(*starts)[of[i * L + l]]] = (uint32_t)(i * L + l);
     return WO_OK;
 }
 
@@ -224,7 +230,9 @@ static wo_status join(const task *t, woi_cells *cells, wo_error *err)
     cells->offsets[0] = 0;
     for (size_t c = 0; c < n_cells; c++) {
         cells->offsets[c + 1] = cells->offsets[c] + t->sizes[c];
-        cells->queries[c] = t->starts[c + 1] - t->starts[c];
+        cells->queries[c] = 0;
+        for (uint32_t at = t->starts[c]; at < t->starts[c + 1]; at++) /* of those filed in several, its own alone */
+            cells->queries[c] += !t->options->filed || t->members[at] % t->options->L == 0;
     }
     for (size_t b = 0; b * BLOCK < n_cells; b++)
         if (t->blocks[b].n) {

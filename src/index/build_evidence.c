@@ -12,6 +12,7 @@ enum {
 void woi_routed_free(woi_routed *routed)
 {
     woi_free(routed->of);
+    woi_free(routed->filed);
     woi_free(routed->near);
     *routed = (woi_routed){0};
 }
@@ -37,24 +38,35 @@ static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *rout
     o->nodes = tree.nodes; /* what was chosen */
     o->leaves = tree.leaves;
     o->route_d = (uint32_t)index->tree.r;
-    routed->of = woi_alloc(log->n, sizeof *routed->of, err);
     routed->near = woi_alloc(woi_tree_n_cells(&index->tree), NEAR * sizeof *routed->near, err);
-    if (!routed->of || !routed->near) return WO_ERR_MEMORY;
-    status = woi_tree_queries(&index->tree, log->queries, log->n, o->threads, routed->of, err);
-    if (!status) status = woi_evidence_set_reach(log, o->beam, o->probes, index, routed, err);
+    if (!routed->near) return WO_ERR_MEMORY;
+    status = woi_evidence_set_reach(log, o, index, routed, err);
     return status ? status : woi_tree_neighbours(&index->tree, NEAR, o->threads, routed->near, err);
 }
 
-wo_status woi_evidence_set_reach(const wo_log *log, uint32_t beam, uint32_t probes, wo_index *index, woi_routed *routed,
+wo_status woi_evidence_set_reach(const wo_log *log, const wo_build_options *to, wo_index *index, woi_routed *routed,
                                  wo_error *err)
 {
     woi_tree *tree = &index->tree;
     const int threads = index->options.threads;
-    const bool moved = tree->beam != beam; /* their own leaf does not depend on the probes */
-    index->options.beam = tree->beam = beam;
-    index->options.probes = probes;
-    const wo_status status = moved ? woi_tree_queries(tree, log->queries, log->n, threads, routed->of, err) : WO_OK;
-    return status ? status : woi_tree_learn_margin(tree, log->queries, log->n, probes, threads, err);
+    const uint32_t each = 1 + to->spread;
+    const bool moved = !routed->of || tree->beam != to->beam || routed->each != each; /* probes do not matter here */
+    index->options.beam = tree->beam = to->beam;
+    index->options.probes = to->probes;
+    index->options.spread = to->spread;
+    wo_status status = WO_OK;
+    if (moved) {
+        woi_free(routed->of);
+        woi_free(routed->filed);
+        routed->filed = NULL;
+        routed->each = each;
+        routed->of = woi_alloc(log->n, each * sizeof *routed->of, err);
+        if (!routed->of || (each > 1 && !(routed->filed = woi_alloc(log->n, each * sizeof *routed->filed, err))))
+            return WO_ERR_MEMORY;
+        const woi_filing filing = {.each = each, .cells = routed->of, .weights = routed->filed};
+        status = woi_tree_file(tree, log->queries, log->n, threads, &filing, err);
+    }
+    return status ? status : woi_tree_learn_margin(tree, log->queries, log->n, to->probes, threads, err);
 }
 
 static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
@@ -69,6 +81,7 @@ static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index
                                  .threads = o->threads};
     wo_status status = woi_hash_create(o->K, o->L, log->d, false, &index->hash, err);
     if (!status) status = woi_mix_learn(log->queries, needs, &mix, &o->progress, &index->hash, err);
+    routed->each = o->L;
     if (!status && !(routed->of = woi_alloc(log->n, o->L * sizeof *routed->of, err))) status = WO_ERR_MEMORY;
     if (!status) status = woi_hash_queries(&index->hash, log->queries, log->n, o->threads, routed->of, err);
     return status;
@@ -100,10 +113,11 @@ wo_status woi_evidence_fill(const woi_sparse *needs, const woi_routed *routed, w
     const wo_build_options *o = &index->options;
     const bool tree = woi_uses_tree(o);
     const woi_evidence_options fill = {.K = tree ? 0 : o->K,
-                                       .L = tree ? 1 : o->L,
+                                       .L = routed->each,
                                        .n_cells = woi_tree_n_cells(&index->tree),
                                        .near = routed->near,
                                        .n_near = NEAR,
+                                       .filed = routed->filed,
                                        .lambda = o->lambda,
                                        .thin = o->thin,
                                        .floor = 1,

@@ -10,7 +10,9 @@
 
 /* Where the log's queries lie. */
 typedef struct woi_routed {
-    uint32_t *of;   /* (n, L), L = 1 for a tree: their own cells */
+    uint32_t each;  /* cells of a query: L, or of a tree 1 + spread */
+    uint32_t *of;   /* (n, each): their own cells; of a tree the nearest leaves */
+    float *filed;   /* (n, each): how much of a query each of them gets; NULL: all of it */
     uint32_t *near; /* of a tree: the neighbours of each cell; NULL */
 } woi_routed;
 
@@ -20,8 +22,8 @@ void woi_routed_free(woi_routed *routed); /* and zeroed again */
 wo_status woi_evidence_route(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
                              wo_error *err);
 
-/* Of a tree that was learned so: the same with another beam and other probes, which decide only where queries go. */
-wo_status woi_evidence_set_reach(const wo_log *log, uint32_t beam, uint32_t probes, wo_index *index, woi_routed *routed,
+/* Of a tree that was learned: with this beam, these probes and this spread, which decide only where queries go. */
+wo_status woi_evidence_set_reach(const wo_log *log, const wo_build_options *to, wo_index *index, woi_routed *routed,
                                  wo_error *err);
 
 /* Fills index->cells, in place of what they held. */

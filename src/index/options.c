@@ -115,6 +115,8 @@ const woi_option woi_options[] = {
      "how much the cells' own evidence adds to a logit"},
     {"focus", WOI_OPTION_REAL, AT(focus), NULL, 0, 1e4, 0, EVIDENCE, TREE, false, ALL(0),
      "how much more the evidence of nearer leaves counts"},
+    {"spread", WOI_OPTION_U32, AT(spread), NULL, 0, 15, 0, EVIDENCE, TREE, false, ALL(0),
+     "logged queries count in so many more leaves, in part"},
     {"partition", WOI_OPTION_FLAG, AT(partition), NULL, 0, 1, 0, EVIDENCE, BOTH, false, ALL(0),
      "learn log Z too, for probabilities over all classes"},
     {"fallback_by", WOI_OPTION_U32, AT(fallback_by), "wider|screen", 0, 1, 0, EVIDENCE, BOTH, false,
@@ -125,8 +127,8 @@ const woi_option woi_options[] = {
 static const struct {
     const char *name;
     double missing;
-} late[] = {{"max_neurons", 0}, {"last_step", 1}, {"cap", 0},        {"prior", 0},
-            {"focus", 0},       {"partition", 0}, {"fallback_by", 0}};
+} late[] = {{"max_neurons", 0}, {"last_step", 1}, {"cap", 0},         {"prior", 0},
+            {"focus", 0},       {"partition", 0}, {"fallback_by", 0}, {"spread", 0}};
 
 const double *woi_option_missing(const woi_option *option)
 {

@@ -122,8 +122,8 @@ WOI_INLINE void woi_pick_end(size_t found, size_t k, float *best, int32_t *best_
  * near 64 * 2^-24 whatever n is. */
 enum { WOI_EXP_CHUNK = 4096 };
 
-/* log(y) = e ln 2 + log(f), y = 2^e f, f from sqrt(1/2) to sqrt(2). log(f) is twice the inverse hyperbolic tangent of s =
- * (f - 1) / (f + 1), |s| < 0.172: 2 s (1 + s^2/3 + s^4/5 + s^6/7 + s^8/9), what is left out is below 1e-9. */
+/* log(y) = e ln 2 + log(f), y = 2^e f, f from sqrt(1/2) to sqrt(2). log(f) is twice the inverse hyperbolic tangent of s
+ * = (f - 1) / (f + 1), |s| < 0.172: 2 s (1 + s^2/3 + s^4/5 + s^6/7 + s^8/9), what is left out is below 1e-9. */
 #define WOI_ROOT_HALF_BITS 0x3f3504f3 /* sqrt(1/2), the bits of a float */
 #define WOI_LN2 0x1.62e43p-1f
 

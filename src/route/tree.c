@@ -328,7 +328,7 @@ typedef struct shared {
     char *scratch; /* (threads, each) */
     size_t each;
     uint32_t *cells, *near;
-    float *gaps;
+    float *gaps, *weights;
 } shared;
 
 static void route_range(void *own, int worker, size_t first, size_t end)
@@ -337,22 +337,31 @@ static void route_range(void *own, int worker, size_t first, size_t end)
     uint32_t found[TOGETHER];
     const woi_routing asked = {.q = s->q + first * s->tree->d,
                                .n = end - first,
-                               .probes = 1,
-                               .cells = s->cells + first,
+                               .probes = s->probes,
+                               .cells = s->cells + first * s->probes,
                                .n_cells = found,
                                .scratch = s->scratch + (size_t)worker * s->each,
                                .margin = INFINITY};
     woi_tree_route(s->tree, s->kernels, &asked);
     for (size_t i = 0; i < asked.n; i++)
-        if (!asked.n_cells[i]) asked.cells[i] = UINT32_MAX;
+        for (uint32_t l = 0; l < s->probes; l++) {
+            if (l >= asked.n_cells[i]) asked.cells[i * s->probes + l] = UINT32_MAX;
+            if (s->weights) s->weights[(first + i) * s->probes + l] = 1 / sqrtf((float)(l + 1));
+        }
 }
 
-wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, int threads, uint32_t *cells, wo_error *err)
+wo_status woi_tree_file(const woi_tree *tree, const float *q, size_t n, int threads, const woi_filing *filing,
+                        wo_error *err)
 {
     threads = woi_team_threads(threads);
-    shared s = {.tree = tree, .kernels = woi_kernels_get(err), .q = q, .cells = cells};
+    shared s = {.tree = tree,
+                .kernels = woi_kernels_get(err),
+                .q = q,
+                .probes = filing->each,
+                .cells = filing->cells,
+                .weights = filing->weights};
     if (!s.kernels) return WO_ERR_UNSUPPORTED;
-    s.each = woi_tree_scratch(tree, TOGETHER, 1);
+    s.each = woi_tree_scratch(tree, TOGETHER, s.probes);
     if (!(s.scratch = woi_alloc((size_t)threads, s.each, err))) return WO_ERR_MEMORY;
     woi_team_ranges(threads, n, TOGETHER, route_range, &s);
     woi_free(s.scratch);

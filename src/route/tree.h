@@ -104,8 +104,14 @@ void woi_tree_route(const woi_tree *tree, const woi_kernels *kernels, const woi_
 /* Sets the margin for queries that open so many leaves, from n such queries, the beam as it is. */
 wo_status woi_tree_learn_margin(woi_tree *tree, const float *q, size_t n, uint32_t probes, int threads, wo_error *err);
 
-/* The nearest cell of each of n queries, whatever the margin: cells (n). Queries that are not finite get UINT32_MAX. */
-wo_status woi_tree_queries(const woi_tree *tree, const float *q, size_t n, int threads, uint32_t *cells, wo_error *err);
+/* The nearest leaves of queries, as their needs are filed: whatever the margin. */
+typedef struct woi_filing {
+    uint32_t each;   /* leaves of a query, at least 1 */
+    uint32_t *cells; /* (n, each), nearest first; UINT32_MAX where there are no more, or the query is not finite */
+    float *weights; /* (n, each): 1 / sqrt(1 + rank), whatever the distances, so that no scale must be known; or NULL */
+} woi_filing;
+wo_status woi_tree_file(const woi_tree *tree, const float *q, size_t n, int threads, const woi_filing *filing,
+                        wo_error *err);
 
 /* The `n_near` leaves nearest to each leaf below the same node, nearest first: near (cells, n_near), UINT32_MAX beyond.
  */

@@ -13,7 +13,7 @@ const char *const woi_curve_names[WOI_CURVE_COLUMNS] = {
     "p_at_1", "p_at_5", "agreement", "sure_p_at_1", "sure_p_at_5", "sure_agreement", "classes", "us",   "met",
     "chosen", "method", "router",    "K",           "L",           "nodes",          "leaves",  "beam", "route_d",
     "probes", "lambda", "popular",   "weights",     "fallback",    "source",         "thin",    "cap",  "prior",
-    "focus"}; /* settings by the names of options.c */
+    "focus",  "spread"}; /* settings by the names of options.c */
 
 void woi_curve_set(const wo_build_options *o, double *row)
 {
@@ -82,13 +82,16 @@ size_t wo_curve_text(const wo_curve *curve, size_t row, char *text, size_t text_
     /* From a file, so they may be anything. */
     const int method = v[WOI_CURVE_METHOD] >= 0 && v[WOI_CURVE_METHOD] <= 5 ? (int)v[WOI_CURVE_METHOD] : -1;
     const int kept = v[WOI_CURVE_WEIGHTS] >= 0 && v[WOI_CURVE_WEIGHTS] <= 3 ? (int)v[WOI_CURVE_WEIGHTS] : 0;
-    char dial[64] = "", all[192] = "", more[32] = "";
+    char dial[64] = "", all[192] = "", more[48] = "";
     const bool capped = curve->columns > WOI_CURVE_FOCUS && v[WOI_CURVE_CAP] > 0;
     if (method == WO_METHOD_EVIDENCE && !capped) snprintf(dial, sizeof dial, " lambda=%.3g", v[WOI_CURVE_LAMBDA]);
     if (method == WO_METHOD_EVIDENCE && capped)
         snprintf(dial, sizeof dial, " cap=%g prior=%g focus=%g", v[WOI_CURVE_CAP], v[WOI_CURVE_PRIOR],
                  v[WOI_CURVE_FOCUS]);
     if (v[WOI_CURVE_FALLBACK] > 0) snprintf(more, sizeof more, " fallback=%g", v[WOI_CURVE_FALLBACK]);
+    const double spread = curve->columns > WOI_CURVE_SPREAD ? v[WOI_CURVE_SPREAD] : 0;
+    const size_t used = strlen(more);
+    if (spread > 0) snprintf(more + used, sizeof more - used, " spread=%g", spread);
     if (method == WO_METHOD_EVIDENCE && v[WOI_CURVE_ROUTER] == WO_ROUTER_TREE)
         snprintf(all, sizeof all, " tree %gx%g r=%g beam=%g probes=%g", v[WOI_CURVE_NODES], v[WOI_CURVE_LEAVES],
                  v[WOI_CURVE_ROUTE_D], v[WOI_CURVE_BEAM], v[WOI_CURVE_PROBES]);

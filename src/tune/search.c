@@ -97,8 +97,9 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const wo_build_options 
         wo_build_options *now = &t->bench->options;
         now->threads = o->threads; /* which a finished index does not have */
         now->progress = o->progress;
-        if (!woi_uses_tree(o) || (now->beam == o->beam && now->probes == o->probes)) return WO_OK;
-        status = woi_evidence_set_reach(log, o->beam, o->probes, t->bench, &t->routed, err);
+        if (!woi_uses_tree(o) || (now->beam == o->beam && now->probes == o->probes && now->spread == o->spread))
+            return WO_OK;
+        status = woi_evidence_set_reach(log, o, t->bench, &t->routed, err);
         if (status) woi_tune_bench_free(t);
         return status;
     }

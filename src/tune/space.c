@@ -11,14 +11,17 @@ typedef struct axis {
 
 enum { ALL = 0x7fffffff };
 
-/* WO_FIX_TREE: training queries a leaf. Probes and beam come first: a tree need not be learned again for them. */
+/* WO_FIX_TREE: training queries a leaf. Probes, beam and spread come first: a tree need not be learned again for them.
+ */
 static const axis tree_axes[] = {{WO_FIX_PROBES, 8, 1, 3, {1, 2, 3, 4, 6, 8, 12, 16}},
                                  {WO_FIX_BEAM, 7, 1, 4, {1, 2, 4, 6, 8, 12, 16}},
+                                 {WO_FIX_SPREAD, 3, 0, 0, {0, 1, 3}},
                                  {WO_FIX_TREE, 3, 1, 0, {20, 40, 80}},
                                  {WO_FIX_ROUTE_D, 4, 1, 2, {16, 32, 64, ALL}}};
 /* The same for small cells, of which more are opened. */
-static const axis labels_axes[] = {{WO_FIX_PROBES, 9, 2, 4, {1, 2, 3, 4, 6, 8, 12, 16, 32}},
+static const axis labels_axes[] = {{WO_FIX_PROBES, 9, 0, 3, {1, 2, 3, 4, 6, 8, 12, 16, 32}},
                                    {WO_FIX_BEAM, 7, 2, 4, {1, 2, 4, 8, 16, 32, 64}},
+                                   {WO_FIX_SPREAD, 4, 2, 3, {0, 1, 3, 7}},
                                    {WO_FIX_TREE, 5, 3, 2, {3, 6, 12, 24, 48}},
                                    {WO_FIX_ROUTE_D, 4, 2, 3, {16, 32, 64, ALL}}};
 static const axis hash_axes[] = {
@@ -30,7 +33,7 @@ static const struct {
     const axis *axes;
     int n;
 } kinds[] = {
-    [WOI_LABELS] = {labels_axes, 4}, [WOI_TREE] = {tree_axes, 4}, [WOI_HASH] = {hash_axes, 3},
+    [WOI_LABELS] = {labels_axes, 5}, [WOI_TREE] = {tree_axes, 5}, [WOI_HASH] = {hash_axes, 3},
     [WOI_TABLES] = {table_axes, 3},  [WOI_POPULAR] = {NULL, 0},   [WOI_SCREEN] = {NULL, 0},
     [WOI_FULL] = {NULL, 0},
 };
@@ -135,6 +138,7 @@ wo_build_options woi_space_options(const woi_tune *t, const woi_place *place)
             case WO_FIX_K: o.K = value; break;
             case WO_FIX_L: o.L = value; break;
             case WO_FIX_BEAM: o.beam = value; break;
+            case WO_FIX_SPREAD: o.spread = value; break;
             case WO_FIX_ROUTE_D: o.route_d = value < d ? value : d; break;
             case WO_FIX_TREE: queries_a_leaf = value; break;
             default: break;

@@ -93,7 +93,7 @@ typedef enum woi_kind {
     WOI_SCREEN,
     WOI_FULL
 } woi_kind;
-enum { WOI_MAX_AXES = 4 };
+enum { WOI_MAX_AXES = 5 };
 
 /* A point of the grid: places on the axes of its kind. */
 typedef struct woi_place {

@@ -331,14 +331,14 @@ static void batches_are_single_queries(void **state)
         q[17 * d] = NAN;
         for (int threads = 0; threads <= 3; threads++) {
             memset(cells, 0, sizeof cells);
-            assert_int_equal(woi_tree_queries(&tree, q, N, threads, cells, &err), WO_OK);
+            assert_int_equal(woi_tree_file(&tree, q, N, threads, &(woi_filing){1, cells, NULL}, &err), WO_OK);
             for (size_t i = 0; i < N; i++) {
                 const size_t n = tree_query(&tree, get_kernels(), q + i * d, 1, scratch, own);
                 assert_int_equal(n == 0, i == 17);
                 assert_int_equal(cells[i], n ? own[0] : UINT32_MAX);
             }
         }
-        assert_int_equal(woi_tree_queries(&tree, NULL, 0, 2, NULL, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, NULL, 0, 2, &(woi_filing){1, NULL, NULL}, &err), WO_OK);
         enum { TOGETHER = 32 };
         void *wide = aligned_alloc(64, woi_tree_scratch(&tree, N, PROBES));
         uint32_t *together = malloc(N * PROBES * sizeof *together), counts[N], alone;
@@ -585,7 +585,7 @@ static void clusters_are_told_apart(void **state)
         woi_tree tree = learn(q, N, d, &o);
         assert_sound(&tree);
         assert_int_equal(tree.r, o.r ? o.r : d);
-        assert_int_equal(woi_tree_queries(&tree, q, N, 1, cells, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, q, N, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
         const size_t pure = count_pure(cells, N, woi_tree_n_cells(&tree));
         if (pure < N / 100 * 99)
             fail_msg("d %zu r %zu noise %g: %zu of %d are apart", d, tree.r, (double)noise, pure, N);
@@ -608,7 +608,7 @@ static void nodes_hold_whole_clusters(void **state)
     float *q = clustered(N, D, 0.1F);
     woi_tree tree = learn(q, N, D, &few);
     uint32_t cells[N];
-    assert_int_equal(woi_tree_queries(&tree, q, N, 1, cells, &err), WO_OK);
+    assert_int_equal(woi_tree_file(&tree, q, N, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
     size_t together = 0;
     for (size_t k = 0; k < CLUSTERS; k++) {
         size_t counts[16] = {0}, most = 0;
@@ -637,7 +637,7 @@ static void queries_of_any_length_are_learned_from(void **state)
         o.r = r;
         woi_tree tree = learn(q, N, D, &o);
         assert_sound(&tree);
-        assert_int_equal(woi_tree_queries(&tree, q, N, 1, cells, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, q, N, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
         for (size_t i = 0; i < N; i++) assert_true(cells[i] < woi_tree_n_cells(&tree));
         assert_true(count_pure(cells, N, woi_tree_n_cells(&tree)) > N / 100 * 98);
         woi_tree_free(&tree);
@@ -856,7 +856,7 @@ static void a_flat_tree_is_k_means(void **state)
         assert_sound(&tree);
         assert_int_equal(woi_tree_n_cells(&tree), (o.leaves + 15) / 16 * 16);
         for (size_t a = 1; a < tree.A; a++) assert_true(tree.node_offsets[a] == -INFINITY);
-        assert_int_equal(woi_tree_queries(&tree, q, N, 1, cells, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, q, N, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
         double sums[MOST][24] = {{0}}, counts[MOST] = {0}, x[24];
         for (size_t i = 0; i < N; i++) {
             naive_turn(&tree, q + i * d, x);
@@ -886,7 +886,7 @@ static double mean_distance(woi_tree *tree, const float *q, size_t n, uint32_t b
     uint32_t *cells = malloc(n * sizeof *cells);
     double sum = 0, *x = malloc(tree->r * sizeof *x);
     tree->beam = beam;
-    assert_int_equal(woi_tree_queries(tree, q, n, 1, cells, &err), WO_OK);
+    assert_int_equal(woi_tree_file(tree, q, n, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
     for (size_t i = 0; i < n; i++) {
         naive_turn(tree, q + i * tree->d, x);
         sum += distance_to(tree, cells[i], x);
@@ -945,10 +945,10 @@ static void little_data_make_a_tree(void **state)
         for (size_t c = 0; c < woi_tree_n_cells(&tree); c++) used += tree.leaf_offsets[c] > -INFINITY;
         assert_true(used >= 1 && used <= n); /* no leaf without a query of its own */
         uint32_t cells[100];
-        assert_int_equal(woi_tree_queries(&tree, q, n, 1, cells, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, q, n, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
         for (size_t i = 0; i < n; i++) assert_true(cells[i] < woi_tree_n_cells(&tree));
         for (size_t i = 1; turn / 36 && i < n; i++) assert_int_equal(cells[i], cells[0]);
-        assert_int_equal(woi_tree_queries(&tree, others, 50, 1, cells, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, others, 50, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
         for (size_t i = 0; i < 50; i++) assert_true(cells[i] < woi_tree_n_cells(&tree));
         free(q);
         free(others);
@@ -1038,7 +1038,8 @@ static void no_memory_is_an_error(void **state)
         }
         for (long n = 0; n < 2; n++) {
             allocations_left = n;
-            assert_int_equal(woi_tree_queries(&tree, q, 100, 2, cells, NULL), n ? WO_OK : WO_ERR_MEMORY);
+            assert_int_equal(woi_tree_file(&tree, q, 100, 2, &(woi_filing){1, cells, NULL}, NULL),
+                             n ? WO_OK : WO_ERR_MEMORY);
             allocations_left = n;
             assert_int_equal(woi_tree_neighbours(&tree, 4, 2, near, NULL), n ? WO_OK : WO_ERR_MEMORY);
             allocations_left = n;

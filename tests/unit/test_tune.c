@@ -314,13 +314,18 @@ static void another_reach_is_as_if_learned(void **state)
     }
     assert_int_not_equal(memcmp(routed[0].of, routed[1].of, N * sizeof(uint32_t)), 0);
     assert_true(indexes[0]->tree.margin != indexes[1]->tree.margin);
-    assert_int_equal(woi_evidence_set_reach(p.log, 2, 3, indexes[0], &routed[0], &err), WO_OK);
+    assert_int_equal(woi_evidence_set_reach(p.log, &indexes[1]->options, indexes[0], &routed[0], &err), WO_OK);
     assert_true(indexes[0]->options.beam == 2 && indexes[0]->options.probes == 3);
     assert_true(indexes[0]->tree.margin == indexes[1]->tree.margin);
     indexes[0]->tree.margin = -1; /* other probes alone */
-    assert_int_equal(woi_evidence_set_reach(p.log, 2, 3, indexes[0], &routed[0], &err), WO_OK);
+    assert_int_equal(woi_evidence_set_reach(p.log, &indexes[1]->options, indexes[0], &routed[0], &err), WO_OK);
     assert_true(indexes[0]->tree.margin == indexes[1]->tree.margin);
     assert_memory_equal(routed[0].of, routed[1].of, N * sizeof(uint32_t));
+    wo_build_options spread = indexes[0]->options; /* and in more leaves, of which the first is the same */
+    spread.spread = 2;
+    assert_int_equal(woi_evidence_set_reach(p.log, &spread, indexes[0], &routed[0], &err), WO_OK);
+    assert_true(indexes[0]->options.spread == 2 && routed[0].each == 3 && routed[0].filed && !routed[1].filed);
+    for (size_t i = 0; i < N; i++) assert_int_equal(routed[0].of[3 * i], routed[1].of[i]);
     assert_memory_equal(indexes[0]->tree.leaves, indexes[1]->tree.leaves, 16 * 16 * D);
     for (int i = 0; i < 2; i++) {
         woi_routed_free(&routed[i]);
