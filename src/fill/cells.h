@@ -1,4 +1,4 @@
-/* What lies in the cells: neuron ids by cell, all tables in one array.
+/* What lies in the cells: class ids by cell, all tables in one array.
  *
  *   offsets  [0, 3, 3, 7 ...]   cell c holds ids[offsets[c] .. offsets[c+1])
  *   ids      ascending within a cell */
@@ -25,7 +25,7 @@ wo_status woi_fill_by_hash(const uint32_t *of, size_t n, uint32_t L, size_t n_ce
 /* popular.c: one cell of the N ids that `needs` names most often; ties to the lower id. */
 wo_status woi_fill_popular(const woi_sparse *needs, size_t m, size_t N, woi_cells *cells, wo_error *err);
 
-/* evidence.c: cell c with the queries Q(c) holds neuron j when sum over i in Q(c) of weight(i, j) >= lambda |Q(c)|. */
+/* evidence.c: cell c with the queries Q(c) holds class j when sum over i in Q(c) of weight(i, j) >= lambda |Q(c)|. */
 typedef struct woi_evidence_options {
     uint32_t K, L; /* L tables of 2^K cells, whose neighbours differ by a bit; K = 0: see n_cells */
     double lambda;

@@ -92,7 +92,7 @@ typedef struct evidence_of {
     size_t pooled;
 } evidence_of;
 
-/* The neurons of one cell, ascending, into ids; returns how many. */
+/* The classes of one cell, ascending, into ids; returns how many. */
 static size_t naive_cell(const scene *s, const woi_evidence_options *o, uint32_t cell, evidence_of *e, int32_t *ids)
 {
     double *evidence = e->evidence;
@@ -129,7 +129,7 @@ static void assert_evidence(const scene *s, const woi_evidence_options *o, const
     for (uint32_t c = 0; c < cells->n; c++) {
         const size_t n = naive_cell(s, o, c, &e, ids), own = cells->offsets[c + 1] - cells->offsets[c];
         if (n != own || memcmp(ids, cells->ids + cells->offsets[c], n * sizeof *ids) != 0)
-            fail_msg("n %zu K %u L %u lambda %g thin %u floor %u: cell %u has %zu neurons, expected %zu, or others",
+            fail_msg("n %zu K %u L %u lambda %g thin %u floor %u: cell %u has %zu classes, expected %zu, or others",
                      s->n, s->K, s->L, o->lambda, o->thin, o->floor, c, own, n);
         for (size_t i = 0; o->shares && i < n; i++) { /* in bf16: eight bits */
             const uint32_t bits = (uint32_t)cells->shares[cells->offsets[c] + i] << 16;
@@ -137,7 +137,7 @@ static void assert_evidence(const scene *s, const woi_evidence_options *o, const
             float share;
             memcpy(&share, &bits, sizeof share);
             if (!(fabs((double)share - expected) <= expected / 256 && share > 0 && share <= 2))
-                fail_msg("cell %u, neuron %d: share %g, expected %g", c, ids[i], (double)share, expected);
+                fail_msg("cell %u, class %d: share %g, expected %g", c, ids[i], (double)share, expected);
         }
     }
     free(e.evidence);
@@ -231,7 +231,7 @@ static void evidence_by_hand(void **state)
     const scene s = {5, 10, 3, 1, {5, indptr, ids, weights}, of};
     woi_cells cells =
         fill(&s, &(woi_evidence_options){.K = 3, .L = 1, .lambda = 1, .thin = 1, .floor = 0, .threads = 1});
-    /* Cell 0: neuron 4 with 3 of 3; 5 and 7 with 1 of 3 are below lambda. Cell 1: 9. Cell 2 has no query of its own:
+    /* Cell 0: class 4 with 3 of 3; 5 and 7 with 1 of 3 are below lambda. Cell 1: 9. Cell 2 has no query of its own:
      * its neighbours 0, 3, 6 have cell 0's three. Cells 3 and 5: the query of cell 1 and that of cell 7. Cell 6: 9. */
     const int32_t expected[] = {4, 9, 4, 9, 4, 9, 9, 9};
     assert_int_equal(cells.offsets[8], 8);
@@ -240,7 +240,7 @@ static void evidence_by_hand(void **state)
         assert_int_equal(cells.ids[c], expected[c]);
     }
     woi_cells_free(&cells);
-    /* Two queries at least: cell 1 borrows from cells 0, 3 and 5, and 4 of them needed neuron 4 3 times. */
+    /* Two queries at least: cell 1 borrows from cells 0, 3 and 5, and 4 of them needed class 4 3 times. */
     cells = fill(&s, &(woi_evidence_options){.K = 3, .L = 1, .lambda = 0.75, .thin = 2, .floor = 0, .threads = 1});
     assert_int_equal(cells.offsets[2] - cells.offsets[1], 1);
     assert_int_equal(cells.ids[cells.offsets[1]], 4);
