@@ -7,7 +7,6 @@
  * 1,024 at once, on one thread, in CPU time, which other processes disturb less, the least of ROUNDS in turn. What
  * turning the query would take, r dot products of length d, is not counted. */
 #include "base/clock.h"
-#include "base/mem.h"
 #include "base/team.h"
 #include "layer/layer.h"
 #include "layer/screen.h"
@@ -32,9 +31,11 @@ static void check(wo_status status, const wo_error *err)
 
 static void *room(size_t n, size_t size)
 {
-    void *memory = woi_alloc_zero(n, size, NULL);
+    enum { ALIGN = 64 };
+    const size_t bytes = (n * size + ALIGN - 1) / ALIGN * ALIGN;
+    void *memory = aligned_alloc(ALIGN, bytes);
     if (!memory) exit(1);
-    return memory;
+    return memset(memory, 0, bytes);
 }
 
 /* Jacobi's rotations: a (d, d) symmetric becomes diagonal, v (d, d) its axes, one a column. */
@@ -85,8 +86,8 @@ static double *axes_of(const woi_dense *rows)
         moments[best * d + best] = -1;
         for (size_t x = 0; x < d; x++) axes[place * d + x] = v[x * d + best];
     }
-    woi_free(moments);
-    woi_free(v);
+    free(moments);
+    free(v);
     return axes;
 }
 
@@ -225,7 +226,7 @@ int main(int argc, char **argv)
         ways[part].turned = turn(axes, q, JUDGED, d, r);
         float *turned = turn(axes, rows->w, rows->m, d, r);
         check(woi_screen_make(&(woi_dense){rows->m, r, turned, rows->b}, threads, &ways[part].screen, &err), &err);
-        woi_free(turned);
+        free(turned);
     }
     for (int i = 0; i < KEPTS; i++) {
         double share = 0;
@@ -241,15 +242,15 @@ int main(int argc, char **argv)
     }
     for (int part = 0; part < PARTS; part++) {
         woi_screen_free(&ways[part].screen);
-        woi_free((void *)ways[part].turned);
+        free((void *)ways[part].turned);
     }
     woi_screen_free(&usual.screen);
     wo_layer_free(layer);
     wo_log_free(log);
-    woi_free(axes);
-    woi_free(scratch);
-    woi_free(q);
-    woi_free(full);
-    woi_free(scores);
+    free(axes);
+    free(scratch);
+    free(q);
+    free(full);
+    free(scores);
     return 0;
 }
