@@ -121,7 +121,7 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -o $@ $< tests/fuzz/replay.c $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
-$(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h) $(ARCHIVES) $(BUILD)/.flags
+$(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h tests/*/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(ARCHIVES) $(LDFLAGS) $(CMOCKA) $(ZLIB) $(LIBS)
 # Examples are built as a user would: the public header and the library, nothing else.
