@@ -121,7 +121,7 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -o $@ $< tests/fuzz/replay.c $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
-$(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h) $(ARCHIVES) $(BUILD)/.flags
+$(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h tests/*/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(ARCHIVES) $(LDFLAGS) $(CMOCKA) $(ZLIB) $(LIBS)
 # Examples are built as a user would: the public header and the library, nothing else.
@@ -293,7 +293,7 @@ $(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OB
 -include $(wildcard $(BUILD)/obj/bench/peers/*.d)
 
 # wideout-bench: the harness, the peers, the report, and the tool's own way with options and messages.
-BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c bench/products.c,$(wildcard bench/*.c))
+BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c bench/products.c bench/coordinates.c,$(wildcard bench/*.c))
 BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
 BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options build_options output progress)
 $(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'

@@ -66,7 +66,7 @@ static size_t at_once(const bench_contender *c, size_t most)
     return c->most_at_once && c->most_at_once < most ? c->most_at_once : most;
 }
 
-/* P@k of the answers to the first q->n queries and, of ours, what was scored for them. *widest: the most neurons for
+/* P@k of the answers to the first q->n queries and, of ours, what was scored for them. *widest: the most classes for
  * one of the queries whose retrieved sets are looked at. */
 static wo_status judge_answers(bench_contender *c, int threads, const wo_progress *progress, bench_quality *q,
                                size_t *widest, wo_error *err)

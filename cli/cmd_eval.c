@@ -16,7 +16,7 @@ typedef struct arguments {
     cli_layer layer;
     const char *index, *log, *ks;
     uint64_t batch, probes, max_queries, rounds;
-    bool exact_fallback, no_timing;
+    bool exact_fallback, no_prior, no_timing;
 } arguments;
 
 static const cli_option options[] = {
@@ -34,6 +34,8 @@ static const cli_option options[] = {
     {"rounds", 0, CLI_SIZE, offsetof(arguments, rounds), "N", "of timing (default: 9)", false},
     {"exact-fallback", 0, CLI_FLAG, offsetof(arguments, exact_fallback), NULL,
      "FULL answers queries that the index knows little about", false},
+    {"no-prior", 0, CLI_FLAG, offsetof(arguments, no_prior), NULL, "score by logits alone, without the index's prior",
+     false},
     {"no-timing", 0, CLI_FLAG, offsetof(arguments, no_timing), NULL, "quality only", false},
     {0},
 };
@@ -349,6 +351,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     o.max_queries = args->max_queries;
     o.rounds = (uint32_t)args->rounds;
     o.exact_fallback = args->exact_fallback;
+    o.no_prior = args->no_prior;
     o.skip_timing = args->no_timing;
     o.seed = args->common.seed;
     o.threads = (int)args->common.threads;

@@ -21,7 +21,7 @@ typedef struct arguments {
     const char *index, *net, *vocab, *forbid, *require;
     uint64_t k, probes;
     int format, arch; /* CLI_CHOICE */
-    bool softmax, logprob, exact, exact_fallback, one_based;
+    bool softmax, logprob, exact, exact_fallback, no_prior, one_based;
 } arguments;
 
 static const cli_option options[] = {
@@ -40,6 +40,7 @@ static const cli_option options[] = {
     {"exact", 0, CLI_FLAG, offsetof(arguments, exact), NULL, "score all classes", false},
     {"exact-fallback", 0, CLI_FLAG, offsetof(arguments, exact_fallback), NULL,
      "score all classes for queries that the index knows little about", false},
+    {"no-prior", 0, CLI_FLAG, offsetof(arguments, no_prior), NULL, "logits alone, without the index's prior", false},
     {"forbid", 0, CLI_TEXT, offsetof(arguments, forbid), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
      false},
     {"require", 0, CLI_TEXT, offsetof(arguments, require), "IDS|FILE", "always score these", false},
@@ -343,6 +344,7 @@ static int make_searcher(session *s)
                                                         : WO_SCORES_LOGITS,
                                .probes = probes,
                                .exact_fallback = args->exact_fallback,
+                               .no_prior = args->no_prior,
                                .forbidden = s->forbidden.ids,
                                .n_forbidden = s->forbidden.n,
                                .mandatory = s->mandatory.ids,

@@ -673,6 +673,7 @@ typedef struct wo_eval_options {
     uint64_t seed;
     int threads; /* 0: all cores. Quality does not depend on it. */
     wo_progress progress;
+    int no_prior; /* as in wo_search_call */
 } wo_eval_options;
 
 WO_API void wo_eval_defaults(wo_eval_options *options, size_t options_bytes);

@@ -4,6 +4,7 @@
 
 #include "testing.h"
 
+#include "base/rng.h"
 #include "route/tree.h"
 
 #include <math.h>
@@ -128,6 +129,23 @@ static inline int naive_tree(const woi_tree *tree, const float *q, uint32_t prob
     free(x);
     free(scores);
     return n;
+}
+
+/* Seeded numbers; to be freed. */
+static inline float *normals(size_t n, uint64_t stream)
+{
+    float *x = malloc((n ? n : 1) * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++) x[i] = woi_rng_normal(23, stream, i);
+    return x;
+}
+
+/* The node that a leaf lies below. */
+static inline size_t node_of(const woi_tree *tree, uint32_t cell)
+{
+    size_t a = 0;
+    while (cell >= tree->starts[a + 1]) a++;
+    return a;
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* Sparse rows: row i has ids[indptr[i] .. indptr[i+1]), distinct and ascending, with these weights.
  *
- * Here mostly what queries needed: row i the neurons of query i, weight 1 for a label, 1 for a place in FULL's top-k, 2
+ * Here mostly what queries needed: row i the classes of query i, weight 1 for a label, 1 for a place in FULL's top-k, 2
  * for both. */
 #ifndef WOI_BASE_SPARSE_H
 #define WOI_BASE_SPARSE_H

@@ -1,4 +1,4 @@
-/* What lies in the cells: neuron ids by cell, all tables in one array.
+/* What lies in the cells: class ids by cell, all tables in one array.
  *
  *   offsets  [0, 3, 3, 7 ...]   cell c holds ids[offsets[c] .. offsets[c+1])
  *   ids      ascending within a cell */

@@ -1,6 +1,6 @@
-/* Cells by evidence: a cell holds the neurons that the training queries in it needed.
+/* Cells by evidence: a cell holds the classes that the training queries in it needed.
  *
- *   neuron j is in cell c  when  sum over the queries i of c of weight(i, j)  >=  lambda * (number of those queries)
+ *   class j is in cell c  when  sum over the queries i of c of weight(i, j)  >=  lambda * (number of those queries)
  *
  * A cell with fewer than `thin` queries borrows from its neighbours: those that a router lists, or, for hash tables,
  * the cells at Hamming distance 1, then 2, and so on; so every cell is filled, those that no training query ever opened
@@ -47,7 +47,7 @@ typedef struct task {
     const uint32_t *members;
     const uint32_t *opened; /* the cells of table l that have queries: opened[opened_starts[l] .. opened_starts[l+1]) */
     const uint32_t *opened_starts;
-    uint32_t *sizes; /* neurons of each cell */
+    uint32_t *sizes; /* classes of each cell */
     size_t n_cells;
     worker *workers;
     block *blocks;

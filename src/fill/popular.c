@@ -1,4 +1,4 @@
-/* One cell of the most frequent neurons: the sanity baseline. */
+/* One cell of the most frequent classes: the sanity baseline. */
 #include "base/ids.h"
 #include "base/error.h"
 #include "base/mem.h"

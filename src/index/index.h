@@ -125,7 +125,7 @@ struct wo_index {
     size_t n_curve; /* 0: not tuned */
     size_t curve_columns;
     woi_goal goal;
-    uint64_t n_empty, largest; /* cells without a neuron; neurons in the largest */
+    uint64_t n_empty, largest; /* cells without a class; classes in the largest */
     woi_batches full;          /* that FULL answers; see wo_index_info */
     double same_best, same_five;
     woi_st *st;                      /* mapped: hash, cells and rows lie in it and are not freed; NULL: they are ours */

@@ -158,7 +158,7 @@ wo_status woi_judge_index(const woi_judge *judge, const wo_index *index, woi_jud
                           *few = screens ? judge->few + i * judge->k : ids;
             const size_t n = log->indptr ? woi_labels_of(log->indptr, log->labels, first + i, judge->labels) : 0;
             const size_t stretch = (first + i) * WOI_STRETCHES / log->n;
-            if (index) judged->neurons += judge->stats[i].candidates;
+            if (index) judged->classes += judge->stats[i].candidates;
             const woi_agreement a = woi_agree(few, full, judge->k, judge->sorted);
             if (a.all) woi_pairs_add(&judged->of[WOI_AGREE], stretch, (double)a.common / (double)a.all, 1);
             if (!n) continue;
@@ -171,7 +171,7 @@ wo_status woi_judge_index(const woi_judge *judge, const wo_index *index, woi_jud
                           (double)woi_hits(judge->labels, n, full, AT) / AT);
         }
     }
-    judged->neurons /= (double)log->n;
+    judged->classes /= (double)log->n;
     wo_searcher_free(searcher);
     return status;
 }

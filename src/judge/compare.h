@@ -30,7 +30,7 @@ enum { WOI_AT_1, WOI_AT_5, WOI_AGREE, WOI_QUALITIES };
 
 typedef struct woi_judged {
     woi_pairs of[WOI_QUALITIES]; /* n = 0: without labels */
-    double neurons;              /* a query */
+    double classes;              /* a query */
 } woi_judged;
 
 /* What a query with labels got. */

@@ -164,7 +164,8 @@ static wo_status judge_piece(const woi_eval *eval, worker *w, const chunk *c, si
                                  .stats = c->stats + first,
                                  .by = c->by,
                                  .probes = eval->options->probes,
-                                 .exact_fallback = eval->options->exact_fallback};
+                                 .exact_fallback = eval->options->exact_fallback,
+                                 .no_prior = eval->options->no_prior};
     wo_status status = wo_search_run(w->searcher, &call, err);
     for (size_t i = first; !status && i < first + count; i++) status = judge_query(eval, w, c, i, err);
     return status;

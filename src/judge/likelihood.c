@@ -40,6 +40,12 @@ void woi_likelihood_free(woi_likelihood *l)
     woi_free(l);
 }
 
+/* Whether scores are more than logits. */
+static bool has_prior(const woi_eval *eval)
+{
+    return eval->index->options.prior > 0 && !eval->options->no_prior;
+}
+
 wo_status woi_likelihood_create(const woi_eval *eval, size_t room, woi_likelihood **likelihood, wo_error *err)
 {
     const wo_index *index = eval->index;
@@ -56,7 +62,7 @@ wo_status woi_likelihood_create(const woi_eval *eval, size_t room, woi_likelihoo
     l->log_z = woi_alloc(room, sizeof *l->log_z, err);
     l->exact = woi_alloc(room, sizeof *l->exact, err);
     l->labels = woi_alloc(woi_most_labels(eval->log->indptr, eval->log->n), sizeof *l->labels, err);
-    if (index->options.prior > 0) {
+    if (has_prior(eval)) {
         l->k = woi_cells_opened(index, woi_wider_probes(index, own)) * index->largest;
         if (l->k > index->rows.m) l->k = index->rows.m;
         l->piece = ANSWERS / l->k < 1 ? 1 : ANSWERS / l->k < room ? ANSWERS / l->k : room;
@@ -109,10 +115,11 @@ static wo_status ask(woi_likelihood *l, const woi_likely *b, wo_error *err)
                            .queries = b->q,
                            .n = b->n,
                            .by = WO_BY_CELLS,
-                           .exact_fallback = l->eval->options->exact_fallback};
+                           .exact_fallback = l->eval->options->exact_fallback,
+                           .no_prior = l->eval->options->no_prior};
     wo_status status = wo_log_partition(l->searcher, &call, l->log_z, err);
     call.by = WO_BY_FULL;
-    const bool prior = index->options.prior > 0;
+    const bool prior = has_prior(l->eval);
     if (!status && prior && index->rows.w) return wo_log_partition(l->searcher, &call, l->exact, err);
     for (size_t i = 0; i < b->n; i++) l->exact[i] = prior || !b->full_log_z ? NAN : b->full_log_z[i];
     return status;

@@ -74,7 +74,8 @@ static wo_status answer(const bench *b, int side, const float *q, size_t n, int 
                                      .ids = b->ids,
                                      .scores = b->scores,
                                      .probes = b->eval->options->probes,
-                                     .exact_fallback = b->eval->options->exact_fallback};
+                                     .exact_fallback = b->eval->options->exact_fallback,
+                                     .no_prior = b->eval->options->no_prior};
         return b->plain ? wo_search(b->searcher, q, n, b->k, b->ids, b->scores, err)
                         : wo_search_run(b->searcher, &call, err);
     }
@@ -343,7 +344,7 @@ static wo_status make_bench(bench *b, wo_error *err)
     const size_t largest = eval->result->timings[eval->result->n_timings - 1].batch;
     const wo_searcher_options so = {
         .struct_size = sizeof so, .threads = eval->threads, .max_probes = eval->options->probes};
-    b->plain = !eval->options->probes && !eval->options->exact_fallback;
+    b->plain = !eval->options->probes && !eval->options->exact_fallback && !eval->options->no_prior;
     wo_status status = wo_searcher_create(eval->index, &so, &b->searcher, err);
     if (status) return status;
     if (!(b->full_scratch = woi_alloc(woi_exact_scratch(eval->log->d, eval->threads), 1, err)) ||

@@ -274,7 +274,7 @@ static int by_cell(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The list of neuron y: sums in `dense` (2^K zeros, left as zeros), the cells with something in them in `touched`. */
+/* The list of class y: sums in `dense` (2^K zeros, left as zeros), the cells with something in them in `touched`. */
 static void estimate_one(const woi_mix_sample *sample, woi_mix_table *table, size_t y, float *dense, uint32_t *touched)
 {
     const woi_sparse *columns = &sample->columns;
@@ -309,7 +309,7 @@ wo_status woi_mix_estimate(const woi_mix_sample *sample, woi_mix_table *table, i
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     const size_t n_cells = (size_t)1 << table->K;
-    enum { QUERIES_AT_ONCE = 256, NEURONS_AT_ONCE = 64 };
+    enum { QUERIES_AT_ONCE = 256, CLASSES_AT_ONCE = 64 };
     threads = woi_team_threads(threads);
     estimating e = {.kernels = kernels, .sample = sample, .table = table};
     woi_team_ranges(threads, sample->n, QUERIES_AT_ONCE, soften_range, &e);
@@ -335,7 +335,7 @@ wo_status woi_mix_estimate(const woi_mix_sample *sample, woi_mix_table *table, i
     double *totals = woi_alloc_zero(n_cells, sizeof *totals, err);
     const bool there = dense && touched && totals;
     if (there) {
-        woi_team_ranges(threads, sample->n_ids, NEURONS_AT_ONCE, estimate_range, &e);
+        woi_team_ranges(threads, sample->n_ids, CLASSES_AT_ONCE, estimate_range, &e);
         for (size_t i = 0; i < sample->n; i++) {
             double weight = 0;
             for (int64_t at = sample->rows.indptr[i]; at < sample->rows.indptr[i + 1]; at++)
@@ -353,7 +353,7 @@ wo_status woi_mix_estimate(const woi_mix_sample *sample, woi_mix_table *table, i
 
 /* ---- The gradient ------------------------------------------------------------------------------------------ */
 
-/* Where `cell` lies in the list of neuron y, or -1. */
+/* Where `cell` lies in the list of class y, or -1. */
 static int64_t find_cell(const woi_mix_table *table, size_t y, uint32_t cell)
 {
     if (!table->count[y]) return -1; /* and perhaps no list at all */

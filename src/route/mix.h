@@ -1,7 +1,7 @@
-/* The `mix` learner: hyperplanes whose cells tell the neurons that queries need apart.
+/* The `mix` learner: hyperplanes whose cells tell the classes that queries need apart.
  *
  * A table's K planes give soft bits sigma(s z_k), whose product is a posterior p(c|q) over its 2^K cells. Each cell has
- * a distribution over neurons, M[c,y], re-estimated now and then from soft counts N[c,y] with Dirichlet smoothing
+ * a distribution over classes, M[c,y], re-estimated now and then from soft counts N[c,y] with Dirichlet smoothing
  * towards the global frequencies g:
  *
  *   M[c,y] = (N[c,y] + a g[y]) / (N[c] + a)
@@ -9,7 +9,7 @@
  * The planes climb sum over pairs (q, y) of weight * log sum_c p(c|q) M[c,y], by Adam. With the responsibilities
  * r_c = p(c|q) M[c,y] / sum, the derivative by z_k is s (sum of r_c over the cells with bit k, less sigma(s z_k)).
  *
- * M is never a dense (m, 2^K) array: N is a sparse list of cells for each neuron, the rest is the background; and of
+ * M is never a dense (m, 2^K) array: N is a sparse list of cells for each class, the rest is the background; and of
  * p(c|q) only the cells above a small bound are looked at. */
 #ifndef WOI_ROUTE_MIX_H
 #define WOI_ROUTE_MIX_H
@@ -32,13 +32,13 @@ wo_status woi_mix_learn(const float *q, const woi_sparse *needs, const woi_mix_o
 
 /* ---- The parts, for tests ---------------------------------------------------------------------------------- */
 
-/* The sample: centred and scaled queries, and their pairs with neurons renumbered 0 .. n_ids-1. */
+/* The sample: centred and scaled queries, and their pairs with classes renumbered 0 .. n_ids-1. */
 typedef struct woi_mix_sample {
     size_t n, d, n_ids;
     float *x;           /* (n, d) */
     float *mean, scale; /* x = (q - mean) * scale */
     woi_sparse rows;    /* by query */
-    woi_sparse columns; /* by neuron: ids are queries */
+    woi_sparse columns; /* by class: ids are queries */
     float *share;       /* (n_ids): g */
 } woi_mix_sample;
 
@@ -53,7 +53,7 @@ typedef struct woi_mix_table {
     size_t d, width;
     float *theta;        /* (d + 1, width): the last row is c */
     float *inverse;      /* (2^K): 1 / (N[c] + a) */
-    int64_t *start;      /* (n_ids): where a neuron's list of cells starts; it has `count` */
+    int64_t *start;      /* (n_ids): where a class's list of cells starts; it has `count` */
     uint32_t *count;     /* (n_ids) */
     uint32_t *cell;      /* ascending within a list */
     float *mass;         /* N[c,y] */

@@ -108,7 +108,7 @@ static void note(const woi_tune *t, const wo_build_options *o, const woi_judged 
         row[sures[i]] = woi_pairs_share(p);
     }
     row[WOI_CURVE_SURE_AGREEMENT] = sure_agreement(judged, held);
-    row[WOI_CURVE_NEURONS] = judged->neurons;
+    row[WOI_CURVE_NEURONS] = judged->classes;
     row[WOI_CURVE_MET] = is_met(t, o, judged, held, row);
 }
 
@@ -187,7 +187,7 @@ wo_status woi_tune_measure_full(woi_tune *t, wo_error *err)
             t, &(woi_timing_call){.index = index, .batches = &t->o.batch, .n = 1, .rounds = 1, .timings = &timing},
             err);
     if (!status) {
-        judged.neurons = (double)t->layer->dense.m;
+        judged.classes = (double)t->layer->dense.m;
         row[WOI_CURVE_US] = timing.us;
         if (isinf(t->o.target_us)) t->o.target_us = timing.us / 10;
         note(t, &o, &judged, &(woi_judged){0}, row);

@@ -7,7 +7,7 @@
 
 static const double NOTICED = 1; /* standard errors */
 
-/* What the index is worth with this prior: the mean of its shares of FULL's P@1 and P@5, and each query's part. */
+/* What the index is worth with this prior, and each query's part. */
 static wo_status judge(woi_tune *t, double prior, double focus, woi_value *each, double *value, wo_error *err)
 {
     woi_judged judged;
@@ -15,11 +15,9 @@ static wo_status judge(woi_tune *t, double prior, double focus, woi_value *each,
     t->bench->options.focus = focus;
     t->quick.each = each;
     const wo_status status = woi_judge_index(&t->quick, t->bench, &judged, err);
-    *value = 0;
     if (status) return status;
     const woi_pairs *p = judged.of;
-    for (int i = 0; i < 2; i++)
-        if (p[i].n && t->full[i] > 0) *value += p[i].h / (double)p[i].n / t->full[i] / 2;
+    *value = woi_worth(t, p[0].n ? p[0].h / (double)p[0].n : 0, p[1].n ? p[1].h / (double)p[1].n : 0);
     return WO_OK;
 }
 
@@ -28,9 +26,8 @@ static double error_of(const woi_tune *t, const woi_value *a, const woi_value *b
 {
     double sum = 0, squares = 0;
     for (size_t i = 0; i < n; i++) {
-        double x = 0;
-        if (t->full[0] > 0) x += (double)(a[i].at_1 - b[i].at_1) / t->full[0] / 2;
-        if (t->full[1] > 0) x += (double)(a[i].at_5 - b[i].at_5) / t->full[1] / 2;
+        const double x =
+            woi_worth(t, (double)a[i].at_1, (double)a[i].at_5) - woi_worth(t, (double)b[i].at_1, (double)b[i].at_5);
         sum += x;
         squares += x * x;
     }

@@ -41,8 +41,7 @@ static bool out_of_time(woi_tune *t)
 double woi_quality(const woi_tune *t, const double *row)
 {
     if (t->o.target_agree > 0 || isnan(row[WOI_CURVE_P1]) || t->full[0] <= 0) return row[WOI_CURVE_AGREEMENT];
-    const double of_five = t->full[1] > 0 ? row[WOI_CURVE_P5] / t->full[1] : 1;
-    return (row[WOI_CURVE_P1] / t->full[0] + of_five) / 2;
+    return woi_worth(t, row[WOI_CURVE_P1], row[WOI_CURVE_P5]);
 }
 
 static bool better(const woi_tune *t, size_t a, size_t b)

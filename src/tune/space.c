@@ -68,7 +68,7 @@ bool woi_space_widen(const wo_tune_options *o, woi_place *place)
 }
 
 /* Whether the precision of rows is left to choose. Then it is bf16 first: half the bytes are read, which counts most
- * when others fill the machine's caches. Where that does not do, many neurons are needed: int8 finds the best of them,
+ * when others fill the machine's caches. Where that does not do, many classes are needed: int8 finds the best of them,
  * f32 scores these exactly. */
 static bool has_precision(const woi_tune *t)
 {

@@ -169,6 +169,13 @@ static inline bool woi_by_time(const woi_tune *t)
 
 /* Of a row: the mean of the shares of FULL's P@1 and P@5, or agreement. */
 double woi_quality(const woi_tune *t, const double *row);
+
+/* What a P@1 and a P@5, or a query's parts of them, are worth: the mean of their shares of FULL's. Where FULL has none
+ * all are alike. */
+static inline double woi_worth(const woi_tune *t, double at_1, double at_5)
+{
+    return ((t->full[0] > 0 ? at_1 / t->full[0] : 1) + (t->full[1] > 0 ? at_5 / t->full[1] : 1)) / 2;
+}
 /* Whether a cell-filling imitates FULL: what does not is shown to be as good by hits alone. */
 static inline bool woi_imitates(const wo_build_options *o)
 {

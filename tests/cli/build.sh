@@ -129,6 +129,18 @@ same 'prior: a share for each class of a cell' 'true' "$("$WIDEOUT" info --json 
 "$WIDEOUT" predict --index prior.1 s/test.log.safetensors >prior.answers
 "$WIDEOUT" predict --index plain s/test.log.safetensors >plain.answers
 check 'prior: scores are others' bash -c '! cmp -s prior.answers plain.answers'
+"$WIDEOUT" predict --no-prior --index prior.1 s/test.log.safetensors >without.answers
+check 'prior: predict --no-prior, logits again' cmp without.answers plain.answers
+build "${uneven[@]}" --prior 1 --focus 5 --partition -o prior.z >/dev/null
+build "${uneven[@]}" --partition -o plain.z >/dev/null
+judged() { # ARGUMENT...
+    "$WIDEOUT" eval -q --no-timing --json --log s/test.log.safetensors "$@" |
+        jq -c '[.p_at_1, .p_at_5, .agreement_at_5, .perplexity, .log_z_error, .mean_rank]'
+}
+same 'prior: eval --no-prior, as if there were none' "$(judged --index plain.z)" "$(judged --index prior.z --no-prior)"
+check 'prior: which is not what it has' test "$(judged --index plain.z)" != "$(judged --index prior.z)"
+same 'prior: timed without it too' '[1,1024]' "$("$WIDEOUT" eval -q --rounds 1 --json --log s/test.log.safetensors \
+    --index prior.1 --no-prior | jq -c '[.timings[].batch]')"
 check 'prior: never lower' bash -c "paste prior.answers plain.answers |
     awk -F '\t' '{ if (\$2 + 1e-5 < \$(NF / 2 + 2)) exit 1 }'"
 build --router tree --nodes 1 --leaves 25 --beam 1 --cap 3 -o flat >/dev/null

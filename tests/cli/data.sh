@@ -185,6 +185,34 @@ usage 'split: a share over 1' 'data split' "--valid takes a number from 0 to 1, 
 usage 'split: a share that is no number' 'data split' "--valid takes a number from 0 to 1, not 'x'" rows --valid x -o p
 usage 'split: NaN' 'data split' "--valid takes a number from 0 to 1, not 'nan'" rows --valid nan -o p
 
+# ---- draw --------------------------------------------------------------------------------------------------------
+"$WIDEOUT" data synthetic -q -m 50 -d 4 -n 4000 -o whole >/dev/null
+log=whole/valid.log.safetensors
+same 'draw' 'wrote drawn1: 90 of 400 queries, with 90 labels' "$("$WIDEOUT" data draw $log -n 90 -o drawn1)"
+same 'draw --json' '{"queries":90,"of":400,"labels":90}' "$("$WIDEOUT" data draw $log -n 90 -t 2 -o drawn2 --json | jq -c .)"
+check 'draw: the same seed, the same queries' cmp drawn1 drawn2
+"$WIDEOUT" data draw $log -n 90 --seed 2 -o drawn3 >/dev/null
+check 'draw: another seed, others' bash -c '! cmp -s drawn1 drawn3'
+"$WIDEOUT" data draw $log -n 400 -o drawn4 >/dev/null
+"$WIDEOUT" build -q --layer whole/layer.safetensors --method full -o full >/dev/null
+answers() { "$WIDEOUT" predict -q --index full "$1"; }
+same 'draw: all of them are the log' "$(answers $log)" "$(answers drawn4)"
+same 'draw: what is drawn is in the log, in its order, each once' "$(answers drawn1)" \
+    "$(diff --unchanged-line-format='%L' --old-line-format= --new-line-format= <(answers $log) <(answers drawn1))"
+shares() { "$WIDEOUT" eval -q --no-timing --json --index full --log "$1" | jq -c '[.n, .p_at_1 > 0]'; }
+same 'draw: with the labels of each' '[90,true]' "$(shares drawn1)"
+seen=$(for seed in $(seq 1 40); do "$WIDEOUT" data draw $log -n 20 --seed "$seed" -o drawn5 >/dev/null; answers drawn5; done | sort -u | wc -l)
+check "draw: every query has a chance: $seen of 400 in 40 draws of 20" test "$seen" -gt 320 # 349 are to be expected
+fails 'draw: more than there are' 1 "wideout: $log: has 400 queries, fewer than the 401 to draw" "$WIDEOUT" data draw $log -n 401 -o drawn6
+check 'draw: nothing is left behind' test ! -e drawn6
+fails 'draw: no log' 1 'wideout: rows: the file is not a safetensors file' "$WIDEOUT" data draw rows -n 3 -o drawn6
+fails 'draw: a full disk' 1 'wideout: drawn1: cannot write: File too large' no_space "$WIDEOUT" data draw $log -n 400 -o drawn1
+check 'draw: the old file stays' cmp drawn1 drawn2
+usage 'draw: how many' 'data draw' 'needs -n N, how many queries to draw' $log -o drawn6
+usage 'draw: where to' 'data draw' 'needs -o FILE for the log' $log -n 3
+usage 'draw: into itself' 'data draw' "-o '$log' would replace what is read" $log -n 3 -o $log
+usage 'draw: two logs' 'data draw' 'expected one log, found 2' a b -n 3 -o drawn6
+
 # ---- synthetic ---------------------------------------------------------------------------------------------------
 made=(data synthetic -q -m 20000 -d 16 -n 20000)
 "$WIDEOUT" "${made[@]}" --threads 1 -o y1 >/dev/null

@@ -31,10 +31,11 @@ for level in $levels; do
         continue
     fi
     for index in "$golden"/index-*.safetensors; do
-        name=$(basename "$index" .safetensors) log=$golden/log.safetensors layer=()
+        name=$(basename "$index" .safetensors) log=$golden/log.safetensors layer=() scores=()
         [ "$name" != index-names ] || log=$golden/log-bf16.safetensors
         [ "$name" != index-none ] || layer=(--layer "$golden/layer.safetensors")
-        "$WIDEOUT" predict -q --index "$index" "${layer[@]}" "$log" >answers 2>&1
+        [ "$name" != index-partition ] || scores=(--logprob)
+        "$WIDEOUT" predict -q --index "$index" "${layer[@]}" "${scores[@]}" "$log" >answers 2>&1
         check "$level: $name answers as it did" same_answers "$golden/$name.answers" answers
     done
     for net in xc w2v lm; do

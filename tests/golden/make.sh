@@ -3,7 +3,7 @@
 # The files in tests/golden were made so, once, and are never made again: every later version must read them, and answer
 # as FILE.answers says, which the version that wrote them wrote too. What is new in the format gets files of its own
 # beside them: index-prior has a tree whose nodes differ in size, and a prior, index-fallback a screen for queries that know
-# little. The trees of the others were made when all nodes had as many leaves; made again they are others.
+# little, index-partition what log Z is made of; it answers with probabilities. The trees of the others were made when all nodes had as many leaves; made again they are others.
 # A tuned index has times in it, so that it differs every time, and a checkpoint depends on when its run was stopped.
 set -eu
 : "${WIDEOUT:=build/wideout}"
@@ -69,6 +69,8 @@ index prior --method evidence --router tree --nodes 5 --leaves 9 --beam 3 --prob
     --focus 10 --fallback 12
 index fallback --method evidence --router tree --nodes 1 --leaves 24 --probes 2 --lambda 0.2 --source labels --thin 0 \
     --fallback 32 --fallback-by screen
+index partition --method evidence --router tree --nodes 3 --leaves 16 --beam 3 --probes 2 --lambda 0.05 --prior 0.5 \
+    --partition
 index names --layer "$out/network-xc.safetensors" --log "$out/log-bf16.safetensors" --method popular --popular 4
 index tuned --tune-log s/valid.log.safetensors --target-agree 0.8 --max-time 2s
 
@@ -78,7 +80,9 @@ for index in "$out"/index-*.safetensors; do
     [ "${index##*/}" != index-names.safetensors ] || log=$out/log-bf16.safetensors
     layer=()
     [ "${index##*/}" != index-none.safetensors ] || layer=(--layer "$out/layer.safetensors")
-    "$WIDEOUT" predict -q -t 1 --index "$index" "${layer[@]}" "$log" >"${index%.safetensors}.answers"
+    scores=()
+    [ "${index##*/}" != index-partition.safetensors ] || scores=(--logprob)
+    "$WIDEOUT" predict -q -t 1 --index "$index" "${layer[@]}" "${scores[@]}" "$log" >"${index%.safetensors}.answers"
 done
 for net in xc w2v lm; do
     data=$out/tokens.safetensors

@@ -53,11 +53,16 @@ static void free_scene(scene *s)
 
 /* ---- Evidence ---------------------------------------------------------------------------------------------- */
 
-static size_t add_query(const scene *s, size_t i, double *evidence)
+static double add_part(const scene *s, size_t i, float part, double *evidence)
 {
     for (int64_t at = s->needs.indptr[i]; at < s->needs.indptr[i + 1]; at++)
-        evidence[s->needs.ids[at]] += (double)s->needs.weights[at];
-    return 1;
+        evidence[s->needs.ids[at]] += (double)(part * s->needs.weights[at]);
+    return (double)part;
+}
+
+static size_t add_query(const scene *s, size_t i, double *evidence)
+{
+    return (size_t)add_part(s, i, 1, evidence);
 }
 
 /* The queries of a cell of a hash table: all within the smallest distance that gathers `thin` of them, or everything.
@@ -73,15 +78,15 @@ static size_t pool_rings(const scene *s, const woi_evidence_options *o, uint32_t
 }
 
 /* The queries of a cell, then of the first, second, ... of those that are listed for it. */
-static size_t pool_list(const scene *s, const woi_evidence_options *o, uint32_t cell, double *evidence)
+static double pool_list(const scene *s, const woi_evidence_options *o, uint32_t cell, double *evidence)
 {
     const uint32_t *near = o->near + (size_t)cell * o->n_near;
-    size_t pooled = 0;
+    double pooled = 0;
     for (uint32_t turn = 0; turn == 0 || (pooled < o->thin && turn <= o->n_near); turn++) {
         const uint32_t other = turn ? near[turn - 1] : cell;
         if (other == UINT32_MAX) break;
         for (size_t at = 0; at < s->n * s->L; at++)
-            if (s->of[at] == other) pooled += add_query(s, at / s->L, evidence);
+            if (s->of[at] == other) pooled += add_part(s, at / s->L, o->filed ? o->filed[at] : 1, evidence);
     }
     return pooled;
 }
@@ -89,18 +94,18 @@ static size_t pool_list(const scene *s, const woi_evidence_options *o, uint32_t 
 /* What the queries of a cell, its own and borrowed ones, needed. */
 typedef struct evidence_of {
     double *evidence; /* (m) */
-    size_t pooled;
+    double pooled;
 } evidence_of;
 
-/* The neurons of one cell, ascending, into ids; returns how many. */
+/* The classes of one cell, ascending, into ids; returns how many. */
 static size_t naive_cell(const scene *s, const woi_evidence_options *o, uint32_t cell, evidence_of *e, int32_t *ids)
 {
     double *evidence = e->evidence;
     for (size_t j = 0; j < s->m; j++) evidence[j] = 0;
-    const size_t pooled = e->pooled = o->K ? pool_rings(s, o, cell, evidence) : pool_list(s, o, cell, evidence);
+    const double pooled = e->pooled = o->K ? (double)pool_rings(s, o, cell, evidence) : pool_list(s, o, cell, evidence);
     size_t n = 0;
     for (size_t j = 0; j < s->m; j++)
-        if (evidence[j] > 0 && evidence[j] >= o->lambda * (double)pooled) ids[n++] = (int32_t)j;
+        if (evidence[j] > 0 && evidence[j] >= o->lambda * pooled) ids[n++] = (int32_t)j;
     if (n >= o->floor && (!o->cap || n <= o->cap)) return n;
     /* Too few or too many: the best by evidence, equal ones by id, picked one by one. */
     const size_t most = n < o->floor ? o->floor : o->cap;
@@ -129,15 +134,15 @@ static void assert_evidence(const scene *s, const woi_evidence_options *o, const
     for (uint32_t c = 0; c < cells->n; c++) {
         const size_t n = naive_cell(s, o, c, &e, ids), own = cells->offsets[c + 1] - cells->offsets[c];
         if (n != own || memcmp(ids, cells->ids + cells->offsets[c], n * sizeof *ids) != 0)
-            fail_msg("n %zu K %u L %u lambda %g thin %u floor %u: cell %u has %zu neurons, expected %zu, or others",
+            fail_msg("n %zu K %u L %u lambda %g thin %u floor %u: cell %u has %zu classes, expected %zu, or others",
                      s->n, s->K, s->L, o->lambda, o->thin, o->floor, c, own, n);
         for (size_t i = 0; o->shares && i < n; i++) { /* in bf16: eight bits */
             const uint32_t bits = (uint32_t)cells->shares[cells->offsets[c] + i] << 16;
-            const double expected = e.evidence[ids[i]] / (double)e.pooled;
+            const double expected = e.evidence[ids[i]] / e.pooled;
             float share;
             memcpy(&share, &bits, sizeof share);
             if (!(fabs((double)share - expected) <= expected / 256 && share > 0 && share <= 2))
-                fail_msg("cell %u, neuron %d: share %g, expected %g", c, ids[i], (double)share, expected);
+                fail_msg("cell %u, class %d: share %g, expected %g", c, ids[i], (double)share, expected);
         }
     }
     free(e.evidence);
@@ -202,6 +207,9 @@ static void listed_neighbours_are_borrowed_from(void **state)
                           ? (uint32_t)((cell + 1 + place) % n_cells)
                           : UINT32_MAX;
         }
+        static const float parts[] = {1, 0.5f, 0.25f}; /* which add up exactly */
+        float *filed = malloc((s.n * s.L + 1) * sizeof *filed);
+        for (size_t i = 0; i < s.n * s.L; i++) filed[i] = parts[woi_rng_below(turn, 18, i, 3)];
         const woi_evidence_options o = {.L = shape[1],
                                         .lambda = 0.1 * (double)woi_rng_below(9, 16, turn, 8),
                                         .thin = thins[woi_rng_below(9, 17, turn, 5)],
@@ -211,9 +219,16 @@ static void listed_neighbours_are_borrowed_from(void **state)
                                         .threads = turn % 4 ? 1 : 2,
                                         .n_cells = n_cells,
                                         .near = near,
-                                        .n_near = n_near};
+                                        .n_near = n_near,
+                                        .filed = turn % 4 < 2 ? filed : NULL};
         woi_cells cells = fill(&s, &o);
         assert_evidence(&s, &o, &cells);
+        for (uint32_t c = 0; c < n_cells; c++) { /* what is filed in several cells counts in its first */
+            uint32_t own = 0;
+            for (size_t i = 0; i < s.n * s.L; i++) own += s.of[i] == c && (!o.filed || i % s.L == 0);
+            assert_int_equal(cells.queries[c], own);
+        }
+        free(filed);
         woi_cells_free(&cells);
         free(near);
         free_scene(&s);
@@ -231,7 +246,7 @@ static void evidence_by_hand(void **state)
     const scene s = {5, 10, 3, 1, {5, indptr, ids, weights}, of};
     woi_cells cells =
         fill(&s, &(woi_evidence_options){.K = 3, .L = 1, .lambda = 1, .thin = 1, .floor = 0, .threads = 1});
-    /* Cell 0: neuron 4 with 3 of 3; 5 and 7 with 1 of 3 are below lambda. Cell 1: 9. Cell 2 has no query of its own:
+    /* Cell 0: class 4 with 3 of 3; 5 and 7 with 1 of 3 are below lambda. Cell 1: 9. Cell 2 has no query of its own:
      * its neighbours 0, 3, 6 have cell 0's three. Cells 3 and 5: the query of cell 1 and that of cell 7. Cell 6: 9. */
     const int32_t expected[] = {4, 9, 4, 9, 4, 9, 9, 9};
     assert_int_equal(cells.offsets[8], 8);
@@ -240,7 +255,7 @@ static void evidence_by_hand(void **state)
         assert_int_equal(cells.ids[c], expected[c]);
     }
     woi_cells_free(&cells);
-    /* Two queries at least: cell 1 borrows from cells 0, 3 and 5, and 4 of them needed neuron 4 3 times. */
+    /* Two queries at least: cell 1 borrows from cells 0, 3 and 5, and 4 of them needed class 4 3 times. */
     cells = fill(&s, &(woi_evidence_options){.K = 3, .L = 1, .lambda = 0.75, .thin = 2, .floor = 0, .threads = 1});
     assert_int_equal(cells.offsets[2] - cells.offsets[1], 1);
     assert_int_equal(cells.ids[cells.offsets[1]], 4);

@@ -31,7 +31,7 @@ static void assert_search(const scene *s, asker *searcher, const bool *allowed, 
     free(stats);
 }
 
-/* Probes that open all 2^K cells of every table: each neuron lies in one of them. */
+/* Probes that open all 2^K cells of every table: each class lies in one of them. */
 static void every_cell_open_is_the_exact_layer(void **state)
 {
     (void)state;
@@ -106,8 +106,8 @@ static void candidates_are_the_union_of_the_cells(void **state)
     }
 }
 
-/* A neuron that was met long ago is new again, however many searches lie between: its stamp is a byte. */
-static void old_stamps_do_not_hide_neurons(void **state)
+/* A class that was met long ago is new again, however many searches lie between: its stamp is a byte. */
+static void old_stamps_do_not_hide_classes(void **state)
 {
     (void)state;
     wo_error err;
@@ -116,7 +116,7 @@ static void old_stamps_do_not_hide_neurons(void **state)
     o.L = 1;
     wo_index *index = build(&s, &o);
     asker *searcher = create(index, NULL);
-    /* Two queries that share no neuron. */
+    /* Two queries that share no class. */
     const float *rare = s.q, *often = NULL;
     int32_t first[50], ids[50];
     size_t n_first, n;
@@ -471,7 +471,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_cell_open_is_the_exact_layer), cmocka_unit_test(candidates_are_the_union_of_the_cells),
-        cmocka_unit_test(old_stamps_do_not_hide_neurons),     cmocka_unit_test(candidates_fit_what_room_there_is),
+        cmocka_unit_test(old_stamps_do_not_hide_classes),     cmocka_unit_test(candidates_fit_what_room_there_is),
         cmocka_unit_test(masks_and_biases_are_obeyed),        cmocka_unit_test(everything_forbidden_is_no_answer),
         cmocka_unit_test(batches_are_single_queries),         cmocka_unit_test(huge_numbers_do_no_harm),
         cmocka_unit_test(several_searchers_share_an_index),   cmocka_unit_test(searching_allocates_nothing),

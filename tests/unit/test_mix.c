@@ -9,7 +9,7 @@
 
 static const double SHARPNESS = 10, SMOOTHING = 20; /* s and a of mix.h */
 
-/* Queries and what they needed: query i belongs to cluster i % clusters, lies near its centre, and needs neurons of
+/* Queries and what they needed: query i belongs to cluster i % clusters, lies near its centre, and needs classes of
  * its cluster, now and then one of any. */
 typedef struct scene {
     size_t n, d, m, clusters;
@@ -129,7 +129,7 @@ static void samples_are_centred_and_renumbered(void **state)
             assert_true(near(sum / (double)sample.n, 0, 1e-5));
         }
         if (sample.n > 1) assert_true(near(square / (double)sample.n, 1, 1e-4)); /* |x| is 1 in the mean */
-        /* Rows in the scene's order, each with its own needs; known[y] is what neuron y was. */
+        /* Rows in the scene's order, each with its own needs; known[y] is what class y was. */
         int32_t known[64];
         memset(known, -1, sizeof known);
         double total = 0, of[64] = {0};

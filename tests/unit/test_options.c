@@ -88,6 +88,7 @@ static void the_defaults(void **state)
         {"cap", {"0", "0", "0", "0", "0", "0"}},
         {"prior", {"0", "0", "0", "0", "0", "0"}},
         {"focus", {"0", "0", "0", "0", "0", "0"}},
+        {"spread", {"0", "0", "0", "0", "0", "0"}},
         {"partition", {"0", "0", "0", "0", "0", "0"}},
         {"fallback_by", {"wider", "wider", "wider", "wider", "wider", "wider"}},
     };

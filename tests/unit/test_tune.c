@@ -440,7 +440,7 @@ static void goals_without_labels(void **state)
     o = quick();
     o.target_us = 1e6;
     index = tune(&p, p.tune, &o);
-    assert_true(index->options.lambda < 0.0022); /* as many neurons as there may be */
+    assert_true(index->options.lambda < 0.0022); /* as many classes as there may be */
     wo_index_free(index);
     o.target_us = 1e-6;
     refused(&p, p.tune, &o, WO_ERR_UNSUPPORTED,
