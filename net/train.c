@@ -379,6 +379,9 @@ static wo_status resume(run *r, uint64_t *done, wo_error *err)
     wo_status status = r->o->auto_epochs
                            ? woi_checkpoint_load_auto(r->trainer.net, &r->kept, r->checkpoint, r->fingerprint, h, err)
                            : woi_checkpoint_load(r->trainer.net, r->checkpoint, r->fingerprint, done, &loss, err);
+    if (!status && !r->o->auto_epochs && (*done < 1 || *done > r->o->epochs))
+        status =
+            woi_fail(err, WO_ERR_FORMAT, 8, "has %" PRIu64 " epochs done, expected 1 to %" PRIu64, *done, r->o->epochs);
     if (status) woi_error_prefix(err, "its checkpoint");
     if (!status && r->o->auto_epochs) status = resume_auto(r, done, &loss, err);
     r->result->loss = r->report.loss = loss;

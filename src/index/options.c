@@ -219,9 +219,11 @@ wo_status woi_options_check(const wo_build_options *options, wo_error *err)
     if ((unsigned)options->method >= WOI_N_METHODS)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "method", "%d is no method", (int)options->method);
     for (const woi_option *o = woi_options; o->name; o++) {
-        /* Words are checked whatever the method: a file names them all. */
-        if (!o->words && !woi_option_used(o, options)) continue;
         const double value = woi_option_value(o, options);
+        /* Whatever the method: a file has them all, and opening it refuses words and numbers that are none. */
+        if (o->kind == WOI_OPTION_REAL && !isfinite(value))
+            return woi_fail_option(err, WO_ERR_ARGUMENT, o->name, "%s is %g, expected a number", o->name, value);
+        if (!o->words && !woi_option_used(o, options)) continue;
         const wo_status status = woi_check_range(o->name, value, o->low, o->high, err);
         if (status) return status;
         if (o->step && (uint32_t)value % o->step)

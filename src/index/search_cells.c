@@ -233,6 +233,7 @@ static void answer(const woi_task *t, woi_worker *w, size_t i, woi_opened opened
     complete(t, w, q, opened, n, &whole);
     if (t->log_z) t->log_z[i] = (float)whole;
     const size_t found = t->s->kernels->pick(w->logits, candidates, n, t->k, scores, ids);
+    if (woi_refuse_infinite(t, i, whole)) return;
     if (t->score == WO_SCORES_SOFTMAX)
         for (size_t j = 0; j < t->k; j++) scores[j] = j < found ? (float)exp((double)scores[j] - whole) : 0;
     if (t->score == WO_SCORES_LOGPROB)

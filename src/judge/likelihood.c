@@ -148,7 +148,7 @@ wo_status woi_likelihood_add(woi_likelihood *l, const woi_likely *b, wo_error *e
         l->n++;
         l->n_labels += n;
         status = add_own(l, q, n, i, err);
-        if (!status && b->full_log_z) status = add_full(l, q, n, (double)b->full_log_z[i], err);
+        if (!status && b->full_log_z) status = add_full(l, q, n, b->full_log_z[i], err);
     }
     return status;
 }

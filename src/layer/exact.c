@@ -82,7 +82,8 @@ typedef struct tile {
     const float *packed; /* the same in panels, unless they are a few */
     size_t n;
     int32_t *ids;
-    float *scores, *lse;
+    float *scores;
+    double *lse;
 } tile;
 
 /* What one thread scans a tile with. */
@@ -163,10 +164,10 @@ static void add_total(exp_total *to, exp_total more)
     to->sum += more.sum;
 }
 
-static float total_log(const exp_total *total)
+static double total_log(const exp_total *total)
 {
-    if (isinf(total->max)) return total->max;
-    return (float)((double)total->max + log(total->sum));
+    if (isinf(total->max)) return (double)total->max;
+    return (double)total->max + log(total->sum);
 }
 
 /* The logits of one query and block, in which NaN stands for forbidden classes. */

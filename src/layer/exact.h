@@ -30,8 +30,8 @@ typedef struct woi_exact_call {
                       is allocated, and with it nothing is */
     int32_t *ids;  /* (n, k), best first, ties to the lower id, padded with -1 */
     float *scores; /* (n, k): logits, padded with -INFINITY */
-    float *lse;    /* (n), or NULL: log of the sum of exp(logit) over all allowed classes; exp(score - lse) is the
-                      softmax */
+    double *lse;   /* (n), or NULL: log of the sum of exp(logit) over all allowed classes; exp(score - lse) is the
+                      softmax. Double: a float's steps at 1e5 are 0.008, which all probabilities would be wrong by */
 } woi_exact_call;
 
 /* A query that is not finite gets ids -1 and lse NAN; the others are answered. Fails only without memory, for a layer

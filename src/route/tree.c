@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/team.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -415,7 +416,7 @@ wo_status woi_tree_learn_margin(woi_tree *tree, const float *q, size_t n, uint32
         size_t all = 0;
         for (size_t i = 0; i < used * probes; i++) all += gaps[i] < INFINITY;
         qsort(gaps, used * probes, sizeof *gaps, by_size);
-        if (all) tree->margin = gaps[(size_t)((double)(all - 1) * kept)];
+        tree->margin = all ? gaps[(size_t)((double)(all - 1) * kept)] : FLT_MAX; /* opening wants it finite */
     }
     woi_free(gaps);
     woi_free(s.scratch);

@@ -52,6 +52,7 @@ wo_status woi_convert_i64(woi_dtype dtype, const void *from, size_t n, int64_t *
 
 float woi_f16_to_f32(uint16_t half);
 uint16_t woi_f32_to_bf16(float value); /* rounds to nearest even; NaN stays NaN */
+bool woi_fits_bf16(float value);       /* false for a finite value that rounding would make infinite */
 
 /* ---- Files in and out -------------------------------------------------------------------------------------- */
 

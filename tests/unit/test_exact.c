@@ -16,7 +16,7 @@ typedef struct scene {
     float *w, *b, *q, *scores;
     int32_t *ids;
     size_t n, k;
-    float *lse;    /* NULL: not asked for */
+    double *lse;   /* NULL: not asked for */
     void *scratch; /* NULL: allocated inside */
 } scene;
 
@@ -116,8 +116,8 @@ static void assert_lse(const scene *s, size_t query, const double *logits)
     const double expected = max + log(sum);
     if (isinf(max))
         assert_true(s->lse[query] == -INFINITY);
-    else if (!(fabs((double)s->lse[query] - expected) <= 2e-6 * (fabs(expected) + 10)))
-        fail_msg("lse of query %zu: %.9g, expected %.9g", query, (double)s->lse[query], expected);
+    else if (!(fabs(s->lse[query] - expected) <= 2e-6 * (fabs(expected) + 10)))
+        fail_msg("lse of query %zu: %.9g, expected %.9g", query, s->lse[query], expected);
 }
 
 /* The best k by trying every class, k times; equal logits to the lower id. */
@@ -242,7 +242,7 @@ static void logits_may_overflow(void **state)
     answer(&s, 1);
     assert_memory_equal(s.ids, ((int32_t[]){2, 1, 0, 2, 1, 0}), 6 * sizeof *s.ids);
     assert_true(s.scores[0] == INFINITY && s.scores[2] == -INFINITY && s.lse[0] == INFINITY);
-    assert_true(fabsf(s.lse[1] - 10) < 1e-3f);
+    assert_true(fabs(s.lse[1] - 10) < 1e-3);
     free_scene(&s);
 }
 

@@ -448,8 +448,8 @@ static void hostile_files_are_refused(void **state)
         {{.name = "layer.m", .text = "7"}, "expected shape (7, 2)"},
         {{.name = "layer.m", .text = "0"}, "'layer.m' is \"0\""},
         {{.name = "layer.m", .text = "9999999999"}, "'layer.m' is \"9999999999\""},
-        {{.name = "layer.d", .text = "3"}, "expected shape (3, 16)"},
-        {{.name = "layer.d", .text = "2147483647"}, "expected shape (2147483647, 16)"},
+        {{.name = "layer.d", .text = "3"}, "expected shape (6, 3)"},
+        {{.name = "layer.d", .text = "2147483647"}, "expected shape (6, 2147483647)"},
         {{.name = "layer.d", .drop = true}, "no 'layer.d'"},
         {{.name = "layer.xxh3", .text = "12"}, "'layer.xxh3' is \"12\""},
         {{.name = "layer.xxh3", .text = "-123456789abcdef"}, "'layer.xxh3' is \"-123456789abcdef\""},
@@ -733,7 +733,7 @@ static void hostile_trees_are_refused(void **state)
         {{.name = "index.probes", .text = "0"}, "probes is 0, expected 1 to 64"},
         {{.name = "index.probes", .text = "65"}, "probes is 65, expected 1 to 64"},
         {{.name = "layer.d", .text = "16"}, "'weight' is not of the expected shape (6, 16)"},
-        {{.name = "layer.d", .text = "21"}, "expected shape (6, 64)"},
+        {{.name = "layer.d", .text = "21"}, "expected shape (6, 21)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         refuse(rewrite(scratch("whole"), &cases[i].e), NULL, WO_ERR_FORMAT, cases[i].part);
