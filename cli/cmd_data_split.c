@@ -95,7 +95,8 @@ static wo_status split(splitting *s, const char *folder)
     s->shape = *woi_xc_get_shape(reader);
     if (!s->shape.has_header) { /* then only reading all of it tells its counts */
         xc_summary summary;
-        status = xc_summarise(s->path, &s->options, &s->progress, &summary, &o->err);
+        status = xc_summarise_reader(reader, &s->progress, &summary, &o->err);
+        if (!status) status = woi_xc_rewind(reader, &o->err);
         s->shape = summary.shape;
     }
     if (!status) status = count_rows(s);

@@ -68,7 +68,8 @@ static wo_status open_input(conversion *c, int i, woi_xc_shape *shape)
     *shape = *woi_xc_get_shape(c->reader[i]);
     if (shape->has_header) return WO_OK;
     xc_summary summary;
-    status = xc_summarise(c->in[i], &xc, &c->progress, &summary, &c->out.err);
+    status = xc_summarise_reader(c->reader[i], &c->progress, &summary, &c->out.err);
+    if (!status) status = woi_xc_rewind(c->reader[i], &c->out.err);
     *shape = summary.shape;
     return status;
 }

@@ -59,6 +59,14 @@ void woi_text_free(woi_text *text)
     woi_free(text);
 }
 
+wo_status woi_text_rewind(woi_text *text, wo_error *err)
+{
+    text->start = text->end = 0;
+    text->offset = text->n_lines = 0;
+    text->at_end = false;
+    return woi_unpack_rewind(text->file, err);
+}
+
 wo_status woi_text_fill(woi_text *text, const char **unread, size_t *bytes, wo_error *err)
 {
     if (text->start > 0) {

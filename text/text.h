@@ -12,6 +12,9 @@ typedef struct woi_text woi_text;
 wo_status woi_text_open(const char *path, woi_text **text, wo_error *err);
 void woi_text_free(woi_text *text);
 
+/* From the start again: the same file, also where another has taken its name. Not for standard input. */
+wo_status woi_text_rewind(woi_text *text, wo_error *err);
+
 /* Reads more behind what is unread, and gives all of that: at least one byte more than before, unless the text is at
  * its end (woi_text_at_end). Valid until the next call. */
 wo_status woi_text_fill(woi_text *text, const char **unread, size_t *bytes, wo_error *err);
