@@ -1,5 +1,6 @@
 /* wideout data split: a validation file for sets that come without one. */
 #include "cli.h"
+#include "inputs.h"
 #include "net/net.h"
 #include "outputs.h"
 #include "xc_options.h"
@@ -101,9 +102,6 @@ static wo_status split(splitting *s, const char *folder)
     }
     if (!status) status = count_rows(s);
     if (!status) status = cli_outputs_open(o, folder, names);
-    for (int part = TRAIN; !status && part <= VALID; part++)
-        if (cli_same_file(o->path[part], s->path))
-            status = cli_outputs_fail(o, o->path[part], "is the file to be split: choose another folder");
     for (int part = TRAIN; !status && part <= VALID; part++) {
         const uint64_t header[] = {s->n[part], s->shape.n_features, s->shape.n_labels};
         status = cli_outputs_create(o, part);
@@ -120,6 +118,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const arguments *args = given;
     if (n != 1) return cli_usage(self, "expected one file, found %d", n);
     if (!args->output) return cli_usage(self, "needs -o DIR, the folder to write to");
+    const int refused = cli_refuse_inputs_in(self, args->output, names, (const char *const *)rest, 1);
+    if (refused) return refused;
     splitting s = {.path = rest[0],
                    .options = cli_xc_options(&args->xc),
                    .seed = args->common.seed,

@@ -60,7 +60,7 @@ check 'short options' train lm o.net -d 4 -e 1 -b 8 -t 2 -q
 check 'w2v: --drop-top 0' train w2v o.net -e 1 --drop-top 0
 check '--time-steps' grep -q '^3 steps: .*; nothing was written$' <(train xc timed.net -e 2 --time-steps 3)
 check 'then nothing was written' test ! -e timed.net -a ! -e timed.net.checkpoint
-usage 'a network over its data' 'train xc' "-o 'x/train.txt' would replace a data file" --train x/train.txt -o x/train.txt
+usage 'a network over its data' 'train xc' "-o 'x/train.txt' would replace what is read" --train x/train.txt -o x/train.txt
 printf '1,2 1:1 3:2\n3 2:1\n' >one.svm
 check 'xc: a LIBSVM copy' "$WIDEOUT" train xc --train one.svm --test one.svm --lenient --one-based -e 1 -o o.net
 check 'embed: which it reads too' "$WIDEOUT" embed o.net --data one.svm --lenient --one-based -o o.log
