@@ -214,7 +214,7 @@ size=$(stat -c %s kept)
 same 'resume: a damaged checkpoint' "wideout: k.net: its checkpoint: tensor 'output.bias.adam_v' was changed" \
     "$(train xc k.net "${long[@]}" --resume 2>&1 >/dev/null | sed 's/ ([0-9]* bytes at byte [0-9]*)//; s/: its checksum is.*//')"
 cp xc.net k.net.checkpoint
-fails 'resume: a network is no checkpoint' 1 "wideout: k.net: its checkpoint: is not a checkpoint of wideout's" \
+fails 'resume: a network is no checkpoint' 1 "wideout: k.net: its checkpoint: exists and is no checkpoint of wideout's: move it away" \
     train xc k.net "${long[@]}" --resume
 
 # ---- As many epochs as pay ---------------------------------------------------------------------------------------
