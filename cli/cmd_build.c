@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "curve_text.h"
 #include "index_text.h"
+#include "inputs.h"
 #include "layer_options.h"
 #include "tune_options.h"
 
@@ -244,9 +245,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, "--method %s needs --log FILE: queries to learn from", word);
     }
     const char *const in[] = {args->layer.path, args->layer.bias_path, args->log, args->tune.log};
-    for (int i = 0; i < 4; i++)
-        if (cli_same_file(args->output, in[i]))
-            return cli_usage(self, "-o '%s' would replace what is read", args->output);
+    if ((code = cli_refuse_inputs(self, args->output, in, sizeof in / sizeof in[0]))) return code;
     wo_tune_options tune;
     wo_tune_defaults(&tune, sizeof tune);
     code = cli_build_set(self, &args->build, &o);
