@@ -115,12 +115,13 @@ CMOCKA   := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 TESTS    := $(if $(CMOCKA),$(TEST_SRC:tests/%.c=$(BUILD)/tests/%))
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/%.c=$(BUILD)/tests/%)
+TOOLS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 
 # A test includes one .c and links the static library, so it sees the internal symbols too.
-$(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(ARCHIVES) $(BUILD)/.flags
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(wildcard tests/fuzz/*.h tests/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(call say,TEST) $(CC) $(ALL_CFLAGS) -o $@ $< tests/fuzz/replay.c $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
+	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< tests/fuzz/replay.c $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
 $(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(ARCHIVES) $(LDFLAGS) $(CMOCKA) $(ZLIB) $(LIBS)
@@ -134,7 +135,7 @@ test:  ## all set-up, then every test
 	@$(INNER) check
 
 # Not under ThreadSanitizer: Faiss brings an OpenMP of its own, which is not instrumented.
-check: all $(TESTS) $(FUZZERS) $(EXAMPLES) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench)  # the tests alone, without set-up
+check: all $(TESTS) $(FUZZERS) $(TOOLS) $(EXAMPLES) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench)  # the tests alone, without set-up
 	@$(if $(CMOCKA),:,echo 'the unit tests are left out: cmocka is not installed (make deps)')
 	@BUILD=$(BUILD) SAN=$(SAN) CC='$(CC)' tests/run.sh
 
@@ -171,14 +172,14 @@ tsan:  ## the tests under ThreadSanitizer, in build/tsan
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
 TARGET    ?= fuzz_xc
 FUZZ_TIME ?= 60
-fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text), FUZZ_TIME=seconds
+fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text|index), FUZZ_TIME=seconds
 	$(call setup,build check)
 	@$(INNER) BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a build/fuzz/libworkshop.a
 	@mkdir -p build/fuzz/corpus/$(TARGET)
-	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
+	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. -Itests -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
 	    tests/fuzz/$(TARGET).c build/fuzz/libworkshop.a build/fuzz/libwideout.a $(ZLIB) $(LIBS)
 	@tests/cli/malformed.sh --make build/fuzz/seeds
-	build/fuzz/$(TARGET) -artifact_prefix=build/fuzz/ -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds tests/fuzz/seeds
+	build/fuzz/$(TARGET) -artifact_prefix=build/fuzz/ -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds tests/fuzz/seeds tests/golden
 
 # ---- Lint ------------------------------------------------------------------------------------------------------------
 

@@ -81,7 +81,9 @@ static inline bool woi_refuse_infinite(const woi_task *t, size_t i, double whole
     int32_t *ids = t->ids + i * t->k;
     float *scores = t->scores + i * t->k;
     bool finite = ids[0] < 0 || isfinite(whole);
-    for (size_t j = 0; finite && j < t->k && ids[j] >= 0; j++) finite = isfinite(scores[j]);
+    const double shift = t->score == WO_SCORES_LOGPROB ? whole : 0; /* which may take a score out of a float's range */
+    for (size_t j = 0; finite && j < t->k && ids[j] >= 0; j++)
+        finite = isfinite(scores[j]) && isfinite((float)((double)scores[j] - shift));
     if (finite) return false;
     woi_pad(t, ids, scores);
     if (t->log_z) t->log_z[i] = NAN;
