@@ -83,6 +83,9 @@ int cli_usage(const cli_command *command, const char *format, ...) __attribute__
 /* Ends a command that printed to stdout: a full disk or a closed pipe is a failure too. Returns the exit code. */
 int cli_end(void);
 
+/* From now on a mapped file that is shortened while it is read ends the program with a sentence: see vanished.c. */
+void cli_catch_vanished(void);
+
 /* Text from a file, made fit for a terminal: control characters become '?'. */
 void cli_print_text(FILE *to, const char *text);
 

@@ -138,7 +138,7 @@ typedef struct chunk {
     const wo_log *log;
     wo_searcher *searcher;
     float *q, scores[CHUNK];
-    double lse[CHUNK];
+    woi_log_sum lse[CHUNK];
     int32_t ids[CHUNK];
 } chunk;
 
@@ -169,7 +169,7 @@ static wo_status ask(chunk *c, sample *s, size_t first, wo_error *err)
     woi_search_see(c->searcher, c->q, n, &here);
     for (size_t i = 0; i < n; i++) {
         s->length[first + i] = length_of(c->searcher->kernels, c->q + i * d, d);
-        s->log_z[first + i] = c->lse[i];
+        s->log_z[first + i] = woi_log_sum_whole(c->lse[i]);
     }
     return WO_OK;
 }
