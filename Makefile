@@ -116,6 +116,7 @@ TESTS    := $(if $(CMOCKA),$(TEST_SRC:tests/%.c=$(BUILD)/tests/%))
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/%.c=$(BUILD)/tests/%)
 TOOLS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
+PRELOADS := $(BUILD)/tests/failing_io.so
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 
 # A test includes one .c and links the static library, so it sees the internal symbols too.
@@ -125,6 +126,10 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(wildcard tests/fuzz/
 $(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(ARCHIVES) $(LDFLAGS) $(CMOCKA) $(ZLIB) $(LIBS)
+# What tests load in front of the tool, as it is: not sanitized.
+$(BUILD)/tests/failing_io.so: tests/preload/failing_io.c
+	@mkdir -p $(@D)
+	$(call say,TEST) $(CC) -std=c17 -D_GNU_SOURCE $(WARN) $(WERROR) -O1 -g -fPIC -shared -o $@ $< $(LDFLAGS) -ldl
 # Examples are built as a user would: the public header and the library, nothing else.
 $(BUILD)/examples/%: examples/%.c $(BUILD)/libwideout.a $(BUILD)/.flags
 	@mkdir -p $(@D)
@@ -135,7 +140,7 @@ test:  ## all set-up, then every test
 	@$(INNER) check
 
 # Not under ThreadSanitizer: Faiss brings an OpenMP of its own, which is not instrumented.
-check: all $(TESTS) $(FUZZERS) $(TOOLS) $(EXAMPLES) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench)  # the tests alone, without set-up
+check: all $(TESTS) $(FUZZERS) $(TOOLS) $(EXAMPLES) $(PRELOADS) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench)  # the tests alone, without set-up
 	@$(if $(CMOCKA),:,echo 'the unit tests are left out: cmocka is not installed (make deps)')
 	@BUILD=$(BUILD) SAN=$(SAN) CC='$(CC)' tests/run.sh
 
@@ -168,6 +173,15 @@ ubsan:  ## the tests under UBSan alone, in build/ubsan
 tsan:  ## the tests under ThreadSanitizer, in build/tsan
 	$(call setup,build test)
 	@$(INNER) BUILD=build/tsan SAN=thread CFLAGS='-O1 -g' check
+
+# What 'make test' does in short: indexes mutated and signed anew, every I/O call failing in turn, and kills at hundreds of
+# random moments (KILLS=N a command; SEED=N is printed, and gives the same moments again).
+torture:  ## the long form of the tests that mutate indexes, fail I/O calls and kill commands: half an hour
+	$(call setup,build test)
+	@$(INNER) all $(PRELOADS) $(BUILD)/tests/fuzz/fuzz_index
+	$(BUILD)/tests/fuzz/fuzz_index 50000 tests/golden/index-*.safetensors
+	@BUILD=$(BUILD) TORTURE=1 tests/cli/io_faults.sh
+	@BUILD=$(BUILD) TORTURE=1 tests/cli/kills.sh
 
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
 TARGET    ?= fuzz_xc
@@ -363,6 +377,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all abi deps test check check-unit test-arm asan ubsan tsan fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-layout bench-peers-test nets install uninstall \
+.PHONY: all abi deps test check check-unit test-arm asan ubsan tsan torture fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-layout bench-peers-test nets install uninstall \
         clean help FORCE
 .DELETE_ON_ERROR:

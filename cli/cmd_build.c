@@ -143,8 +143,9 @@ static int report(const arguments *args, const wo_index *index, off tuned_off, d
     const uint64_t bytes = file_bytes(args->output);
     if (args->common.json) {
         json_t *json = cli_index_json(&about);
-        json_object_update_new(json, json_pack("{s:s, s:I, s:f, s:f}", "index", args->output, "file_bytes",
-                                               (json_int_t)bytes, "seconds", seconds, "peak_mib", cli_peak_mib()));
+        json_object_update_new(json,
+                               json_pack("{s:o, s:I, s:f, s:f}", "index", cli_json_text(args->output), "file_bytes",
+                                         (json_int_t)bytes, "seconds", seconds, "peak_mib", cli_peak_mib()));
         if (tuned) json_object_set_new(json, "tuning", cli_curve_json(&curve));
         if (!isnan(info->same_best))
             json_object_update_new(json,
@@ -203,10 +204,13 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
         code = cli_blame(self, &files, &err);
     else if (args->tune.log && wo_log_open(args->tune.log, &tune_log, &err))
         code = cli_blame(self, &(cli_files){.log = args->tune.log}, &err);
-    else if ((tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err)
-                   : wo_index_build(layer, log, o, &index, &err)) ||
-             wo_index_save(index, args->output, &err))
-        code = cli_blame(self, &files, &err);
+    if (code) goto done;
+    cli_progress_patience(tune != NULL); /* the tuner reports between its steps, each of which may be long */
+    wo_status status =
+        tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err) : wo_index_build(layer, log, o, &index, &err);
+    cli_progress_patience(false);
+    if (!status) status = wo_index_save(index, args->output, &err);
+    if (status) code = cli_blame(self, &files, &err);
     if (code) goto done;
     cli_progress_end();
     if (tune && !tune_log && !args->common.quiet)

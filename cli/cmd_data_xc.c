@@ -160,9 +160,10 @@ static wo_status copy_rows(conversion *c)
 static int report(const conversion *c, const cli_common *common)
 {
     if (common->json)
-        return cli_print_json(json_pack("{s:I, s:I, s:I, s:[s, s*]}", "rows", (json_int_t)c->n, "features",
+        return cli_print_json(json_pack("{s:I, s:I, s:I, s:[o, o*]}", "rows", (json_int_t)c->n, "features",
                                         (json_int_t)c->n_features, "labels", (json_int_t)c->n_labels, "files",
-                                        c->out.path[0], c->out.path[1]));
+                                        cli_json_text(c->out.path[0]),
+                                        c->out.n > 1 ? cli_json_text(c->out.path[1]) : NULL));
     printf("wrote ");
     for (int i = 0; i < c->out.n; i++) {
         if (i) printf(" and ");

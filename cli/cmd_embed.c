@@ -69,7 +69,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const double seconds = woi_now_s() - start;
     const bool scored = args->score && precision.n > precision.unlabelled;
     if (args->common.json)
-        return cli_print_json(json_pack("{s:s, s:I, s:I, s:f, s:o*, s:o*}", "log", args->output, "n",
+        return cli_print_json(json_pack("{s:o, s:I, s:I, s:f, s:o*, s:o*}", "log", cli_json_text(args->output), "n",
                                         (json_int_t)made.n, "d", (json_int_t)d, "seconds", seconds, "p_at_1",
                                         scored ? json_real(precision.p_at_1) : NULL, "p_at_5",
                                         scored ? json_real(precision.p_at_5) : NULL));

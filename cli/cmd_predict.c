@@ -206,8 +206,7 @@ static void print_answers(const session *s, size_t row)
         size_t bytes = 0;
         const char *name = name_of(s, id, &bytes);
         if (i) putchar('\t');
-        for (size_t c = 0; name && c < bytes; c++)
-            putchar((unsigned char)name[c] < 0x20 || name[c] == 0x7f ? '?' : name[c]);
+        if (name) cli_print_bytes(stdout, name, bytes);
         if (!name) printf("%" PRId32, id);
         printf("\t%.6g", (double)s->scores[row * s->k + i]);
     }
@@ -316,13 +315,13 @@ static int answer_all(session *s, cli_source *source)
     }
     int code;
     if (s->list)
-        code =
-            cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:s, s:O}", "index", s->args->index, "n", (json_int_t)s->n,
-                                     "not_finite", (json_int_t)s->n_bad, "k", (json_int_t)s->k, "scores",
-                                     s->args->softmax   ? "softmax"
-                                     : s->args->logprob ? "logprob"
-                                                        : "logits",
-                                     "queries", s->list));
+        code = cli_print_json(json_pack("{s:o, s:I, s:I, s:I, s:s, s:O}", "index", cli_json_text(s->args->index), "n",
+                                        (json_int_t)s->n, "not_finite", (json_int_t)s->n_bad, "k", (json_int_t)s->k,
+                                        "scores",
+                                        s->args->softmax   ? "softmax"
+                                        : s->args->logprob ? "logprob"
+                                                           : "logits",
+                                        "queries", s->list));
     else
         code = cli_end();
     return code ? code : failed || s->n_bad ? CLI_FAILED : CLI_OK;

@@ -142,11 +142,11 @@ static json_t *by_epoch_json(const woi_train_result *r)
 static int print_json(const arguments *args, const woi_train_result *r)
 {
     return cli_print_json(
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f}", "network",
-                  args->output, "m", (json_int_t)r->m, "d", (json_int_t)r->d, "inputs", (json_int_t)r->n_inputs,
-                  "examples", (json_int_t)r->n_examples, "epochs", (json_int_t)r->epochs, "kept_epoch",
-                  (json_int_t)r->kept, "loss", r->loss, "valid_p_at_1_by_epoch", by_epoch_json(r), "valid_p_at_1",
-                  precision_json(r->has_valid, &r->valid, r->valid.p_at_1), "valid_p_at_5",
+        json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f}", "network",
+                  cli_json_text(args->output), "m", (json_int_t)r->m, "d", (json_int_t)r->d, "inputs",
+                  (json_int_t)r->n_inputs, "examples", (json_int_t)r->n_examples, "epochs", (json_int_t)r->epochs,
+                  "kept_epoch", (json_int_t)r->kept, "loss", r->loss, "valid_p_at_1_by_epoch", by_epoch_json(r),
+                  "valid_p_at_1", precision_json(r->has_valid, &r->valid, r->valid.p_at_1), "valid_p_at_5",
                   precision_json(r->has_valid, &r->valid, r->valid.p_at_5), "test_p_at_1",
                   precision_json(r->has_test, &r->test, r->test.p_at_1), "test_p_at_5",
                   precision_json(r->has_test, &r->test, r->test.p_at_5), "examples_per_s", r->examples_per_s, "seconds",

@@ -246,8 +246,10 @@ static wo_status validate(run *r, wo_error *err)
 static wo_status check_checkpoint(const char *path, wo_error *err)
 {
     woi_st *st = NULL;
-    if (access(path, F_OK) != 0 && errno == ENOENT) return WO_OK;
-    const char *kind = woi_st_open(path, &st, NULL) ? NULL : woi_st_kind(st);
+    if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENAMETOOLONG)) return WO_OK;
+    const wo_status status = woi_st_open(path, &st, err);
+    if (status == WO_ERR_MEMORY) return status; /* that says nothing about the file */
+    const char *kind = status ? NULL : woi_st_kind(st);
     const bool ours = kind && strcmp(kind, "checkpoint") == 0;
     woi_st_free(st);
     if (ours) return WO_OK;
