@@ -389,8 +389,9 @@ typedef struct wo_open_options {
     wo_progress progress;
 } wo_open_options;
 
-/* Maps an index file. A file that is replaced by rename while it is in use, as ours are, does no harm; one that is
- * overwritten in place gives wrong scores, one that is cut short ends the process with SIGBUS. */
+/* Maps an index file. A file that is replaced by rename while it is in use, as ours are, does no harm. One that is
+ * overwritten in place gives wrong scores, but ids of classes: what decides an address is copied and checked, whatever
+ * is verified. One that is cut short raises SIGBUS, for which the library sets no handler: that is the program's. */
 WO_API wo_status wo_index_open(const char *path, const wo_open_options *options, wo_index **index, wo_error *err);
 
 /* The same of the bytes of a file in memory, aligned to 8, which are not copied and must stay as they are. */
