@@ -32,7 +32,7 @@ static wo_status read_tokens(const woi_st *st, woi_tokens *tokens, wo_error *err
 {
     const char *kind = woi_st_kind(st);
     char quoted[WOI_QUOTE_BYTES];
-    if (!kind || strcmp(kind, "tokens") != 0) /* so its tensors are aligned */
+    if (!kind || strcmp(kind, "tokens") != 0)
         return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "is %s%s, expected a token file ('wideout data text')",
                         kind ? "of kind " : "not a file of wideout's",
                         kind ? woi_quote(quoted, kind, strlen(kind)) : "");
@@ -46,7 +46,7 @@ static wo_status read_tokens(const woi_st *st, woi_tokens *tokens, wo_error *err
                         tokens->words.n);
     tokens->n = ids->n;
     if (!(tokens->ids = woi_alloc((size_t)ids->n, sizeof *tokens->ids, err))) return WO_ERR_MEMORY;
-    if (ids->n) memcpy(tokens->ids, ids->data, ids->bytes);
+    if (ids->n) memcpy(tokens->ids, ids->data, ids->bytes); /* which may lie anywhere: anyone can say that it is ours */
     tokens->eos = woi_names_find(&tokens->words, EOS, strlen(EOS));
     tokens->unk = woi_names_find(&tokens->words, UNK, strlen(UNK));
     return check_ids(ids, tokens->ids, tokens->words.n, err);
