@@ -90,11 +90,14 @@ static const char *name_of(const session *s, int32_t id, size_t *bytes)
 /* Names and, for each class, the next one of the same name, or -1. */
 static wo_status list_names(session *s, wo_error *err)
 {
-    wo_status status = WO_OK;
     if (s->same) return WO_OK;
     int32_t *last = malloc(s->m * sizeof *last); /* of a name's first class: the last one that has it */
-    if (!(s->same = malloc(s->m * sizeof *s->same)) || !last)
-        status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    s->same = malloc(s->m * sizeof *s->same);
+    if (!last || !s->same) {
+        free(last);
+        return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    }
+    wo_status status = WO_OK;
     for (size_t i = 0; !status && i < s->m; i++) {
         size_t bytes = 0;
         const char *name = name_of(s, (int32_t)i, &bytes);

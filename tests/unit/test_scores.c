@@ -208,6 +208,34 @@ static void weights_that_bf16_cannot_hold_are_refused(void **state)
     free_scene(&s);
 }
 
+/* The tuner, which would take bf16 rows first, does without. */
+static void the_tuner_does_without_bf16_where_it_must(void **state)
+{
+    (void)state;
+    scene s = make_scene(60, 4, 200, true, 8);
+    s.w[7 * 4 + 2] = 0x1.ffp127F;
+    for (size_t i = 0; i < s.n; i++) s.q[i * 4 + 2] = 0; /* nobody meets it */
+    wo_tune_options t;
+    wo_build_options kept = {.struct_size = sizeof kept};
+    wo_index *index = NULL;
+    wo_error err;
+    wo_tune_defaults(&t, sizeof t);
+    t.target_agree = 0.5;
+    t.max_time_s = 1;
+    if (wo_index_tune(s.layer, s.log, s.log, &t, &index, &err)) fail_msg("%s", err.text);
+    assert_int_equal(wo_index_options(index, &kept), WO_OK);
+    assert_int_not_equal(kept.weights, WO_WEIGHTS_BF16);
+    wo_curve curve = {.struct_size = sizeof curve};
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    size_t column = 0;
+    while (column < curve.columns && strcmp(curve.names[column], "weights") != 0) column++;
+    assert_true(column < curve.columns);
+    for (size_t i = 0; i < curve.rows; i++)
+        assert_true(curve.values[i * curve.columns + column] != (double)WO_WEIGHTS_BF16);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +244,7 @@ int main(void)
         cmocka_unit_test(scores_that_are_not_finite_are_refused),
         cmocka_unit_test(options_that_are_no_numbers_are_refused),
         cmocka_unit_test(weights_that_bf16_cannot_hold_are_refused),
+        cmocka_unit_test(the_tuner_does_without_bf16_where_it_must),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
