@@ -90,6 +90,8 @@ void cli_catch_vanished(void);
  * writing, and bytes that are no UTF-8 become '?'. */
 void cli_print_text(FILE *to, const char *text);
 void cli_print_bytes(FILE *to, const char *text, size_t bytes);
+/* The bytes of the character at `text`, 1 where it is none, and whether it is fit. Also for signal handlers. */
+size_t cli_character(const char *text, size_t bytes, bool *fit);
 
 /* 45000 as "45,000", in one of eight rotating buffers. */
 const char *cli_number(uint64_t n);

@@ -30,15 +30,23 @@ static bool is_unfit(uint32_t code)
            (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
+size_t cli_character(const char *text, size_t bytes, bool *fit)
+{
+    uint32_t code = 0;
+    const size_t n = character_at(text, bytes, &code);
+    *fit = n > 0 && !is_unfit(code);
+    return n ? n : 1;
+}
+
 void cli_print_bytes(FILE *to, const char *text, size_t bytes)
 {
-    for (size_t i = 0, n; i < bytes; i += n ? n : 1) {
-        uint32_t code = 0;
-        n = character_at(text + i, bytes - i, &code);
-        if (n == 0 || is_unfit(code))
-            fputc('?', to);
-        else
+    for (size_t i = 0, n; i < bytes; i += n) {
+        bool fit;
+        n = cli_character(text + i, bytes - i, &fit);
+        if (fit)
             fwrite(text + i, 1, n, to);
+        else
+            fputc('?', to);
     }
 }
 

@@ -77,7 +77,12 @@ static void on_bus(int signal_number, siginfo_t *info, void *context)
     }
     memcpy(sentence + n, head, sizeof head - 1);
     n += sizeof head - 1;
-    for (; path && *path; path++) sentence[n++] = (unsigned char)*path < 0x20 || *path == 0x7f ? '?' : *path;
+    for (size_t left = path ? strlen(path) : 0, bytes; left; path += bytes, left -= bytes) {
+        bool fit;
+        bytes = cli_character(path, left, &fit);
+        memcpy(sentence + n, fit ? path : "?", fit ? bytes : 1);
+        n += fit ? bytes : 1;
+    }
     memcpy(sentence + n, tail, sizeof tail - 1);
     n += sizeof tail - 1;
     if (write(STDERR_FILENO, sentence, n) < 0) _exit(CLI_FAILED);

@@ -220,10 +220,8 @@ wo_status woi_options_check(const wo_build_options *options, wo_error *err)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "method", "%d is no method", (int)options->method);
     for (const woi_option *o = woi_options; o->name; o++) {
         const double value = woi_option_value(o, options);
-        /* Whatever the method: a file has them all, and opening it refuses words and numbers that are none. */
-        if (o->kind == WOI_OPTION_REAL && !isfinite(value))
-            return woi_fail_option(err, WO_ERR_ARGUMENT, o->name, "%s is %g, expected a number", o->name, value);
-        if (!o->words && !woi_option_used(o, options)) continue;
+        /* Words and numbers that are none are refused whatever the method: a file has them all. */
+        if (!o->words && !woi_option_used(o, options) && (o->kind != WOI_OPTION_REAL || isfinite(value))) continue;
         const wo_status status = woi_check_range(o->name, value, o->low, o->high, err);
         if (status) return status;
         if (o->step && (uint32_t)value % o->step)

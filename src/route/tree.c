@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "base/team.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -416,7 +415,7 @@ wo_status woi_tree_learn_margin(woi_tree *tree, const float *q, size_t n, uint32
         size_t all = 0;
         for (size_t i = 0; i < used * probes; i++) all += gaps[i] < INFINITY;
         qsort(gaps, used * probes, sizeof *gaps, by_size);
-        tree->margin = all ? gaps[(size_t)((double)(all - 1) * kept)] : FLT_MAX; /* opening wants it finite */
+        if (all) tree->margin = gaps[(size_t)((double)(all - 1) * kept)];
     }
     woi_free(gaps);
     woi_free(s.scratch);

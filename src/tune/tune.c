@@ -40,7 +40,7 @@ static wo_status take(woi_tune *t, const wo_tune_options *given, wo_error *err)
         (status = woi_check_range("target", o->target, 1e-9, 2, err)) ||
         (status = woi_check_range("target5", o->target5, 0, 2, err)) ||
         (status = woi_check_range("target_agree", o->target_agree, 0, 1, err)) ||
-        (status = woi_check_range("target_us", o->target_us, 0, 1e12, err)) ||
+        (status = woi_check_range("target_us", o->target_us, 0, INFINITY, err)) ||
         (status = woi_check_range("k", o->k, 1, 1000, err)) ||
         (status = woi_check_range("batch", o->batch, 1, 1 << 16, err)) ||
         (status = woi_check_range("max_time_s", o->max_time_s, 0, 1e9, err)) ||

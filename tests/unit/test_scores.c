@@ -164,14 +164,31 @@ static void options_that_are_no_numbers_are_refused(void **state)
             assert_string_equal(err.option, names[i / 3]);
             assert_int_equal(wo_build_check(&o, &err), WO_ERR_ARGUMENT);
         }
-    wo_tune_options t;
-    wo_index *index = NULL;
-    wo_error err;
-    wo_tune_defaults(&t, sizeof t);
-    t.target_us = INFINITY;
-    assert_int_equal(wo_index_tune(s.layer, s.log, s.log, &t, &index, &err), WO_ERR_ARGUMENT);
-    assert_string_equal(err.option, "target_us");
     free_scene(&s);
+}
+
+/* What is built is saved, and what is saved is opened, also from queries that say nothing or too much. */
+static void what_is_built_can_be_opened(void **state)
+{
+    (void)state;
+    static const float lengths[] = {0, 1e-40F, 1e19F, 1e38F};
+    for (size_t turn = 0; turn < 4 * 3; turn++) {
+        scene s = make_scene(40, 5, 60, true, turn);
+        for (size_t i = 0; i < s.n * s.d; i++) s.q[i] = lengths[turn / 3] * s.q[i] / 6;
+        wo_build_options o = small_options(turn % 3 ? EVIDENCE_BY_TREE : WO_METHOD_EVIDENCE);
+        wo_index *index = NULL, *again = NULL;
+        wo_error err;
+        o.partition = turn % 3 == 2;
+        if (!wo_index_build(s.layer, s.log, &o, &index, &err)) {
+            assert_int_equal(wo_index_save(index, scratch("index"), &err), WO_OK);
+            if (wo_index_open(scratch("index"), NULL, &again, &err)) fail_msg("turn %zu: %s", turn, err.text);
+        } else {
+            assert_true(o.partition); /* log Z, of logits that are too large */
+        }
+        wo_index_free(index);
+        wo_index_free(again);
+        free_scene(&s);
+    }
 }
 
 static void weights_that_bf16_cannot_hold_are_refused(void **state)
@@ -243,6 +260,7 @@ int main(void)
         cmocka_unit_test(probabilities_of_large_logits_sum_to_one),
         cmocka_unit_test(scores_that_are_not_finite_are_refused),
         cmocka_unit_test(options_that_are_no_numbers_are_refused),
+        cmocka_unit_test(what_is_built_can_be_opened),
         cmocka_unit_test(weights_that_bf16_cannot_hold_are_refused),
         cmocka_unit_test(the_tuner_does_without_bf16_where_it_must),
     };
