@@ -174,8 +174,8 @@ tsan:  ## the tests under ThreadSanitizer, in build/tsan
 	@$(INNER) BUILD=build/tsan SAN=thread CFLAGS='-O1 -g' check
 
 # What 'make test' does in short: every I/O call failing in turn, and kills at hundreds of random moments (KILLS=N a
-# command; SEED=N is printed, and gives the same moments again).
-torture:  ## the long form of the tests that fail I/O calls and kill commands: half an hour
+# command; SEED=N is printed, and gives the same moments again). TMPDIR=/dev/shm makes it twice as fast.
+torture:  ## the long form of the tests that fail I/O calls and kill commands: three minutes and more
 	$(call setup,build test)
 	@$(INNER) all $(PRELOADS)
 	@BUILD=$(BUILD) TORTURE=1 tests/cli/io_faults.sh
