@@ -175,8 +175,8 @@ tsan:  ## the tests under ThreadSanitizer, in build/tsan
 	@$(INNER) BUILD=build/tsan SAN=thread CFLAGS='-O1 -g' check
 
 # What 'make test' does in short: indexes mutated and signed anew, every I/O call failing in turn, and kills at hundreds of
-# random moments (KILLS=N a command; SEED=N is printed, and gives the same moments again).
-torture:  ## the long form of the tests that mutate indexes, fail I/O calls and kill commands: half an hour
+# random moments (KILLS=N a command; SEED=N is printed, and gives the same moments again). TMPDIR=/dev/shm makes it faster.
+torture:  ## the long form of the tests that mutate indexes, fail I/O calls and kill commands: five minutes and more
 	$(call setup,build test)
 	@$(INNER) all $(PRELOADS) $(BUILD)/tests/fuzz/fuzz_index
 	$(BUILD)/tests/fuzz/fuzz_index 50000 tests/golden/index-*.safetensors

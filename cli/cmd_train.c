@@ -204,7 +204,7 @@ static int refuse_inputs(const cli_command *self, woi_arch arch, const arguments
     const char *slash = strrchr(args->train, '/');
     const int folder = slash ? (int)(slash - args->train) + 1 : 0;
     char *labels = NULL, *features = NULL, *checkpoint = NULL;
-    int code = CLI_FAILED;
+    int code = CLI_OK;
     if (asprintf(&labels, "%.*slabels.txt", folder, args->train) < 0) labels = NULL;
     if (asprintf(&features, "%.*sfeatures.txt", folder, args->train) < 0) features = NULL;
     if (asprintf(&checkpoint, "%s.checkpoint", args->output) < 0) checkpoint = NULL;
@@ -213,8 +213,13 @@ static int refuse_inputs(const cli_command *self, woi_arch arch, const arguments
                               args->label_names || !xc ? args->label_names : labels,
                               args->feature_names || !xc ? args->feature_names : features};
     const size_t n = sizeof in / sizeof in[0];
-    if (labels && features && checkpoint && !(code = cli_refuse_inputs(self, args->output, in, n)))
-        code = cli_refuse_inputs(self, checkpoint, in, n);
+    if (!labels || !features || !checkpoint) {
+        wo_error err;
+        cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
+        code = cli_fail(NULL, &err);
+    }
+    if (!code) code = cli_refuse_inputs(self, args->output, in, n);
+    if (!code) code = cli_refuse_inputs(self, checkpoint, in, n);
     free(labels);
     free(features);
     free(checkpoint);

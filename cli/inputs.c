@@ -27,6 +27,13 @@ static bool is_shard(const char *output, const char *path)
     return found;
 }
 
+static int fail_memory(void)
+{
+    wo_error err;
+    cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
+    return cli_fail(NULL, &err);
+}
+
 int cli_refuse_inputs(const cli_command *self, const char *output, const char *const *inputs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -45,7 +52,7 @@ int cli_refuse_inputs_in(const cli_command *self, const char *folder, const char
     const char *joint = *folder && folder[strlen(folder) - 1] == '/' ? "" : "/";
     for (; !code && *names; names++) {
         char *path = NULL;
-        if (asprintf(&path, "%s%s%s", folder, joint, *names) < 0) return CLI_FAILED;
+        if (asprintf(&path, "%s%s%s", folder, joint, *names) < 0) return fail_memory();
         code = cli_refuse_inputs(self, path, inputs, n);
         free(path);
     }

@@ -91,7 +91,7 @@ static const char *folder_of(char *path)
 
 static wo_status open_temporary(woi_outfile *out, wo_error *err)
 {
-    strcpy(out->temporary, out->path);
+    memcpy(out->temporary, out->path, strlen(out->path) + 1);
     out->fd = open(folder_of(out->temporary), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
     return out->fd >= 0 ? WO_OK : open_named(out, &out->fd, err);
 }
@@ -240,7 +240,7 @@ void woi_outfile_free(woi_outfile *out)
 {
     if (!out) return;
     if (out->fd >= 0) close(out->fd);
-    if (out->named) unlink(out->temporary);
+    if (out->temporary && out->named) unlink(out->temporary);
     woi_free(out->temporary);
     woi_free(out->buffer);
     woi_free(out->path);

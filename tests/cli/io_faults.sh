@@ -78,6 +78,38 @@ for name in "${names[@]}"; do
     same "$name: $tried reads and writes are interrupted or short" '' "$problems"
 done
 
+# ---- Commands that only read -------------------------------------------------------------------------------------
+"$WIDEOUT" build -q --layer in/xc.net --log in/xc.log -K 3 -L 2 --iterations 10 -o in/index >/dev/null
+head -5 in/rows >in/few
+declare -A reads=(
+    [info]='info in/index'
+    [info-text]='info in/x/valid.txt'
+    [predict]='predict --index in/index in/xc.log'
+    [predict-net]='predict --index in/index --net in/xc.net --format xc in/few'
+    [eval]='eval --index in/index --log in/xc.log --no-timing -q'
+    [generate]='generate --net in/lm.net --prompt w1 -n 5'
+)
+for name in info info-text predict predict-net eval generate; do
+    read -ra line <<<"${reads[$name]}"
+    : >calls
+    LD_PRELOAD=$preload IO_UNDER=$here/ IO_LOG=$here/calls "$WIDEOUT" "${line[@]}" >expected 2>/dev/null
+    n=$(wc -l <calls)
+    problems='' tried=0
+    for at in $(every "$n" 8); do
+        for how in 5 short; do
+            LD_PRELOAD=$preload IO_UNDER=$here/ IO_AT=$at IO_HOW=$how timeout 60 "$WIDEOUT" "${line[@]}" >stdout 2>stderr
+            code=$?
+            tried=$((tried + 1))
+            [ $code = 0 ] && cmp -s <(sed 's/ in [0-9.]* s.*//' stdout) <(sed 's/ in [0-9.]* s.*//' expected) && continue
+            # What was answered before stays: a beginning of all answers.
+            [ $code = 1 ] && [ $how = 5 ] && [ "$(wc -l <stderr)" = 1 ] && grep -q '^wideout: ' stderr &&
+                head -c "$(stat -c %s stdout)" expected | cmp -s - stdout && continue
+            problems+="call $at, $how: exit $code: $(cat stderr) "
+        done
+    done
+    same "$name: $tried calls fail or are short" '' "$problems"
+done
+
 # ---- Outputs without names ---------------------------------------------------------------------------------------
 # A file system that has no files without names, and one that cannot give them any: EOPNOTSUPP, EPERM.
 n=$(counts build-slide open)
