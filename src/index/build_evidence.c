@@ -4,9 +4,6 @@
 #include "base/error.h"
 #include "route/mix.h"
 
-#include <float.h>
-#include <math.h>
-
 enum {
     NEAR = 32,           /* leaves that a thin one may borrow from */
     QUERIES_A_LEAF = 40, /* where the number of leaves follows from the data */
@@ -56,10 +53,8 @@ wo_status woi_evidence_set_reach(const wo_log *log, uint32_t beam, uint32_t prob
     const bool moved = tree->beam != beam; /* their own leaf does not depend on the probes */
     index->options.beam = tree->beam = beam;
     index->options.probes = probes;
-    wo_status status = moved ? woi_tree_queries(tree, log->queries, log->n, threads, routed->of, err) : WO_OK;
-    if (status || (status = woi_tree_learn_margin(tree, log->queries, log->n, probes, threads, err))) return status;
-    if (isinf(tree->margin)) tree->margin = FLT_MAX; /* of queries without a direction; opening wants a number */
-    return WO_OK;
+    const wo_status status = moved ? woi_tree_queries(tree, log->queries, log->n, threads, routed->of, err) : WO_OK;
+    return status ? status : woi_tree_learn_margin(tree, log->queries, log->n, probes, threads, err);
 }
 
 static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
