@@ -115,15 +115,21 @@ CMOCKA   := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 TESTS    := $(if $(CMOCKA),$(TEST_SRC:tests/%.c=$(BUILD)/tests/%))
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/%.c=$(BUILD)/tests/%)
+TOOLS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
+PRELOADS := $(BUILD)/tests/failing_io.so
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 
 # A test includes one .c and links the static library, so it sees the internal symbols too.
-$(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(ARCHIVES) $(BUILD)/.flags
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(wildcard tests/fuzz/*.h tests/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(call say,TEST) $(CC) $(ALL_CFLAGS) -o $@ $< tests/fuzz/replay.c $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
+	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< tests/fuzz/replay.c $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
 $(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h tests/*/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(ARCHIVES) $(LDFLAGS) $(CMOCKA) $(ZLIB) $(LIBS)
+# What tests load in front of the tool, as it is: not sanitized.
+$(BUILD)/tests/failing_io.so: tests/preload/failing_io.c
+	@mkdir -p $(@D)
+	$(call say,TEST) $(CC) -std=c17 -D_GNU_SOURCE $(WARN) $(WERROR) -O1 -g -fPIC -shared -o $@ $< $(LDFLAGS) -ldl
 # Examples are built as a user would: the public header and the library, nothing else.
 $(BUILD)/examples/%: examples/%.c $(BUILD)/libwideout.a $(BUILD)/.flags
 	@mkdir -p $(@D)
@@ -134,7 +140,7 @@ test:  ## all set-up, then every test
 	@$(INNER) check
 
 # Not under ThreadSanitizer: Faiss brings an OpenMP of its own, which is not instrumented.
-check: all $(TESTS) $(FUZZERS) $(EXAMPLES) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench)  # the tests alone, without set-up
+check: all $(TESTS) $(FUZZERS) $(TOOLS) $(EXAMPLES) $(PRELOADS) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench)  # the tests alone, without set-up
 	@$(if $(CMOCKA),:,echo 'the unit tests are left out: cmocka is not installed (make deps)')
 	@BUILD=$(BUILD) SAN=$(SAN) CC='$(CC)' tests/run.sh
 
@@ -168,17 +174,26 @@ tsan:  ## the tests under ThreadSanitizer, in build/tsan
 	$(call setup,build test)
 	@$(INNER) BUILD=build/tsan SAN=thread CFLAGS='-O1 -g' check
 
+# What 'make test' does in short: indexes mutated and signed anew, every I/O call failing in turn, and kills at hundreds of
+# random moments (KILLS=N a command; SEED=N is printed, and gives the same moments again). TMPDIR=/dev/shm makes it faster.
+torture:  ## the long form of the tests that mutate indexes, fail I/O calls and kill commands: five minutes and more
+	$(call setup,build test)
+	@$(INNER) all $(PRELOADS) $(BUILD)/tests/fuzz/fuzz_index
+	$(BUILD)/tests/fuzz/fuzz_index 50000 tests/golden/index-*.safetensors
+	@BUILD=$(BUILD) TORTURE=1 tests/cli/io_faults.sh
+	@BUILD=$(BUILD) TORTURE=1 tests/cli/kills.sh
+
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
 TARGET    ?= fuzz_xc
 FUZZ_TIME ?= 60
-fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text), FUZZ_TIME=seconds
+fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text|index), FUZZ_TIME=seconds
 	$(call setup,build check)
 	@$(INNER) BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a build/fuzz/libworkshop.a
 	@mkdir -p build/fuzz/corpus/$(TARGET)
-	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
+	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. -Itests -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
 	    tests/fuzz/$(TARGET).c build/fuzz/libworkshop.a build/fuzz/libwideout.a $(ZLIB) $(LIBS)
 	@tests/cli/malformed.sh --make build/fuzz/seeds
-	build/fuzz/$(TARGET) -artifact_prefix=build/fuzz/ -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds tests/fuzz/seeds
+	build/fuzz/$(TARGET) -artifact_prefix=build/fuzz/ -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds tests/fuzz/seeds tests/golden
 
 # ---- Lint ------------------------------------------------------------------------------------------------------------
 
@@ -362,6 +377,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all abi deps test check check-unit test-arm asan ubsan tsan fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-layout bench-peers-test nets install uninstall \
+.PHONY: all abi deps test check check-unit test-arm asan ubsan tsan torture fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-layout bench-peers-test nets install uninstall \
         clean help FORCE
 .DELETE_ON_ERROR:

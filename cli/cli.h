@@ -83,8 +83,15 @@ int cli_usage(const cli_command *command, const char *format, ...) __attribute__
 /* Ends a command that printed to stdout: a full disk or a closed pipe is a failure too. Returns the exit code. */
 int cli_end(void);
 
-/* Text from a file, made fit for a terminal: control characters become '?'. */
+/* From now on a mapped file that is shortened while it is read ends the program with a sentence: see vanished.c. */
+void cli_catch_vanished(void);
+
+/* Text from a file, made fit for a terminal: control characters, C1's among them, characters that turn the direction of
+ * writing, and bytes that are no UTF-8 become '?'. */
 void cli_print_text(FILE *to, const char *text);
+void cli_print_bytes(FILE *to, const char *text, size_t bytes);
+/* The bytes of the character at `text`, 1 where it is none, and whether it is fit. Also for signal handlers. */
+size_t cli_character(const char *text, size_t bytes, bool *fit);
 
 /* 45000 as "45,000", in one of eight rotating buffers. */
 const char *cli_number(uint64_t n);
@@ -97,15 +104,22 @@ bool cli_same_file(const char *a, const char *b);
 
 /* ---- JSON -------------------------------------------------------------------------------------------------- */
 
-/* One object on stdout and nothing else; takes the reference. NULL (memory ran out) is a failure. */
+/* A string of any bytes, a path for instance: what is no UTF-8 becomes U+FFFD. NULL where memory ran out. */
 struct json_t;
+struct json_t *cli_json_text(const char *text);
+
+/* One object on stdout and nothing else; takes the reference. NULL (memory ran out) is a failure. */
 int cli_print_json(struct json_t *object);
 
 /* ---- Progress ---------------------------------------------------------------------------------------------- */
 
-/* A bar on stderr when that is a terminal and neither --quiet nor --json was given. Ctrl-C makes the work stop at its
- * next report, so that temporary files are removed; a second one ends the program at once. */
+/* A bar on stderr when that is a terminal and neither --quiet nor --json was given. SIGINT (Ctrl-C) and SIGTERM make
+ * the work stop at its next report; where none comes within three seconds, or a second signal does, the process dies of
+ * it.
+ */
 wo_progress cli_progress(const cli_common *common);
+void cli_progress_patience(bool endless); /* true: reports come, however long they take */
+void cli_progress_last(void);             /* at the end of a command: a signal that no report saw takes effect now */
 void cli_progress_line(const char *text); /* any other line, in place of the bar */
 void cli_progress_end(void);              /* wipes it */
 

@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "curve_text.h"
 #include "index_text.h"
+#include "inputs.h"
 #include "layer_options.h"
 #include "tune_options.h"
 
@@ -143,8 +144,9 @@ static int report(const arguments *args, const wo_index *index, off tuned_off, d
     const uint64_t bytes = file_bytes(args->output);
     if (args->common.json) {
         json_t *json = cli_index_json(&about);
-        json_object_update_new(json, json_pack("{s:s, s:I, s:f, s:f}", "index", args->output, "file_bytes",
-                                               (json_int_t)bytes, "seconds", seconds, "peak_mib", cli_peak_mib()));
+        json_object_update_new(json,
+                               json_pack("{s:o, s:I, s:f, s:f}", "index", cli_json_text(args->output), "file_bytes",
+                                         (json_int_t)bytes, "seconds", seconds, "peak_mib", cli_peak_mib()));
         if (tuned) json_object_set_new(json, "tuning", cli_curve_json(&curve));
         if (!isnan(info->same_best))
             json_object_update_new(json,
@@ -203,10 +205,13 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
         code = cli_blame(self, &files, &err);
     else if (args->tune.log && wo_log_open(args->tune.log, &tune_log, &err))
         code = cli_blame(self, &(cli_files){.log = args->tune.log}, &err);
-    else if ((tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err)
-                   : wo_index_build(layer, log, o, &index, &err)) ||
-             wo_index_save(index, args->output, &err))
-        code = cli_blame(self, &files, &err);
+    if (code) goto done;
+    cli_progress_patience(tune != NULL); /* the tuner reports between its steps, each of which may be long */
+    wo_status status =
+        tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err) : wo_index_build(layer, log, o, &index, &err);
+    cli_progress_patience(false);
+    if (!status) status = wo_index_save(index, args->output, &err);
+    if (status) code = cli_blame(self, &files, &err);
     if (code) goto done;
     cli_progress_end();
     if (tune && !tune_log && !args->common.quiet)
@@ -245,9 +250,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, "--method %s needs --log FILE: queries to learn from", word);
     }
     const char *const in[] = {args->layer.path, args->layer.bias_path, args->log, args->tune.log};
-    for (int i = 0; i < 4; i++)
-        if (cli_same_file(args->output, in[i]))
-            return cli_usage(self, "-o '%s' would replace what is read", args->output);
+    if ((code = cli_refuse_inputs(self, args->output, in, sizeof in / sizeof in[0]))) return code;
     wo_tune_options tune;
     wo_tune_defaults(&tune, sizeof tune);
     code = cli_build_set(self, &args->build, &o);

@@ -1,5 +1,6 @@
 /* wideout data deb822: the package catalogue of a Debian or Ubuntu machine as an extreme-classification data set. */
 #include "cli.h"
+#include "inputs.h"
 #include "net/net.h"
 #include "outputs.h"
 
@@ -68,6 +69,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     uint64_t min_features = args->min_feature_count ? args->min_feature_count : DEFAULT_COUNT;
     double start = woi_now_s();
     const char *path = n ? rest[0] : "-";
+    const int refused = cli_refuse_inputs_in(self, args->output, names, &path, 1);
+    if (refused) return refused;
     cli_outputs outputs = {.at = path[0] == '-' && !path[1] ? "standard input" : path};
     wo_progress progress = cli_progress(&args->common);
     woi_catalogue *catalogue = NULL;

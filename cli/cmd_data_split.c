@@ -1,5 +1,6 @@
 /* wideout data split: a validation file for sets that come without one. */
 #include "cli.h"
+#include "inputs.h"
 #include "net/net.h"
 #include "outputs.h"
 #include "xc_options.h"
@@ -95,14 +96,12 @@ static wo_status split(splitting *s, const char *folder)
     s->shape = *woi_xc_get_shape(reader);
     if (!s->shape.has_header) { /* then only reading all of it tells its counts */
         xc_summary summary;
-        status = xc_summarise(s->path, &s->options, &s->progress, &summary, &o->err);
+        status = xc_summarise_reader(reader, &s->progress, &summary, &o->err);
+        if (!status) status = woi_xc_rewind(reader, &o->err);
         s->shape = summary.shape;
     }
     if (!status) status = count_rows(s);
     if (!status) status = cli_outputs_open(o, folder, names);
-    for (int part = TRAIN; !status && part <= VALID; part++)
-        if (cli_same_file(o->path[part], s->path))
-            status = cli_outputs_fail(o, o->path[part], "is the file to be split: choose another folder");
     for (int part = TRAIN; !status && part <= VALID; part++) {
         const uint64_t header[] = {s->n[part], s->shape.n_features, s->shape.n_labels};
         status = cli_outputs_create(o, part);
@@ -119,6 +118,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const arguments *args = given;
     if (n != 1) return cli_usage(self, "expected one file, found %d", n);
     if (!args->output) return cli_usage(self, "needs -o DIR, the folder to write to");
+    const int refused = cli_refuse_inputs_in(self, args->output, names, (const char *const *)rest, 1);
+    if (refused) return refused;
     splitting s = {.path = rest[0],
                    .options = cli_xc_options(&args->xc),
                    .seed = args->common.seed,

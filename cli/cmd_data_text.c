@@ -1,5 +1,6 @@
 /* wideout data text: text to token files for language models and word vectors. */
 #include "cli.h"
+#include "inputs.h"
 #include "net/net.h"
 #include "outputs.h"
 
@@ -81,6 +82,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->split && n > 1) return cli_usage(self, "--split is for one file, found three");
     if (args->split && !parse_shares(args->split, shares))
         return cli_usage(self, "--split takes three whole numbers such as 65,5,30, not '%s'", args->split);
+    const int refused = cli_refuse_inputs_in(self, args->output, names, (const char *const *)rest, (size_t)n);
+    if (refused) return refused;
     const woi_eos eos = args->eos ? (woi_eos)(args->eos - 1) : WOI_EOS_AUTO;
     const uint64_t min_count = args->min_count ? args->min_count : 1;
 

@@ -1,5 +1,6 @@
 /* wideout data xc: check, convert, join and split files of the extreme-classification format. */
 #include "cli.h"
+#include "inputs.h"
 #include "outputs.h"
 #include "xc_options.h"
 #include "xc_summary.h"
@@ -68,7 +69,8 @@ static wo_status open_input(conversion *c, int i, woi_xc_shape *shape)
     *shape = *woi_xc_get_shape(c->reader[i]);
     if (shape->has_header) return WO_OK;
     xc_summary summary;
-    status = xc_summarise(c->in[i], &xc, &c->progress, &summary, &c->out.err);
+    status = xc_summarise_reader(c->reader[i], &c->progress, &summary, &c->out.err);
+    if (!status) status = woi_xc_rewind(c->reader[i], &c->out.err);
     *shape = summary.shape;
     return status;
 }
@@ -158,9 +160,10 @@ static wo_status copy_rows(conversion *c)
 static int report(const conversion *c, const cli_common *common)
 {
     if (common->json)
-        return cli_print_json(json_pack("{s:I, s:I, s:I, s:[s, s*]}", "rows", (json_int_t)c->n, "features",
+        return cli_print_json(json_pack("{s:I, s:I, s:I, s:[o, o*]}", "rows", (json_int_t)c->n, "features",
                                         (json_int_t)c->n_features, "labels", (json_int_t)c->n_labels, "files",
-                                        c->out.path[0], c->out.path[1]));
+                                        cli_json_text(c->out.path[0]),
+                                        c->out.n > 1 ? cli_json_text(c->out.path[1]) : NULL));
     printf("wrote ");
     for (int i = 0; i < c->out.n; i++) {
         if (i) printf(" and ");
@@ -185,16 +188,20 @@ static wo_status name_outputs(conversion *c, const char *given, bool split)
     return status;
 }
 
-static int convert(conversion *c, const arguments *args)
+static int convert(const cli_command *self, conversion *c, const arguments *args)
 {
+    int code = CLI_OK;
     c->progress = cli_progress(&args->common);
     wo_status status = name_outputs(c, args->output, args->split_files);
+    for (int i = 0; !status && !code && i < c->out.n; i++) code = cli_refuse_inputs(self, c->out.path[i], c->in, 2);
+    if (code) goto done;
     if (!status) status = open_inputs(c);
     if (!status) status = open_outputs(c);
     if (!status) status = copy_rows(c);
     if (!status) status = cli_outputs_commit(&c->out);
     cli_progress_end();
-    const int code = status ? cli_fail(c->out.at, &c->out.err) : report(c, &args->common);
+    code = status ? cli_fail(c->out.at, &c->out.err) : report(c, &args->common);
+done:
     for (int i = 0; i < 2; i++) woi_xc_free(c->reader[i]);
     cli_outputs_free(&c->out);
     return code;
@@ -210,7 +217,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, "--split-files needs -o, the start of the two names");
     if (!args->output) return check(rest[0], args);
     conversion c = {.in = {rest[0], n == 2 ? rest[1] : NULL}, .options = cli_xc_options(&args->xc)};
-    return convert(&c, args);
+    return convert(self, &c, args);
 }
 
 const cli_command cli_cmd_data_xc = {

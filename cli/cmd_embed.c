@@ -1,5 +1,6 @@
 /* wideout embed: what a network makes of a data file, as a log of queries and labels. */
 #include "blame.h"
+#include "inputs.h"
 #include "net/net.h"
 #include "xc_options.h"
 
@@ -37,8 +38,9 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (n != 1) return cli_usage(self, "expected one network, found %d", n);
     if (!args->data) return cli_usage(self, "needs --data FILE");
     if (!args->output) return cli_usage(self, "needs -o FILE for the log");
-    if (cli_same_file(args->output, rest[0]) || cli_same_file(args->output, args->data))
-        return cli_usage(self, "-o '%s' would replace what is read", args->output);
+    const char *const in[] = {rest[0], args->data, args->vocab};
+    const int code = cli_refuse_inputs(self, args->output, in, sizeof in / sizeof in[0]);
+    if (code) return code;
     if (args->vocab && !args->arch) return cli_usage(self, "--vocab goes with --arch lm");
     if (args->arch && !args->vocab) return cli_usage(self, "--arch lm needs --vocab FILE");
     if (args->distinct && args->score) return cli_usage(self, "--score needs labels, which --distinct leaves out");
@@ -67,7 +69,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const double seconds = woi_now_s() - start;
     const bool scored = args->score && precision.n > precision.unlabelled;
     if (args->common.json)
-        return cli_print_json(json_pack("{s:s, s:I, s:I, s:f, s:o*, s:o*}", "log", args->output, "n",
+        return cli_print_json(json_pack("{s:o, s:I, s:I, s:f, s:o*, s:o*}", "log", cli_json_text(args->output), "n",
                                         (json_int_t)made.n, "d", (json_int_t)d, "seconds", seconds, "p_at_1",
                                         scored ? json_real(precision.p_at_1) : NULL, "p_at_5",
                                         scored ? json_real(precision.p_at_5) : NULL));

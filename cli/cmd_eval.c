@@ -105,12 +105,12 @@ static json_t *result_json(const arguments *args, const wo_eval_options *o, cons
     static const wo_eval_timing none = {0, 0, 0, 0, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     const bool timed = r->n_timings > 0;
     const wo_eval_timing *t = timed ? &r->timings[r->headline] : &none;
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "index", args->index, "log",
-                  args->log, "method", info->method_name, "m", (json_int_t)info->m, "d", (json_int_t)info->d, "n",
-                  (json_int_t)r->n, "without_label", (json_int_t)r->skipped, "not_finite", (json_int_t)r->refused,
-                  "p_at_1", real(r->p_at_1), "p_at_3", real(r->p_at_3), "p_at_5", real(r->p_at_5), "full_p_at_1",
-                  real(r->full_p_at_1), "full_p_at_3", real(r->full_p_at_3), "full_p_at_5", real(r->full_p_at_5));
+    json_t *object = json_pack(
+        "{s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "index", cli_json_text(args->index),
+        "log", cli_json_text(args->log), "method", info->method_name, "m", (json_int_t)info->m, "d",
+        (json_int_t)info->d, "n", (json_int_t)r->n, "without_label", (json_int_t)r->skipped, "not_finite",
+        (json_int_t)r->refused, "p_at_1", real(r->p_at_1), "p_at_3", real(r->p_at_3), "p_at_5", real(r->p_at_5),
+        "full_p_at_1", real(r->full_p_at_1), "full_p_at_3", real(r->full_p_at_3), "full_p_at_5", real(r->full_p_at_5));
     for (size_t i = 0; object && i < o->n_ks; i++) {
         char name[32];
         snprintf(name, sizeof name, "agreement_at_%" PRIu32, o->ks[i]);

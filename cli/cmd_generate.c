@@ -205,7 +205,7 @@ static void print_words(const session *s, const way *w)
             continue;
         }
         if (!fresh) putchar(' ');
-        for (size_t c = 0; c < bytes; c++) putchar((unsigned char)word[c] < 0x20 || word[c] == 0x7f ? '?' : word[c]);
+        cli_print_bytes(stdout, word, bytes);
         fresh = false;
     }
     if (!fresh) putchar('\n');
@@ -252,8 +252,9 @@ static int print_json(const session *s)
 {
     json_t *ways = json_array();
     for (size_t i = 0; i < s->n_ways; i++) json_array_append_new(ways, way_json(s, &s->ways[i]));
-    json_t *object = json_pack("{s:s, s:s, s:I, s:I, s:o}", "net", s->args->net, "prompt", s->args->prompt, "n",
-                               (json_int_t)s->n, "seed", (json_int_t)s->args->common.seed, "runs", ways);
+    json_t *object = json_pack("{s:o, s:o, s:I, s:I, s:o}", "net", cli_json_text(s->args->net), "prompt",
+                               cli_json_text(s->args->prompt), "n", (json_int_t)s->n, "seed",
+                               (json_int_t)s->args->common.seed, "runs", ways);
     if (object && s->n_ways > 1) json_object_set_new(object, "same_words", json_integer((json_int_t)count_common(s)));
     return cli_print_json(object);
 }

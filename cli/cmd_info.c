@@ -59,10 +59,10 @@ static int st_json(const woi_st *st, const cli_index *index, const wo_curve *cur
     json_t *tensors = json_array(), *metadata = json_object();
     for (size_t i = 0; i < woi_st_n_tensors(st); i++) {
         const woi_tensor *t = woi_st_tensor(st, i);
-        json_array_append_new(tensors, json_pack("{s:s, s:s, s:o, s:I, s:I, s:s}", "name", t->name, "dtype",
+        json_array_append_new(tensors, json_pack("{s:s, s:s, s:o, s:I, s:I, s:o}", "name", t->name, "dtype",
                                                  woi_dtype_name(t->dtype), "shape", shape_json(t->shape, t->n_dims),
                                                  "bytes", (json_int_t)t->bytes, "offset", (json_int_t)t->offset, "file",
-                                                 woi_st_shard_name(st, t->shard)));
+                                                 cli_json_text(woi_st_shard_name(st, t->shard))));
     }
     void *cursor = NULL;
     const char *key, *value;

@@ -5,6 +5,7 @@
 #include "predict_source.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -64,6 +65,7 @@ typedef struct session {
     woi_network *net;
     wo_searcher *searcher;
     woi_names names; /* of the classes, for looking them up; made when they are asked for */
+    int32_t *same;   /* (m), beside them: see list_names */
     size_t k, rows;  /* classes a query; queries searched at a time */
     int32_t *ids;    /* (rows, k) */
     float *scores;
@@ -86,21 +88,47 @@ static const char *name_of(const session *s, int32_t id, size_t *bytes)
     return woi_names_get(&s->net->labels, id);
 }
 
+/* Names and, for each class, the next one of the same name, or -1. */
 static wo_status list_names(session *s, wo_error *err)
 {
+    if (s->same) return WO_OK;
+    int32_t *last = malloc(s->m * sizeof *last); /* of a name's first class: the last one that has it */
+    s->same = malloc(s->m * sizeof *s->same);
+    if (!last || !s->same) {
+        free(last);
+        return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    }
     wo_status status = WO_OK;
-    for (size_t i = 0; !status && (size_t)s->names.n < s->m; i++) {
+    for (size_t i = 0; !status && i < s->m; i++) {
         size_t bytes = 0;
         const char *name = name_of(s, (int32_t)i, &bytes);
         if (!name) break;
-        status = woi_names_append(&s->names, name, bytes, err);
+        if ((status = woi_names_append(&s->names, name, bytes, err))) break;
+        const int32_t first = woi_names_find(&s->names, name, bytes);
+        s->same[i] = -1;
+        if (first != (int32_t)i) s->same[last[first]] = (int32_t)i;
+        last[first] = (int32_t)i;
     }
+    free(last);
     return status;
 }
 
 /* ---- Lists of classes -------------------------------------------------------------------------------------- */
 
-/* An id, or a name; what is all digits is an id. */
+static wo_status add_id(classes *list, int32_t id, wo_error *err)
+{
+    if (list->n == list->room) {
+        const size_t room = 2 * list->room + 64;
+        int32_t *ids = realloc(list->ids, room * sizeof *ids);
+        if (!ids) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+        list->ids = ids;
+        list->room = room;
+    }
+    list->ids[list->n++] = id;
+    return WO_OK;
+}
+
+/* An id, or a name, of which all classes are meant that have it; what is all digits is an id. */
 static wo_status add_class(session *s, classes *list, const char *text, size_t bytes, wo_error *err)
 {
     int64_t id = 0;
@@ -117,25 +145,33 @@ static wo_status add_class(session *s, classes *list, const char *text, size_t b
                              (int)(bytes < 60 ? bytes : 60), text);
     if ((uint64_t)id >= s->m)
         return cli_set_error(err, WO_ERR_ARGUMENT, "class %" PRId64 " is not below the %zu of the index", id, s->m);
-    if (list->n == list->room) {
-        const size_t room = 2 * list->room + 64;
-        int32_t *ids = realloc(list->ids, room * sizeof *ids);
-        if (!ids) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
-        list->ids = ids;
-        list->room = room;
-    }
-    list->ids[list->n++] = (int32_t)id;
-    return WO_OK;
+    wo_status status = add_id(list, (int32_t)id, err);
+    for (int32_t more = (int32_t)id; digits < bytes && !status && (more = s->same[more]) >= 0;)
+        status = add_id(list, more, err);
+    return status;
+}
+
+/* A plain file. What a pipe has not brought is not known to be all there is, and one that nobody writes to never ends:
+ * a mask would be open then. */
+static wo_status open_list(const char *path, FILE **file, wo_error *err)
+{
+    struct stat about;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return cli_set_error(err, WO_ERR_IO, "cannot open: %s", strerror(errno));
+    if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && (*file = fdopen(fd, "r"))) return WO_OK;
+    const wo_status status = cli_set_error(err, WO_ERR_IO, "a list of classes is read from a plain file");
+    close(fd);
+    return status;
 }
 
 static wo_status read_classes(session *s, classes *list, const char *path, wo_error *err)
 {
-    FILE *file = fopen(path, "r");
-    if (!file) return cli_set_error(err, WO_ERR_IO, "cannot open: %s", strerror(errno));
+    FILE *file = NULL;
+    wo_status status = open_list(path, &file, err);
+    if (status) return status;
     char *line = NULL;
     size_t room = 0;
     uint64_t number = 0;
-    wo_status status = WO_OK;
     for (ssize_t got; !status && (got = getline(&line, &room, file)) >= 0;) {
         number++;
         while (got > 0 && (line[got - 1] == '\n' || line[got - 1] == '\r')) got--;
@@ -144,7 +180,9 @@ static wo_status read_classes(session *s, classes *list, const char *path, wo_er
         if ((status = add_class(s, list, line, (size_t)got, &why)))
             cli_set_error(err, status, "line %" PRIu64 ": %.160s", number, why.text);
     }
-    if (!status && ferror(file)) status = cli_set_error(err, WO_ERR_IO, "cannot read: %s", strerror(errno));
+    /* getline ends so too when memory does: only the end of the file is the end of the list. */
+    if (!status && (ferror(file) || !feof(file)))
+        status = cli_set_error(err, WO_ERR_IO, "cannot read on after line %" PRIu64 ": %s", number, strerror(errno));
     free(line);
     fclose(file);
     return status;
@@ -165,13 +203,6 @@ static int take_classes(session *s, const char *option, const char *given, class
 
 /* ---- Answers ----------------------------------------------------------------------------------------------- */
 
-static bool is_finite(const float *q, size_t d)
-{
-    for (size_t i = 0; i < d; i++)
-        if (!isfinite(q[i])) return false;
-    return true;
-}
-
 static void print_answers(const session *s, size_t row)
 {
     for (size_t i = 0; i < s->k && s->ids[row * s->k + i] >= 0; i++) {
@@ -179,8 +210,7 @@ static void print_answers(const session *s, size_t row)
         size_t bytes = 0;
         const char *name = name_of(s, id, &bytes);
         if (i) putchar('\t');
-        for (size_t c = 0; name && c < bytes; c++)
-            putchar((unsigned char)name[c] < 0x20 || name[c] == 0x7f ? '?' : name[c]);
+        if (name) cli_print_bytes(stdout, name, bytes);
         if (!name) printf("%" PRId32, id);
         printf("\t%.6g", (double)s->scores[row * s->k + i]);
     }
@@ -202,31 +232,40 @@ static json_t *answers_json(const session *s, size_t row)
     return list;
 }
 
-static void add_json(session *s, size_t row, bool bad, const cli_query_batch *batch, size_t i)
+/* Why a query has no answer. */
+static const char *problem(const float *q, size_t d)
+{
+    for (size_t i = 0; i < d; i++)
+        if (!isfinite(q[i])) return "not finite";
+    return "its scores are too large: not finite";
+}
+
+/* `why`: NULL where it has an answer. */
+static void add_json(session *s, size_t row, const char *why, const cli_query_batch *batch, size_t i)
 {
     json_t *query = json_pack("{s:I}", "query", (json_int_t)s->n);
     if (batch->lines) json_object_set_new(query, "line", json_integer((json_int_t)batch->lines[i]));
     if (batch->known) json_object_set_new(query, "known", json_integer((json_int_t)batch->known[i]));
-    if (!bad && !s->args->exact) {
+    if (!why && !s->args->exact) {
         json_object_set_new(query, "cells", json_integer((json_int_t)s->stats[row].cells));
         json_object_set_new(query, "candidates", json_integer((json_int_t)s->stats[row].candidates));
         if (s->stats[row].wider) json_object_set_new(query, "wider", json_true());
         if (s->stats[row].exact) json_object_set_new(query, "exact", json_true());
     }
-    if (bad) json_object_set_new(query, "error", json_string("not finite"));
-    json_object_set_new(query, "answers", bad ? json_array() : answers_json(s, row));
+    if (why) json_object_set_new(query, "error", json_string(why));
+    json_object_set_new(query, "answers", why ? json_array() : answers_json(s, row));
     json_array_append_new(s->list, query);
 }
 
 /* Every query has its line, also one that cannot be answered: that line is empty. */
-static void report_bad(session *s, const cli_query_batch *batch, size_t i)
+static void report_bad(session *s, const char *why, const cli_query_batch *batch, size_t i)
 {
     s->n_bad++;
     fflush(stdout);
     fputs("wideout: ", stderr);
     cli_print_text(stderr, s->at);
-    fprintf(stderr, ": %s %" PRIu64 ": not finite\n", batch->lines ? "line" : "query",
-            batch->lines ? batch->lines[i] : s->n);
+    fprintf(stderr, ": %s %" PRIu64 ": %s\n", batch->lines ? "line" : "query", batch->lines ? batch->lines[i] : s->n,
+            why);
 }
 
 static wo_status answer(session *s, const cli_query_batch *batch, wo_error *err)
@@ -240,12 +279,12 @@ static wo_status answer(session *s, const cli_query_batch *batch, wo_error *err)
         const wo_status status = wo_search_run(s->searcher, &s->call, err);
         if (status) return status;
         for (size_t i = 0; i < n; i++) {
-            const bool bad = !is_finite(q + i * d, d);
+            const char *why = s->stats[i].status ? problem(q + i * d, d) : NULL;
             s->n++;
-            if (bad) report_bad(s, batch, first + i);
+            if (why) report_bad(s, why, batch, first + i);
             if (s->list)
-                add_json(s, i, bad, batch, first + i);
-            else if (bad)
+                add_json(s, i, why, batch, first + i);
+            else if (why)
                 putchar('\n');
             else
                 print_answers(s, i);
@@ -280,13 +319,13 @@ static int answer_all(session *s, cli_source *source)
     }
     int code;
     if (s->list)
-        code =
-            cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:s, s:O}", "index", s->args->index, "n", (json_int_t)s->n,
-                                     "not_finite", (json_int_t)s->n_bad, "k", (json_int_t)s->k, "scores",
-                                     s->args->softmax   ? "softmax"
-                                     : s->args->logprob ? "logprob"
-                                                        : "logits",
-                                     "queries", s->list));
+        code = cli_print_json(json_pack("{s:o, s:I, s:I, s:I, s:s, s:O}", "index", cli_json_text(s->args->index), "n",
+                                        (json_int_t)s->n, "not_finite", (json_int_t)s->n_bad, "k", (json_int_t)s->k,
+                                        "scores",
+                                        s->args->softmax   ? "softmax"
+                                        : s->args->logprob ? "logprob"
+                                                           : "logits",
+                                        "queries", s->list));
     else
         code = cli_end();
     return code ? code : failed || s->n_bad ? CLI_FAILED : CLI_OK;
@@ -363,6 +402,7 @@ static void free_session(session *s)
     free(s->stats);
     json_decref(s->list);
     woi_names_free(&s->names);
+    free(s->same);
     wo_searcher_free(s->searcher);
     woi_network_free(s->net);
     wo_index_free(s->index);
@@ -416,8 +456,9 @@ const cli_command cli_cmd_predict = {
     "  wideout predict --index index.safetensors -k 10 test.log\n"
     "  wideout predict --index index.safetensors --softmax queries.npy\n"
     "\n"
-    "Scores are logits; with --softmax probabilities over the candidates; with --logprob logarithms of\n"
-    "probabilities over all classes, of an index that was built with --partition, or with --exact:\n"
+    "Scores are logits; with --softmax probabilities over the candidates, or with --exact over all\n"
+    "classes; with --logprob logarithms of probabilities over all classes, of an index that was built\n"
+    "with --partition, or with --exact:\n"
     "\n"
     "  wideout predict --index index.safetensors --logprob test.log\n"
     "\n"
@@ -432,7 +473,11 @@ const cli_command cli_cmd_predict = {
     "\n"
     "Without FILE, or with -, it reads standard input and answers at once what has come. Where an index\n"
     "has fewer candidates for a query than were asked for, the line is shorter. A query that is not\n"
-    "finite gets an empty line and a sentence; the others are answered, and the exit code is 1.",
+    "finite, or whose scores are not, gets an empty line and a sentence; the others are answered, and the\n"
+    "exit code is 1.\n"
+    "\n"
+    "The files of --forbid and --require are read to their end before anything is answered; of classes\n"
+    "with one name all are meant.",
     options,
     sizeof(arguments),
     run,

@@ -1,5 +1,6 @@
 /* wideout train xc | w2v | lm: networks that end in a wide layer, trained from data files. */
 #include "cli.h"
+#include "inputs.h"
 #include "net/net.h"
 #include "xc_options.h"
 
@@ -7,6 +8,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -140,11 +142,11 @@ static json_t *by_epoch_json(const woi_train_result *r)
 static int print_json(const arguments *args, const woi_train_result *r)
 {
     return cli_print_json(
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f}", "network",
-                  args->output, "m", (json_int_t)r->m, "d", (json_int_t)r->d, "inputs", (json_int_t)r->n_inputs,
-                  "examples", (json_int_t)r->n_examples, "epochs", (json_int_t)r->epochs, "kept_epoch",
-                  (json_int_t)r->kept, "loss", r->loss, "valid_p_at_1_by_epoch", by_epoch_json(r), "valid_p_at_1",
-                  precision_json(r->has_valid, &r->valid, r->valid.p_at_1), "valid_p_at_5",
+        json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f}", "network",
+                  cli_json_text(args->output), "m", (json_int_t)r->m, "d", (json_int_t)r->d, "inputs",
+                  (json_int_t)r->n_inputs, "examples", (json_int_t)r->n_examples, "epochs", (json_int_t)r->epochs,
+                  "kept_epoch", (json_int_t)r->kept, "loss", r->loss, "valid_p_at_1_by_epoch", by_epoch_json(r),
+                  "valid_p_at_1", precision_json(r->has_valid, &r->valid, r->valid.p_at_1), "valid_p_at_5",
                   precision_json(r->has_valid, &r->valid, r->valid.p_at_5), "test_p_at_1",
                   precision_json(r->has_test, &r->test, r->test.p_at_1), "test_p_at_5",
                   precision_json(r->has_test, &r->test, r->test.p_at_5), "examples_per_s", r->examples_per_s, "seconds",
@@ -196,15 +198,41 @@ static void take_real(double *to, double given)
     if (!isnan(given)) *to = given;
 }
 
+/* Neither the network nor its checkpoint may be a file that is read, names that are found beside the data included. */
+static int refuse_inputs(const cli_command *self, woi_arch arch, const arguments *args)
+{
+    const char *slash = strrchr(args->train, '/');
+    const int folder = slash ? (int)(slash - args->train) + 1 : 0;
+    char *labels = NULL, *features = NULL, *checkpoint = NULL;
+    int code = CLI_OK;
+    if (asprintf(&labels, "%.*slabels.txt", folder, args->train) < 0) labels = NULL;
+    if (asprintf(&features, "%.*sfeatures.txt", folder, args->train) < 0) features = NULL;
+    if (asprintf(&checkpoint, "%s.checkpoint", args->output) < 0) checkpoint = NULL;
+    const bool xc = arch == WOI_ARCH_XC;
+    const char *const in[] = {args->train, args->valid, args->test,
+                              args->label_names || !xc ? args->label_names : labels,
+                              args->feature_names || !xc ? args->feature_names : features};
+    const size_t n = sizeof in / sizeof in[0];
+    if (!labels || !features || !checkpoint) {
+        wo_error err;
+        cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
+        code = cli_fail(NULL, &err);
+    }
+    if (!code) code = cli_refuse_inputs(self, args->output, in, n);
+    if (!code) code = cli_refuse_inputs(self, checkpoint, in, n);
+    free(labels);
+    free(features);
+    free(checkpoint);
+    return code;
+}
+
 static int train(const cli_command *self, woi_arch arch, const arguments *args, int n, char **rest)
 {
     if (n > 0) return cli_usage(self, "unexpected '%s': files are named by --train, --valid and --test", rest[0]);
     if (!args->train) return cli_usage(self, "needs --train FILE");
     if (!args->output) return cli_usage(self, "needs -o FILE for the network");
-    const char *const in[] = {args->train, args->valid, args->test};
-    for (int i = 0; i < 3; i++)
-        if (cli_same_file(args->output, in[i]))
-            return cli_usage(self, "-o '%s' would replace a data file", args->output);
+    int code = refuse_inputs(self, arch, args);
+    if (code) return code;
     woi_train_options o = woi_train_defaults(arch);
     o.train = args->train;
     o.valid = args->valid;
@@ -243,7 +271,7 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
     w.line = !args->common.quiet && !args->common.json && isatty(STDERR_FILENO);
     if (woi_train(arch, &o, (woi_train_watch){watch, &w}, &result, &at, &err)) return cli_fail(at, &err);
     cli_progress_end();
-    const int code = args->common.json ? print_json(args, &result) : print_result(arch, args, &result);
+    code = args->common.json ? print_json(args, &result) : print_result(arch, args, &result);
     woi_train_result_free(&result);
     return code;
 }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TEXT = 192 };
@@ -21,28 +22,51 @@ static const char *quality(const wo_curve *curve)
     return curve->target_agree > 0 || isnan(value(curve, 0, "p_at_1")) ? "agreement" : "p_at_1";
 }
 
-/* The slowest row that is faster than `us` (and before `row`, among equals), or rows. */
-static size_t next_faster(const wo_curve *curve, double us, size_t row)
+/* A row in the order of time. A file may have many: each is looked at a few times, never once for every other. */
+typedef struct timed {
+    size_t row;
+    double us, quality;
+    bool best; /* for its time: nothing that is as fast is as good */
+} timed;
+
+/* The fastest first; of equal ones the first. */
+static int by_time(const void *a, const void *b)
 {
-    size_t found = curve->rows;
-    double best = -1;
-    for (size_t i = 0; i < curve->rows; i++) {
-        const double own = value(curve, i, "us");
-        if ((own < us || (own == us && i < row)) && own >= best) {
-            found = i;
-            best = own;
-        }
-    }
-    return found;
+    const timed *x = a, *y = b;
+    if (x->us != y->us) return x->us < y->us ? -1 : 1;
+    return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Nothing that is as fast is better. */
-static bool is_best_for_its_time(const wo_curve *curve, size_t row)
+static void mark_best(timed *rows, size_t n)
 {
-    const double us = value(curve, row, "us"), own = value(curve, row, quality(curve));
-    for (size_t i = 0; i < curve->rows; i++)
-        if (i != row && value(curve, i, "us") <= us && value(curve, i, quality(curve)) >= own) return false;
-    return true;
+    double most = -INFINITY;
+    size_t having = 0; /* rows, so far, that have it */
+    for (size_t first = 0, end; first < n; first = end) {
+        for (end = first; end < n && rows[end].us == rows[first].us; end++) {
+            if (rows[end].quality > most) having = 0;
+            if (rows[end].quality >= most) {
+                most = rows[end].quality;
+                having++;
+            }
+        }
+        for (size_t i = first; i < end; i++)
+            rows[i].best = isnan(rows[i].quality) || (rows[i].quality == most && having == 1);
+    }
+}
+
+/* All rows whose time is known; NULL where memory runs out. To be freed. */
+static timed *in_order(const wo_curve *curve, size_t *n)
+{
+    timed *rows = malloc((curve->rows + 1) * sizeof *rows);
+    *n = 0;
+    for (size_t i = 0; rows && i < curve->rows; i++) {
+        const double us = value(curve, i, "us");
+        if (us >= 0 && us < INFINITY) rows[(*n)++] = (timed){i, us, value(curve, i, quality(curve)), false};
+    }
+    if (!rows) return NULL;
+    qsort(rows, *n, sizeof *rows, by_time);
+    mark_best(rows, *n);
+    return rows;
 }
 
 static void print_figure(double x)
@@ -53,22 +77,27 @@ static void print_figure(double x)
         printf("%8.4f", x);
 }
 
-/* What FULL has, by which shares are counted; NAN where it was not tried. */
-static double of_full(const wo_curve *curve, const char *name)
+/* The row of FULL, by which shares are counted; rows where it was not tried. */
+static size_t full_row(const wo_curve *curve)
 {
-    for (size_t i = 0; i < curve->rows; i++)
-        if (value(curve, i, "method") == WO_METHOD_FULL) return value(curve, i, name);
-    return NAN;
+    size_t row = 0;
+    while (row < curve->rows && value(curve, row, "method") != WO_METHOD_FULL) row++;
+    return row;
+}
+
+static double of_full(const wo_curve *curve, size_t full, const char *name)
+{
+    return full < curve->rows ? value(curve, full, name) : NAN;
 }
 
 /* Why a row is not an answer. */
-static const char *why_not(const wo_curve *curve, size_t row)
+static const char *why_not(const wo_curve *curve, size_t row, size_t full)
 {
     if (row == curve->chosen) return "  <- this index";
     if (value(curve, row, "met") == 1) return "";
     if (curve->target_us > 0) return "  (too slow)";
-    const double one = value(curve, row, "p_at_1") / of_full(curve, "p_at_1"),
-                 five = value(curve, row, "p_at_5") / of_full(curve, "p_at_5");
+    const double one = value(curve, row, "p_at_1") / of_full(curve, full, "p_at_1"),
+                 five = value(curve, row, "p_at_5") / of_full(curve, full, "p_at_5");
     if (curve->target_agree > 0)
         return value(curve, row, "agreement") < curve->target_agree ? "  (too low)" : "  (not for sure)";
     if (one < curve->target) return "  (P@1 too low)";
@@ -132,18 +161,22 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
     print_proof(curve, indent);
     printf("%s%s tried; FULL, and the best for their time:\n", indent, cli_number(curve->rows));
     printf("%s    P@1     P@5   agree   classes  us/query\n", indent);
-    size_t row = curve->rows;
-    for (double us = INFINITY; (row = next_faster(curve, us, row)) < curve->rows;) {
-        us = value(curve, row, "us");
-        const bool full = value(curve, row, "method") == WO_METHOD_FULL;
-        if (row != curve->chosen && !full && !is_best_for_its_time(curve, row)) continue;
+    size_t n = 0;
+    timed *rows = in_order(curve, &n);
+    const size_t full = full_row(curve);
+    for (size_t i = n; rows && i-- > 0;) {
+        const size_t row = rows[i].row;
+        const bool is_full = value(curve, row, "method") == WO_METHOD_FULL;
+        if (row != curve->chosen && !is_full && !rows[i].best) continue;
         wo_curve_text(curve, row, text, sizeof text);
         printf("%s", indent);
         print_figure(value(curve, row, "p_at_1"));
         print_figure(value(curve, row, "p_at_5"));
         print_figure(value(curve, row, "agreement"));
-        printf("%10.1f%10.3g  %s%s\n", value(curve, row, "classes"), us, text, full ? "" : why_not(curve, row));
+        printf("%10.1f%10.3g  %s%s\n", value(curve, row, "classes"), rows[i].us, text,
+               is_full ? "" : why_not(curve, row, full));
     }
+    free(rows);
 }
 
 static json_t *number(double x)

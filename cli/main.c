@@ -79,6 +79,7 @@ static int print_group(const char *group, bool asked)
 
 int main(int argc, char **argv)
 {
+    cli_catch_vanished();
     argc--;
     argv++;
     if (argc == 0) {

@@ -200,5 +200,7 @@ int cli_run(const cli_command *command, int argc, char **argv)
         print_help(command);
         return cli_end();
     }
-    return command->run(command, args.bytes, argc - optind, argv + optind);
+    const int code = command->run(command, args.bytes, argc - optind, argv + optind);
+    cli_progress_last();
+    return code;
 }

@@ -1,4 +1,5 @@
 /* Messages, numbers and JSON for people and programs. */
+#include "base/utf8.h"
 #include "cli.h"
 
 #include <errno.h>
@@ -10,9 +11,66 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+/* How many bytes the UTF-8 character at `text` has, and which it is; 0 where there is none. */
+static size_t character_at(const char *text, size_t bytes, uint32_t *code)
+{
+    const unsigned char lead = (unsigned char)*text;
+    const size_t n = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    if (n > bytes || !woi_utf8_valid(text, n)) return 0;
+    *code = n == 1 ? lead : lead & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) *code = *code << 6 | ((unsigned char)text[i] & 0x3f);
+    return n;
+}
+
+/* C0, DEL and C1, some of which begin sequences that terminals obey; what turns the direction of writing or ends a line
+ * (Unicode's Bidi_Control, and 2028, 2029): with it a name can show as another. */
+static bool is_unfit(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+size_t cli_character(const char *text, size_t bytes, bool *fit)
+{
+    uint32_t code = 0;
+    const size_t n = character_at(text, bytes, &code);
+    *fit = n > 0 && !is_unfit(code);
+    return n ? n : 1;
+}
+
+void cli_print_bytes(FILE *to, const char *text, size_t bytes)
+{
+    for (size_t i = 0, n; i < bytes; i += n) {
+        bool fit;
+        n = cli_character(text + i, bytes - i, &fit);
+        if (fit)
+            fwrite(text + i, 1, n, to);
+        else
+            fputc('?', to);
+    }
+}
+
 void cli_print_text(FILE *to, const char *text)
 {
-    for (; *text; text++) fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, to);
+    cli_print_bytes(to, text, strlen(text));
+}
+
+json_t *cli_json_text(const char *text)
+{
+    static const char replacement[] = "\xef\xbf\xbd";
+    const size_t bytes = strlen(text);
+    size_t used = 0;
+    char *clean = malloc(3 * bytes + 1);
+    if (!clean) return NULL;
+    for (size_t i = 0, n; i < bytes; i += n ? n : 1) {
+        uint32_t code;
+        n = character_at(text + i, bytes - i, &code);
+        memcpy(clean + used, n ? text + i : replacement, n ? n : 3);
+        used += n ? n : 3;
+    }
+    json_t *string = json_stringn(clean, used);
+    free(clean);
+    return string;
 }
 
 int cli_fail(const char *path, const wo_error *err)

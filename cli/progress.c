@@ -6,15 +6,54 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t interrupted;
+enum { PATIENCE_S = 3 };
+static volatile sig_atomic_t interrupted, noticed; /* the signal; whether the work has been told */
+static volatile sig_atomic_t patience = PATIENCE_S;
 static bool drawn;
 static double started, last_drawn;
 static const char *current; /* stage */
 
+static void die_of(int signal_number)
+{
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+/* The work asks whether it is to stop. Where it does not ask soon, nobody looks: it computes, saves, or waits for
+ * input. Then the signal does what it does by itself. Output on its way has no name yet, so nothing is left behind. */
 static void on_interrupt(int signal_number)
 {
+    interrupted = signal_number;
+    if (patience) alarm((unsigned)patience);
+}
+
+static void on_alarm(int signal_number)
+{
     (void)signal_number;
-    interrupted = 1;
+    if (interrupted && !noticed) die_of(interrupted);
+}
+
+/* What the work is told when it asks. */
+static int stop_now(void)
+{
+    if (interrupted && !noticed) {
+        noticed = 1;
+        alarm(0);
+    }
+    return interrupted != 0;
+}
+
+void cli_progress_patience(bool endless)
+{
+    patience = endless ? 0 : PATIENCE_S;
+    if (interrupted && !noticed) alarm((unsigned)patience);
+}
+
+void cli_progress_last(void)
+{
+    if (!interrupted || noticed) return;
+    fflush(stdout);
+    die_of(interrupted);
 }
 
 static void draw(const char *stage, uint64_t done, uint64_t total)
@@ -56,18 +95,20 @@ static int report_bar(void *ctx, const char *stage, uint64_t done, uint64_t tota
 {
     (void)ctx;
     draw(stage, done, total);
-    return interrupted;
+    return stop_now();
 }
 
 static int report_silent(void *ctx, const char *stage, uint64_t done, uint64_t total)
 {
     (void)ctx, (void)stage, (void)done, (void)total;
-    return interrupted;
+    return stop_now();
 }
 
 wo_progress cli_progress(const cli_common *common)
 {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    struct sigaction deadline = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &deadline, NULL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     bool bar = !common->quiet && !common->json && isatty(STDERR_FILENO);

@@ -91,11 +91,19 @@ static void count_tally(xc_summary *s, const tally *t)
 wo_status xc_summarise(const char *path, const woi_xc_options *options, const wo_progress *progress, xc_summary *s,
                        wo_error *err)
 {
+    woi_xc *xc = NULL;
+    wo_status status = woi_xc_open(path, options, &xc, err);
+    if (!status) status = xc_summarise_reader(xc, progress, s, err);
+    woi_xc_free(xc);
+    return status;
+}
+
+wo_status xc_summarise_reader(woi_xc *xc, const wo_progress *progress, xc_summary *s, wo_error *err)
+{
     memset(s, 0, sizeof *s);
     double start = woi_now_s();
-    woi_xc *xc = NULL;
     tally t = {0};
-    wo_status status = woi_xc_open(path, options, &xc, err);
+    wo_status status = WO_OK;
     woi_xc_row row;
     bool more = true;
     for (uint64_t n = 0; !status && more; n++) {
@@ -122,7 +130,6 @@ wo_status xc_summarise(const char *path, const woi_xc_options *options, const wo
         count_tally(s, &t);
     }
     cli_progress_end();
-    woi_xc_free(xc);
     free(t.ids);
     free(t.uses);
     return status;

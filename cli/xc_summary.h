@@ -26,6 +26,9 @@ typedef struct xc_summary {
 wo_status xc_summarise(const char *path, const woi_xc_options *options, const wo_progress *progress,
                        xc_summary *summary, wo_error *err);
 
+/* The same of a reader that is at the start of its file, and is afterwards at the end of it. */
+wo_status xc_summarise_reader(woi_xc *reader, const wo_progress *progress, xc_summary *summary, wo_error *err);
+
 void xc_print_summary(const char *path, const xc_summary *summary);
 json_t *xc_summary_json(const xc_summary *summary);
 

@@ -400,8 +400,9 @@ typedef struct wo_open_options {
     wo_progress progress;
 } wo_open_options;
 
-/* Maps an index file. A file that is replaced by rename while it is in use, as ours are, does no harm; one that is
- * overwritten in place gives wrong scores, one that is cut short ends the process with SIGBUS. */
+/* Maps an index file. A file that is replaced by rename while it is in use, as ours are, does no harm. One that is
+ * overwritten in place gives wrong scores, but ids of classes: what decides an address is copied and checked, whatever
+ * is verified. One that is cut short raises SIGBUS, for which the library sets no handler: that is the program's. */
 WO_API wo_status wo_index_open(const char *path, const wo_open_options *options, wo_index **index, wo_error *err);
 
 /* The same of the bytes of a file in memory, aligned to 8, which are not copied and must stay as they are. */
@@ -560,15 +561,17 @@ WO_API wo_status wo_searcher_create(const wo_index *index, const wo_searcher_opt
 WO_API void wo_searcher_free(wo_searcher *searcher);
 
 /* The k best classes of each of n queries (n, d): ids and scores (n, k), best first, ties to the lower id, padded with
- * -1 and -INFINITY where there are fewer candidates. A query with NaN or infinite numbers gets -1; the others are
- * answered. */
+ * -1 and -INFINITY where there are fewer candidates. A query with NaN or infinite numbers gets -1, and so does one
+ * whose logits are so large that an answer's score would be infinite; the others are answered. */
 WO_API wo_status wo_search(wo_searcher *searcher, const float *queries, size_t n, size_t k, int32_t *ids, float *scores,
                            wo_error *err);
 
 typedef enum wo_scores {
     WO_SCORES_LOGITS = 0, /* with the prior of the index, where it has one: see wo_build_options */
-    WO_SCORES_SOFTMAX =
-        1, /* over the candidates; 0 in place of -INFINITY. With screen FULL answers, over all classes */
+    /* Probabilities over the candidates, 0 in place of -INFINITY. The cells answer, whatever the planner says, so that
+     * a query has the same ones in every batch; FULL, where it is asked for, or the fallback to it, answers over all
+     * classes, and so does method screen. */
+    WO_SCORES_SOFTMAX = 1,
     /* The logarithm of a probability, over all m classes: score - log Z. The cells answer, with the log Z that an index
      * with a partition estimates, whatever the planner says; FULL, where it is asked for, with the exact one. */
     WO_SCORES_LOGPROB = 2
@@ -582,7 +585,7 @@ typedef enum wo_by {
 } wo_by;
 
 typedef struct wo_query_stats {
-    wo_status status;    /* WO_ERR_ARGUMENT: the query is not finite, all its ids are -1 */
+    wo_status status;    /* WO_ERR_ARGUMENT: the query or its scores are not finite, all its ids are -1 */
     uint32_t cells;      /* opened */
     uint32_t candidates; /* distinct classes scored */
     uint8_t wider;       /* little evidence: more cells were opened, or the screen was asked too */
@@ -619,11 +622,11 @@ WO_API wo_status wo_search_run(wo_searcher *searcher, const wo_search_call *call
 WO_API wo_status wo_search_candidates(wo_searcher *searcher, const wo_search_call *call, int32_t *ids, size_t capacity,
                                       size_t *n_candidates, wo_error *err);
 
-/* log Z of each query of a call: log_z (n), NAN where a query is not finite. With the score of any class, a candidate
- * or not, it gives the logarithm of its probability: score - log Z. Estimated by the cells, unless WO_BY_FULL is asked
- * for; k, ids, scores and score of the call are not used. Fails where the index was built without a partition, and, as
- * WO_SCORES_LOGPROB by the cells does, where a call changes what log Z was learned for: probes, forbidden and mandatory
- * classes, logit_bias. */
+/* log Z of each query of a call: log_z (n), NAN where a query or its logits are not finite. With the score of any
+ * class, a candidate or not, it gives the logarithm of its probability: score - log Z. Estimated by the cells, unless
+ * WO_BY_FULL is asked for; k, ids, scores and score of the call are not used. Fails where the index was built without a
+ * partition, and, as WO_SCORES_LOGPROB by the cells does, where a call changes what log Z was learned for: probes,
+ * forbidden and mandatory classes, logit_bias. */
 WO_API wo_status wo_log_partition(wo_searcher *searcher, const wo_search_call *call, float *log_z, wo_error *err);
 
 /* The logits of given classes for one query, as exact as the index's rows are: logits (n). */

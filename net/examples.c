@@ -63,13 +63,14 @@ static bool is_ready(const woi_examples *s)
     return woi_text_at_end(s->text) || memmem(text, bytes, "\n\n", s->raw == WOI_RAW_DEB822 ? 2 : 1);
 }
 
-/* Passes over blank lines, so that the number of the line after them is known. */
+/* Passes over blank lines, so that the number of the line after them is known. A line that comes in many pieces is
+ * looked at once: what is known to be blank stays so. */
 static wo_status skip_blank(woi_examples *s, wo_error *err)
 {
-    for (;;) {
+    for (size_t blank = 0;;) {
         const char *text;
         char *line;
-        size_t bytes, blank = 0;
+        size_t bytes;
         woi_text_unread(s->text, &text, &bytes);
         while (blank < bytes && text[blank] != '\n' && is_space(text[blank])) blank++;
         if (blank < bytes && text[blank] != '\n') return WO_OK;
@@ -77,9 +78,11 @@ static wo_status skip_blank(woi_examples *s, wo_error *err)
             woi_text_take(s->text, bytes);
             return WO_OK;
         }
+        const bool whole = blank < bytes || bytes > WOI_TEXT_LINE_BYTES; /* or too long, which the reader says */
         wo_status status =
-            blank < bytes ? woi_text_line(s->text, &line, &bytes, err) : woi_text_fill(s->text, &text, &bytes, err);
+            whole ? woi_text_line(s->text, &line, &bytes, err) : woi_text_fill(s->text, &text, &bytes, err);
         if (status) return status;
+        if (whole) blank = 0;
     }
 }
 
@@ -269,13 +272,15 @@ static wo_status take_line(woi_examples *s, bool *more, wo_error *err)
 /* Rows such as "3,5 1:0.5 7:1", and the header above them. */
 static bool looks_like_xc(const char *line, size_t bytes)
 {
-    bool numbers = memchr(line, ' ', bytes), feature = false; /* numbers alone: the header, two or more */
+    bool numbers = memchr(line, ' ', bytes), feature = false,
+         digit = false; /* numbers alone: the header, two or more */
     for (size_t i = 0; i < bytes; i++) {
         if (!strchr("0123456789,:.eE+- \t\r", line[i]) || line[i] == '\0') return false;
         numbers = numbers && strchr("0123456789 \t\r", line[i]);
+        digit = digit || (line[i] >= '0' && line[i] <= '9');
         feature = feature || (line[i] == ':' && i > 0 && line[i - 1] >= '0' && line[i - 1] <= '9');
     }
-    return feature || numbers;
+    return feature || (numbers && digit);
 }
 
 static bool looks_like_stanza(const char *line, size_t bytes)
@@ -293,16 +298,19 @@ static wo_status guess(woi_examples *s, wo_error *err)
     if (s->net->arch != WOI_ARCH_XC) return WO_OK;
     s->raw = WOI_RAW_XC;
     if (s->net->features.n == 0) return WO_OK;
-    const char *text = NULL, *line, *end = NULL;
-    size_t bytes;
+    const char *text = NULL, *end = NULL;
+    size_t bytes, first = 0, searched = 0; /* where the line begins; where no end of it is */
     for (woi_text_unread(s->text, &text, &bytes);;) {
-        for (line = text; line < text + bytes && is_space(*line) && *line != ' '; line++) continue;
-        end = memchr(line, '\n', bytes - (size_t)(line - text));
+        while (first < bytes && is_space(text[first]) && text[first] != ' ') first++;
+        if (searched < first) searched = first;
+        end = memchr(text + searched, '\n', bytes - searched);
+        searched = bytes;
         if (end || woi_text_at_end(s->text) || bytes > LONG_ENOUGH) break;
         wo_status status = woi_text_fill(s->text, &text, &bytes, err);
         if (status) return status;
     }
-    bytes = end ? (size_t)(end - line) : bytes - (size_t)(line - text);
+    const char *line = text + first;
+    bytes = end ? (size_t)(end - line) : bytes - first;
     if (!looks_like_xc(line, bytes)) {
         const bool stanzas = strcmp(s->net->extractor, "deb822") == 0 && looks_like_stanza(line, bytes);
         s->raw = stanzas ? WOI_RAW_DEB822 : WOI_RAW_TEXT;

@@ -9,6 +9,7 @@
 #include "text/names_text.h"
 
 #include <errno.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -446,9 +447,17 @@ static wo_status read_position(const woi_st *st, position *at, wo_error *err)
             err, WO_ERR_ARGUMENT, 8,
             "belongs to another network, other data or other options: delete it, or train without --resume");
     const char *epochs = woi_st_meta(st, "epochs_done"), *stated = woi_st_meta(st, "loss");
+    char quoted[WOI_QUOTE_BYTES], *end;
     if (!epochs || !stated) return woi_fail(err, WO_ERR_FORMAT, 8, "does not say how many epochs are done");
-    at->done = strtoull(epochs, NULL, 10);
-    at->loss = strtod(stated, NULL);
+    errno = 0;
+    at->done = strtoull(epochs, &end, 10);
+    if (*epochs < '0' || *epochs > '9' || *end || errno)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "has '%s' epochs done, expected a number",
+                        woi_quote(quoted, epochs, strlen(epochs)));
+    at->loss = strtod(stated, &end);
+    if (end == stated || *end || !isfinite(at->loss))
+        return woi_fail(err, WO_ERR_FORMAT, 8, "has a loss of '%s', expected a number",
+                        woi_quote(quoted, stated, strlen(stated)));
     if (!at->history) return WO_OK;
     if (at->done == 0 || at->done > WOI_PACE_EPOCHS)
         return woi_fail(err, WO_ERR_FORMAT, 8, "has %" PRIu64 " epochs done, expected 1 to %d", at->done,

@@ -26,7 +26,6 @@ struct woi_queries {
     int64_t *indptr;
     int32_t *labels;
     /* xc */
-    char *path;
     woi_xc *xc;
     int64_t *row_indptr;
     int32_t *features;
@@ -89,9 +88,9 @@ static wo_status check_xc_shape(const woi_queries *s, const woi_xc_shape *shape,
 }
 
 /* Files without a header are read once to count them. */
-static wo_status open_xc(woi_queries *s, wo_error *err)
+static wo_status open_xc(woi_queries *s, const char *path, wo_error *err)
 {
-    wo_status status = woi_xc_open(s->path, &s->options.xc, &s->xc, err);
+    wo_status status = woi_xc_open(path, &s->options.xc, &s->xc, err);
     if (status) return status;
     bool more = !woi_xc_get_shape(s->xc)->has_header, counted = more;
     while (more) {
@@ -100,13 +99,19 @@ static wo_status open_xc(woi_queries *s, wo_error *err)
     }
     if ((status = check_xc_shape(s, woi_xc_get_shape(s->xc), err))) return status;
     s->n_examples = woi_xc_get_shape(s->xc)->n;
-    return counted ? woi_queries_rewind(s, err) : WO_OK;
+    return counted ? woi_xc_rewind(s->xc, err) : WO_OK;
 }
 
 static wo_status take_xc_row(woi_queries *s, const woi_xc_row *row, wo_error *err)
 {
     const size_t used = (size_t)s->row_indptr[s->n];
     wo_status status;
+    /* Ids rise, so the last ones say it. The reader keeps to its file's shape; that it is the network's is seen here.
+     */
+    if ((row->n_features && (size_t)row->features[row->n_features - 1] >= s->net->n_inputs) ||
+        (row->n_labels && (size_t)row->labels[row->n_labels - 1] >= s->net->m))
+        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "row %llu has a feature or a label that the network lacks",
+                        (unsigned long long)s->at);
     for (size_t i = 0; s->net->input.log1p && i < row->n_features; i++)
         if (row->values[i] <= -1)
             return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
@@ -132,6 +137,9 @@ static wo_status next_xc(woi_queries *s, wo_error *err)
         woi_xc_row row;
         bool more;
         wo_status status = woi_xc_next(s->xc, &row, &more, err);
+        if (!status && !more)
+            status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "ends after row %llu, but had %llu when it was counted",
+                              (unsigned long long)s->at, (unsigned long long)s->n_examples);
         if (!status && is_chosen(s)) status = take_xc_row(s, &row, err);
         if (status) return status;
     }
@@ -193,9 +201,9 @@ done:
     return status;
 }
 
-static wo_status open_tokens(woi_queries *s, wo_error *err)
+static wo_status open_tokens(woi_queries *s, const char *path, wo_error *err)
 {
-    wo_status status = woi_tokens_open(s->path, &s->tokens, err);
+    wo_status status = woi_tokens_open(path, &s->tokens, err);
     if (!status) status = map_words(s, err);
     if (status) return status;
     const bool lm = s->net->arch == WOI_ARCH_LM;
@@ -288,13 +296,12 @@ wo_status woi_queries_open(const woi_network *net, const char *path, const woi_q
     s->options = *options;
     s->options.threads = woi_team_threads(s->options.threads);
     wo_status status = WO_ERR_MEMORY;
-    if (!(s->path = woi_copy_text(path, strlen(path), err)) || !(s->q = woi_alloc(CHUNK * net->d, sizeof(float), err)))
-        goto done;
+    if (!(s->q = woi_alloc(CHUNK * net->d, sizeof(float), err))) goto done;
     if ((status = woi_grow(&s->indptr, &s->indptr_room, 0, 1, sizeof(int64_t), err)) ||
         (status = woi_grow(&s->row_indptr, &s->row_room, 0, 1, sizeof(int64_t), err)))
         goto done;
     s->indptr[0] = s->row_indptr[0] = 0;
-    status = net->arch == WOI_ARCH_XC ? open_xc(s, err) : open_tokens(s, err);
+    status = net->arch == WOI_ARCH_XC ? open_xc(s, path, err) : open_tokens(s, path, err);
     if (status) goto done;
     const uint64_t most = s->options.max_queries;
     s->n_chosen = most && most < s->n_examples ? most : s->n_examples;
@@ -325,10 +332,7 @@ wo_status woi_queries_rewind(woi_queries *s, wo_error *err)
 {
     s->at = s->taken = 0;
     if (s->slice) woi_lstm_slice_reset(s->slice);
-    if (!s->xc) return WO_OK;
-    woi_xc_free(s->xc);
-    s->xc = NULL;
-    return woi_xc_open(s->path, &s->options.xc, &s->xc, err);
+    return s->xc ? woi_xc_rewind(s->xc, err) : WO_OK;
 }
 
 void woi_queries_free(woi_queries *s)
@@ -337,8 +341,8 @@ void woi_queries_free(woi_queries *s)
     woi_xc_free(s->xc);
     woi_tokens_close(&s->tokens);
     woi_lstm_slice_free(s->slice);
-    void *const owned[] = {s->path,   s->q,        s->indptr,   s->labels, s->row_indptr, s->features,
-                           s->values, s->class_of, s->distinct, s->x,      s->hidden};
+    void *const owned[] = {s->q,      s->indptr,   s->labels,   s->row_indptr, s->features,
+                           s->values, s->class_of, s->distinct, s->x,          s->hidden};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
     woi_free(s);
 }

@@ -242,15 +242,30 @@ static wo_status validate(run *r, wo_error *err)
     return WO_OK;
 }
 
+/* What stands under a checkpoint's name is replaced, and in the end deleted, only where it is a checkpoint of ours. */
+static wo_status check_checkpoint(const char *path, wo_error *err)
+{
+    woi_st *st = NULL;
+    if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENAMETOOLONG)) return WO_OK;
+    const wo_status status = woi_st_open(path, &st, err);
+    if (status == WO_ERR_MEMORY) return status; /* that says nothing about the file */
+    const char *kind = status ? NULL : woi_st_kind(st);
+    const bool ours = kind && strcmp(kind, "checkpoint") == 0;
+    woi_st_free(st);
+    if (ours) return WO_OK;
+    return woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "exists and is no checkpoint of wideout's: move it away");
+}
+
 static wo_status save_checkpoint(run *r, wo_error *err)
 {
     *r->at = r->o->output;
     const woi_network *net = r->trainer.net;
+    wo_status status = check_checkpoint(r->checkpoint, err);
     const woi_kept *kept = r->pace.back || r->pace.kept == r->history.n ? NULL : &r->kept;
-    wo_status status =
-        r->o->auto_epochs
-            ? woi_checkpoint_save_auto(net, kept, r->checkpoint, r->fingerprint, &r->history, err)
-            : woi_checkpoint_save(net, r->checkpoint, r->fingerprint, r->report.epoch, r->report.loss, err);
+    if (!status)
+        status = r->o->auto_epochs
+                     ? woi_checkpoint_save_auto(net, kept, r->checkpoint, r->fingerprint, &r->history, err)
+                     : woi_checkpoint_save(net, r->checkpoint, r->fingerprint, r->report.epoch, r->report.loss, err);
     if (status) woi_error_prefix(err, "its checkpoint");
     return status;
 }
@@ -379,6 +394,9 @@ static wo_status resume(run *r, uint64_t *done, wo_error *err)
     wo_status status = r->o->auto_epochs
                            ? woi_checkpoint_load_auto(r->trainer.net, &r->kept, r->checkpoint, r->fingerprint, h, err)
                            : woi_checkpoint_load(r->trainer.net, r->checkpoint, r->fingerprint, done, &loss, err);
+    if (!status && !r->o->auto_epochs && (*done < 1 || *done > r->o->epochs))
+        status =
+            woi_fail(err, WO_ERR_FORMAT, 8, "has %" PRIu64 " epochs done, expected 1 to %" PRIu64, *done, r->o->epochs);
     if (status) woi_error_prefix(err, "its checkpoint");
     if (!status && r->o->auto_epochs) status = resume_auto(r, done, &loss, err);
     r->result->loss = r->report.loss = loss;
@@ -391,6 +409,19 @@ static wo_status try_output(const char *path, wo_error *err)
     woi_outfile *out = NULL;
     wo_status status = woi_outfile_create(path, &out, err);
     woi_outfile_free(out);
+    return status;
+}
+
+/* OUTPUT.checkpoint, which must be possible too, and may be there from a run before this one. */
+static wo_status name_checkpoint(run *r, wo_error *err)
+{
+    const size_t room = strlen(r->o->output) + 16;
+    if (!(r->checkpoint = woi_alloc(room, 1, err))) return WO_ERR_MEMORY;
+    snprintf(r->checkpoint, room, "%s.checkpoint", r->o->output);
+    if (r->o->time_steps) return WO_OK;
+    wo_status status = check_checkpoint(r->checkpoint, err);
+    if (!status) status = try_output(r->checkpoint, err);
+    if (status) woi_error_prefix(err, "its checkpoint");
     return status;
 }
 
@@ -433,15 +464,13 @@ wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_w
     *at = o.output;
     wo_status status = check_options(&o, err);
     if (!status) status = try_output(o.output, err);
+    if (!status) status = name_checkpoint(&r, err);
     if (!status) status = make[arch](&o, &r.trainer, at, err);
-    if (status) return status;
-    r.report.steps = r.trainer.steps_per_epoch * o.epochs;
-    const size_t room = strlen(o.output) + 16;
-    if (!(r.checkpoint = woi_alloc(room, 1, err))) {
-        status = WO_ERR_MEMORY;
-        goto done;
+    if (status) {
+        woi_free(r.checkpoint);
+        return status;
     }
-    snprintf(r.checkpoint, room, "%s.checkpoint", o.output);
+    r.report.steps = r.trainer.steps_per_epoch * o.epochs;
     if ((status = try_data(&r, o.valid, err)) || (status = try_data(&r, o.test, err)) ||
         (status = make_fingerprint(&r, arch, err)) ||
         (o.auto_epochs && (status = woi_kept_create(r.trainer.net, &r.kept, err))) ||
@@ -453,7 +482,7 @@ wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_w
     result->has_valid =
         o.valid && ((!o.auto_epochs && done < o.epochs) || !(status = evaluate(&r, o.valid, &result->valid, err)));
     result->has_test = !status && o.test && !(status = evaluate(&r, o.test, &result->test, err));
-    if (!status) unlink(r.checkpoint);
+    if (!status && !check_checkpoint(r.checkpoint, NULL)) unlink(r.checkpoint);
 done:
     r.trainer.free(r.trainer.self);
     woi_network_free(r.trainer.net);

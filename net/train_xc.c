@@ -4,6 +4,7 @@
 #include "net/trainer.h"
 #include "text/names_text.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -103,7 +104,7 @@ static wo_status read_names(const char *train, const names_file *file, woi_names
     const int folder = slash ? (int)(slash - train) + 1 : 0;
     if (!given) {
         snprintf(beside, sizeof beside, "%.*s%s", folder, train, usual);
-        if (access(beside, R_OK) != 0) return WO_OK;
+        if (access(beside, F_OK) != 0 && errno == ENOENT) return WO_OK; /* there but not to be had is another matter */
     }
     wo_status status = woi_names_read(given ? given : beside, names, err);
     if (!status && (size_t)names->n != file->n)

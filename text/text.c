@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 enum { PIECE_BYTES = 1 << 20 };
-#define MAX_LINE_BYTES ((size_t)1 << 30)
 
 struct woi_text {
     woi_unpack *file;
@@ -57,6 +56,14 @@ void woi_text_free(woi_text *text)
     woi_unpack_free(text->file);
     woi_free(text->buffer);
     woi_free(text);
+}
+
+wo_status woi_text_rewind(woi_text *text, wo_error *err)
+{
+    text->start = text->end = 0;
+    text->offset = text->n_lines = 0;
+    text->at_end = false;
+    return woi_unpack_rewind(text->file, err);
 }
 
 wo_status woi_text_fill(woi_text *text, const char **unread, size_t *bytes, wo_error *err)
@@ -108,9 +115,13 @@ wo_status woi_text_line(woi_text *text, char **line, size_t *bytes, wo_error *er
         char *begin = text->buffer + text->start;
         size_t unread = text->end - text->start;
         char *newline = unread > searched ? memchr(begin + searched, '\n', unread - searched) : NULL;
+        const size_t so_far = newline ? (size_t)(newline - begin) : unread;
+        if (so_far > WOI_TEXT_LINE_BYTES)
+            return woi_fail(err, WO_ERR_FORMAT, woi_text_offset(text), "line %" PRIu64 ": longer than %zu bytes",
+                            text->n_lines + 1, WOI_TEXT_LINE_BYTES);
         if (newline || (text->at_end && unread > 0)) {
             *line = begin;
-            *bytes = newline ? (size_t)(newline - begin) : unread;
+            *bytes = so_far;
             text->start += *bytes + (newline != NULL);
             text->n_lines++;
             if (!newline) begin[*bytes] = '\n';
@@ -122,9 +133,6 @@ wo_status woi_text_line(woi_text *text, char **line, size_t *bytes, wo_error *er
             *bytes = 0;
             return WO_OK;
         }
-        if (unread > MAX_LINE_BYTES)
-            return woi_fail(err, WO_ERR_FORMAT, woi_text_offset(text), "line %" PRIu64 ": longer than %zu bytes",
-                            text->n_lines + 1, MAX_LINE_BYTES);
         searched = unread;
         const char *filled;
         wo_status status = woi_text_fill(text, &filled, &unread, err);

@@ -19,9 +19,8 @@ static const char *const part_names[WOI_CORPUS_PARTS] = {"train", "valid", "test
 
 /* ---- Reading token files ----------------------------------------------------------------------------------- */
 
-static wo_status check_ids(const woi_tensor *tensor, int32_t n_words, wo_error *err)
+static wo_status check_ids(const woi_tensor *tensor, const int32_t *ids, int32_t n_words, wo_error *err)
 {
-    const int32_t *ids = tensor->data;
     for (uint64_t i = 0; i < tensor->n; i++)
         if (ids[i] < 0 || ids[i] >= n_words)
             return woi_fail(err, WO_ERR_FORMAT, tensor->offset + 4 * i,
@@ -29,42 +28,45 @@ static wo_status check_ids(const woi_tensor *tensor, int32_t n_words, wo_error *
     return WO_OK;
 }
 
-static wo_status read_tokens(woi_tokens *tokens, wo_error *err)
+static wo_status read_tokens(const woi_st *st, woi_tokens *tokens, wo_error *err)
 {
-    const char *kind = woi_st_kind(tokens->st);
+    const char *kind = woi_st_kind(st);
     char quoted[WOI_QUOTE_BYTES];
-    if (!kind || strcmp(kind, "tokens") != 0) /* so its tensors are aligned */
+    if (!kind || strcmp(kind, "tokens") != 0)
         return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "is %s%s, expected a token file ('wideout data text')",
                         kind ? "of kind " : "not a file of wideout's",
                         kind ? woi_quote(quoted, kind, strlen(kind)) : "");
-    const woi_tensor *ids = woi_st_find(tokens->st, "tokens");
+    const woi_tensor *ids = woi_st_find(st, "tokens");
     if (!ids || ids->n_dims != 1 || ids->dtype != WOI_I32)
         return woi_fail(err, WO_ERR_FORMAT, ids ? ids->offset : WO_NO_OFFSET, "has no tensor 'tokens' of I32");
-    wo_status status = woi_names_load(tokens->st, "labels", &tokens->words, err);
+    wo_status status = woi_names_load(st, "labels", &tokens->words, err);
     if (status) return status;
     if (tokens->words.n < 2)
         return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has a vocabulary of %" PRId32 " words, expected 2 or more",
                         tokens->words.n);
     tokens->n = ids->n;
-    tokens->ids = ids->data;
+    if (!(tokens->ids = woi_alloc((size_t)ids->n, sizeof *tokens->ids, err))) return WO_ERR_MEMORY;
+    if (ids->n) memcpy(tokens->ids, ids->data, ids->bytes); /* which may lie anywhere: anyone can say that it is ours */
     tokens->eos = woi_names_find(&tokens->words, EOS, strlen(EOS));
     tokens->unk = woi_names_find(&tokens->words, UNK, strlen(UNK));
-    return check_ids(ids, tokens->words.n, err);
+    return check_ids(ids, tokens->ids, tokens->words.n, err);
 }
 
 wo_status woi_tokens_open(const char *path, woi_tokens *tokens, wo_error *err)
 {
     memset(tokens, 0, sizeof *tokens);
-    wo_status status = woi_st_open(path, &tokens->st, err);
-    if (!status) status = woi_st_verify(tokens->st, NULL, err);
-    if (!status) status = read_tokens(tokens, err);
+    woi_st *st = NULL;
+    wo_status status = woi_st_open(path, &st, err);
+    if (!status) status = woi_st_verify(st, NULL, err);
+    if (!status) status = read_tokens(st, tokens, err);
+    woi_st_free(st);
     if (status) woi_tokens_close(tokens);
     return status;
 }
 
 void woi_tokens_close(woi_tokens *tokens)
 {
-    woi_st_free(tokens->st);
+    woi_free(tokens->ids);
     woi_names_free(&tokens->words);
     memset(tokens, 0, sizeof *tokens);
 }

@@ -10,9 +10,9 @@
 /* ---- Token files ------------------------------------------------------------------------------------------- */
 
 typedef struct woi_tokens {
-    woi_st *st;
     uint64_t n;
-    const int32_t *ids; /* each 0 to words.n - 1; mapped */
+    int32_t *
+        ids; /* each 0 to words.n - 1; a copy, since ids are addresses and whoever writes to a file changes a mapping */
     woi_names words;
     int32_t eos, unk; /* the ids of "<eos>" and "<unk>", or -1 */
 } woi_tokens;

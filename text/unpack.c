@@ -44,6 +44,24 @@ static wo_status refill(woi_unpack *u, wo_error *err)
     return status;
 }
 
+/* Reads the first bytes, which say whether it is gzip. */
+static wo_status begin(woi_unpack *u, wo_error *err)
+{
+    u->between = true;
+    /* A pipe may give less than the two bytes that tell. */
+    while (u->end < 2) {
+        size_t got;
+        wo_status status = read_some(u, u->input + u->end, INPUT_BYTES - u->end, &got, err);
+        if (status) return status;
+        u->end += got;
+        if (got == 0) break;
+    }
+    u->gzip = u->end >= 2 && u->input[0] == 0x1f && u->input[1] == 0x8b;
+    if (!u->gzip || u->inflating) return WO_OK;
+    u->inflating = inflateInit2(&u->z, 15 + 16) == Z_OK;
+    return u->inflating ? WO_OK : woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory while unpacking");
+}
+
 wo_status woi_unpack_open(int fd, woi_unpack **result, wo_error *err)
 {
     woi_unpack *u = woi_alloc_zero(1, sizeof *u, err);
@@ -52,28 +70,21 @@ wo_status woi_unpack_open(int fd, woi_unpack **result, wo_error *err)
         return WO_ERR_MEMORY;
     }
     u->fd = fd;
-    u->between = true;
-    wo_status status = WO_ERR_MEMORY;
-    if (!(u->input = woi_alloc(INPUT_BYTES, 1, err))) goto done;
-    /* A pipe may give less than the two bytes that tell. */
-    while (u->end < 2) {
-        size_t got;
-        if ((status = read_some(u, u->input + u->end, INPUT_BYTES - u->end, &got, err))) goto done;
-        u->end += got;
-        if (got == 0) break;
-    }
-    status = WO_OK;
-    u->gzip = u->end >= 2 && u->input[0] == 0x1f && u->input[1] == 0x8b;
-    if (u->gzip) {
-        u->inflating = inflateInit2(&u->z, 15 + 16) == Z_OK;
-        if (!u->inflating) status = woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory while unpacking");
-    }
-done:
+    u->input = woi_alloc(INPUT_BYTES, 1, err);
+    wo_status status = u->input ? begin(u, err) : WO_ERR_MEMORY;
     if (status)
         woi_unpack_free(u);
     else
         *result = u;
     return status;
+}
+
+wo_status woi_unpack_rewind(woi_unpack *u, wo_error *err)
+{
+    if (lseek(u->fd, 0, SEEK_SET) != 0) return woi_fail_errno(err, "cannot read from the start again", errno);
+    u->start = u->end = 0;
+    u->file_read = 0;
+    return begin(u, err);
 }
 
 void woi_unpack_free(woi_unpack *u)

@@ -14,6 +14,9 @@ void woi_unpack_free(woi_unpack *unpack);
  * after it that are not gzip, are WO_ERR_FORMAT with the reason as the sentence. */
 wo_status woi_unpack_read(woi_unpack *unpack, void *to, size_t room, size_t *got, wo_error *err);
 
+/* From the start again: the same file, also where another has taken its name. Not for a pipe. */
+wo_status woi_unpack_rewind(woi_unpack *unpack, wo_error *err);
+
 uint64_t woi_unpack_position(const woi_unpack *unpack); /* bytes of the file that were used */
 
 #endif

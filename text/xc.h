@@ -35,6 +35,11 @@ wo_status woi_xc_open(const char *path, const woi_xc_options *options, woi_xc **
  * belongs to the reader from then on, also when this fails. */
 struct woi_text;
 wo_status woi_xc_open_text(struct woi_text *text, const woi_xc_options *options, woi_xc **xc, wo_error *err);
+/* From the start again, for a second pass over a file that was read to its end: the same file, also where another has
+ * taken its name. One that says other things than before has changed meanwhile, which is WO_ERR_FORMAT: its shape,
+ * here; the number of its rows, and ids beyond those of the first pass, in woi_xc_next. The shape is the first pass's
+ * at once. */
+wo_status woi_xc_rewind(woi_xc *xc, wo_error *err);
 /* The next row; *more is false, and row empty, after the last. */
 wo_status woi_xc_next(woi_xc *xc, woi_xc_row *row, bool *more, wo_error *err);
 const woi_xc_shape *woi_xc_get_shape(const woi_xc *xc);

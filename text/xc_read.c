@@ -36,6 +36,7 @@ struct woi_xc {
     size_t line_bytes;    /* without that */
     uint64_t line_offset; /* in the unpacked text */
     uint64_t n_rows;      /* rows handed out */
+    bool complete, again; /* the last row was read; this is a pass over a file whose whole shape is known */
     char *first;          /* a lenient file's first line, when it was a row and not a header */
     int32_t *labels, *features;
     float *values;
@@ -141,6 +142,30 @@ static wo_status check_text(woi_xc *xc, wo_error *err)
     return WO_OK;
 }
 
+#define CHANGED "changed while it was read: run it again when the file is at rest"
+
+wo_status woi_xc_rewind(woi_xc *xc, wo_error *err)
+{
+    const woi_xc_shape before = xc->shape;
+    const bool complete = xc->complete || xc->again;
+    xc->shape = (woi_xc_shape){0};
+    xc->n_rows = 0;
+    xc->first = NULL;
+    xc->complete = xc->again = false;
+    wo_status status = woi_text_rewind(xc->text, err);
+    if (!status) status = check_text(xc, err);
+    if (!status) status = read_header(xc, err);
+    if (status) return status;
+    const woi_xc_shape *now = &xc->shape;
+    if (now->has_header != before.has_header || now->matrix != before.matrix ||
+        (now->has_header &&
+         (now->n != before.n || now->n_features != before.n_features || now->n_labels != before.n_labels)))
+        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, CHANGED);
+    xc->again = complete;
+    if (complete) xc->shape = before;
+    return WO_OK;
+}
+
 wo_status woi_xc_open(const char *path, const woi_xc_options *options, woi_xc **result, wo_error *err)
 {
     /* Some commands read a file twice, so standard input is not for this format: "-" is a name like any other. */
@@ -199,7 +224,9 @@ static int32_t take_id(woi_xc *xc, char **at, const char *what, bool one_based, 
     }
     id -= one_based;
     if (id >= limit) {
-        if (xc->shape.has_header)
+        if (xc->again)
+            (void)woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, CHANGED);
+        else if (xc->shape.has_header)
             fail_line(xc, *at, err, "%s %s is not below the %" PRIu64 " %ss of the header", what,
                       woi_quote(quoted, *at, (size_t)(p - *at)), limit, what);
         else
@@ -212,7 +239,7 @@ static int32_t take_id(woi_xc *xc, char **at, const char *what, bool one_based, 
 
 static uint64_t limit_of(const woi_xc *xc, uint64_t counted)
 {
-    return xc->shape.has_header ? counted : INT32_MAX;
+    return xc->shape.has_header || xc->again ? counted : INT32_MAX;
 }
 
 static wo_status fail_order(const woi_xc *xc, const char *at, const char *what, int32_t id, int32_t before,
@@ -380,11 +407,14 @@ wo_status woi_xc_next(woi_xc *xc, woi_xc_row *row, bool *more, wo_error *err)
     *more = line != NULL;
     if (status) return status;
     if (!line) {
+        if (xc->again && xc->n_rows < shape->n) return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, CHANGED);
+        xc->complete = true;
         if (shape->has_header && xc->n_rows < shape->n)
             return woi_fail(err, WO_ERR_FORMAT, woi_xc_text_bytes(xc),
                             "ends after %" PRIu64 " rows, the header says %" PRIu64, xc->n_rows, shape->n);
         return WO_OK;
     }
+    if (xc->again && xc->n_rows == shape->n) return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, CHANGED);
     if (shape->has_header && xc->n_rows == shape->n)
         return fail_line(xc, line, err, "more rows than the %" PRIu64 " of the header", shape->n);
 
@@ -396,7 +426,7 @@ wo_status woi_xc_next(woi_xc *xc, woi_xc_row *row, bool *more, wo_error *err)
     row->features = xc->features;
     row->values = xc->values;
     xc->n_rows++;
-    if (!shape->has_header) count_seen(shape, row);
+    if (!shape->has_header && !xc->again) count_seen(shape, row);
     return WO_OK;
 }
 

@@ -260,7 +260,8 @@ int wo_index_trace(const wo_index *index, wo_trace *trace)
 void wo_index_free(wo_index *index)
 {
     if (!index) return;
-    if (index->st) { /* all else lies in the mapped file */
+    woi_cells_free(&index->cells); /* also those of a file are copies */
+    if (index->st) {               /* all else lies in the mapped file */
         woi_free(index->tree.n_leaves);
         woi_free(index->tree.starts);
         woi_free(index->trace_copy);
@@ -268,7 +269,6 @@ void wo_index_free(wo_index *index)
     } else {
         woi_hash_free(&index->hash);
         woi_tree_free(&index->tree);
-        woi_cells_free(&index->cells);
         woi_partition_free(&index->partition);
         woi_free(index->trace);
         woi_free(index->curve);

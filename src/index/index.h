@@ -6,7 +6,7 @@
  *     cells             what lies in each cell; none for full and screen
  *     screen            all rows in int8, of screen, and of a fallback by it
  *     rows              W and b: the layer's, or those in the mapped file
- *     st                the mapped file that planes, cells, rows and names may lie in */
+ *     st                the mapped file that planes, centres and rows may lie in: nothing that decides an address */
 #ifndef WOI_INDEX_INDEX_H
 #define WOI_INDEX_INDEX_H
 
@@ -128,7 +128,7 @@ struct wo_index {
     uint64_t n_empty, largest; /* cells without a class; classes in the largest */
     woi_batches full;          /* that FULL answers; see wo_index_info */
     double same_best, same_five;
-    woi_st *st;                      /* mapped: hash, cells and rows lie in it and are not freed; NULL: they are ours */
+    woi_st *st;                      /* mapped: hash, tree and rows lie in it and are not freed; NULL: they are ours */
     double *trace_copy, *curve_copy; /* of tables that the file has more columns of, or NULL */
 };
 

@@ -1,8 +1,13 @@
 /* Opening the file of an index: see docs/FORMAT.md and save.c for what is in it.
  *
- * What a search relies on is always checked: shapes, the places that cells begin at, and their ids. Whether the bytes
- * are those that were written is a checksum's business, and the caller's choice (wo_verify). Numbers are taken as they
- * are: a row with NaN gets NaN for a logit, which is never answered. */
+ * What a search relies on is always checked: shapes, the places that cells begin at, and their ids. These decide
+ * addresses, so they are checked in memory of our own: the file may be written over while it is mapped, and what was
+ * checked there would no longer be what is used. Whether the bytes are those that were written is a checksum's
+ * business, and the caller's choice (wo_verify). Numbers are taken as they are: a row with NaN gets NaN for a logit,
+ * which is never answered.
+ *
+ * Rows come first: m is then a number that the file, or the layer, has the bytes for, and everything that is allocated
+ * is in proportion to them. */
 #include "index/metadata.h"
 
 #include "base/error.h"
@@ -56,6 +61,18 @@ static wo_status take(opening *o, wanted w, const void **data, wo_error *err)
         return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "'%s' does not start on 8 bytes", w.name);
     *data = tensor->data;
     return verify_used(o, w.name, err);
+}
+
+/* The same in memory of our own, which nobody else writes. */
+static wo_status take_copy(opening *o, wanted w, void **copy, wo_error *err)
+{
+    const void *data;
+    const wo_status status = take(o, w, &data, err);
+    if (status) return status;
+    const size_t bytes = woi_dtype_bytes(w.dtype);
+    if (!(*copy = woi_alloc(w.rows, bytes, err))) return WO_ERR_MEMORY;
+    memcpy(*copy, data, w.rows * bytes);
+    return WO_OK;
 }
 
 /* ---- Router and cells -------------------------------------------------------------------------------------- */
@@ -228,19 +245,25 @@ static wo_status read_cells(opening *from, wo_error *err)
                                      : 1;
     const woi_tensor *listed = woi_st_find(index->st, "cells.ids");
     const uint64_t n_ids = listed && listed->n_dims == 1 ? listed->n : 0;
-    const void *offsets, *ids, *queries = NULL, *shares = NULL;
-    wo_status status = take(from, (wanted){"cells.offsets", WOI_U32, n + 1, 0}, &offsets, err);
-    if (!status) status = take(from, (wanted){"cells.ids", WOI_I32, n_ids, 0}, &ids, err);
-    if (!status && index->options.method == WO_METHOD_EVIDENCE)
-        status = take(from, (wanted){"cells.queries", WOI_U32, n, 0}, &queries, err);
-    if (!status && index->options.prior > 0)
-        status = take(from, (wanted){"cells.shares", WOI_BF16, n_ids, 0}, &shares, err);
+    const bool evidence = index->options.method == WO_METHOD_EVIDENCE, prior = index->options.prior > 0;
+    const struct {
+        wanted tensor;
+        bool there;
+        size_t to;
+    } parts[] = {
+        {{"cells.offsets", WOI_U32, n + 1, 0}, true, offsetof(woi_cells, offsets)},
+        {{"cells.ids", WOI_I32, n_ids, 0}, true, offsetof(woi_cells, ids)},
+        {{"cells.queries", WOI_U32, n, 0}, evidence, offsetof(woi_cells, queries)},
+        {{"cells.shares", WOI_BF16, n_ids, 0}, prior, offsetof(woi_cells, shares)},
+    };
+    wo_status status = WO_OK;
+    for (size_t i = 0; !status && i < sizeof parts / sizeof *parts; i++) {
+        void *copy = NULL;
+        if (parts[i].there) status = take_copy(from, parts[i].tensor, &copy, err);
+        memcpy((char *)cells + parts[i].to, &copy, sizeof copy);
+    }
     if (status) return status;
-    *cells = (woi_cells){.n = n,
-                         .offsets = (uint32_t *)offsets,
-                         .ids = (int32_t *)ids,
-                         .queries = (uint32_t *)queries,
-                         .shares = (uint16_t *)shares};
+    cells->n = n;
     status = check_offsets(cells, n_ids, err);
     if (!status) status = check_shares(cells, n_ids, err);
     return status ? status : check_ids(cells, index->rows.m, err);
@@ -416,10 +439,10 @@ static wo_status read_index(woi_st *st, const wo_open_options *options, wo_index
     wo_status status = check_kind(st, err);
     if (!status && from.verify == WO_VERIFY_ALL) status = woi_st_verify(st, from.progress, err);
     if (!status) status = woi_meta_read(made, err);
+    if (!status) status = read_rows(&from, options->layer, err);
     if (!status) status = read_router(&from, err);
     if (!status) status = read_cells(&from, err);
     if (!status) status = read_partition(&from, err);
-    if (!status) status = read_rows(&from, options->layer, err);
     if (!status) status = read_tables(made, err);
     if (!status) status = read_names(&from, err);
     if (status) {

@@ -224,9 +224,9 @@ wo_status woi_options_check(const wo_build_options *options, wo_error *err)
     if ((unsigned)options->method >= WOI_N_METHODS)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "method", "%d is no method", (int)options->method);
     for (const woi_option *o = woi_options; o->name; o++) {
-        /* Words are checked whatever the method: a file names them all. */
-        if (!o->words && !woi_option_used(o, options)) continue;
         const double value = woi_option_value(o, options);
+        /* Words and numbers that are none are refused whatever the method: a file has them all. */
+        if (!o->words && !woi_option_used(o, options) && (o->kind != WOI_OPTION_REAL || isfinite(value))) continue;
         const wo_status status = woi_check_range(o->name, value, o->low, o->high, err);
         if (status) return status;
         if (o->step && (uint32_t)value % o->step)

@@ -137,7 +137,8 @@ typedef struct chunk {
     const wo_index *index;
     const wo_log *log;
     wo_searcher *searcher;
-    float *q, scores[CHUNK], lse[CHUNK];
+    float *q, scores[CHUNK];
+    woi_log_sum lse[CHUNK];
     int32_t ids[CHUNK];
 } chunk;
 
@@ -168,7 +169,7 @@ static wo_status ask(chunk *c, sample *s, size_t first, wo_error *err)
     woi_search_see(c->searcher, c->q, n, &here);
     for (size_t i = 0; i < n; i++) {
         s->length[first + i] = length_of(c->searcher->kernels, c->q + i * d, d);
-        s->log_z[first + i] = (double)c->lse[i];
+        s->log_z[first + i] = woi_log_sum_whole(c->lse[i]);
     }
     return WO_OK;
 }
@@ -580,6 +581,13 @@ wo_status woi_partition_learn(wo_index *index, const wo_log *log, const wo_progr
         learn(&f, made.numbers);
         for (size_t c = 0; c < s.n_cells; c++) made.of_cell[c] = (float)f.of_cell[c];
         for (size_t j = 0; j < s.d; j++) made.direction[j] = (float)f.direction[j];
+        /* What opening the file would refuse. */
+        if (!woi_all_finite(made.numbers, WOI_LOG_Z_NUMBERS) || !woi_all_finite(made.direction, s.d) ||
+            !woi_all_finite(made.of_cell, s.n_cells))
+            status = woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "partition",
+                                    "log Z cannot be learned from the log: its logits are too large");
+    }
+    if (!status) {
         woi_partition_free(&index->partition);
         index->partition = made;
         made = (woi_partition){0};

@@ -15,8 +15,10 @@ enum { STATS_BYTES_0_1 = 16 }; /* what 0 means for ever: the size that stats had
 static wo_status answer_all(woi_task *t, wo_by by, wo_error *err)
 {
     const wo_index *index = t->s->index;
+    /* A probability among all classes is another number than one among the candidates: what is relative to a sum is
+     * answered by the same in every batch. */
     const bool planned =
-        by == WO_BY_PLANNER && !woi_wants_log_z(t) && woi_batches_have(index->full, t->n) && index->rows.w;
+        by == WO_BY_PLANNER && !woi_wants_sum(t) && woi_batches_have(index->full, t->n) && index->rows.w;
     if (by == WO_BY_FULL || planned || index->options.method == WO_METHOD_FULL)
         return woi_answer_by_full(t, 0, t->n, err);
     if (index->options.method == WO_METHOD_SCREEN) return woi_answer_by_screen(t, err);

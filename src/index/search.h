@@ -79,6 +79,24 @@ static inline void woi_pad(const woi_task *t, int32_t *ids, float *scores)
     }
 }
 
+/* Whether query i, as it is answered, has a score that is not finite, or scores that are relative to what is not
+ * (`whole`; zeros: to nothing): numbers that are finite by themselves have products that are not. Then it has no
+ * answer, and says so: what comes out would be no logit, and no probability. */
+static inline bool woi_refuse_infinite(const woi_task *t, size_t i, woi_log_sum whole)
+{
+    int32_t *ids = t->ids + i * t->k;
+    float *scores = t->scores + i * t->k;
+    bool finite = ids[0] < 0 || isfinite(woi_log_sum_whole(whole));
+    if (t->score != WO_SCORES_LOGPROB) whole = (woi_log_sum){0}; /* which may take a score out of a float's range */
+    for (size_t j = 0; finite && j < t->k && ids[j] >= 0; j++)
+        finite = isfinite(scores[j]) && isfinite((float)woi_relative(scores[j], whole));
+    if (finite) return false;
+    woi_pad(t, ids, scores);
+    if (t->log_z) t->log_z[i] = NAN;
+    woi_tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
+    return true;
+}
+
 /* ---- search_cells.c ---------------------------------------------------------------------------------------- */
 
 /* Leaves queries that know little to FULL or the screen where these are to answer: see WOI_LEFT. */

@@ -35,7 +35,7 @@ static size_t insert(int32_t id, float score, int32_t *ids, float *scores, size_
 typedef struct piece {
     const woi_task *t;
     size_t first;
-    float *lse; /* NULL: not wanted */
+    woi_log_sum *lse; /* NULL: not wanted */
 } piece;
 
 /* The prior into FULL's answers. What it adds is never negative, so that of the classes that get nothing those among
@@ -54,8 +54,8 @@ static void add_prior(const piece *p, woi_worker *w, size_t i, woi_opened opened
     woi_add_bias(index, t->bias, candidates, n, w->logits);
     double more = 0; /* of the sum of exp(score), in parts of what it was */
     for (size_t c = 0; p->lse && c < n; c++)
-        if (!isnan(w->logits[c])) more += exp((double)w->logits[c] - (double)p->lse[i]) * expm1((double)w->extra[c]);
-    if (p->lse) p->lse[i] = (float)((double)p->lse[i] + log1p(more));
+        if (!isnan(w->logits[c])) more += exp(woi_relative(w->logits[c], p->lse[i])) * expm1((double)w->extra[c]);
+    if (p->lse) p->lse[i].rest += log1p(more);
     size_t kept = 0;
     for (size_t j = 0; j < k && ids[j] >= 0; j++) {
         const uint32_t spot = w->spots[ids[j]];
@@ -91,7 +91,7 @@ wo_status woi_answer_by_full(const woi_task *t, size_t first, size_t n, wo_error
     for (const size_t end = first + n; first < end; first += PIECE) {
         const size_t count = end - first < PIECE ? end - first : PIECE, k = t->k;
         const float *q = t->queries + first * rows->d;
-        float lse[PIECE];
+        woi_log_sum lse[PIECE];
         const woi_exact_call call = {.layer = rows,
                                      .adjust = adjust,
                                      .q = q,
@@ -106,20 +106,21 @@ wo_status woi_answer_by_full(const woi_task *t, size_t first, size_t n, wo_error
         if (status) return status;
         if (t->prior > 0)
             woi_team_ranges(t->s->threads, count, t->s->block, add_prior_block, &(piece){t, first, sums ? lse : NULL});
-        for (size_t i = 0; sums && i < count; i++) {
-            if (t->log_z) t->log_z[first + i] = lse[i];
-            for (size_t j = 0; j < k; j++) {
-                float *score = &t->scores[(first + i) * k + j];
-                const bool there = t->ids[(first + i) * k + j] >= 0;
-                if (softmax) *score = there ? expf(*score - lse[i]) : 0;
-                if (t->score == WO_SCORES_LOGPROB && there) *score -= lse[i];
-            }
-        }
         for (size_t i = 0; t->stats && i < count; i++)
             woi_tell(t, first + i,
                      woi_all_finite(q + i * rows->d, rows->d)
                          ? (wo_query_stats){.candidates = (uint32_t)(rows->m - t->n_forbidden), .exact = 1}
                          : (wo_query_stats){.status = WO_ERR_ARGUMENT});
+        for (size_t i = 0; i < count; i++) {
+            if (woi_refuse_infinite(t, first + i, sums ? lse[i] : (woi_log_sum){0}) || !sums) continue;
+            if (t->log_z) t->log_z[first + i] = (float)woi_log_sum_whole(lse[i]);
+            for (size_t j = 0; j < k; j++) {
+                float *score = &t->scores[(first + i) * k + j];
+                const bool there = t->ids[(first + i) * k + j] >= 0;
+                if (softmax) *score = there ? (float)exp(woi_relative(*score, lse[i])) : 0;
+                if (t->score == WO_SCORES_LOGPROB && there) *score = (float)woi_relative(*score, lse[i]);
+            }
+        }
     }
     return WO_OK;
 }
@@ -176,7 +177,7 @@ static void rescore(void *call, int worker, size_t i, const int32_t *screened, s
     n = with_mandatory(t, w, screened, n);
     woi_score_some(t, w, t->queries + i * t->s->index->rows.d, w->ids, n);
     t->s->kernels->pick(w->logits, w->ids, n, t->k, scores, ids);
-    woi_tell(t, i, (wo_query_stats){.candidates = (uint32_t)n});
+    if (!woi_refuse_infinite(t, i, (woi_log_sum){0})) woi_tell(t, i, (wo_query_stats){.candidates = (uint32_t)n});
 }
 
 wo_status woi_answer_by_screen(woi_task *t, wo_error *err)

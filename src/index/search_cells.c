@@ -156,7 +156,7 @@ static size_t screen(const woi_task *t, woi_worker *w, const float *q, const int
 }
 
 /* The logarithm of the sum of exp(logits). A row that is not a number has no part in it, as it has none in answers. */
-static double log_sum(const woi_kernels *kernels, const float *logits, size_t n)
+static woi_log_sum log_sum(const woi_kernels *kernels, const float *logits, size_t n)
 {
     float shift = kernels->max_f32(logits, n);
     double sum = kernels->exp_sum(logits, n, shift, NULL);
@@ -167,7 +167,7 @@ static double log_sum(const woi_kernels *kernels, const float *logits, size_t n)
         for (size_t i = 0; i < n; i++)
             if (!isnan(logits[i])) sum += exp((double)logits[i] - (double)shift);
     }
-    return sum == 0 ? -INFINITY : (double)shift + log(sum);
+    return sum == 0 ? (woi_log_sum){-INFINITY, 0} : (woi_log_sum){(double)shift, log(sum)};
 }
 
 /* Whether nearer cells count more. */
@@ -190,16 +190,19 @@ static woi_opened widen(const woi_task *t, woi_worker *w, const float *q)
     return more;
 }
 
-/* The scores of n candidates, in place of their logits, and what they are relative to: *whole, 0 for logits. */
-static void complete(const woi_task *t, woi_worker *w, const float *q, woi_opened opened, size_t n, double *whole)
+/* The scores of n candidates, in place of their logits, and what they are relative to: zeros for logits. */
+static woi_log_sum complete(const woi_task *t, woi_worker *w, const float *q, woi_opened opened, size_t n)
 {
     const woi_kernels *kernels = t->s->kernels;
-    *whole = woi_wants_sum(t) ? log_sum(kernels, w->logits, n) : 0;
+    woi_log_sum whole = {0};
     double tail = -INFINITY;
-    if (woi_wants_log_z(t)) tail = woi_partition_tail(t->s, q, opened, *whole);
+    if (woi_wants_sum(t)) whole = log_sum(kernels, w->logits, n);
+    if (woi_wants_log_z(t)) tail = woi_partition_tail(t->s, q, opened, woi_log_sum_whole(whole));
     add_extra(t, w, n, w->logits);
-    if (woi_wants_sum(t) && t->prior > 0) *whole = log_sum(kernels, w->logits, n);
-    if (woi_wants_sum(t)) *whole = woi_log_add(*whole, tail);
+    if (woi_wants_sum(t) && t->prior > 0) whole = log_sum(kernels, w->logits, n);
+    if (whole.most == -INFINITY) return (woi_log_sum){tail, 0}; /* no candidates: the tail is all there is */
+    if (woi_wants_log_z(t)) whole.rest = woi_log_add(whole.rest, tail - whole.most);
+    return whole;
 }
 
 /* Query i of the call by these cells, and more. */
@@ -211,19 +214,19 @@ static void answer_from(const woi_task *t, woi_worker *w, size_t i, woi_opened o
     const int32_t *candidates = NULL;
     const size_t all = (t->prior > 0 ? unite_with_prior : unite)(t, w, opened, more, &candidates);
     const size_t n = screen(t, w, q, &candidates, all);
-    double whole;
     woi_score_some(t, w, q, candidates, n);
     if (t->seen.of_candidates) {
-        woi_partition_see(&t->seen, i, opened, log_sum(t->s->kernels, w->logits, n));
+        woi_partition_see(&t->seen, i, opened, woi_log_sum_whole(log_sum(t->s->kernels, w->logits, n)));
         return;
     }
-    complete(t, w, q, opened, n, &whole);
-    if (t->log_z) t->log_z[i] = (float)whole;
+    const woi_log_sum whole = complete(t, w, q, opened, n);
+    if (t->log_z) t->log_z[i] = (float)woi_log_sum_whole(whole);
     const size_t found = t->s->kernels->pick(w->logits, candidates, n, t->k, scores, ids);
+    if (woi_refuse_infinite(t, i, whole)) return;
     if (t->score == WO_SCORES_SOFTMAX)
-        for (size_t j = 0; j < t->k; j++) scores[j] = j < found ? (float)exp((double)scores[j] - whole) : 0;
+        for (size_t j = 0; j < t->k; j++) scores[j] = j < found ? (float)exp(woi_relative(scores[j], whole)) : 0;
     if (t->score == WO_SCORES_LOGPROB)
-        for (size_t j = 0; j < found; j++) scores[j] = (float)((double)scores[j] - whole);
+        for (size_t j = 0; j < found; j++) scores[j] = (float)woi_relative(scores[j], whole);
     woi_tell(t, i, (wo_query_stats){.cells = opened.n, .candidates = (uint32_t)all, .wider = wider});
 }
 

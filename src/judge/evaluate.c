@@ -76,7 +76,7 @@ typedef struct chunk {
     wo_query_stats *stats;
     wo_by by;
     woi_likelihood *likelihood; /* NULL: the index has no partition */
-    float full_log_z[CHUNK];
+    woi_log_sum full_log_z[CHUNK];
 } chunk;
 
 static void add_hits(const int32_t *labels, size_t n, const int32_t *ids, uint64_t hits[3])

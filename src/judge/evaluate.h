@@ -51,7 +51,7 @@ typedef struct woi_likely {
     const float *q; /* (n, d) */
     const size_t *picks;
     size_t n;
-    const float *full_log_z; /* (n), or NULL: there is no FULL */
+    const woi_log_sum *full_log_z; /* (n), or NULL: there is no FULL */
 } woi_likely;
 
 /* *likelihood stays NULL where the index has no partition. Batches have at most `room` queries. */

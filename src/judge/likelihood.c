@@ -121,7 +121,8 @@ static wo_status ask(woi_likelihood *l, const woi_likely *b, wo_error *err)
     call.by = WO_BY_FULL;
     const bool prior = has_prior(l->eval);
     if (!status && prior && index->rows.w) return wo_log_partition(l->searcher, &call, l->exact, err);
-    for (size_t i = 0; i < b->n; i++) l->exact[i] = prior || !b->full_log_z ? NAN : b->full_log_z[i];
+    for (size_t i = 0; i < b->n; i++)
+        l->exact[i] = prior || !b->full_log_z ? NAN : (float)woi_log_sum_whole(b->full_log_z[i]);
     return status;
 }
 
@@ -147,7 +148,8 @@ wo_status woi_likelihood_add(woi_likelihood *l, const woi_likely *b, wo_error *e
         const float *q = b->q + i * log->d;
         const size_t n = log->indptr ? woi_labels_of(log->indptr, log->labels, b->picks[i], l->labels) : 0;
         if (l->k && i % l->piece == 0 && (status = ask_candidates(l, b, i, err))) break;
-        if (!isfinite(l->log_z[i]) || (b->full_log_z && !isfinite(b->full_log_z[i]))) continue; /* logits overflow */
+        if (!isfinite(l->log_z[i]) || (b->full_log_z && !isfinite(b->full_log_z[i].most)))
+            continue; /* logits overflow */
         const double r = (double)l->exact[i] - (double)l->log_z[i];
         l->r += r;
         l->r_square += r * r;
@@ -155,7 +157,7 @@ wo_status woi_likelihood_add(woi_likelihood *l, const woi_likely *b, wo_error *e
         l->n++;
         l->n_labels += n;
         status = add_own(l, q, n, i, err);
-        if (!status && b->full_log_z) status = add_full(l, q, n, (double)b->full_log_z[i], err);
+        if (!status && b->full_log_z) status = add_full(l, q, n, woi_log_sum_whole(b->full_log_z[i]), err);
     }
     return status;
 }

@@ -82,7 +82,8 @@ typedef struct tile {
     const float *packed; /* the same in panels, unless they are a few */
     size_t n;
     int32_t *ids;
-    float *scores, *lse;
+    float *scores;
+    woi_log_sum *lse;
 } tile;
 
 /* What one thread scans a tile with. */
@@ -163,10 +164,9 @@ static void add_total(exp_total *to, exp_total more)
     to->sum += more.sum;
 }
 
-static float total_log(const exp_total *total)
+static woi_log_sum total_log(const exp_total *total)
 {
-    if (isinf(total->max)) return total->max;
-    return (float)((double)total->max + log(total->sum));
+    return (woi_log_sum){(double)total->max, isinf(total->max) ? 0 : log(total->sum)};
 }
 
 /* The logits of one query and block, in which NaN stands for forbidden classes. */
@@ -318,7 +318,7 @@ static void merge_query(const job *j, const tile *t, size_t i)
     if (!t->lse) return;
     exp_total total = {0, -INFINITY};
     for (size_t group = 0; group < j->n_groups; group++) add_total(&total, j->shared->totals[group][i]);
-    t->lse[i] = j->shared->finite[i] ? total_log(&total) : NAN;
+    t->lse[i] = j->shared->finite[i] ? total_log(&total) : (woi_log_sum){NAN, NAN};
 }
 
 static void merge_part(void *ctx, int worker, size_t part)
@@ -359,7 +359,7 @@ static void answer_alone(const job *j, tile *t, int worker)
     }
     for (size_t i = 0; i < n; i++) {
         woi_topk_finish(&s.own->heaps[i]);
-        if (sums) t->lse[i] = finite[i] ? total_log(&all[i]) : NAN;
+        if (sums) t->lse[i] = finite[i] ? total_log(&all[i]) : (woi_log_sum){NAN, NAN};
     }
 }
 

@@ -19,6 +19,23 @@ typedef struct woi_adjust {
     const float *logit_bias;  /* added to the logits */
 } woi_adjust;
 
+/* The logarithm of a sum of exponentials: most + rest, the largest exponent and what the others add. Apart, because a
+ * sum of the two forgets the small one: of logits of 1e7 in a float, of 1e17 in a double. */
+typedef struct woi_log_sum {
+    double most, rest;
+} woi_log_sum;
+
+static inline double woi_log_sum_whole(woi_log_sum sum)
+{
+    return sum.most + sum.rest;
+}
+
+/* The logarithm of a probability. */
+static inline double woi_relative(float score, woi_log_sum sum)
+{
+    return (double)score - sum.most - sum.rest;
+}
+
 /* One call: the k best classes of each of n queries (n, d). */
 typedef struct woi_exact_call {
     const woi_dense *layer;
@@ -30,8 +47,7 @@ typedef struct woi_exact_call {
                       is allocated, and with it nothing is */
     int32_t *ids;  /* (n, k), best first, ties to the lower id, padded with -1 */
     float *scores; /* (n, k): logits, padded with -INFINITY */
-    float *lse;    /* (n), or NULL: log of the sum of exp(logit) over all allowed classes; exp(score - lse) is the
-                      softmax */
+    woi_log_sum *lse; /* (n), or NULL: of exp(logit) over all allowed classes */
 } woi_exact_call;
 
 /* A query that is not finite gets ids -1 and lse NAN; the others are answered. Fails only without memory, for a layer

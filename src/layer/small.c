@@ -34,6 +34,16 @@ static void make_rows(void *own, int worker, size_t first, size_t end)
     }
 }
 
+wo_status woi_small_check(const woi_dense *rows, wo_error *err)
+{
+    for (size_t i = 0; i < rows->m * rows->d; i++)
+        if (!woi_fits_bf16(rows->w[i]))
+            return woi_fail_option(err, WO_ERR_ARGUMENT, "weights",
+                                   "weight %zu of class %zu is %g, which bf16 would make infinite: f32 rows keep it",
+                                   i % rows->d, i / rows->d, (double)rows->w[i]);
+    return WO_OK;
+}
+
 wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads, woi_small *small, wo_error *err)
 {
     const size_t m = rows->m, d = rows->d;
@@ -45,6 +55,10 @@ wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads,
     if (screened && d > WOI_MAX_I8)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "weights", "rows of %zu numbers are too long for int8: at most %d",
                                d, WOI_MAX_I8);
+    if (!screened) {
+        const wo_status status = woi_small_check(rows, err);
+        if (status) return status;
+    }
     if (screened) {
         small->i8 = woi_alloc(m, d, err);
         small->scales = woi_alloc(m, sizeof *small->scales, err);

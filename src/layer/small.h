@@ -12,6 +12,8 @@ typedef struct woi_small {
     float *scales;  /* (m) */
 } woi_small;
 
+/* Fails where bf16 would make a weight infinite: its class would be answered always, or never. */
+wo_status woi_small_check(const woi_dense *rows, wo_error *err);
 /* The rows in the precision that the options ask for. */
 wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads, woi_small *small, wo_error *err);
 void woi_small_free(woi_small *small); /* and zeroed again */

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "store/store.h"
 
+#include <math.h>
 #include <string.h>
 
 static const struct {
@@ -46,6 +47,12 @@ uint16_t woi_f32_to_bf16(float value)
     memcpy(&bits, &value, sizeof bits);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40); /* keep a NaN a NaN */
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+bool woi_fits_bf16(float value)
+{
+    const float largest = 0x1.fep127F, half_a_step = 0x1p119F; /* the tie goes to the even one, which is infinity */
+    return !isfinite(value) || fabsf(value) < largest + half_a_step;
 }
 
 /* memcpy per element: tensors of other people's files may lie at any byte. Compilers make plain loads of it. */

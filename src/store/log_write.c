@@ -113,6 +113,11 @@ static wo_status check_piece(const wo_log_writer *w, const float *queries, size_
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "n",
                               "the log has %" PRIu64 " queries and gets %zu more, but is to have %" PRIu64, w->n, n,
                               w->o.n);
+    for (size_t i = 0; w->o.bf16 && i < numbers; i++)
+        if (!woi_fits_bf16(queries[i]))
+            return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "bf16",
+                                  "query %" PRIu64 " has %g at place %zu, which bf16 would make infinite",
+                                  w->n + i / w->o.d, (double)queries[i], i % w->o.d);
     return indptr ? woi_about(err, WO_ABOUT_LOG, woi_labels_check(indptr, labels, n, w->n, &max, err)) : WO_OK;
 }
 

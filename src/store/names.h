@@ -41,10 +41,10 @@ static inline size_t woi_names_bytes(const woi_names *names, int32_t id)
     return (size_t)(names->indptr[id + 1] - names->indptr[id]);
 }
 
-/* Not terminated. */
+/* Not terminated. Where all names are empty there are no bytes, but a place to compare with. */
 static inline const char *woi_names_get(const woi_names *names, int32_t id)
 {
-    return names->bytes + names->indptr[id];
+    return names->bytes ? names->bytes + names->indptr[id] : "";
 }
 
 /* A copy, into an empty table. */

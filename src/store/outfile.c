@@ -1,4 +1,6 @@
-/* Output that is complete or absent: a temporary name beside the target, fsync, rename, fsync of the folder. */
+/* Output that is complete or absent: a file without a name in the target's folder, fsync, a temporary name, rename,
+ * fsync of the folder. What has no name vanishes with the process, however that ends. Where a file system has no such
+ * files (O_TMPFILE), the temporary name is there from the start. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "store/store.h"
@@ -12,12 +14,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 1 << 18 };
+enum {
+    BUFFER_BYTES = 1 << 18,
+    SUFFIX_BYTES = 40, /* ".tmp.PID.N" */
+    BASE_BYTES = 100   /* of the target's name in the temporary one, which must fit where the target's does */
+};
 
 struct woi_outfile {
     int fd;
     char *path;
-    char *temporary; /* NULL once renamed */
+    char *temporary; /* room for a name beside path */
+    bool named;      /* the file has that name */
     size_t used;     /* bytes waiting in buffer */
     char *buffer;
 };
@@ -46,23 +53,94 @@ static wo_status flush(woi_outfile *out, wo_error *err)
     return write_all(out->fd, out->buffer, bytes, err);
 }
 
-/* Opens a new file beside `path`; its name goes into `name`. open and not mkstemp, so that the file gets the
- * permissions of the user's umask, like any other output. */
-static wo_status open_temporary(const char *path, char *name, size_t name_bytes, int *fd, wo_error *err)
+/* ---- Names ------------------------------------------------------------------------------------------------- */
+
+/* "folder/NAME.tmp.PID.N"; a long NAME is cut, between characters. */
+static void write_name(woi_outfile *out, unsigned attempt)
+{
+    const char *slash = strrchr(out->path, '/'), *base = slash ? slash + 1 : out->path;
+    size_t bytes = strlen(base);
+    if (bytes > BASE_BYTES) bytes = BASE_BYTES;
+    while (bytes > 0 && ((unsigned char)base[bytes] & 0xc0) == 0x80) bytes--;
+    snprintf(out->temporary, strlen(out->path) + SUFFIX_BYTES, "%.*s.tmp.%ld.%u", (int)(base + bytes - out->path),
+             out->path, (long)getpid(), attempt);
+}
+
+/* A new file under the temporary name. open and not mkstemp, so that the file gets the permissions of the user's umask,
+ * like any other output. */
+static wo_status open_named(woi_outfile *out, int *fd, wo_error *err)
 {
     for (unsigned attempt = 0;; attempt++) {
-        snprintf(name, name_bytes, "%s.tmp.%ld.%u", path, (long)getpid(), attempt);
-        *fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        write_name(out, attempt);
+        *fd = open(out->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        out->named = *fd >= 0;
         if (*fd >= 0) return WO_OK;
         if (errno != EEXIST || attempt == 1000) return fail_output(err, "cannot create", errno);
     }
 }
 
+/* The folder of `path`, which is cut there. */
+static const char *folder_of(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (!slash) return ".";
+    if (slash == path) return "/";
+    *slash = '\0';
+    return path;
+}
+
+static wo_status open_temporary(woi_outfile *out, wo_error *err)
+{
+    memcpy(out->temporary, out->path, strlen(out->path) + 1);
+    out->fd = open(folder_of(out->temporary), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+    return out->fd >= 0 ? WO_OK : open_named(out, &out->fd, err);
+}
+
+/* Everything that was written, once more, into a file that has a name. */
+static wo_status copy_to_named(woi_outfile *out, wo_error *err)
+{
+    int fd;
+    wo_status status = open_named(out, &fd, err);
+    if (status) return status;
+    for (off_t at = 0;;) {
+        const ssize_t got = pread(out->fd, out->buffer, BUFFER_BYTES, at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) status = fail_output(err, "cannot read what was written", errno);
+        if (got > 0) status = write_all(fd, out->buffer, (size_t)got, err);
+        if (status || got == 0) break;
+        at += got;
+    }
+    close(out->fd);
+    out->fd = fd;
+    if (!status && fsync(fd) != 0) status = fail_output(err, "cannot write", errno);
+    return status;
+}
+
+/* A file without a name gets the temporary one. Where that is not allowed, or /proc is not there, a copy of it does. */
+static wo_status give_name(woi_outfile *out, wo_error *err)
+{
+    char self[48];
+    if (out->named) return WO_OK;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", out->fd);
+    for (unsigned attempt = 0; attempt <= 1000; attempt++) {
+        write_name(out, attempt);
+        out->named = linkat(AT_FDCWD, self, AT_FDCWD, out->temporary, AT_SYMLINK_FOLLOW) == 0;
+        if (out->named) return WO_OK;
+        if (errno != EEXIST) break;
+    }
+    return copy_to_named(out, err);
+}
+
+/* ---- Outside ----------------------------------------------------------------------------------------------- */
+
 wo_status woi_outfile_create(const char *path, woi_outfile **result, wo_error *err)
 {
     struct stat about;
     if (!*path) return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_OUTPUT, "", "the name of the output is empty");
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+    /* What the rename would say in the end, when the work is done: a name that is too long, a folder that is closed. */
+    const bool there = stat(path, &about) == 0;
+    if (!there && errno != ENOENT) return fail_output(err, "cannot create", errno);
+    if (there && !S_ISREG(about.st_mode))
         return woi_fail_about(err, WO_ERR_IO, WO_ABOUT_OUTPUT, "", "the output exists and is not a plain file");
     /* Through a link to the file that it names: the rename would replace the link itself. */
     char target[PATH_MAX];
@@ -74,19 +152,13 @@ wo_status woi_outfile_create(const char *path, woi_outfile **result, wo_error *e
     if (!out) return WO_ERR_MEMORY;
     out->fd = -1;
     wo_status status = WO_ERR_MEMORY;
-    size_t length = strlen(path), room = length + 40;
-    char *name = woi_alloc(room, 1, err);
-    if (!name || !(out->path = woi_copy_text(path, length, err)) || !(out->buffer = woi_alloc(BUFFER_BYTES, 1, err)))
-        goto done;
-    status = open_temporary(path, name, room, &out->fd, err);
-    if (status) goto done;
-    out->temporary = name;
-    name = NULL;
-    *result = out;
-    out = NULL;
-done:
-    woi_free(name);
-    woi_outfile_free(out);
+    const size_t length = strlen(path);
+    if (!(out->path = woi_copy_text(path, length, err)) ||
+        !(out->temporary = woi_alloc(length + SUFFIX_BYTES, 1, err)) ||
+        !(out->buffer = woi_alloc(BUFFER_BYTES, 1, err)) || (status = open_temporary(out, err)))
+        woi_outfile_free(out);
+    else
+        *result = out;
     return status;
 }
 
@@ -135,15 +207,7 @@ wo_status woi_outfile_read(woi_outfile *out, uint64_t offset, void *data, size_t
 /* The rename itself must reach the disk too. A file system that cannot sync a folder is no reason to fail. */
 static void sync_folder(char *path)
 {
-    char *slash = strrchr(path, '/');
-    const char *folder = ".";
-    if (slash == path) {
-        folder = "/";
-    } else if (slash) {
-        *slash = '\0';
-        folder = path;
-    }
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(folder_of(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
     (void)!fsync(fd);
     close(fd);
@@ -155,6 +219,7 @@ wo_status woi_outfile_sync(woi_outfile *out, wo_error *err)
     wo_status status = flush(out, err);
     if (status) return status;
     if (fsync(out->fd) != 0) return fail_output(err, "cannot write", errno);
+    if ((status = give_name(out, err))) return status;
     /* Some file systems report a failed write only here. */
     int fd = out->fd;
     out->fd = -1;
@@ -166,8 +231,7 @@ wo_status woi_outfile_commit(woi_outfile *out, wo_error *err)
     wo_status status = woi_outfile_sync(out, err);
     if (status) return status;
     if (rename(out->temporary, out->path) != 0) return fail_output(err, "cannot rename into place", errno);
-    woi_free(out->temporary);
-    out->temporary = NULL;
+    out->named = false;
     sync_folder(out->path);
     return WO_OK;
 }
@@ -176,7 +240,7 @@ void woi_outfile_free(woi_outfile *out)
 {
     if (!out) return;
     if (out->fd >= 0) close(out->fd);
-    if (out->temporary) unlink(out->temporary);
+    if (out->temporary && out->named) unlink(out->temporary);
     woi_free(out->temporary);
     woi_free(out->buffer);
     woi_free(out->path);

@@ -20,13 +20,18 @@ wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *er
     wo_status status = woi_open_plain(path, &fd, &size, err);
     if (status) return status;
     unsigned char head[16] = {0};
-    ssize_t got = read(fd, head, sizeof head);
-    int errnum = errno;
+    size_t n = 0, first = 0;
+    for (ssize_t got = 1; got != 0 && n < sizeof head; n += (size_t)got) { /* a read may be interrupted, or short */
+        do got = read(fd, head + n, sizeof head - n);
+        while (got < 0 && errno == EINTR);
+        const int errnum = errno;
+        if (got >= 0) continue;
+        close(fd);
+        return woi_fail_errno(err, "cannot read", errnum);
+    }
     close(fd);
-    if (got < 0) return woi_fail_errno(err, "cannot read", errnum);
-    if (got == 0) return woi_fail(err, WO_ERR_FORMAT, 0, "the file is empty");
+    if (n == 0) return woi_fail(err, WO_ERR_FORMAT, 0, "the file is empty");
 
-    size_t n = (size_t)got, first = 0;
     while (first < n && head[first] && strchr(" \t\r\n", head[first])) first++;
     uint64_t length;
     memcpy(&length, head, 8);

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #define MAX_SHARDS 10000
+#define MAX_JSON 4194304u /* what a JSON text may hold, in parts: see measure_json */
 
 typedef struct shard {
     const unsigned char *map;
@@ -67,6 +68,38 @@ static wo_status fail_json(wo_error *err, const char *what, uint64_t offset, con
     text[n] = '\0';
     return woi_fail(err, WO_ERR_FORMAT, offset + (uint64_t)(json->position > 0 ? json->position : 0),
                     "%s: line %d, column %d: %.120s", what, json->line, json->column, text);
+}
+
+/* What a parsed text would take, found without parsing it: an object counts 4, a list 2, a string or a number 1, each
+ * of some 80 bytes. What comes after a mistake counts too; the parser stops there. */
+static size_t measure_json(const char *text, size_t bytes)
+{
+    size_t parts = 1;
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] == '"')
+            for (i++; i < bytes && text[i] != '"'; i++) i += text[i] == '\\';
+        else if (text[i] == '{')
+            parts += 4;
+        else if (text[i] == '[')
+            parts += 2;
+        else if (text[i] == ',')
+            parts++;
+    }
+    return parts;
+}
+
+/* Parses a text whose memory is in proportion to its bytes: the shortest entry of a tensor, with eight dimensions, has
+ * 66 bytes and 19 parts, so that no model of anyone's has more than a part in three bytes. */
+static wo_status parse_json(const char *what, const char *text, size_t bytes, uint64_t offset, json_t **to,
+                            wo_error *err)
+{
+    const size_t parts = measure_json(text, bytes), most = bytes / 3 + 64 < MAX_JSON ? bytes / 3 + 64 : MAX_JSON;
+    if (parts > most)
+        return woi_fail(err, WO_ERR_FORMAT, offset,
+                        "%s: its %zu bytes hold more lists, objects and numbers than a model's would", what, bytes);
+    json_error_t json;
+    *to = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &json);
+    return *to ? WO_OK : fail_json(err, what, offset, &json);
 }
 
 /* ---- One file ---------------------------------------------------------------------------------------------- */
@@ -297,9 +330,7 @@ static wo_status read_shard(woi_st *st, size_t i, wo_error *err)
         return woi_fail(err, WO_ERR_FORMAT, 8, "the header begins with '%s', expected '{'", woi_quote(quoted, text, 1));
     }
 
-    json_error_t json;
-    file->header = json_loadb(text, (size_t)header_bytes, JSON_REJECT_DUPLICATES, &json);
-    if (!file->header) return fail_json(err, "header", 8, &json);
+    if ((status = parse_json("header", text, (size_t)header_bytes, 8, &file->header, err))) return status;
     json_t *metadata = json_object_get(file->header, WOI_ST_METADATA);
     if ((status = check_metadata(metadata, err))) return status;
     /* First of all: in a file of ours a flipped bit shall be called that, not whatever it happens to break. */
@@ -431,12 +462,7 @@ static wo_status open_sharded(woi_st *st, const char *path, wo_error *err)
                           WOI_ST_MAX_HEADER);
         goto done;
     }
-    json_error_t json;
-    index = json_loadb(map, map_bytes, JSON_REJECT_DUPLICATES, &json);
-    if (!index) {
-        status = fail_json(err, "JSON", 0, &json);
-        goto done;
-    }
+    if ((status = parse_json("JSON", map, map_bytes, 0, &index, err))) goto done;
     json_t *weight_map = json_object_get(index, "weight_map");
     if (!json_is_object(weight_map) || json_object_size(weight_map) == 0) {
         status = woi_fail(err, WO_ERR_FORMAT, 0,

@@ -52,6 +52,7 @@ wo_status woi_convert_i64(woi_dtype dtype, const void *from, size_t n, int64_t *
 
 float woi_f16_to_f32(uint16_t half);
 uint16_t woi_f32_to_bf16(float value); /* rounds to nearest even; NaN stays NaN */
+bool woi_fits_bf16(float value);       /* false for a finite value that rounding would make infinite */
 
 /* ---- Files in and out -------------------------------------------------------------------------------------- */
 
@@ -66,8 +67,8 @@ typedef enum woi_file_kind {
  * where that is known (a zip archive, a pickle). */
 wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *err);
 
-/* A file that appears under its name only when it is complete: written to a temporary name in the same folder, then
- * fsync and rename. Freed before commit, it leaves nothing behind and the old file as it was. */
+/* A file that appears under its name only when it is complete: written without a name in the same folder, then fsync, a
+ * temporary name and rename. Freed before commit, it leaves nothing behind and the old file as it was. */
 typedef struct woi_outfile woi_outfile;
 wo_status woi_outfile_create(const char *path, woi_outfile **out, wo_error *err);
 wo_status woi_outfile_write(woi_outfile *out, const void *data, size_t bytes, wo_error *err);

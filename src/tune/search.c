@@ -404,7 +404,7 @@ static wo_status try_changed(woi_tune *t, bool precision, uint32_t value, wo_err
 
 static wo_status try_small_rows(woi_tune *t, wo_error *err)
 {
-    const wo_status status = try_changed(t, true, WO_WEIGHTS_BF16, err);
+    const wo_status status = t->no_bf16 ? WO_OK : try_changed(t, true, WO_WEIGHTS_BF16, err);
     return !status && t->layer->dense.d <= WOI_MAX_I8 ? try_changed(t, true, WO_WEIGHTS_INT8, err) : status;
 }
 
@@ -436,7 +436,7 @@ static wo_status make_yardstick(woi_tune *t, woi_kind kind, wo_error *err)
 {
     const woi_place place = woi_space_start(kind, false);
     wo_build_options o = woi_space_options(t, &place);
-    o.weights = WO_WEIGHTS_BF16;
+    o.weights = t->no_bf16 ? WO_WEIGHTS_F32 : WO_WEIGHTS_BF16;
     const wo_status status = build_evidence(t, &o, err);
     if (status) return status;
     wo_index *index = t->bench;

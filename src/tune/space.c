@@ -77,6 +77,12 @@ static bool has_precision(const woi_tune *t)
 
 static const wo_weights precisions[] = {WO_WEIGHTS_BF16, WO_WEIGHTS_INT8, WO_WEIGHTS_F32};
 
+void woi_space_begin(woi_tune *t)
+{
+    t->no_bf16 = woi_small_check(&t->layer->dense, NULL) != WO_OK;
+    if (t->no_bf16) woi_space_refine(t);
+}
+
 bool woi_space_refine(woi_tune *t)
 {
     if (!has_precision(t) || precisions[t->refined] == WO_WEIGHTS_F32) return false;

@@ -413,6 +413,7 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
     if (!status) {
         t->threads = woi_team_threads(t->build.threads);
         complete(t);
+        woi_space_begin(t);
         status = tune(t, tune_log, index, err);
     }
     if (status) {

@@ -73,7 +73,8 @@ typedef struct woi_tune {
     size_t tried_before; /* this part of the search */
     bool shared;         /* the time is shared with another part */
     bool late;
-    int refined; /* rows of evidence are in bf16; 1: int8 and f32, 2: f32, because they did not do */
+    bool no_bf16; /* the layer has weights that bf16 cannot hold */
+    int refined;  /* rows of evidence are in bf16; 1: int8 and f32, 2: f32, because they did not do */
 } woi_tune;
 
 /* logs.c: fills judged and sampled; then train, and held where hits are few. */
@@ -109,6 +110,7 @@ bool woi_space_step(const wo_tune_options *o, woi_place *place, int axis, int st
 bool woi_space_widen(const wo_tune_options *o, woi_place *place);
 /* Better rows for evidence from now on, where that is left to choose; false where there are none. */
 bool woi_space_refine(woi_tune *t);
+void woi_space_begin(woi_tune *t); /* with the first rows that the layer has */
 int woi_space_axes(woi_kind kind);
 /* The options at a place, all but the dial (lambda, cap, popular) and the prior. */
 wo_build_options woi_space_options(const woi_tune *t, const woi_place *place);

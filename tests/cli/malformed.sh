@@ -91,7 +91,9 @@ st st-json-nul 'header: line 1: NUL byte in object key not supported near '"'"'"
 st st-duplicate "header: line 1: duplicate object key near '\"a\"'" "{$(t a U8 '[1]' 0 1),$(t a U8 '[1]' 1 2)}" 2
 st st-duplicate-key "header: line 1: duplicate object key near '\"dtype\"'" '{"a":{"dtype":"F32","dtype":"U8"}}' 0
 { u64 200001; printf '{"a":'; head -c 199996 /dev/zero | tr '\0' '['; } >"$dir/st-nested"
-judge st-nested 'header: line 1: maximum parsing depth reached near '"'['"
+judge st-nested 'header: its 200001 bytes hold more lists, objects and numbers than a model'"'"'s would'
+{ u64 50000; printf '{"a":'; head -c 4000 /dev/zero | tr '\0' '['; head -c 45995 /dev/zero | tr '\0' ' '; } >"$dir/st-deep"
+judge st-deep 'header: line 1: maximum parsing depth reached near '"'['"
 
 # ---- safetensors: tensors ----------------------------------------------------------------------------------------
 st st-entry "tensor 'a': its entry is a number, expected an object" '{"a":5}' 0

@@ -3,6 +3,8 @@
 # input.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
+case $BUILD in /*) sign=$BUILD/tests/tools/sign ;; *) sign=$PWD/$BUILD/tests/tools/sign ;; esac
+golden=$PWD/tests/golden
 cd "$scratch" || exit 1
 export OMP_WAIT_POLICY=passive
 
@@ -132,6 +134,19 @@ same '--forbid: the next one' "$second" "$("$WIDEOUT" predict --index x.idx --ex
 printf '%s\r\n\n%s\n' "$best" "${second#class-}" >list
 same '--forbid: a file of names and numbers' "$(head -1 exact | cut -f 5)" \
     "$("$WIDEOUT" predict --index x.idx --exact --forbid list test.log | head -1 | cut -f 1)"
+"$WIDEOUT" predict --index x.idx --exact --softmax -k 200 --forbid list --json test.log >masked
+check '--forbid: probabilities are of the others' jq -en 'input.queries | all([.answers[].score] | length == 198 and (add | . > 0.999 and . < 1.001))' masked
+# Of classes with one name all are masked.
+mkdir twins
+cp x/train.txt x/features.txt twins
+sed '1~2s/.*/twin/' x/labels.txt >twins/labels.txt
+train xc twins twins/train.txt -e 2
+index twins twins/train.txt
+echo twin >list
+same '--forbid: all classes of a name' '0 100' "$("$WIDEOUT" predict --index twins.idx --exact -k 200 --forbid list test.log |
+    awk -F '\t' '{for (i = 1; i < NF; i += 2) n += $i == "twin"; k = NF / 2} END {print n + 0, k}')"
+same '--require: all of them too' 100 "$("$WIDEOUT" predict --index twins.idx -k 200 --require list test.log |
+    awk -F '\t' 'NR == 1 {for (i = 1; i < NF; i += 2) n += $i == "twin"; print n}')"
 same '--require: always a candidate' yes "$("$WIDEOUT" predict --index x.idx --require 198,199 -k 200 --json test.log |
     jq -r '.queries | all([.answers[].id] | contains([198, 199])) | if . then "yes" else "no" end')"
 same '--json' "[\"x.idx\",150,0,5,\"logits\",1,\"$(head -1 answers | cut -f 1)\"]" "$("$WIDEOUT" predict --index x.idx --json test.log |
@@ -192,6 +207,12 @@ bad 'a list with a hole' "--require: '' is neither the number nor the name of a 
 echo 'class-x' >list
 bad 'a name that is none' "list: line 1: 'class-x' is neither the number nor the name of a class" "$WIDEOUT" predict --index x.idx --forbid list test.log
 bad 'a list that is missing' 'no-list: cannot open: No such file or directory' "$WIDEOUT" predict --index x.idx --forbid no-list test.log
+mkfifo pipe
+bad 'a list from a pipe, which may not have all of it' 'pipe: a list of classes is read from a plain file' \
+    timeout 10 "$WIDEOUT" predict --index x.idx --forbid pipe test.log
+bad 'a list that is a folder' 'twins: a list of classes is read from a plain file' "$WIDEOUT" predict --index x.idx --forbid twins test.log
+bad 'a list that cannot be read' '/proc/self/mem: cannot read on after line 0: Input/output error' \
+    "$WIDEOUT" predict --index x.idx --forbid /proc/self/mem test.log
 bad 'stanzas for a network of words' "x.net: was not trained on package stanzas ('data deb822')" predict x --format deb822 two
 bad 'rows for a language model' 'lm.net: is a network of words, which takes text only' predict lm --format xc rows
 mkdir alone
@@ -229,6 +250,25 @@ for how in '' --exact; do
 done
 same 'not finite in JSON' '[1,"not finite",0,150]' "$("$WIDEOUT" predict --index x.idx --json nan.npy 2>/dev/null |
     jq -c '[.not_finite, .queries[1].error, (.queries[1].answers | length), (.queries | length)]')"
+# One query 1e38 times as large: its numbers are finite, its logits are not.
+{ head -c 128 test.npy; tail -c +129 test.npy | head -c 64; for ((i = 0; i < 16; i++)); do printf '\0\0\x7f\x7f'; done; tail -c +257 test.npy; } >large.npy
+for how in --exact '--exact --softmax' --softmax ''; do
+    # shellcheck disable=SC2086 # none, or options
+    "$WIDEOUT" predict --index x.idx $how large.npy >out 2>err
+    same "too large $how" '1 150 wideout: large.npy: query 2: its scores are too large: not finite' "$? $(wc -l <out) $(cat err)"
+    check "too large $how: the others are numbers" bash -c '! grep -qi "nan\|inf" out'
+done
+same 'too large, in JSON' '[1,"its scores are too large: not finite",0,150]' "$("$WIDEOUT" predict --index x.idx --exact --json large.npy 2>/dev/null |
+    jq -c '[.not_finite, .queries[1].error, (.queries[1].answers | length), (.queries | length)]')"
+# What is a probability does not depend on how many queries come together, or on how fast: not on the planner, which would
+# give batches to FULL.
+"$sign" "$golden/index-tuned.safetensors" planned.idx '"tune.full_from":"0"' '"tune.full_from":"1"'
+probable() { "$WIDEOUT" predict --index "$1" --layer "$golden/layer.safetensors" --softmax -k 3 "$golden/log.safetensors" "${@:2}"; }
+probable "$golden/index-tuned.safetensors" >cells
+probable planned.idx >planned
+check 'probabilities are those of the candidates, also where FULL is planned' cmp cells planned
+probable planned.idx --exact >full
+check 'which are not those of all classes' bash -c '! cmp -s cells full'
 train xc raw x/train.txt -e 1 --counts raw --normalize none
 index raw x/train.txt
 { echo 0:1; seq 0 999 | sed 's/$/:3e38/' | paste -sd ' '; } | predict raw >out 2>err

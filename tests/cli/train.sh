@@ -60,7 +60,7 @@ check 'short options' train lm o.net -d 4 -e 1 -b 8 -t 2 -q
 check 'w2v: --drop-top 0' train w2v o.net -e 1 --drop-top 0
 check '--time-steps' grep -q '^3 steps: .*; nothing was written$' <(train xc timed.net -e 2 --time-steps 3)
 check 'then nothing was written' test ! -e timed.net -a ! -e timed.net.checkpoint
-usage 'a network over its data' 'train xc' "-o 'x/train.txt' would replace a data file" --train x/train.txt -o x/train.txt
+usage 'a network over its data' 'train xc' "-o 'x/train.txt' would replace what is read" --train x/train.txt -o x/train.txt
 printf '1,2 1:1 3:2\n3 2:1\n' >one.svm
 check 'xc: a LIBSVM copy' "$WIDEOUT" train xc --train one.svm --test one.svm --lenient --one-based -e 1 -o o.net
 check 'embed: which it reads too' "$WIDEOUT" embed o.net --data one.svm --lenient --one-based -o o.log
@@ -214,7 +214,7 @@ size=$(stat -c %s kept)
 same 'resume: a damaged checkpoint' "wideout: k.net: its checkpoint: tensor 'output.bias.adam_v' was changed" \
     "$(train xc k.net "${long[@]}" --resume 2>&1 >/dev/null | sed 's/ ([0-9]* bytes at byte [0-9]*)//; s/: its checksum is.*//')"
 cp xc.net k.net.checkpoint
-fails 'resume: a network is no checkpoint' 1 "wideout: k.net: its checkpoint: is not a checkpoint of wideout's" \
+fails 'resume: a network is no checkpoint' 1 "wideout: k.net: its checkpoint: exists and is no checkpoint of wideout's: move it away" \
     train xc k.net "${long[@]}" --resume
 
 # ---- As many epochs as pay ---------------------------------------------------------------------------------------

@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+/* What a target that knows its format has in place of `mutate`. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t most, unsigned seed) __attribute__((weak));
+
 /* Change, delete, or double a few bytes, as seed and round say. */
 static size_t mutate(uint8_t *data, size_t bytes, uint64_t seed, uint64_t round)
 {
@@ -36,6 +39,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s MUTATIONS FILE...\n", argv[0]);
         return 2;
     }
+    const size_t most = LLVMFuzzerCustomMutator ? 100000 : 10000; /* bytes of a file that is worth mutating */
     uint64_t runs = 0, mutations = strtoull(argv[1], NULL, 10);
     for (int i = 2; i < argc; i++) {
         FILE *file = fopen(argv[i], "rb");
@@ -47,9 +51,12 @@ int main(int argc, char **argv)
         fclose(file);
         LLVMFuzzerTestOneInput(data, bytes);
         runs++;
-        for (uint64_t round = 0; round < mutations && bytes < 10000; round++, runs++) {
+        for (uint64_t round = 0; round < mutations && bytes < most; round++, runs++) {
             memcpy(copy, data, bytes);
-            LLVMFuzzerTestOneInput(copy, mutate(copy, bytes, (uint64_t)i, round));
+            const unsigned seed = (unsigned)woi_rng_u64((uint64_t)i, round, 0);
+            const size_t changed = LLVMFuzzerCustomMutator ? LLVMFuzzerCustomMutator(copy, bytes, bytes + 64, seed)
+                                                           : mutate(copy, bytes, (uint64_t)i, round);
+            LLVMFuzzerTestOneInput(copy, changed);
         }
         free(data);
         free(copy);

@@ -220,10 +220,12 @@ static void options_out_of_range_are_refused(void **state)
     o.lambda = NAN;
     wo_index *index = NULL;
     assert_int_equal(wo_index_build(s.layer, s.log, &o, &index, NULL), WO_ERR_ARGUMENT);
-    o = small_options(EVIDENCE_BY_TREE); /* what a tree does not use may be anything */
+    o = small_options(EVIDENCE_BY_TREE); /* what a tree does not use may be any number */
     o.K = o.L = o.batch = 0;
-    o.rate = NAN;
+    o.rate = -1;
     wo_index_free(build(&s, &o));
+    o.rate = NAN; /* which would be saved, and then refused */
+    refuse(&s, s.log, &o, "rate is nan, expected 1e-09 to 1000");
     o = small_options(WO_METHOD_SLIDE);
     o.K = 24;
     o.L = 17;

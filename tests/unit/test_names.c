@@ -50,6 +50,25 @@ static void many_names_are_all_found(void **state)
     woi_names_free(&names);
 }
 
+/* A table without a byte: there is a place to compare with all the same. */
+static void empty_names_are_names(void **state)
+{
+    (void)state;
+    const uint64_t counts[] = {1, 1, 1};
+    woi_names names = {0};
+    int32_t id = -1, order[3];
+    wo_error err;
+    assert_int_equal(woi_names_add(&names, "", 0, &id, &err), WO_OK);
+    assert_int_equal(woi_names_append(&names, "", 0, &err), WO_OK);
+    assert_int_equal(woi_names_append(&names, "", 0, &err), WO_OK);
+    assert_int_equal(names.n, 3);
+    assert_int_equal(woi_names_find(&names, "", 0), 0);
+    assert_int_equal(woi_names_find(&names, "a", 1), -1);
+    for (int32_t i = 0; i < 3; i++) assert_non_null(woi_names_get(&names, i));
+    woi_names_sort(&names, counts, order);
+    woi_names_free(&names);
+}
+
 static void sorting_goes_by_count_then_by_name(void **state)
 {
     (void)state;
@@ -162,9 +181,13 @@ static void text_gives_the_names_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_count_in_the_order_of_adding),   cmocka_unit_test(many_names_are_all_found),
-        cmocka_unit_test(sorting_goes_by_count_then_by_name), cmocka_unit_test(tensors_give_the_names_back),
-        cmocka_unit_test(damaged_tensors_get_one_sentence),   cmocka_unit_test(text_gives_the_names_back),
+        cmocka_unit_test(ids_count_in_the_order_of_adding),
+        cmocka_unit_test(many_names_are_all_found),
+        cmocka_unit_test(empty_names_are_names),
+        cmocka_unit_test(sorting_goes_by_count_then_by_name),
+        cmocka_unit_test(tensors_give_the_names_back),
+        cmocka_unit_test(damaged_tensors_get_one_sentence),
+        cmocka_unit_test(text_gives_the_names_back),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

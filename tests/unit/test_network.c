@@ -1,5 +1,6 @@
 /* net/: networks and checkpoints on disk, ours and other people's. */
 #include "networks.h"
+#include "signing.h"
 
 static void assert_same_names(const woi_names *a, const woi_names *b)
 {
@@ -245,6 +246,35 @@ static void bad_checkpoints_are_refused(void **state)
     woi_network_free(net);
 }
 
+/* Files that were written on purpose: every checksum is right. */
+static void hostile_checkpoints_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *old, *new, *sentence;
+    } cases[] = {
+        {"\"epochs_done\":\"123\"", "\"epochs_done\":\"abc\"", "has 'abc' epochs done, expected a number"},
+        {"\"epochs_done\":\"123\"", "\"epochs_done\":\"-12\"", "has '-12' epochs done, expected a number"},
+        {"\"epochs_done\":\"123\"", "\"epochs_done\":\"12 \"", "has '12 ' epochs done, expected a number"},
+        {"\"loss\":\"0x1p+1\"", "\"loss\":\"  nan \"", "has a loss of '  nan ', expected a number"},
+        {"\"loss\":\"0x1p+1\"", "\"loss\":\"0x1p+z\"", "has a loss of '0x1p+z', expected a number"},
+    };
+    woi_network *net = make_network(WOI_ARCH_XC, true);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(woi_checkpoint_save(net, scratch("point"), "f", 123, 2, NULL), WO_OK);
+        size_t bytes;
+        char *data = slurp(scratch("point"), &bytes);
+        char *at = memmem(data, bytes, cases[i].old, strlen(cases[i].old));
+        assert_non_null(at);
+        memcpy(at, cases[i].new, strlen(cases[i].new));
+        assert_true(sign((unsigned char *)data, bytes));
+        scratch_write("point", data, bytes);
+        free(data);
+        refuse_checkpoint(net, "f", cases[i].sentence);
+    }
+    woi_network_free(net);
+}
+
 static void assert_state(const woi_network *net, const woi_kept *kept)
 {
     for (size_t i = 0; i < net->n_params; i++) {
@@ -454,6 +484,7 @@ int main(void)
         cmocka_unit_test(starting_values),
         cmocka_unit_test(checkpoints_come_back),
         cmocka_unit_test(bad_checkpoints_are_refused),
+        cmocka_unit_test(hostile_checkpoints_are_refused),
         cmocka_unit_test(checkpoints_with_a_best_epoch),
         cmocka_unit_test(values_that_are_not_finite_are_not_saved),
         cmocka_unit_test(a_sharded_state_dict_opens),

@@ -327,6 +327,85 @@ static void data_must_fit_the_network(void **state)
     woi_network_free(net);
 }
 
+/* ---- Files that change ------------------------------------------------------------------------------------- */
+
+/* All labels of a stream, added up, with the number of queries in front: -1 where it fails. */
+static int64_t read_through(woi_queries *queries, wo_error *err)
+{
+    int64_t sum = 0;
+    for (bool more = true; more;) {
+        woi_query_batch batch;
+        if (woi_queries_next(queries, &batch, &more, err)) return -1;
+        sum += (int64_t)batch.n * 1000000;
+        for (int64_t i = 0; i < batch.indptr[batch.n]; i++) sum += batch.labels[i];
+    }
+    return sum;
+}
+
+/* A file without a header is read twice. Another one that takes its name between is not read at all; one that is
+ * written over is noticed, whatever it says now, and no id of it is an address. */
+static void a_file_that_changes_between_passes(void **state)
+{
+    (void)state;
+    static const char text[] = "0,3 0:1 2:1\n1 1:1\n3 0:2\n";
+    static const char *const others[] = {"0,3 0:1 999999:1\n1 1:1\n3 0:2\n",
+                                         "0,999999 0:1 2:1\n1 1:1\n3 0:2\n",
+                                         "0,3 0:1 2:1\n1 1:1\n",
+                                         "0,3 0:1 2:1\n1 1:1\n3 0:2\n3 0:2\n",
+                                         "3 1000000 1000000\n0,3 0:1 999999:1\n1 1:1\n3 0:2\n",
+                                         "3 4\n0:1\n1:1\n2:1\n"};
+    woi_network *net = make_network(WOI_ARCH_XC, false);
+    const woi_queries_options options = {.xc.lenient = true, .threads = 1};
+    wo_error err;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        for (int in_place = 0; in_place < 2; in_place++) {
+            woi_queries *queries = NULL;
+            scratch_text("data", text);
+            if (woi_queries_open(net, scratch("data"), &options, &queries, &err)) fail_msg("%s", err.text);
+            assert_int_equal(woi_queries_n(queries), 3);
+            assert_int_equal(read_through(queries, &err), 3000007);
+            if (in_place) {
+                scratch_text("data", others[i]);
+            } else {
+                scratch_text("other", others[i]);
+                assert_int_equal(rename(scratch("other"), scratch("data")), 0);
+            }
+            err = (wo_error){0};
+            const wo_status status = woi_queries_rewind(queries, &err);
+            const int64_t sum = status ? -1 : read_through(queries, &err);
+            assert_int_equal(sum, in_place ? -1 : 3000007);
+            if (in_place)
+                assert_string_equal(err.text, "changed while it was read: run it again when the file is at rest");
+            woi_queries_free(queries);
+        }
+    woi_network_free(net);
+}
+
+static void tokens_that_change_are_those_of_the_start(void **state)
+{
+    (void)state;
+    for (int arch = WOI_ARCH_W2V; arch <= WOI_ARCH_LM; arch++) {
+        woi_network *net = make_network((woi_arch)arch, false);
+        woi_queries *queries = NULL;
+        wo_error err;
+        write_tokens(net, TOKENS);
+        if (woi_queries_open(net, scratch("data"), &(woi_queries_options){.threads = 1}, &queries, &err))
+            fail_msg("%s", err.text);
+        const int64_t sum = read_through(queries, &err);
+        FILE *file = fopen(scratch("data"), "r+b");
+        assert_non_null(file);
+        assert_int_equal(fseek(file, 0, SEEK_END), 0);
+        const long bytes = ftell(file);
+        assert_int_equal(fseek(file, 1000, SEEK_SET), 0); /* somewhere in the ids */
+        for (long i = 1000; i < bytes; i++) fputc(0x7f, file);
+        assert_int_equal(fclose(file), 0);
+        assert_int_equal(woi_queries_rewind(queries, &err), WO_OK);
+        assert_int_equal(read_through(queries, &err), sum);
+        woi_queries_free(queries);
+        woi_network_free(net);
+    }
+}
+
 /* ---- Precision and logs ------------------------------------------------------------------------------------ */
 
 /* The best five of a row of logits, by looking through all of them five times. */
@@ -781,6 +860,8 @@ int main(void)
         cmocka_unit_test(lstm_queries),
         cmocka_unit_test(chunks_carry_the_state),
         cmocka_unit_test(data_must_fit_the_network),
+        cmocka_unit_test(a_file_that_changes_between_passes),
+        cmocka_unit_test(tokens_that_change_are_those_of_the_start),
         cmocka_unit_test(precision_is_that_counted_by_hand),
         cmocka_unit_test(logs_hold_the_queries),
         cmocka_unit_test(a_stopped_embedding_keeps_the_old_log),

@@ -1,0 +1,16 @@
+/* The one rule about files that commands write: an output is never an input, whatever name it is given by. Asked before
+ * any work. */
+#ifndef WOI_CLI_INPUTS_H
+#define WOI_CLI_INPUTS_H
+
+#include "cli.h"
+
+/* CLI_USAGE, after saying so, where `output` is one of the n inputs, or a shard of one. Inputs that are NULL are passed
+ * over, "-" is standard input; what does not exist is no other file. */
+int cli_refuse_inputs(const cli_command *self, const char *output, const char *const *inputs, size_t n);
+
+/* The same for each of `names`, which ends with NULL, in a folder. */
+int cli_refuse_inputs_in(const cli_command *self, const char *folder, const char *const *names,
+                         const char *const *inputs, size_t n);
+
+#endif
