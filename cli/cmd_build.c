@@ -1,5 +1,6 @@
 /* wideout build: learns an index from a wide layer and a log of its queries. */
 #include "build_options.h"
+#include "class_names.h"
 #include "cli.h"
 #include "curve_text.h"
 #include "index_text.h"
@@ -18,12 +19,15 @@ typedef struct arguments {
     cli_layer layer;
     cli_tune tune;
     cli_build build;
-    const char *log, *output;
+    const char *log, *labels, *names, *output;
 } arguments;
 
 static const cli_option options[] = {
     CLI_LAYER_OPTIONS(arguments, layer, "the wide layer: a layer, a network, a model or .npy"),
-    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries to learn from ('wideout embed')", false},
+    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries to learn from: a log ('wideout embed') or .npy",
+     false},
+    {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy, where the log has none", false},
+    {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the index", false},
     CLI_TUNE_OPTIONS(arguments, tune),
     {"build", 0, CLI_BUILD, offsetof(arguments, build), NULL, NULL, false},
@@ -133,8 +137,36 @@ done:
     return found;
 }
 
-static int report(const arguments *args, const wo_index *index, off tuned_off, double seconds)
+typedef struct made {
+    const wo_index *index;
+    wo_layer_info layer;
+    off tuned_off;
+    double seconds;
+} made;
+
+/* "the layer: weight 'lm_head.weight', no bias" */
+static void print_layer(const wo_layer_info *layer)
 {
+    printf("  the layer: ");
+    if (layer->weight_name) {
+        printf("weight '");
+        cli_print_text(stdout, layer->weight_name);
+        printf("', ");
+    }
+    printf(layer->has_bias ? "with a bias" : "without a bias");
+    if (layer->bias_name) {
+        printf(", '");
+        cli_print_text(stdout, layer->bias_name);
+        printf("'");
+    }
+    printf("\n");
+}
+
+static int report(const arguments *args, const made *built)
+{
+    const wo_index *index = built->index;
+    const off tuned_off = built->tuned_off;
+    const double seconds = built->seconds;
     wo_curve curve = {.struct_size = sizeof curve};
     const bool tuned = wo_index_curve(index, &curve);
     const cli_index about = cli_index_of(index);
@@ -144,6 +176,9 @@ static int report(const arguments *args, const wo_index *index, off tuned_off, d
         json_t *json = cli_index_json(&about);
         json_object_update_new(json, json_pack("{s:s, s:I, s:f, s:f}", "index", args->output, "file_bytes",
                                                (json_int_t)bytes, "seconds", seconds, "peak_mib", cli_peak_mib()));
+        json_object_set_new(json, "layer",
+                            json_pack("{s:s?, s:s?, s:b}", "weight", built->layer.weight_name, "bias",
+                                      built->layer.bias_name, "has_bias", built->layer.has_bias));
         if (tuned) json_object_set_new(json, "tuning", cli_curve_json(&curve));
         if (!isnan(info->same_best))
             json_object_update_new(json,
@@ -159,6 +194,7 @@ static int report(const arguments *args, const wo_index *index, off tuned_off, d
     cli_print_text(stdout, args->output);
     printf(": index, %s\n", cli_bytes(bytes));
     cli_index_print(&about, "  ");
+    print_layer(&built->layer);
     if (!isnan(info->same_best))
         printf("  beside f32 rows, on logged queries: the same best answer for %.2f%%, of the five best %.2f%%\n",
                100 * info->same_best, 100 * info->same_five);
@@ -191,17 +227,19 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                              .bias = args->layer.bias_path,
                              .log = args->log,
                              .tune_log = args->tune.log,
+                             .labels = args->labels,
                              .output = args->output};
     const double start = woi_now_s();
     int code = cli_layer_open(self, &args->layer, &layer);
+    if (!code && args->names) code = cli_names_give(args->names, layer);
     if (!code && o->route_d % 16 && o->route_d < wo_layer_d(layer))
         code = cli_usage(self, "--route-d takes a multiple of 16, or all %zu coordinates, not %" PRIu32,
                          wo_layer_d(layer), o->route_d);
     if (code) goto done;
-    if (args->log && wo_log_open(args->log, &log, &err))
+    if (args->log && wo_log_open_labelled(args->log, args->labels, &log, &err))
         code = cli_blame(self, &files, &err);
-    else if (args->tune.log && wo_log_open(args->tune.log, &tune_log, &err))
-        code = cli_blame(self, &(cli_files){.log = args->tune.log}, &err);
+    else if (args->tune.log && wo_log_open_labelled(args->tune.log, args->tune.labels, &tune_log, &err))
+        code = cli_blame(self, &(cli_files){.log = args->tune.log, .labels = args->tune.labels}, &err);
     else if ((tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err)
                    : wo_index_build(layer, log, o, &index, &err)) ||
              wo_index_save(index, args->output, &err))
@@ -217,7 +255,8 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     const off tuned_off = tune_log && !isnan(info.log_z_error)
                               ? measure_log_z(index, tune_log, (int)args->common.threads)
                               : (off){NAN, NAN};
-    code = report(args, index, tuned_off, woi_now_s() - start);
+    const made built = {index, cli_layer_about(layer), tuned_off, woi_now_s() - start};
+    code = report(args, &built);
 done:
     wo_index_free(index);
     wo_log_free(log);
@@ -233,6 +272,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (n > 0) return cli_usage(self, "unexpected '%s': files are named by --layer, --log and -o", rest[0]);
     if (!args->layer.path) return cli_usage(self, "needs --layer FILE");
     if (!args->output) return cli_usage(self, "needs -o FILE for the index");
+    if (args->labels && !args->log) return cli_usage(self, "--labels goes with --log: the queries");
+    if (args->tune.labels && !args->tune.log) return cli_usage(self, "--tune-labels goes with --tune-log");
     int code = cli_build_method(self, &args->build, &method);
     if (!code) code = check_tuning(self, args, method);
     if (code) return code;
@@ -243,8 +284,9 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         wo_build_get(&o, "method", word, sizeof word);
         return cli_usage(self, "--method %s needs --log FILE: queries to learn from", word);
     }
-    const char *const in[] = {args->layer.path, args->layer.bias_path, args->log, args->tune.log};
-    for (int i = 0; i < 4; i++)
+    const char *const in[] = {args->layer.path, args->layer.bias_path, args->log,  args->labels,
+                              args->tune.log,   args->tune.labels,     args->names};
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++)
         if (cli_same_file(args->output, in[i]))
             return cli_usage(self, "-o '%s' would replace what is read", args->output);
     wo_tune_options tune;

@@ -14,15 +14,15 @@ enum { MAX_K = 1000, MAX_BATCH = 65536, MAX_ROUNDS = 10000, DEFAULT_BATCH = 1024
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
-    const char *index, *log, *ks;
+    const char *index, *log, *labels, *ks;
     uint64_t batch, probes, max_queries, rounds;
     bool exact_fallback, no_timing;
 } arguments;
 
 static const cli_option options[] = {
     {"index", 0, CLI_TEXT, offsetof(arguments, index), "FILE", "the index ('wideout build')", false},
-    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries that it was not built from ('wideout embed')",
-     false},
+    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries that it was not built from: a log or .npy", false},
+    {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy, where the log has none", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer it was built for, where the index has no rows"),
     {"top", 'k', CLI_TEXT, offsetof(arguments, ks), "LIST", "compare the k best with FULL's (default: 1,5)", false},
     {"batch", 'b', CLI_SIZE, offsetof(arguments, batch), "N", "time this batch size too, and report it (default: 1024)",
@@ -296,7 +296,7 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
                              .timings = timings,
                              .timings_room = WO_EVAL_MAX + 1,
                              .timing_bytes = sizeof timings[0]};
-    const cli_files files = {.layer = args->layer.path, .index = args->index, .log = args->log};
+    const cli_files files = {.layer = args->layer.path, .index = args->index, .log = args->log, .labels = args->labels};
     cli_index info;
     wo_error err;
     int code = args->layer.path ? cli_layer_open(self, &args->layer, &layer) : CLI_OK;
@@ -310,7 +310,7 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
     wo_searcher_free(searcher);
     info = cli_index_of(index);
     cli_index_warn(args->index, &info, args->exact_fallback);
-    if (wo_log_open(args->log, &log, &err) || wo_evaluate(index, layer, log, o, &result, &err)) {
+    if (wo_log_open_labelled(args->log, args->labels, &log, &err) || wo_evaluate(index, layer, log, o, &result, &err)) {
         code = cli_blame(self, &files, &err);
         goto done;
     }

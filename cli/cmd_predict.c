@@ -1,4 +1,5 @@
 /* wideout predict: the best classes of queries, or of raw examples that a network makes queries of. */
+#include "class_names.h"
 #include "cli.h"
 #include "index_text.h"
 #include "layer_options.h"
@@ -18,7 +19,7 @@ enum { DEFAULT_K = 5, MAX_ANSWERS = 1 << 20 };
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
-    const char *index, *net, *vocab, *forbid, *require;
+    const char *index, *net, *vocab, *names, *forbid, *require;
     uint64_t k, probes;
     int format, arch; /* CLI_CHOICE */
     bool softmax, logprob, exact, exact_fallback, one_based;
@@ -29,6 +30,7 @@ static const cli_option options[] = {
     {"net", 0, CLI_TEXT, offsetof(arguments, net), "FILE", "the network that makes queries of raw examples", false},
     {"arch", 0, CLI_CHOICE, offsetof(arguments, arch), "lm", "it is another's state dict: an LSTM", false},
     {"vocab", 0, CLI_TEXT, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
+    {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"format", 0, CLI_CHOICE, offsetof(arguments, format), "auto|log|npy|xc|text|deb822",
      "what FILE is (default: auto, by its content)", false},
     {"top", 'k', CLI_SIZE, offsetof(arguments, k), "N", "how many classes (default: 5)", false},
@@ -62,6 +64,7 @@ typedef struct session {
     size_t m, d;
     woi_network *net;
     wo_searcher *searcher;
+    woi_names given; /* names of the classes, by --names; n = 0: none */
     woi_names names; /* of the classes, for looking them up; made when they are asked for */
     size_t k, rows;  /* classes a query; queries searched at a time */
     int32_t *ids;    /* (rows, k) */
@@ -79,6 +82,10 @@ typedef struct session {
 /* Not terminated; NULL where neither the index nor the network has one. */
 static const char *name_of(const session *s, int32_t id, size_t *bytes)
 {
+    if (s->given.n) {
+        *bytes = woi_names_bytes(&s->given, id);
+        return woi_names_get(&s->given, id);
+    }
     const char *name = wo_index_label(s->index, id, bytes);
     if (name || !s->net || (size_t)s->net->labels.n != s->m) return name;
     *bytes = woi_names_bytes(&s->net->labels, id);
@@ -303,6 +310,7 @@ static int open_index(session *s)
     if (wo_index_open(args->index, &o, &s->index, &err)) return cli_blame(s->self, &files, &err);
     s->m = wo_index_m(s->index);
     s->d = wo_index_d(s->index);
+    if (args->names && cli_names_read(args->names, s->m, &s->given)) return CLI_FAILED;
     const cli_index about = cli_index_of(s->index);
     cli_index_warn(args->index, &about, args->exact_fallback);
     if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)
@@ -360,6 +368,7 @@ static void free_session(session *s)
     free(s->scores);
     free(s->stats);
     json_decref(s->list);
+    woi_names_free(&s->given);
     woi_names_free(&s->names);
     wo_searcher_free(s->searcher);
     woi_network_free(s->net);
