@@ -180,6 +180,7 @@ static int report(const arguments *args, const made *built)
                             json_pack("{s:s?, s:s?, s:b}", "weight", built->layer.weight_name, "bias",
                                       built->layer.bias_name, "has_bias", built->layer.has_bias));
         if (tuned) json_object_set_new(json, "tuning", cli_curve_json(&curve));
+        if (tuned) json_object_set_new(json, "interrupted", json_boolean(cli_is_interrupted()));
         if (!isnan(info->same_best))
             json_object_update_new(json,
                                    json_pack("{s:f, s:f}", "same_best", info->same_best, "same_five", info->same_five));
@@ -203,6 +204,7 @@ static int report(const arguments *args, const made *built)
                info->log_z_bias);
     if (!isnan(tuned_off.error))
         printf("  log Z, on the tune log: error %.4f nats, bias %+.4f\n", tuned_off.error, tuned_off.bias);
+    if (tuned && cli_is_interrupted()) printf("  interrupted: the best that was found until then\n");
     if (tuned) cli_curve_print(&curve, "  ");
     printf("  built in %.1f s, peak memory %.0f MiB\n", seconds, cli_peak_mib());
     printf("next: wideout eval --index ");
@@ -240,9 +242,10 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
         code = cli_blame(self, &files, &err);
     else if (args->tune.log && wo_log_open_labelled(args->tune.log, args->tune.labels, &tune_log, &err))
         code = cli_blame(self, &(cli_files){.log = args->tune.log, .labels = args->tune.labels}, &err);
-    else if ((tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err)
-                   : wo_index_build(layer, log, o, &index, &err)) ||
-             wo_index_save(index, args->output, &err))
+    cli_keep_on_interrupt(tune);
+    if (!code && ((tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err)
+                        : wo_index_build(layer, log, o, &index, &err)) ||
+                  wo_index_save(index, args->output, &err)))
         code = cli_blame(self, &files, &err);
     if (code) goto done;
     cli_progress_end();
@@ -301,6 +304,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         o.source = WO_SOURCE_TOP; /* labels have no part in it */
     tune.build = &o;
     tune.fixed = fixed(args);
+    tune.enough = cli_seen_enough;
     return build(self, args, &o, is_named(args) && !cli_tune_asked(&args->tune) ? NULL : &tune);
 }
 

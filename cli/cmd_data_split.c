@@ -137,7 +137,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     } else {
         printf("wrote ");
         cli_print_text(stdout, args->output);
-        printf(": %s rows to train.txt, %s to valid.txt\n", cli_number(s.n[TRAIN]), cli_number(s.n[VALID]));
+        printf(": %s to train.txt, %s to valid.txt\n", cli_count(s.n[TRAIN], "row"), cli_number(s.n[VALID]));
         code = cli_end();
     }
     cli_outputs_free(&s.outputs);

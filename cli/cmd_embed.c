@@ -72,7 +72,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                                         scored ? json_real(precision.p_at_1) : NULL, "p_at_5",
                                         scored ? json_real(precision.p_at_5) : NULL));
     cli_print_text(stdout, args->output);
-    printf(": %s queries of %s, %.1f s\n", cli_number(made.n), cli_number(d), seconds);
+    printf(": %s of %s, %.1f s\n", cli_count(made.n, "query"), cli_count(d, "number"), seconds);
     if (args->score && !scored) printf("  exact layer: no query has a label\n");
     if (scored)
         printf("  exact layer: P@1 %.4f  P@5 %.4f  over %s queries with a label\n", precision.p_at_1, precision.p_at_5,

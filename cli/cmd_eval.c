@@ -238,9 +238,9 @@ static int print_result(const arguments *args, const wo_eval_options *o, const c
 {
     const wo_index_info *info = &index->info;
     cli_print_text(stdout, args->index);
-    printf(": %s, %s classes, %s dimensions\n", info->method_name, cli_number(info->m), cli_number(info->d));
+    printf(": %s, %s, %s\n", info->method_name, cli_count(info->m, "class"), cli_count(info->d, "dimension"));
     cli_print_text(stdout, args->log);
-    printf(": %s queries", cli_number(r->n));
+    printf(": %s", cli_count(r->n, "query"));
     if (r->skipped == r->n)
         printf(", no labels");
     else if (r->skipped)

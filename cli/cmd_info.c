@@ -87,7 +87,7 @@ static void st_print(const char *path, const woi_st *st, const cli_index *index,
     if (n_shards > 1) printf(", %s shards", cli_number(n_shards));
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += woi_st_tensor(st, i)->bytes;
-    printf("\n  %s tensors, %s; checksums: %s\n", cli_number(n), cli_bytes(bytes),
+    printf("\n  %s, %s; checksums: %s\n", cli_count(n, "tensor"), cli_bytes(bytes),
            kind ? "ok" : "none, not a file of wideout's");
     if (index) cli_index_print(index, "  ");
     if (curve) cli_curve_print(curve, "  ");

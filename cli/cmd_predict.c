@@ -73,7 +73,6 @@ typedef struct session {
     classes forbidden, mandatory;
     wo_search_call call; /* all but its queries */
     uint64_t n, n_bad;   /* answered; of them, not finite */
-    json_t *list;        /* the answers with --json */
     const char *at;      /* the source's name */
 } session;
 
@@ -208,9 +207,13 @@ static json_t *answers_json(const session *s, size_t row)
     return list;
 }
 
-static void add_json(session *s, size_t row, bool bad, const cli_query_batch *batch, size_t i)
+/* A line of its own for each query, so that millions need no memory and a reader need not wait for the last. */
+static wo_status print_json(session *s, size_t row, bool bad, const cli_query_batch *batch, size_t i, wo_error *err)
 {
-    json_t *query = json_pack("{s:I}", "query", (json_int_t)s->n);
+    json_t *query = json_pack("{s:I, s:s}", "query", (json_int_t)s->n, "scores",
+                              s->args->softmax   ? "softmax"
+                              : s->args->logprob ? "logprob"
+                                                 : "logits");
     if (batch->lines) json_object_set_new(query, "line", json_integer((json_int_t)batch->lines[i]));
     if (batch->known) json_object_set_new(query, "known", json_integer((json_int_t)batch->known[i]));
     if (!bad && !s->args->exact) {
@@ -221,7 +224,12 @@ static void add_json(session *s, size_t row, bool bad, const cli_query_batch *ba
     }
     if (bad) json_object_set_new(query, "error", json_string("not finite"));
     json_object_set_new(query, "answers", bad ? json_array() : answers_json(s, row));
-    json_array_append_new(s->list, query);
+    char *text = query ? json_dumps(query, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(query);
+    if (!text) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    puts(text);
+    free(text);
+    return WO_OK;
 }
 
 /* Every query has its line, also one that cannot be answered: that line is empty. */
@@ -243,19 +251,18 @@ static wo_status answer(session *s, const cli_query_batch *batch, wo_error *err)
         const float *q = batch->q + first * d;
         s->call.queries = q;
         s->call.n = n;
-        const wo_status status = wo_search_run(s->searcher, &s->call, err);
-        if (status) return status;
-        for (size_t i = 0; i < n; i++) {
+        wo_status status = wo_search_run(s->searcher, &s->call, err);
+        for (size_t i = 0; !status && i < n; i++, s->n++) {
             const bool bad = !is_finite(q + i * d, d);
-            s->n++;
             if (bad) report_bad(s, batch, first + i);
-            if (s->list)
-                add_json(s, i, bad, batch, first + i);
+            if (s->args->common.json)
+                status = print_json(s, i, bad, batch, first + i, err);
             else if (bad)
                 putchar('\n');
             else
                 print_answers(s, i);
         }
+        if (status) return status;
     }
     return WO_OK;
 }
@@ -284,17 +291,7 @@ static int answer_all(session *s, cli_source *source)
         if (!more) break;
         if (stream) fflush(stdout);
     }
-    int code;
-    if (s->list)
-        code =
-            cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:s, s:O}", "index", s->args->index, "n", (json_int_t)s->n,
-                                     "not_finite", (json_int_t)s->n_bad, "k", (json_int_t)s->k, "scores",
-                                     s->args->softmax   ? "softmax"
-                                     : s->args->logprob ? "logprob"
-                                                        : "logits",
-                                     "queries", s->list));
-    else
-        code = cli_end();
+    const int code = cli_end();
     return code ? code : failed || s->n_bad ? CLI_FAILED : CLI_OK;
 }
 
@@ -367,7 +364,6 @@ static void free_session(session *s)
     free(s->ids);
     free(s->scores);
     free(s->stats);
-    json_decref(s->list);
     woi_names_free(&s->given);
     woi_names_free(&s->names);
     wo_searcher_free(s->searcher);
@@ -397,7 +393,6 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     wo_error err;
     int code = open_index(&s);
     if (!code) code = make_searcher(&s);
-    if (!code && args->common.json && !(s.list = json_array())) code = CLI_FAILED;
     const cli_source_options from = {.format = format,
                                      .net = s.net,
                                      .net_path = args->net,
@@ -416,7 +411,8 @@ const cli_command cli_cmd_predict = {
     "--index FILE [options] [FILE|-]",
     "the best classes of queries, or of raw examples through a network",
     "Prints a line for every query: the best classes and their scores, best first, all separated by tabs.\n"
-    "Classes are names where the index or the network has them, else numbers.\n"
+    "Classes are names where the index or the network has them, else numbers. With --json every line is\n"
+    "an object; queries and classes count from 0.\n"
     "\n"
     "Queries come from a log ('wideout embed') or a .npy file of shape (n, d):\n"
     "\n"

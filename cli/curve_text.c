@@ -96,15 +96,15 @@ static void print_proof(const wo_curve *curve, const char *indent)
     if (curve->target_us > 0) return;
     switch (curve->proof) {
     case WO_PROOF_HITS:
-        printf("%sshown by the hits on %s labelled queries\n", indent, cli_number(curve->labelled));
+        printf("%sshown by the hits on %s\n", indent, cli_count(curve->labelled, "labelled query"));
         break;
     case WO_PROOF_AGREEMENT:
         if (curve->target_agree > 0) {
             printf("%sshown by the answers themselves%s\n", indent,
                    curve->labelled ? "" : "; there were no labels to judge hits by");
         } else {
-            printf("%shits on %s labelled queries are too few to show it: shown by FULL's own answers, there and on\n",
-                   indent, cli_number(curve->labelled));
+            printf("%shits on %s are too few to show it: shown by FULL's own answers, there and on\n", indent,
+                   cli_count(curve->labelled, "labelled query"));
             printf("%squeries of the log that were held out; it has %.1f%% of its %" PRIu32 " best for sure\n", indent,
                    100 * sure, curve->k);
         }
@@ -115,7 +115,7 @@ static void print_proof(const wo_curve *curve, const char *indent)
         break;
     }
     if (curve->needed > curve->labelled)
-        printf("%sabout %s labelled queries would show it by hits\n", indent, cli_number(curve->needed));
+        printf("%sabout %s would show it by hits\n", indent, cli_count(curve->needed, "labelled query"));
 }
 
 void cli_curve_print(const wo_curve *curve, const char *indent)
@@ -128,8 +128,11 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
         printf("to %g of FULL's own %" PRIu32 " best", curve->target_agree, curve->k);
     else
         printf("to %g of FULL's P@1 and %g of its P@5", curve->target, curve->target5);
-    printf(", on %s queries, batch %s\n", cli_number(curve->n), cli_number(curve->batch));
+    printf(", on %s, batch %s\n", cli_count(curve->n, "query"), cli_number(curve->batch));
     print_proof(curve, indent);
+    if (curve->built_from)
+        printf("%sthere was no time to build from all of the log: built from %s of it\n", indent,
+               cli_count(curve->built_from, "query"));
     printf("%s%s tried; FULL, and the best for their time:\n", indent, cli_number(curve->rows));
     printf("%s    P@1     P@5   agree   classes  us/query\n", indent);
     size_t row = curve->rows;

@@ -72,8 +72,8 @@ void cli_index_print(const cli_index *index, const char *indent)
     char weights[16];
     wo_build_get(o, "weights", weights, sizeof weights);
     print_options(o, info->method_name, indent);
-    printf("%s%s classes of %s dimensions, %s names; rows in the file: %s\n", indent, cli_number(info->m),
-           cli_number(info->d), info->has_names ? "with" : "without", weights);
+    printf("%s%s of %s, %s names; rows in the file: %s\n", indent, cli_count(info->m, "class"),
+           cli_count(info->d, "dimension"), info->has_names ? "with" : "without", weights);
     if (info->full_from && info->full_to)
         printf("%sbatches of %s to %s queries are answered by FULL, which is faster there\n", indent,
                cli_number(info->full_from), cli_number(info->full_to));
@@ -85,9 +85,9 @@ void cli_index_print(const cli_index *index, const char *indent)
         printf("%sall classes in int8; %s\n", indent, cli_bytes(info->index_bytes));
         return;
     }
-    printf("%s%s %s %s classes, the largest %s; %s empty; %s\n", indent, cli_number(info->n_cells),
-           info->n_cells == 1 ? "cell holds" : "cells hold", cli_number(info->n_entries), cli_number(info->largest),
-           cli_number(info->n_empty), cli_bytes(info->index_bytes));
+    printf("%s%s %s %s, the largest %s; %s empty; %s\n", indent, cli_number(info->n_cells),
+           info->n_cells == 1 ? "cell holds" : "cells hold", cli_count(info->n_entries, "class"),
+           cli_number(info->largest), cli_number(info->n_empty), cli_bytes(info->index_bytes));
     if (index->judged)
         printf("%skept step %.0f of %" PRIu32 ": label recall %.4f with %.1f classes a query\n", indent,
                index->kept_step, o->iterations, index->kept_recall, index->kept_neurons);

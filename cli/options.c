@@ -211,5 +211,5 @@ int cli_run(const cli_command *command, int argc, char **argv)
         print_help(command);
         return cli_end();
     }
-    return command->run(command, args.bytes, argc - optind, argv + optind);
+    return cli_die_of_signal(command->run(command, args.bytes, argc - optind, argv + optind));
 }

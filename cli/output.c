@@ -66,9 +66,9 @@ int cli_print_json(json_t *object)
 
 static char *rotating(void)
 {
-    static char buffers[8][40];
+    static char buffers[16][64];
     static unsigned next;
-    return buffers[next++ % 8];
+    return buffers[next++ % 16];
 }
 
 const char *cli_number(uint64_t n)
@@ -80,6 +80,15 @@ const char *cli_number(uint64_t n)
         *to++ = digits[i];
     }
     *to = '\0';
+    return out;
+}
+
+const char *cli_count(uint64_t n, const char *one)
+{
+    const size_t bytes = strlen(one), stem = bytes - (n != 1 && bytes > 1 && one[bytes - 1] == 'y');
+    const char *end = n == 1 ? "" : stem < bytes ? "ies" : one[bytes - 1] == 's' ? "es" : "s";
+    char *out = rotating();
+    snprintf(out, 64, "%s %.*s%s", cli_number(n), (int)stem, one, end);
     return out;
 }
 

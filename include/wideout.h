@@ -503,8 +503,13 @@ typedef struct wo_tune_options {
 
     uint32_t k;           /* answers that are asked for, in agreement and when timing, 1 to 1,000. Default: 5 */
     uint32_t batch;       /* queries a call when timing, 1 to 65,536; 1 runs on one thread. Default: 1 */
-    double max_time_s;    /* about so long; one setting is always finished. Default: 180 */
-    uint64_t max_queries; /* judge a seeded sample of so many. Default: 200,000 */
+    double max_time_s;    /* about so long, the last build counted, and 5 s at least: what does not fit is left
+                           * unfinished. Default: 180 */
+    uint64_t max_queries; /* judge a seeded sample of so many, or fewer, in proportion to the time. Default: 200,000 */
+    /* Asked now and then while settings are tried; not 0: that is enough, and the best so far is built. Before there is
+     * one the call fails with WO_ERR_CANCELLED. NULL: never. */
+    int (*enough)(void *ctx);
+    void *enough_ctx;
 } wo_tune_options;
 
 WO_API void wo_tune_defaults(wo_tune_options *options, size_t options_bytes);
@@ -541,8 +546,9 @@ typedef struct wo_curve {
     uint32_t k, batch;
     uint64_t n; /* queries it was judged on */
     wo_proof proof;
-    uint64_t labelled; /* of these with labels */
-    uint64_t needed;   /* that would do to prove the goal by hits, about; 0: they did, or nobody can tell */
+    uint64_t labelled;   /* of these with labels */
+    uint64_t needed;     /* that would do to prove the goal by hits, about; 0: they did, or nobody can tell */
+    uint64_t built_from; /* queries of the log, where there was no time to build from all of them; 0: there was */
 } wo_curve;
 
 /* Returns 0 where the index was not tuned. */

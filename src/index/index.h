@@ -78,6 +78,7 @@ typedef struct woi_goal {
     uint64_t n;
     uint32_t proof; /* wo_proof */
     uint64_t labelled, needed;
+    uint64_t built_from;
 } woi_goal;
 
 /* What log Z is estimated from: see partition.h. */

@@ -104,8 +104,8 @@ printf 'Package: foo\nDescription: a compiler\nX-Other: y\n\n\nPackage: bar\nDes
 same 'stanzas' 'libmpfr libsdl' "$(predict deb two | first)"
 same 'stanzas from a pipe' 'libmpfr libsdl' "$(predict deb < <(cat two) | first)"
 same 'stanzas, when asked for' 'libmpfr libsdl' "$(predict deb --format deb822 two | first)"
-same 'where they begin' '[1,6]' "$(predict deb --json two | jq -c '[.queries[].line]')"
-same 'what the network knows of them' '[2,2]' "$(predict deb --json two | jq -c '[.queries[].known]')"
+same 'where they begin' '[1,6]' "$(predict deb --json two | jq -cs '[.[].line]')"
+same 'what the network knows of them' '[2,2]' "$(predict deb --json two | jq -cs '[.[].known]')"
 same 'descriptions' 'libssl libtinfo' "$(printf 'The FAST browser, really!\nan editor\n' | predict deb | first)"
 same 'words that go on' 'd c h' "$(printf 'a b c\na b\nf g\n' | predict lm | first)"
 same 'long lines' d "$(for _ in $(seq 100); do printf 'a b c d e f g h <eos> '; done | sed 's/$/a b c\n/' | predict lm | first)"
@@ -114,15 +114,15 @@ same 'a word and its neighbours' 'b,d' "$(echo c | predict w2v -k 2 | cut -f 1,3
 # ---- Options -----------------------------------------------------------------------------------------------------
 same '-k' '4 2' "$("$WIDEOUT" predict --index x.idx -k 2 test.log | awk -F '\t' '{print NF, NF / 2}' | sort -u)"
 same 'more than there are candidates: the line is shorter' yes "$("$WIDEOUT" predict --index x.idx -k 1000000 --json test.log |
-    jq -r '.queries | all((.answers | length) == .candidates and .candidates > 0) | if . then "yes" else "no" end')"
+    jq -rs 'all((.answers | length) == .candidates and .candidates > 0) | if . then "yes" else "no" end')"
 same 'all classes' 200 "$("$WIDEOUT" predict --index x.idx -k 1000000 --exact test.log | awk -F '\t' '{print NF / 2}' | sort -u)"
-check 'scores fall' jq -en 'input.queries | all([.answers[].score] | . == (sort | reverse))' \
+check 'scores fall' jq -es 'all([.answers[].score] | . == (sort | reverse))' \
     <("$WIDEOUT" predict --index x.idx --json test.log)
-check 'probabilities of all candidates add up to 1' jq -en 'input.queries | all([.answers[].score] | add | . > 0.999 and . < 1.001)' \
+check 'probabilities of all candidates add up to 1' jq -es 'all([.answers[].score] | add | . > 0.999 and . < 1.001)' \
     <("$WIDEOUT" predict --index x.idx --softmax -k 200 --json test.log)
-check 'and those of all classes' jq -en 'input.queries | all([.answers[].score] | add | . > 0.999 and . < 1.001)' \
+check 'and those of all classes' jq -es 'all([.answers[].score] | add | . > 0.999 and . < 1.001)' \
     <("$WIDEOUT" predict --index x.idx --exact --softmax -k 200 --json test.log)
-check '--probes opens more cells' jq -en '[input.queries[].cells] | all(. == 8)' \
+check '--probes opens more cells' jq -es '[.[].cells] | all(. == 8)' \
     <("$WIDEOUT" predict --index x.idx --probes 4 --json test.log)
 "$WIDEOUT" predict --index x.idx --probes 16 test.log >all
 check 'all of them: nearly as the exact layer' bash -c "paste <(cut -f 1 all) <(cut -f 1 exact) | awk '\$1 == \$2 {n++} END {exit n < 140}'"
@@ -133,9 +133,10 @@ printf '%s\r\n\n%s\n' "$best" "${second#class-}" >list
 same '--forbid: a file of names and numbers' "$(head -1 exact | cut -f 5)" \
     "$("$WIDEOUT" predict --index x.idx --exact --forbid list test.log | head -1 | cut -f 1)"
 same '--require: always a candidate' yes "$("$WIDEOUT" predict --index x.idx --require 198,199 -k 200 --json test.log |
-    jq -r '.queries | all([.answers[].id] | contains([198, 199])) | if . then "yes" else "no" end')"
-same '--json' "[\"x.idx\",150,0,5,\"logits\",1,\"$(head -1 answers | cut -f 1)\"]" "$("$WIDEOUT" predict --index x.idx --json test.log |
-    jq -c '[.index, .n, .not_finite, .k, .scores, .queries[0].query, .queries[0].answers[0].name]')"
+    jq -rs 'all([.answers[].id] | contains([198, 199])) | if . then "yes" else "no" end')"
+same '--json: a line a query, counted from 0' "[150,\"logits\",0,149,5,\"$(head -1 answers | cut -f 1)\"]" "$("$WIDEOUT" predict --index x.idx --json test.log |
+    jq -cs '[length, .[0].scores, .[0].query, .[149].query, (.[0].answers | length), .[0].answers[0].name]')"
+same '--json: nothing but these lines' 150 "$("$WIDEOUT" predict --index x.idx --json test.log | grep -c '^{"query":[0-9]*,.*}$')"
 "$WIDEOUT" data synthetic -q -m 100 -d 4 -n 500 -o s >/dev/null
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --learner none -K 3 -L 1 -o s.idx >/dev/null
 check 'numbers where there are no names' bash -c "'$WIDEOUT' predict --index s.idx s/test.log.safetensors | cut -f 1,3 | grep -qvx '[0-9]*.[0-9]*' && exit 1 || exit 0"
@@ -214,7 +215,7 @@ printf '0:1\n1:1\nx\n2:1\n' | predict x -k 1 >out 2>err
 same 'what came before a bad line is answered' "1 2 wideout: standard input: line 3: expected a label number, found 'x'" \
     "$? $(wc -l <out) $(cat err)"
 printf '0:1\nx\n' | predict x -k 1 --json >out 2>err
-same 'but not in JSON, which would be torn' '1 0 1' "$? $(wc -l <out) $(wc -l <err)"
+same 'in JSON too' '1 1 1' "$? $(wc -l <out) $(wc -l <err)"
 check 'standard output that is full is a failure' bash -c "! '$WIDEOUT' predict --index x.idx test.log >/dev/full 2>/dev/null"
 
 # Queries that are not finite: the others are answered.
@@ -222,13 +223,13 @@ check 'standard output that is full is a failure' bash -c "! '$WIDEOUT' predict 
 for how in '' --exact; do
     # shellcheck disable=SC2086 # none, or an option
     "$WIDEOUT" predict --index x.idx $how nan.npy >out 2>err
-    same "not finite $how" '1 150 wideout: nan.npy: query 2: not finite' "$? $(wc -l <out) $(cat err)"
+    same "not finite $how" '1 150 wideout: nan.npy: query 1: not finite' "$? $(wc -l <out) $(cat err)"
     # shellcheck disable=SC2086
     same "its line is empty, the others are answered $how" '' \
         "$("$WIDEOUT" predict --index x.idx $how test.npy | sed '2s/.*//' | diff - out)"
 done
-same 'not finite in JSON' '[1,"not finite",0,150]' "$("$WIDEOUT" predict --index x.idx --json nan.npy 2>/dev/null |
-    jq -c '[.not_finite, .queries[1].error, (.queries[1].answers | length), (.queries | length)]')"
+same 'not finite in JSON' '["not finite",0,150]' "$("$WIDEOUT" predict --index x.idx --json nan.npy 2>/dev/null |
+    jq -cs '[.[1].error, (.[1].answers | length), length]')"
 train xc raw x/train.txt -e 1 --counts raw --normalize none
 index raw x/train.txt
 { echo 0:1; seq 0 999 | sed 's/$/:3e38/' | paste -sd ' '; } | predict raw >out 2>err

@@ -66,11 +66,11 @@ same 'info --json of text' '[2,5,3,1,[{"from_uses":0,"labels":1},{"from_uses":1,
 same 'info of text' "$scratch/x.txt: extreme-classification text, one-file form
   rows                 2
   features             5   1.50 a row, at most 2; 0 rows without any
-  labels               3   1.00 a row, at most 2; 1 rows without any
+  labels               3   1.00 a row, at most 2; 1 row without any
   2 of the labels occur; the most frequent, label 0, in 50.0% of the rows
   how often labels occur
-                  0 times          1 labels  ####################
-                  1 times          2 labels  ########################################" "$("$WIDEOUT" info "$scratch/x.txt")"
+                  0 times          1 label  ####################
+                  1 time           2 labels  ########################################" "$("$WIDEOUT" info "$scratch/x.txt")"
 # The low bytes of a header length may look like the start of a pickle, a zip, an npy or a gzip file.
 for length in 147 403 640 896 35615; do
     header=$(printf '%-*s' "$length" '{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}')

@@ -176,7 +176,7 @@ for arch in xc w2v lm; do
     [ $arch != xc ] || long+=(-d 32)
     [ $arch != lm ] || long+=(-e 12 -b 16)
     [ $arch != w2v ] || long+=(--drop-top 3 --sampled 100)
-    same "$arch: Ctrl-C" 1 "$(stop "$arch" int.net "${long[@]}")"
+    same "$arch: Ctrl-C" 130 "$(stop "$arch" int.net "${long[@]}")"
     same "$arch: one sentence" '1 yes' "$(wc -l <stop.err) $(grep -qE 'stopped|cancelled|interrupted' stop.err && echo yes)"
     check "$arch: then there is no network" test ! -e int.net
     check "$arch: but a checkpoint" test -e int.net.checkpoint

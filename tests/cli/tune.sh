@@ -82,6 +82,31 @@ lambda=$(jq .options.lambda fixed.json) probes=$(jq .options.probes fixed.json) 
 same "the options that it names give the same cells ($settings)" "$("$WIDEOUT" info --json fixed | jq -c '.metadata["xxh3.cells.ids"]')" \
     "$("$WIDEOUT" info --json named | jq -c '.metadata["xxh3.cells.ids"]')"
 
+# ---- Ctrl-C ------------------------------------------------------------------------------------------------------
+"$WIDEOUT" data synthetic -q -m 3000 -d 16 -n 20000 -o w >/dev/null
+WIDEOUT_PROGRESS=0.1 "$WIDEOUT" build --layer w/layer.safetensors --log w/train.log.safetensors --tune-log w/test.log.safetensors \
+    -t 1 --max-time 15s -o kept >kept.text 2>kept.err &
+tuner=$!
+for _ in $(seq 600); do
+    grep -q '^wideout: tuning.*, [2-9][0-9]%' kept.err && break
+    sleep 0.05
+done
+kill -INT $tuner
+wait $tuner
+same 'Ctrl-C: the process dies of the signal' 130 $?
+check 'off a terminal there are lines of progress' grep -qE '^wideout: tuning( by agreement)?, [0-9]+%, [0-9]+ s left$' kept.err
+same 'it says what it does' 'wideout: interrupted: the best so far is built and saved; Ctrl-C again ends without it' "$(grep interrupted kept.err)"
+check 'the report tells' grep -q '^  interrupted: the best that was found until then$' kept.text
+check 'the best so far is an index' jq -en 'input.tuning.curve | length > 0' <("$WIDEOUT" info --json kept)
+"$WIDEOUT" build --layer w/layer.safetensors --log w/train.log.safetensors --tune-log w/test.log.safetensors -t 1 --max-time 15s \
+    -o gone >/dev/null 2>gone.err &
+tuner=$!
+sleep 0.2
+kill -TERM $tuner
+wait $tuner
+same 'SIGTERM ends it' '143 1' "$? $(wc -l <gone.err)"
+check 'and nothing is written' test ! -e gone -a -z "$(find . -name '*.tmp.*')"
+
 # ---- Bad input ---------------------------------------------------------------------------------------------------
 usage 'two goals' '--target and --target-agree are two goals: give one' --target 0.9 --target-agree 0.9
 usage 'two others' '--target5 and --target-us are two goals: give one' --target5 0.9 --target-us 9
