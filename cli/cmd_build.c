@@ -5,6 +5,7 @@
 #include "curve_text.h"
 #include "index_text.h"
 #include "layer_options.h"
+#include "outputs.h"
 #include "tune_options.h"
 
 #include <inttypes.h>
@@ -297,6 +298,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     code = cli_build_set(self, &args->build, &o);
     if (!code) code = cli_tune_read(self, &args->tune, &tune);
     if (code) return code;
+    if ((code = cli_output_try(args->output))) return code;
     o.seed = args->common.seed;
     o.threads = (int)args->common.threads;
     o.progress = cli_progress(&args->common);

@@ -64,6 +64,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const arguments *args = given;
     if (n > 1) return cli_usage(self, "expected one file, found %d", n);
     if (!args->output) return cli_usage(self, "needs -o DIR, the folder to write to");
+    if (cli_output_try_folder(args->output, names)) return CLI_FAILED;
     uint64_t min_labels = args->min_label_count ? args->min_label_count : DEFAULT_COUNT;
     uint64_t min_features = args->min_feature_count ? args->min_feature_count : DEFAULT_COUNT;
     double start = woi_now_s();

@@ -119,6 +119,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const arguments *args = given;
     if (n != 1) return cli_usage(self, "expected one file, found %d", n);
     if (!args->output) return cli_usage(self, "needs -o DIR, the folder to write to");
+    if (cli_output_try_folder(args->output, names)) return CLI_FAILED;
     splitting s = {.path = rest[0],
                    .options = cli_xc_options(&args->xc),
                    .seed = args->common.seed,

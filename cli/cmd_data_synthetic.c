@@ -92,6 +92,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, "--threads takes at most 1024, not %" PRIu64, args->common.threads);
     if (train > INT32_MAX) return cli_usage(self, "-n takes at most %d queries, not %" PRIu64, INT32_MAX, train);
 
+    if (cli_output_try_folder(args->output, text ? text_names : layer_names)) return CLI_FAILED;
     double start = woi_now_s();
     cli_outputs outputs = {.at = args->output};
     wo_progress progress = cli_progress(&args->common);

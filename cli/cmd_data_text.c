@@ -81,6 +81,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->split && n > 1) return cli_usage(self, "--split is for one file, found three");
     if (args->split && !parse_shares(args->split, shares))
         return cli_usage(self, "--split takes three whole numbers such as 65,5,30, not '%s'", args->split);
+    if (cli_output_try_folder(args->output, names)) return CLI_FAILED;
     const woi_eos eos = args->eos ? (woi_eos)(args->eos - 1) : WOI_EOS_AUTO;
     const uint64_t min_count = args->min_count ? args->min_count : 1;
 

@@ -190,6 +190,11 @@ static int convert(conversion *c, const arguments *args)
 {
     c->progress = cli_progress(&args->common);
     wo_status status = name_outputs(c, args->output, args->split_files);
+    for (int i = 0; !status && i < c->out.n; i++)
+        if (cli_output_try(c->out.path[i])) {
+            cli_outputs_free(&c->out);
+            return CLI_FAILED;
+        }
     if (!status) status = open_inputs(c);
     if (!status) status = open_outputs(c);
     if (!status) status = copy_rows(c);

@@ -1,6 +1,7 @@
 /* wideout embed: what a network makes of a data file, as a log of queries and labels. */
 #include "blame.h"
 #include "net/net.h"
+#include "outputs.h"
 #include "xc_options.h"
 
 #include <inttypes.h>
@@ -42,6 +43,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->vocab && !args->arch) return cli_usage(self, "--vocab goes with --arch lm");
     if (args->arch && !args->vocab) return cli_usage(self, "--arch lm needs --vocab FILE");
     if (args->distinct && args->score) return cli_usage(self, "--score needs labels, which --distinct leaves out");
+    const int code = cli_output_try(args->output);
+    if (code) return code;
     woi_network *net = NULL;
     wo_error err;
     if (args->arch ? woi_network_open_lm(rest[0], args->vocab, &net, &err) : woi_network_open(rest[0], &net, &err))

@@ -1,5 +1,6 @@
 /* wideout train xc | w2v | lm: networks that end in a wide layer, trained from data files. */
 #include "cli.h"
+#include "outputs.h"
 #include "net/net.h"
 #include "xc_options.h"
 
@@ -235,6 +236,8 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
     take_real(&o.dropout, args->dropout);
     if (arch == WOI_ARCH_LM) take_real(&o.clip, args->clip);
 
+    const int bad = args->time_steps ? CLI_OK : cli_output_try(args->output);
+    if (bad) return bad;
     woi_train_result result;
     wo_error err;
     const char *at = args->train;

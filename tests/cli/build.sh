@@ -264,12 +264,12 @@ fails 'no labels to learn from' 1 "wideout: small.log: the log has no labels, an
     build --log small.log -K 2 -L 1 --source labels -o bad
 # What cannot be shown is said; the index then scores every class.
 build --log small.log -o unshown >unshown.text
-check 'a log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 queries" unshown.text
+check 'a log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 query" unshown.text
 check 'and few of them' grep -q '^  1 query is too few to show that; it scores every class' unshown.text
 build --log small.log --target-agree 0.9 -o unshown >unshown.text
 check 'too few queries to tune by' grep -q '^  method screen' unshown.text
 build --tune-log small.log -o unshown >unshown.text
-check 'a tune log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 queries" unshown.text
+check 'a tune log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 query" unshown.text
 fails 'a tensor that the layer lacks' 1 "wideout: s/layer.safetensors: the file has no tensor 'none': its matrices are weight (500 x 8); choose with --weight-name NAME" \
     build --weight-name none -o bad
 fails 'a file of biases beside safetensors' 1 'wideout: s/layer.safetensors: the file is no .npy file, and only beside one do biases have a file of their own; name a tensor with --bias-name NAME instead of --bias' \
