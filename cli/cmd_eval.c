@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { MAX_K = 1000, MAX_BATCH = 65536, MAX_ROUNDS = 10000, DEFAULT_BATCH = 1024 };
 
@@ -51,6 +53,12 @@ static bool parse_ks(const char *text, wo_eval_options *o)
         if (*end != ',') return false;
     }
     return false;
+}
+
+/* Whether there are no exact rows to compare with. */
+static bool has_no_full(const arguments *args, const cli_index *index)
+{
+    return !args->layer.path && index->options.weights == WO_WEIGHTS_BF16;
 }
 
 /* ---- For programs ------------------------------------------------------------------------------------------ */
@@ -97,9 +105,31 @@ static json_t *timing_json(const wo_eval_timing *t)
                      "cpu_s_per_1000", real(t->cpu_s_per_1000), "full_cpu_s_per_1000", real(t->full_cpu_s_per_1000));
 }
 
-static json_t *result_json(const arguments *args, const wo_eval_options *o, const wo_index_info *info,
+/* Where, when and how it was measured. */
+static json_t *run_json(const arguments *args, const wo_eval_options *o, const cli_index *index)
+{
+    wo_cpu_info cpu = {.struct_size = sizeof cpu, .model = "unknown", .level = "unknown"};
+    char date[32] = "";
+    struct tm utc;
+    const time_t now = time(NULL);
+    if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    wo_cpu_query(&cpu, NULL);
+    json_t *ks = json_array();
+    for (size_t i = 0; i < o->n_ks; i++) json_array_append_new(ks, json_integer(o->ks[i]));
+    return json_pack(
+        "{s:s, s:s, s:{s:s, s:s, s:I}, s:{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:s?, s:s?}, s:s?}", "version",
+        wo_version(), "date", date, "machine", "cpu", cpu.model, "instructions", cpu.level, "cores",
+        (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "options", "top", ks, "batch", (json_int_t)o->batch, "probes",
+        (json_int_t)o->probes, "max_queries", (json_int_t)o->max_queries, "rounds", (json_int_t)o->rounds, "seed",
+        (json_int_t)o->seed, "threads", (json_int_t)o->threads, "exact_fallback", o->exact_fallback, "no_timing",
+        o->skip_timing, "layer", args->layer.path, "labels", args->labels, "full_note",
+        has_no_full(args, index) ? "not measured: the index has rows in bf16 alone, and no layer was given" : NULL);
+}
+
+static json_t *result_json(const arguments *args, const wo_eval_options *o, const cli_index *index,
                            const wo_eval_result *r)
 {
+    const wo_index_info *info = &index->info;
     static const wo_eval_timing none = {0, 0, 0, 0, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     const bool timed = r->n_timings > 0;
     const wo_eval_timing *t = timed ? &r->timings[r->headline] : &none;
@@ -140,11 +170,13 @@ static json_t *result_json(const arguments *args, const wo_eval_options *o, cons
         json_object_set_new(rest, "log_z_bias", real(r->log_z_bias));
         json_object_set_new(rest, "probability_sum", real(r->probability_sum));
     }
-    if (!object || !rest || json_object_update(object, rest)) {
+    json_t *run = run_json(args, o, index);
+    if (!object || !rest || !run || json_object_update(object, rest) || json_object_update(object, run)) {
         json_decref(object);
         object = NULL;
     }
     json_decref(rest);
+    json_decref(run);
     return object;
 }
 
@@ -247,6 +279,8 @@ static int print_result(const arguments *args, const wo_eval_options *o, const c
         printf(", %s without a label not in P@k", cli_number(r->skipped));
     if (r->refused) printf("; %s with NaN or infinity left out", cli_number(r->refused));
     printf("\n  %-32s %12s %12s\n", "", info->method_name, "FULL");
+    if (has_no_full(args, index))
+        printf("  FULL's column is empty: the index has rows in bf16 alone; --layer FILE gives the exact ones\n");
     if (!isnan(r->p_at_1)) {
         print_share("P@1", r->p_at_1, r->full_p_at_1);
         print_share("P@3", r->p_at_3, r->full_p_at_3);
@@ -316,7 +350,7 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
     }
     cli_progress_end();
     warn_of_weak_full(&result);
-    code = args->common.json ? cli_print_json(result_json(args, o, &info.info, &result))
+    code = args->common.json ? cli_print_json(result_json(args, o, &info, &result))
                              : print_result(args, o, &info, &result);
 done:
     wo_log_free(log);

@@ -310,6 +310,7 @@ static int open_index(session *s)
     if (args->names && cli_names_read(args->names, s->m, &s->given)) return CLI_FAILED;
     const cli_index about = cli_index_of(s->index);
     cli_index_warn(args->index, &about, args->exact_fallback);
+    if (!args->exact) cli_index_warn_k(args->index, s->index, args->k);
     if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)
                                  : woi_network_open(args->net, &s->net, &err)))
         return cli_fail(args->net, &err);
@@ -352,9 +353,19 @@ static int make_searcher(session *s)
                                .n_forbidden = s->forbidden.n,
                                .mandatory = s->mandatory.ids,
                                .n_mandatory = s->mandatory.n};
-    if (s->ids && s->scores && s->stats) return CLI_OK;
-    cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
-    return cli_fail(NULL, &err);
+    /* A query of zeros, to hear what this index cannot be asked before anything is read. */
+    float *zeros = calloc(s->d, sizeof *zeros);
+    if (!s->ids || !s->scores || !s->stats || !zeros) {
+        cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
+        code = cli_fail(NULL, &err);
+    } else {
+        s->call.queries = zeros;
+        s->call.n = 1;
+        if (wo_search_run(s->searcher, &s->call, &err))
+            code = cli_blame(s->self, &(cli_files){.index = args->index}, &err);
+    }
+    free(zeros);
+    return code;
 }
 
 static void free_session(session *s)

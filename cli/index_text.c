@@ -141,3 +141,19 @@ void cli_index_warn(const char *path, const cli_index *index, bool exact_fallbac
     fputs(" has no threshold, so that --exact-fallback changes nothing: 'wideout build --fallback N' sets one\n",
           stderr);
 }
+
+void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k)
+{
+    wo_curve curve = {.struct_size = sizeof curve};
+    wo_build_options o = {.struct_size = sizeof o};
+    wo_index_options(index, &o);
+    const bool tuned = wo_index_curve(index, &curve);
+    const uint32_t made_for = tuned ? curve.k : o.source_k;
+    if (o.method != WO_METHOD_EVIDENCE || (!tuned && !(o.source & WO_SOURCE_TOP)) || k <= made_for) return;
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, path);
+    fprintf(stderr,
+            " was made for %" PRIu32 " answer%s, and may miss many of %" PRIu64 ": 'wideout build %s %" PRIu64
+            "' makes one for so many\n",
+            made_for, made_for == 1 ? "" : "s", k, tuned ? "-k" : "--source-k", k);
+}

@@ -235,4 +235,17 @@ index raw x/train.txt
 { echo 0:1; seq 0 999 | sed 's/$/:3e38/' | paste -sd ' '; } | predict raw >out 2>err
 same 'lines that are not finite' '1 2 wideout: standard input: line 2: not finite' "$? $(wc -l <out) $(cat err)"
 
+# ---- More answers than an index was made for ---------------------------------------------------------------------
+"$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree -o five.idx >/dev/null
+"$WIDEOUT" predict --index five.idx -k 100 s/test.log.safetensors 2>err >/dev/null
+same 'it warns, and names what helps' "wideout: warning: five.idx was made for 5 answers, and may miss many of 100: 'wideout build --source-k 100' makes one for so many" "$(cat err)"
+"$WIDEOUT" predict --index five.idx -k 5 s/test.log.safetensors 2>err >/dev/null
+same 'not for as many' '' "$(cat err)"
+"$WIDEOUT" predict --index five.idx -k 100 --exact s/test.log.safetensors 2>err >/dev/null
+same 'nor for all classes' '' "$(cat err)"
+"$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --tune-log s/test.log.safetensors --router tree --target 0.3 \
+    --target5 0.3 --max-time 0.1s -o tuned.idx >/dev/null
+"$WIDEOUT" predict --index tuned.idx -k 50 s/test.log.safetensors 2>err >/dev/null
+same 'a tuned one' "wideout: warning: tuned.idx was made for 5 answers, and may miss many of 50: 'wideout build -k 50' makes one for so many" "$(cat err)"
+
 finish
