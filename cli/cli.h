@@ -86,6 +86,12 @@ int cli_end(void);
 /* Text from a file, made fit for a terminal: control characters become '?'. */
 void cli_print_text(FILE *to, const char *text);
 
+/* The same as one word of a shell's, in quotes where it needs them. */
+void cli_print_shell(FILE *to, const char *text);
+
+/* The columns of standard output: a terminal's, else $COLUMNS, else `otherwise`. */
+int cli_columns(int otherwise);
+
 /* 45000 as "45,000", in one of sixteen rotating buffers. */
 const char *cli_number(uint64_t n);
 

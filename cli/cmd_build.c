@@ -163,6 +163,58 @@ static void print_layer(const wo_layer_info *layer)
     printf("\n");
 }
 
+/* " --option VALUE", unless NULL */
+static void print_option(const char *option, const char *value)
+{
+    if (!value) return;
+    printf(" %s ", option);
+    cli_print_shell(stdout, value);
+}
+
+static void print_layer_options(const cli_layer *layer)
+{
+    print_option("--layer", layer->path);
+    print_option("--weight-name", layer->weight_name);
+    print_option("--bias-name", layer->bias_name);
+    print_option("--bias", layer->bias_path);
+}
+
+/* What builds the same again, without tuning. */
+static void print_again(const arguments *args, const wo_build_options *o)
+{
+    char text[2048];
+    cli_build_text(o, text, sizeof text);
+    printf("again: wideout build");
+    print_layer_options(&args->layer);
+    print_option("--log", args->log);
+    print_option("--labels", args->labels);
+    print_option("--names", args->names);
+    printf("%s", text);
+    print_option("-o", args->output);
+    printf("\n");
+}
+
+/* A command that works as it is. Without f32 rows there is no FULL to compare with, but for the layer. */
+static void print_next(const arguments *args, const wo_build_options *o)
+{
+    const char *log = args->tune.log ? args->tune.log : args->log;
+    printf("next: wideout %s", log ? "eval --index" : "info");
+    printf(" ");
+    cli_print_shell(stdout, args->output);
+    if (log && (o->weights == WO_WEIGHTS_BF16 || o->weights == WO_WEIGHTS_NONE)) print_layer_options(&args->layer);
+    print_option("--log", log);
+    if (log) print_option("--labels", args->tune.log ? args->tune.labels : args->labels);
+    printf(log && !args->tune.log ? "  # better: a log that it was not built from\n" : "\n");
+}
+
+/* What the index is, where it is no index of cells. */
+static const char *kind_of(const wo_build_options *o)
+{
+    return o->method == WO_METHOD_FULL     ? ": this is FULL, the exact layer"
+           : o->method == WO_METHOD_SCREEN ? ": a screen, which scores every class"
+                                           : "";
+}
+
 static int report(const arguments *args, const made *built)
 {
     const wo_index *index = built->index;
@@ -181,6 +233,10 @@ static int report(const arguments *args, const made *built)
                             json_pack("{s:s?, s:s?, s:b}", "weight", built->layer.weight_name, "bias",
                                       built->layer.bias_name, "has_bias", built->layer.has_bias));
         if (tuned) json_object_set_new(json, "tuning", cli_curve_json(&curve));
+        char again[2048];
+        cli_build_text(&about.options, again, sizeof again);
+        if (tuned) json_object_set_new(json, "build_options", json_string(again[0] ? again + 1 : again));
+        if (tuned) json_object_set_new(json, "met", json_boolean(cli_curve_met(&curve)));
         if (tuned) json_object_set_new(json, "interrupted", json_boolean(cli_is_interrupted()));
         if (!isnan(info->same_best))
             json_object_update_new(json,
@@ -194,7 +250,7 @@ static int report(const arguments *args, const made *built)
         return cli_print_json(json);
     }
     cli_print_text(stdout, args->output);
-    printf(": index, %s\n", cli_bytes(bytes));
+    printf(": index, %s%s\n", cli_bytes(bytes), kind_of(&about.options));
     cli_index_print(&about, "  ");
     print_layer(&built->layer);
     if (!isnan(info->same_best))
@@ -208,14 +264,8 @@ static int report(const arguments *args, const made *built)
     if (tuned && cli_is_interrupted()) printf("  interrupted: the best that was found until then\n");
     if (tuned) cli_curve_print(&curve, "  ");
     printf("  built in %.1f s, peak memory %.0f MiB\n", seconds, cli_peak_mib());
-    printf("next: wideout eval --index ");
-    cli_print_text(stdout, args->output);
-    const wo_weights weights = about.options.weights; /* without f32 rows there is no FULL to compare with */
-    if (weights == WO_WEIGHTS_BF16 || weights == WO_WEIGHTS_NONE) {
-        printf(" --layer ");
-        cli_print_text(stdout, args->layer.path);
-    }
-    printf(" --log TEST.LOG\n");
+    if (tuned) print_again(args, &about.options);
+    print_next(args, &about.options);
     return cli_end();
 }
 

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -45,12 +46,19 @@ static bool is_best_for_its_time(const wo_curve *curve, size_t row)
     return true;
 }
 
-static void print_figure(double x)
+enum { FIGURES = 68 }; /* columns of a row; on narrower terminals P@1 and P@5 are shares of FULL's alone */
+
+/* A number, and its share of FULL's, on a narrow terminal one of them. */
+static void print_figure(double x, double full, bool narrow)
 {
     if (isnan(x))
-        printf("%8s", "-");
-    else
+        printf("%8s%*s", "-", narrow ? 0 : 8, "");
+    else if (!narrow || !(full > 0))
         printf("%8.4f", x);
+    if (!isnan(x) && full > 0)
+        printf("%7.2f%%", 100 * x / full);
+    else if (!isnan(x) && !narrow)
+        printf("%8s", "");
 }
 
 /* What FULL has, by which shares are counted; NAN where it was not tried. */
@@ -61,11 +69,27 @@ static double of_full(const wo_curve *curve, const char *name)
     return NAN;
 }
 
+/* Why a row that reaches the goal is not the one, where it looks better. */
+static const char *why_lost(const wo_curve *curve, size_t row)
+{
+    const size_t chosen = curve->chosen;
+    if (chosen >= curve->rows) return "";
+    const double us = value(curve, row, "us"), own = value(curve, chosen, "us");
+    if (curve->target_us > 0)
+        return value(curve, row, quality(curve)) > value(curve, chosen, quality(curve))
+                   ? "  (better by no more than chance, and slower)"
+                   : "";
+    if (us >= own) return "";
+    if (value(curve, chosen, "method") == WO_METHOD_FULL) return "  (FULL was faster, timed beside it)";
+    if (us >= 0.98 * own) return "  (faster by less than 2%: noise)";
+    return "  (the chosen one was faster when they were compared)";
+}
+
 /* Why a row is not an answer. */
 static const char *why_not(const wo_curve *curve, size_t row)
 {
     if (row == curve->chosen) return "  <- this index";
-    if (value(curve, row, "met") == 1) return "";
+    if (value(curve, row, "met") == 1) return why_lost(curve, row);
     if (curve->target_us > 0) return "  (too slow)";
     const double one = value(curve, row, "p_at_1") / of_full(curve, "p_at_1"),
                  five = value(curve, row, "p_at_5") / of_full(curve, "p_at_5");
@@ -96,12 +120,15 @@ static void print_proof(const wo_curve *curve, const char *indent)
     if (curve->target_us > 0) return;
     switch (curve->proof) {
     case WO_PROOF_HITS:
-        printf("%sshown by the hits on %s\n", indent, cli_count(curve->labelled, "labelled query"));
+        printf("%sshown by the hits on %s: at least %.2f%% of FULL's P@1", indent,
+               cli_count(curve->labelled, "labelled query"), 100 * value(curve, curve->chosen, "sure_p_at_1"));
+        if (curve->target5 > 0) printf(" and %.2f%% of its P@5", 100 * value(curve, curve->chosen, "sure_p_at_5"));
+        printf("\n");
         break;
     case WO_PROOF_AGREEMENT:
         if (curve->target_agree > 0) {
-            printf("%sshown by the answers themselves%s\n", indent,
-                   curve->labelled ? "" : "; there were no labels to judge hits by");
+            printf("%sshown by the answers themselves: at least %.2f%% of FULL's %" PRIu32 " best%s\n", indent,
+                   100 * sure, curve->k, curve->labelled ? "" : "; there were no labels to judge hits by");
         } else {
             printf("%shits on %s are too few to show it: shown by FULL's own answers, there and on\n", indent,
                    cli_count(curve->labelled, "labelled query"));
@@ -116,6 +143,25 @@ static void print_proof(const wo_curve *curve, const char *indent)
     }
     if (curve->needed > curve->labelled)
         printf("%sabout %s would show it by hits\n", indent, cli_count(curve->needed, "labelled query"));
+}
+
+/* Behind the figures where there is room, else below them. */
+static void print_settings(const char *text, const char *why, const char *indent)
+{
+    const int columns = cli_columns(INT_MAX), beside = (int)strlen(indent) + FIGURES + 2;
+    char line[2 * TEXT];
+    snprintf(line, sizeof line, "%s%s", text, why);
+    if (beside + (int)strlen(line) <= columns) {
+        printf("  %s\n", line);
+        return;
+    }
+    int used = columns;
+    for (char *rest = line, *word; (word = strsep(&rest, " "));) {
+        const int bytes = (int)strlen(word);
+        if (!bytes) continue;
+        used += used + bytes + 1 > columns ? printf("\n%s    %s", indent, word) - 1 - used : printf(" %s", word);
+    }
+    printf("\n");
 }
 
 void cli_curve_print(const wo_curve *curve, const char *indent)
@@ -134,18 +180,24 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
         printf("%sthere was no time to build from all of the log: built from %s of it\n", indent,
                cli_count(curve->built_from, "query"));
     printf("%s%s tried; FULL, and the best for their time:\n", indent, cli_number(curve->rows));
-    printf("%s    P@1     P@5   agree   classes  us/query\n", indent);
+    const bool narrow = cli_columns(INT_MAX) < (int)strlen(indent) + FIGURES;
+    printf("%s%8s%*s%8s%*s", indent, "P@1", narrow ? 0 : 8, narrow ? "" : "of FULL", "P@5", narrow ? 0 : 8,
+           narrow ? "" : "of FULL");
+    printf(narrow ? "%10s%10s%8s\n" : "   agree%10s%10s%8s\n", "classes", "us/query", "x FULL");
+    const double full[] = {of_full(curve, "p_at_1"), of_full(curve, "p_at_5"), of_full(curve, "us")};
     size_t row = curve->rows;
     for (double us = INFINITY; (row = next_faster(curve, us, row)) < curve->rows;) {
         us = value(curve, row, "us");
-        const bool full = value(curve, row, "method") == WO_METHOD_FULL;
-        if (row != curve->chosen && !full && !is_best_for_its_time(curve, row)) continue;
-        wo_curve_text(curve, row, text, sizeof text);
+        const bool is_full = value(curve, row, "method") == WO_METHOD_FULL;
+        if (row != curve->chosen && !is_full && !is_best_for_its_time(curve, row)) continue;
         printf("%s", indent);
-        print_figure(value(curve, row, "p_at_1"));
-        print_figure(value(curve, row, "p_at_5"));
-        print_figure(value(curve, row, "agreement"));
-        printf("%10.1f%10.3g  %s%s\n", value(curve, row, "classes"), us, text, full ? "" : why_not(curve, row));
+        print_figure(value(curve, row, "p_at_1"), full[0], narrow);
+        print_figure(value(curve, row, "p_at_5"), full[1], narrow);
+        if (!narrow) printf("%8.4f", value(curve, row, "agreement"));
+        printf("%10.1f%10.3g%8.3g", value(curve, row, "classes"), us, full[2] / us);
+        const char *why = is_full && row != curve->chosen ? "" : why_not(curve, row);
+        wo_curve_text(curve, row, text, sizeof text);
+        print_settings(text, why, indent);
     }
 }
 
@@ -163,6 +215,9 @@ static json_t *row_json(const wo_curve *curve, size_t row)
                                           "sure_p_at_5", "sure_agreement", "classes",   "us"};
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
         json_object_set_new(json, figures[i], number(value(curve, row, figures[i])));
+    json_object_set_new(json, "share_p_at_1", number(value(curve, row, "p_at_1") / of_full(curve, "p_at_1")));
+    json_object_set_new(json, "share_p_at_5", number(value(curve, row, "p_at_5") / of_full(curve, "p_at_5")));
+    json_object_set_new(json, "speedup", number(of_full(curve, "us") / value(curve, row, "us")));
     return json;
 }
 
@@ -177,6 +232,11 @@ static const char *proof_word(wo_proof proof)
     return proof <= WO_PROOF_ALL_EQUAL ? words[proof] : "none";
 }
 
+bool cli_curve_met(const wo_curve *curve)
+{
+    return curve->chosen < curve->rows && value(curve, curve->chosen, "met") == 1;
+}
+
 json_t *cli_curve_json(const wo_curve *curve)
 {
     json_t *rows = json_array();
@@ -186,8 +246,8 @@ json_t *cli_curve_json(const wo_curve *curve)
                      goal_number(curve->target), "target5", goal_number(curve->target5), "target_agree",
                      goal_number(curve->target_agree), "target_us", goal_number(curve->target_us), "k",
                      (json_int_t)curve->k, "batch", (json_int_t)curve->batch, "queries", (json_int_t)curve->n, "met",
-                     chosen && value(curve, curve->chosen, "met") == 1, "proof", proof_word(curve->proof), "labelled",
-                     (json_int_t)curve->labelled, "needed", (json_int_t)curve->needed, "chosen",
+                     cli_curve_met(curve), "proof", proof_word(curve->proof), "labelled", (json_int_t)curve->labelled,
+                     "needed", (json_int_t)curve->needed, "chosen",
                      chosen ? row_json(curve, curve->chosen) : json_null(), "curve", rows);
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 100 };
+enum { WIDTH = 100, NARROW = 40 };
 
 /* Whether a row of the library's table is shown as a setting: the rest has a place of its own. */
 static bool is_setting(const wo_build_options *o, const char *name)
@@ -23,12 +23,13 @@ static void print_options(const wo_build_options *o, const char *method, const c
 {
     wo_option_info info = {.struct_size = sizeof info};
     char value[40], entry[96];
+    const int columns = cli_columns(WIDTH), width = columns > WIDTH ? WIDTH : columns < NARROW ? NARROW : columns;
     int used = printf("%smethod %s", indent, method);
     for (size_t i = 0; wo_option_at(i, &info); i++) {
         if (!is_setting(o, info.name)) continue;
         wo_build_get(o, info.name, value, sizeof value);
         const int bytes = snprintf(entry, sizeof entry, "%s %s", info.name, value);
-        if (used + bytes + 2 > WIDTH)
+        if (used + bytes + 2 > width)
             used = printf(",\n%s  %s", indent, entry) - 2;
         else
             used += printf(", %s", entry);
@@ -125,6 +126,8 @@ json_t *cli_index_json(const cli_index *index)
         (json_int_t)info->n_cells, "entries", (json_int_t)info->n_entries, "empty_cells", (json_int_t)info->n_empty,
         "largest_cell", (json_int_t)info->largest, "index_bytes", (json_int_t)info->index_bytes, "full_from",
         (json_int_t)info->full_from, "full_to", (json_int_t)info->full_to, "names", info->has_names);
+    const bool all = info->method == WO_METHOD_FULL || info->method == WO_METHOD_SCREEN;
+    if (json) json_object_set_new(json, "scores_all", json_boolean(all));
     if (json && index->judged)
         json_object_set_new(json, "kept",
                             json_pack("{s:I, s:f, s:f, s:b}", "step", (json_int_t)index->kept_step, "label_recall",

@@ -7,12 +7,46 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 void cli_print_text(FILE *to, const char *text)
 {
     for (; *text; text++) fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, to);
+}
+
+void cli_print_shell(FILE *to, const char *text)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:=@%+,";
+    bool control = false;
+    if (*text && text[strspn(text, plain)] == '\0') {
+        fputs(text, to);
+        return;
+    }
+    for (const char *c = text; *c; c++) control |= (unsigned char)*c < 0x20 || *c == 0x7f;
+    fputs(control ? "$'" : "'", to);
+    for (; *text; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            fprintf(to, "\\x%02x", (unsigned)*text);
+        else if (*text == '\'')
+            fputs(control ? "\\'" : "'\\''", to);
+        else if (*text == '\\' && control)
+            fputs("\\\\", to);
+        else
+            fputc(*text, to);
+    }
+    fputc('\'', to);
+}
+
+int cli_columns(int otherwise)
+{
+    struct winsize size;
+    const char *given = getenv("COLUMNS");
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) return size.ws_col;
+    const int columns = given ? (int)strtol(given, NULL, 10) : 0;
+    return columns > 1 ? columns : otherwise;
 }
 
 int cli_fail(const char *path, const wo_error *err)

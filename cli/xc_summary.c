@@ -134,6 +134,9 @@ static void print_histogram(const xc_summary *s)
 {
     enum { WIDTH = 40 };
     const char *what = s->shape.matrix ? "columns" : "labels", *one = s->shape.matrix ? "column" : "label";
+    enum { BESIDE = 46 }; /* columns of the words */
+    const int columns = cli_columns(WIDTH + BESIDE), widest = columns < BESIDE ? 0 : columns - BESIDE;
+    const int full = widest < WIDTH ? widest : WIDTH;
     uint64_t most = 1;
     int last = 0;
     for (int i = 0; i < XC_BINS; i++) {
@@ -148,8 +151,8 @@ static void print_histogram(const xc_summary *s)
             snprintf(range, sizeof range, "%s", cli_number(low));
         else
             snprintf(range, sizeof range, "%s-%s", cli_number(low), cli_number(high));
-        int width = (int)((double)s->histogram[i] / (double)most * WIDTH + 0.5);
-        if (s->histogram[i] && width == 0) width = 1;
+        int width = (int)((double)s->histogram[i] / (double)most * full + 0.5);
+        if (s->histogram[i] && width == 0 && full) width = 1;
         static const char bar[WIDTH + 1] = "########################################";
         printf("  %17s %-5s %10s %s%s%.*s\n", range, low == 1 && high == 1 ? "time" : "times",
                cli_number(s->histogram[i]), s->histogram[i] == 1 ? one : what, width ? "  " : "", width, bar);

@@ -391,6 +391,8 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
     if (!status && t->above) choose_above(t);
     if (!status && t->best == WOI_NO_ROW && t->best_wanted) choose_anyway(t);
     if (!status && t->best == WOI_NO_ROW) status = fail_goal(t, 0, t->n_rows, err);
+    /* Beside a method that is fixed there is no choice, but FULL's figures are what all others are shares of. */
+    if (!status && woi_row(t, 0)[WOI_CURVE_METHOD] != WO_METHOD_FULL) status = woi_tune_measure_full(t, err);
     if (!status) status = build_winner(t, index, err);
     if (!status && t->above) woi_row(t, t->best)[WOI_CURVE_MET] = is_sure(t, woi_row(t, t->best));
     if (!status) status = plan(t, index, err);

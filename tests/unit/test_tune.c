@@ -108,12 +108,13 @@ static void the_dial_stops_at_the_goal(void **state)
     wo_index *index = tune(&p, p.tune, &o);
     wo_curve curve = {.struct_size = sizeof curve};
     assert_int_equal(wo_index_curve(index, &curve), 1);
-    assert_int_equal(curve.rows, 7);
+    assert_int_equal(curve.rows, 8); /* the last is FULL, to compare with */
+    assert_int_equal(at(&curve, 7, WOI_CURVE_METHOD), WO_METHOD_FULL);
     assert_int_equal(curve.columns, WOI_CURVE_COLUMNS);
     assert_int_equal(curve.n, N_TUNE);
     const double chosen = at(&curve, curve.chosen, WOI_CURVE_LAMBDA);
     double cheaper = 2, last_neurons = 0;
-    for (size_t i = 0; i < curve.rows; i++) {
+    for (size_t i = 0; i < curve.rows - 1; i++) {
         const double lambda = at(&curve, i, WOI_CURVE_LAMBDA);
         assert_true((at(&curve, i, WOI_CURVE_MET) == 1) == (lambda <= chosen));
         assert_true((at(&curve, i, WOI_CURVE_CHOSEN) == 1) == (i == curve.chosen));
@@ -366,7 +367,8 @@ static void what_is_fixed_is_kept(void **state)
     o.fixed = WO_FIX_K | WO_FIX_L | WO_FIX_WEIGHTS | WO_FIX_FALLBACK;
     wo_index *index = tune(&p, p.tune, &o);
     assert_int_equal(wo_index_curve(index, &curve), 1);
-    for (size_t i = 0; i < curve.rows; i++)
+    assert_int_equal(at(&curve, curve.rows - 1, WOI_CURVE_METHOD), WO_METHOD_FULL); /* to compare with */
+    for (size_t i = 0; i < curve.rows - 1; i++)
         assert_true(at(&curve, i, WOI_CURVE_METHOD) == WO_METHOD_EVIDENCE && at(&curve, i, WOI_CURVE_K) == 3 &&
                     at(&curve, i, WOI_CURVE_L) == 5 && at(&curve, i, WOI_CURVE_WEIGHTS) == 0 &&
                     at(&curve, i, WOI_CURVE_FALLBACK) == 0);
@@ -381,7 +383,7 @@ static void what_is_fixed_is_kept(void **state)
     o.fixed |= WO_FIX_LAMBDA | WO_FIX_PROBES | WO_FIX_BEAM | WO_FIX_ROUTE_D | WO_FIX_FALLBACK | WO_FIX_WEIGHTS;
     index = tune(&p, p.tune, &o);
     assert_int_equal(wo_index_curve(index, &curve), 1);
-    assert_int_equal(curve.rows, 1);
+    assert_int_equal(curve.rows, 2); /* and FULL */
     assert_true(index->options.lambda == 0.004 && index->options.probes == 3 && index->options.beam == 3);
     wo_index_free(index);
 
