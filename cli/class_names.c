@@ -29,15 +29,17 @@ int cli_names_give(const char *path, wo_layer *layer)
     if (!text || !list) {
         cli_set_error(&err, WO_ERR_MEMORY, "out of memory: %zu names", n);
         code = cli_fail(path, &err);
+        goto done;
     }
-    for (size_t i = 0; !code && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const size_t own = woi_names_bytes(&names, (int32_t)i);
         memcpy(to, woi_names_get(&names, (int32_t)i), own);
         to[own] = '\0';
         list[i] = to;
         to += own + 1;
     }
-    if (!code && wo_layer_set_names(layer, list, n, &err)) code = cli_fail(path, &err);
+    if (wo_layer_set_names(layer, list, n, &err)) code = cli_fail(path, &err);
+done:
     free(list);
     free(text);
     woi_names_free(&names);

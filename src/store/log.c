@@ -121,6 +121,9 @@ static wo_status read_tensors(const woi_st *st, woi_log *log, wo_error *err)
     log->d = log->queries->shape[1];
     log->max_label = -1;
     if (!indptr && !indices) return table ? read_table(log, table, err) : WO_OK;
+    if (!indptr || !indices)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the file is no log: it has no tensor '%s'",
+                        indptr ? "labels.indices" : "labels.indptr");
     if ((status = check_tensor(indptr, "labels.indptr", 1, 1u << WOI_I64, "I64", err)) ||
         (status = check_tensor(indices, "labels.indices", 1, 1u << WOI_I32 | 1u << WOI_I64, "I32 or I64", err)))
         return status;

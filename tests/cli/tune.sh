@@ -145,6 +145,17 @@ wait $tuner
 same 'SIGTERM ends it' '143 1' "$? $(wc -l <gone.err)"
 check 'and nothing is written' test ! -e gone -a -z "$(find . -name '*.tmp.*')"
 
+# A bar fits 50 columns, and names the stage.
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
+    script -qec "stty cols 50; '$WIDEOUT' build --layer s/layer.safetensors --log s/train.log.safetensors --tune-log s/test.log.safetensors \
+        -t 1 --max-time 0.1s -o bar" /dev/null </dev/null | tr '\r' '\n' | sed 's/\x1b\[K//' >screen
+    check 'a bar' grep -qE '^tuning( by agreement)? +\[=+ *\] +[0-9]+%' screen
+    check 'the last build has its stage' grep -qE '^building the best +\[=* *\] +[0-9]+%' screen
+    same 'neither is wider than the terminal' '' "$(grep -E '^(tuning|building)' screen | awk 'length > 49')"
+else
+    ok 'the bar is not looked at: no terminal can be made here # skip'
+fi
+
 # ---- Bad input ---------------------------------------------------------------------------------------------------
 usage 'two goals' '--target and --target-agree are two goals: give one' --target 0.9 --target-agree 0.9
 usage 'two others' '--target5 and --target-us are two goals: give one' --target5 0.9 --target-us 9
