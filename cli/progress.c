@@ -104,13 +104,14 @@ static int report(void *ctx, const char *stage, uint64_t done, uint64_t total)
     (void)ctx;
     const bool terminal = isatty(STDERR_FILENO);
     const double now = woi_now_s();
-    if (!current || strcmp(current, stage) != 0) {
+    const bool begins = !current || strcmp(current, stage) != 0;
+    if (begins) {
         current = stage;
         started = now;
     }
     if (!terminal) {
         draw_line(stage, done, total, now);
-    } else if (!drawn || now - last_drawn >= 0.1 || done >= total) {
+    } else if (!drawn || begins || now - last_drawn >= 0.1 || done >= total) {
         last_drawn = now;
         draw(stage, done, total, now);
     }

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/progress.h"
 #include "base/sized.h"
 
 #include <math.h>
@@ -388,6 +389,7 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
                                 &t->held_judge, err);
     if (!status) status = woi_tune_search(t, err);
     t->building = true;
+    if (!status) status = woi_progress(&t->progress, "building", 0, 1, err); /* some methods are built without a word */
     if (!status && t->above) choose_above(t);
     if (!status && t->best == WOI_NO_ROW && t->best_wanted) choose_anyway(t);
     if (!status && t->best == WOI_NO_ROW) status = fail_goal(t, 0, t->n_rows, err);
