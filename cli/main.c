@@ -56,8 +56,8 @@ static int unknown(const char *word, const char *second)
     if (second) cli_print_text(stderr, second);
     char typed[64];
     snprintf(typed, sizeof typed, "%s%s%s", word, second ? " " : "", second ? second : "");
-    const char *meant = cli_suggest_command(typed);
-    if (!meant && second && !is_group(word)) meant = cli_suggest_command(word);
+    const char *meant = cli_suggest_command(cli_commands, typed);
+    if (!meant && second && !is_group(word)) meant = cli_suggest_command(cli_commands, word);
     fputs(meant ? "': did you mean '" : "'", stderr);
     if (meant) fprintf(stderr, "%s'?", meant);
     fputs(" (see 'wideout --help')\n", stderr);

@@ -52,11 +52,11 @@ static search begin(const char *typed)
     return (search){typed, NULL, (most < 1 ? 1 : most) + (bytes > 1)};
 }
 
-const char *cli_suggest_command(const char *typed)
+const char *cli_suggest_command(const cli_command *const *commands, const char *typed)
 {
     search s = begin(typed);
-    for (const cli_command *const *c = cli_commands; *c; c++) compare(&s, (*c)->name, (*c)->name);
-    for (const cli_command *const *c = cli_commands; *c; c++) { /* "xc" alone is "data xc" */
+    for (const cli_command *const *c = commands; *c; c++) compare(&s, (*c)->name, (*c)->name);
+    for (const cli_command *const *c = commands; *c; c++) { /* "xc" alone is "data xc" */
         const char *last = strrchr((*c)->name, ' ');
         if (last) compare(&s, last + 1, (*c)->name);
     }

@@ -4,8 +4,9 @@
 
 #include "cli.h"
 
-/* The command that `typed` ("eavl", "data xv", "xc") is likely to stand for, or NULL. */
-const char *cli_suggest_command(const char *typed);
+/* Of `commands`, which end with NULL, the one that `typed` ("eavl", "data xv", "xc") is likely to stand for, or NULL.
+ */
+const char *cli_suggest_command(const cli_command *const *commands, const char *typed);
 
 /* The same of a command's options, for a long name without dashes. */
 const char *cli_suggest_option(const cli_command *command, const char *typed);
