@@ -381,6 +381,7 @@ const cli_command cli_cmd_build = {
     "  wideout build --layer net.safetensors --log train.log --tune-log valid.log --target 0.98 -o index\n"
     "  wideout build --layer net.safetensors --log train.log -k 20 --target-agree 0.98 -o recommender\n"
     "  wideout build --layer model.safetensors --weight-name lm_head.weight --log train.log -o index\n"
+    "  wideout build --layer w.npy --bias b.npy --log q.npy --labels y.npy --names labels.txt -o index\n"
     "  wideout build --layer net.safetensors --log train.log --lambda 0.02 --source-k 20 -o wider\n"
     "  wideout build --layer net.safetensors --log train.log --method lss -K 4 -L 10 -o lss\n"
     "\n"

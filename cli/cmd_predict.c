@@ -427,7 +427,7 @@ const cli_command cli_cmd_predict = {
     "\n"
     "Queries come from a log ('wideout embed') or a .npy file of shape (n, d):\n"
     "\n"
-    "  wideout predict --index index.safetensors -k 10 test.log\n"
+    "  wideout predict --index index.safetensors -k 3 test.log\n"
     "  wideout predict --index index.safetensors --softmax queries.npy\n"
     "\n"
     "Scores are logits; with --softmax probabilities over the candidates; with --logprob logarithms of\n"
