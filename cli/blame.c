@@ -1,6 +1,8 @@
 /* From what the library says a failure is about to files and options of the tool. */
 #include "blame.h"
 
+#include "store/store.h"
+
 #include <string.h>
 
 static const char *file_of(const cli_files *files, wo_about about)
@@ -13,6 +15,7 @@ static const char *file_of(const cli_files *files, wo_about about)
     case WO_ABOUT_INDEX: return files->index;
     case WO_ABOUT_QUERY: return files->query;
     case WO_ABOUT_OUTPUT: return files->output;
+    case WO_ABOUT_LABELS: return files->labels;
     case WO_ABOUT_OPTION:
     case WO_ABOUT_NONE: break;
     }
@@ -31,6 +34,7 @@ static const struct hint {
     {WO_ABOUT_LAYER, "bias_name", WO_ERR_FORMAT, "choose with --bias-name NAME"},
     {WO_ABOUT_LAYER, "bias_name", WO_ERR_ARGUMENT, "leave out --bias-name"},
     {WO_ABOUT_LAYER, "bias_path", WO_OK, "name a tensor with --bias-name NAME instead of --bias"},
+    {WO_ABOUT_LAYER, "bias", WO_OK, "--bias-name NAME or --bias FILE gives one"},
     {WO_ABOUT_INDEX, "layer", WO_OK, "give the layer too: --layer FILE"},
     {WO_ABOUT_INDEX, "partition", WO_OK, "build it with --partition, or ask for --exact"},
     {WO_ABOUT_LOG, "tune_log", WO_OK, "give another one with --tune-log FILE"},
@@ -46,6 +50,23 @@ static const char *hint_of(const wo_error *err)
             (hints[i].status == WO_OK || hints[i].status == err->status))
             return hints[i].text;
     return NULL;
+}
+
+/* A file that was taken for another: the layer is a log, or the log a layer. */
+static const char *swapped(const cli_files *files, const wo_error *err)
+{
+    static const char *const layers[] = {"weight", "output.weight", "lm_head.weight"};
+    const char *path = file_of(files, err->about);
+    const bool log_wanted = err->about == WO_ABOUT_LOG || err->about == WO_ABOUT_TUNE_LOG;
+    woi_st *st = NULL;
+    bool other = false;
+    if (err->status != WO_ERR_FORMAT || !path || (!log_wanted && err->about != WO_ABOUT_LAYER)) return NULL;
+    if (woi_st_open(path, &st, NULL)) return NULL;
+    if (!log_wanted) other = woi_st_find(st, "queries") != NULL;
+    for (size_t i = 0; log_wanted && i < sizeof layers / sizeof *layers; i++)
+        other |= woi_st_find(st, layers[i]) != NULL;
+    woi_st_free(st);
+    return !other ? NULL : log_wanted ? "it is a layer: are two files swapped?" : "it is a log: are two files swapped?";
 }
 
 /* Options of the library that are not called the same here, but for '_' and '-'. */
@@ -96,5 +117,15 @@ int cli_blame(const cli_command *command, const cli_files *files, const wo_error
     char option[64];
     const char *about =
         err->about == WO_ABOUT_OPTION ? option_of(command, err->option, option) : file_of(files, err->about);
-    return cli_fail_hint(about, err, hint_of(err));
+    const char *hint = swapped(files, err);
+    return cli_fail_hint(about, err, hint ? hint : hint_of(err));
+}
+
+void cli_warn_bias(const char *path, const char *tensor)
+{
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, path);
+    fputs(": the layer has no bias of its weight's name, but there is '", stderr);
+    cli_print_text(stderr, tensor);
+    fputs("' of as many numbers: --bias-name takes it\n", stderr);
 }

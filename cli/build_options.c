@@ -231,3 +231,20 @@ int cli_build_set(const cli_command *self, const cli_build *given, wo_build_opti
         if (text_of(given, i, &info) && !wo_build_uses(options, info.name)) return refuse_unused(self, &info, options);
     return wo_build_check(options, &err) ? refuse(self, &err) : CLI_OK;
 }
+
+size_t cli_build_text(const wo_build_options *options, char *text, size_t text_bytes)
+{
+    wo_option_info info;
+    size_t used = 0;
+    if (text_bytes) text[0] = '\0';
+    for (size_t i = 0; option_at(i, &info); i++) {
+        char shown[WORD], value[WORD];
+        if (!wo_build_uses(options, info.name)) continue;
+        wo_build_get(options, info.name, value, sizeof value);
+        shown_name(info.name, shown);
+        if (is_flag(&info) && strcmp(value, "0") == 0) continue;
+        const size_t left = used < text_bytes ? text_bytes - used : 0;
+        used += (size_t)snprintf(left ? text + used : NULL, left, is_flag(&info) ? " %s" : " %s %s", shown, value);
+    }
+    return used;
+}

@@ -26,4 +26,8 @@ int cli_build_method(const cli_command *self, const cli_build *given, wo_method 
  * index. */
 int cli_build_set(const cli_command *self, const cli_build *given, wo_build_options *options);
 
+/* The options that build an index with these settings, as a shell reads them: " --method evidence --router tree ...",
+ * as snprintf writes: terminated, and the length that all of it has. */
+size_t cli_build_text(const wo_build_options *options, char *text, size_t text_bytes);
+
 #endif

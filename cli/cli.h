@@ -93,8 +93,17 @@ void cli_print_bytes(FILE *to, const char *text, size_t bytes);
 /* The bytes of the character at `text`, 1 where it is none, and whether it is fit. Also for signal handlers. */
 size_t cli_character(const char *text, size_t bytes, bool *fit);
 
-/* 45000 as "45,000", in one of eight rotating buffers. */
+/* The same as one word of a shell's, in quotes where it needs them. */
+void cli_print_shell(FILE *to, const char *text);
+
+/* The columns of standard output: a terminal's, else $COLUMNS, else `otherwise`. */
+int cli_columns(int otherwise);
+
+/* 45000 as "45,000", in one of sixteen rotating buffers. */
 const char *cli_number(uint64_t n);
+
+/* "45,000 queries", "1 query": `one` is the word for one, which gets an s, or ies for its y, where there are more. */
+const char *cli_count(uint64_t n, const char *one);
 
 /* "64.6 MB". */
 const char *cli_bytes(uint64_t n);
@@ -113,15 +122,20 @@ int cli_print_json(struct json_t *object);
 
 /* ---- Progress ---------------------------------------------------------------------------------------------- */
 
-/* A bar on stderr when that is a terminal and neither --quiet nor --json was given. SIGINT (Ctrl-C) and SIGTERM make
- * the work stop at its next report; where none comes within three seconds, or a second signal does, the process dies of
- * it.
- */
+/* Unless --quiet or --json was given: a bar on stderr when that is a terminal, else a line every 15 seconds (or
+ * $WIDEOUT_PROGRESS). SIGINT (Ctrl-C) and SIGTERM make the work stop at its next report, so that temporary files are
+ * removed; where none comes within three seconds, or a second signal does, the process dies of it. */
 wo_progress cli_progress(const cli_common *common);
-void cli_progress_patience(bool endless); /* true: reports come, however long they take */
-void cli_progress_last(void);             /* at the end of a command: a signal that no report saw takes effect now */
-void cli_progress_line(const char *text); /* any other line, in place of the bar */
+void cli_progress_line(const char *text); /* any other line, in place of the bar; off a terminal as seldom */
 void cli_progress_end(void);              /* wipes it */
+
+/* While this is on, Ctrl-C does not make the work stop: cli_seen_enough, for a tuner, tells of it, and says so once. */
+void cli_keep_on_interrupt(bool keep);
+int cli_seen_enough(void *ctx);
+bool cli_is_interrupted(void);
+
+/* Where a signal stopped the work: ends the process by that signal, so that scripts stop too. Else returns `code`. */
+int cli_die_of_signal(int code);
 
 double cli_peak_mib(void); /* the most memory this process has held */
 

@@ -1,10 +1,12 @@
 /* wideout build: learns an index from a wide layer and a log of its queries. */
 #include "build_options.h"
+#include "class_names.h"
 #include "cli.h"
 #include "curve_text.h"
 #include "index_text.h"
 #include "inputs.h"
 #include "layer_options.h"
+#include "outputs.h"
 #include "tune_options.h"
 
 #include <inttypes.h>
@@ -19,12 +21,15 @@ typedef struct arguments {
     cli_layer layer;
     cli_tune tune;
     cli_build build;
-    const char *log, *output;
+    const char *log, *labels, *names, *output;
 } arguments;
 
 static const cli_option options[] = {
     CLI_LAYER_OPTIONS(arguments, layer, "the wide layer: a layer, a network, a model or .npy"),
-    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries to learn from ('wideout embed')", false},
+    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries to learn from: a log ('wideout embed') or .npy",
+     false},
+    {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy, where the log has none", false},
+    {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the index", false},
     CLI_TUNE_OPTIONS(arguments, tune),
     {"build", 0, CLI_BUILD, offsetof(arguments, build), NULL, NULL, false},
@@ -135,8 +140,88 @@ done:
     return found;
 }
 
-static int report(const arguments *args, const wo_index *index, off tuned_off, double seconds)
+typedef struct made {
+    const wo_index *index;
+    wo_layer_info layer;
+    off tuned_off;
+    double seconds;
+} made;
+
+/* "the layer: weight 'lm_head.weight', no bias" */
+static void print_layer(const wo_layer_info *layer)
 {
+    printf("  the layer: ");
+    if (layer->weight_name) {
+        printf("weight '");
+        cli_print_text(stdout, layer->weight_name);
+        printf("', ");
+    }
+    printf(layer->has_bias ? "with a bias" : "without a bias");
+    if (layer->bias_name) {
+        printf(", '");
+        cli_print_text(stdout, layer->bias_name);
+        printf("'");
+    }
+    printf("\n");
+}
+
+/* " --option VALUE", unless NULL */
+static void print_option(const char *option, const char *value)
+{
+    if (!value) return;
+    printf(" %s ", option);
+    cli_print_shell(stdout, value);
+}
+
+static void print_layer_options(const cli_layer *layer)
+{
+    print_option("--layer", layer->path);
+    print_option("--weight-name", layer->weight_name);
+    print_option("--bias-name", layer->bias_name);
+    print_option("--bias", layer->bias_path);
+}
+
+/* What builds the same again, without tuning. */
+static void print_again(const arguments *args, const wo_build_options *o)
+{
+    char text[2048];
+    cli_build_text(o, text, sizeof text);
+    printf("again: wideout build");
+    print_layer_options(&args->layer);
+    print_option("--log", args->log);
+    print_option("--labels", args->labels);
+    print_option("--names", args->names);
+    printf("%s", text);
+    print_option("-o", args->output);
+    printf("\n");
+}
+
+/* A command that works as it is. Without f32 rows there is no FULL to compare with, but for the layer. */
+static void print_next(const arguments *args, const wo_build_options *o)
+{
+    const char *log = args->tune.log ? args->tune.log : args->log;
+    printf("next: wideout %s", log ? "eval --index" : "info");
+    printf(" ");
+    cli_print_shell(stdout, args->output);
+    if (log && (o->weights == WO_WEIGHTS_BF16 || o->weights == WO_WEIGHTS_NONE)) print_layer_options(&args->layer);
+    print_option("--log", log);
+    if (log) print_option("--labels", args->tune.log ? args->tune.labels : args->labels);
+    printf(log && !args->tune.log ? "  # better: a log that it was not built from\n" : "\n");
+}
+
+/* What the index is, where it is no index of cells. */
+static const char *kind_of(const wo_build_options *o)
+{
+    return o->method == WO_METHOD_FULL     ? ": this is FULL, the exact layer"
+           : o->method == WO_METHOD_SCREEN ? ": a screen, which scores every class"
+                                           : "";
+}
+
+static int report(const arguments *args, const made *built)
+{
+    const wo_index *index = built->index;
+    const off tuned_off = built->tuned_off;
+    const double seconds = built->seconds;
     wo_curve curve = {.struct_size = sizeof curve};
     const bool tuned = wo_index_curve(index, &curve);
     const cli_index about = cli_index_of(index);
@@ -147,7 +232,15 @@ static int report(const arguments *args, const wo_index *index, off tuned_off, d
         json_object_update_new(json,
                                json_pack("{s:o, s:I, s:f, s:f}", "index", cli_json_text(args->output), "file_bytes",
                                          (json_int_t)bytes, "seconds", seconds, "peak_mib", cli_peak_mib()));
+        json_object_set_new(json, "layer",
+                            json_pack("{s:s?, s:s?, s:b}", "weight", built->layer.weight_name, "bias",
+                                      built->layer.bias_name, "has_bias", built->layer.has_bias));
         if (tuned) json_object_set_new(json, "tuning", cli_curve_json(&curve));
+        char again[2048];
+        cli_build_text(&about.options, again, sizeof again);
+        if (tuned) json_object_set_new(json, "build_options", json_string(again[0] ? again + 1 : again));
+        if (tuned) json_object_set_new(json, "met", json_boolean(cli_curve_met(&curve)));
+        if (tuned) json_object_set_new(json, "interrupted", json_boolean(cli_is_interrupted()));
         if (!isnan(info->same_best))
             json_object_update_new(json,
                                    json_pack("{s:f, s:f}", "same_best", info->same_best, "same_five", info->same_five));
@@ -160,8 +253,9 @@ static int report(const arguments *args, const wo_index *index, off tuned_off, d
         return cli_print_json(json);
     }
     cli_print_text(stdout, args->output);
-    printf(": index, %s\n", cli_bytes(bytes));
+    printf(": index, %s%s\n", cli_bytes(bytes), kind_of(&about.options));
     cli_index_print(&about, "  ");
+    print_layer(&built->layer);
     if (!isnan(info->same_best))
         printf("  beside f32 rows, on logged queries: the same best answer for %.2f%%, of the five best %.2f%%\n",
                100 * info->same_best, 100 * info->same_five);
@@ -170,16 +264,11 @@ static int report(const arguments *args, const wo_index *index, off tuned_off, d
                info->log_z_bias);
     if (!isnan(tuned_off.error))
         printf("  log Z, on the tune log: error %.4f nats, bias %+.4f\n", tuned_off.error, tuned_off.bias);
+    if (tuned && cli_is_interrupted()) printf("  interrupted: the best that was found until then\n");
     if (tuned) cli_curve_print(&curve, "  ");
     printf("  built in %.1f s, peak memory %.0f MiB\n", seconds, cli_peak_mib());
-    printf("next: wideout eval --index ");
-    cli_print_text(stdout, args->output);
-    const wo_weights weights = about.options.weights; /* without f32 rows there is no FULL to compare with */
-    if (weights == WO_WEIGHTS_BF16 || weights == WO_WEIGHTS_NONE) {
-        printf(" --layer ");
-        cli_print_text(stdout, args->layer.path);
-    }
-    printf(" --log TEST.LOG\n");
+    if (tuned) print_again(args, &about.options);
+    print_next(args, &about.options);
     return cli_end();
 }
 
@@ -194,24 +283,24 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                              .bias = args->layer.bias_path,
                              .log = args->log,
                              .tune_log = args->tune.log,
+                             .labels = args->labels,
                              .output = args->output};
     const double start = woi_now_s();
     int code = cli_layer_open(self, &args->layer, &layer);
+    if (!code && args->names) code = cli_names_give(args->names, layer);
     if (!code && o->route_d % 16 && o->route_d < wo_layer_d(layer))
         code = cli_usage(self, "--route-d takes a multiple of 16, or all %zu coordinates, not %" PRIu32,
                          wo_layer_d(layer), o->route_d);
     if (code) goto done;
-    if (args->log && wo_log_open(args->log, &log, &err))
+    if (args->log && wo_log_open_labelled(args->log, args->labels, &log, &err))
         code = cli_blame(self, &files, &err);
-    else if (args->tune.log && wo_log_open(args->tune.log, &tune_log, &err))
-        code = cli_blame(self, &(cli_files){.log = args->tune.log}, &err);
-    if (code) goto done;
-    cli_progress_patience(tune != NULL); /* the tuner reports between its steps, each of which may be long */
-    wo_status status =
-        tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err) : wo_index_build(layer, log, o, &index, &err);
-    cli_progress_patience(false);
-    if (!status) status = wo_index_save(index, args->output, &err);
-    if (status) code = cli_blame(self, &files, &err);
+    else if (args->tune.log && wo_log_open_labelled(args->tune.log, args->tune.labels, &tune_log, &err))
+        code = cli_blame(self, &(cli_files){.log = args->tune.log, .labels = args->tune.labels}, &err);
+    cli_keep_on_interrupt(tune);
+    if (!code && ((tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err)
+                        : wo_index_build(layer, log, o, &index, &err)) ||
+                  wo_index_save(index, args->output, &err)))
+        code = cli_blame(self, &files, &err);
     if (code) goto done;
     cli_progress_end();
     if (tune && !tune_log && !args->common.quiet)
@@ -223,7 +312,8 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     const off tuned_off = tune_log && !isnan(info.log_z_error)
                               ? measure_log_z(index, tune_log, (int)args->common.threads)
                               : (off){NAN, NAN};
-    code = report(args, index, tuned_off, woi_now_s() - start);
+    const made built = {index, cli_layer_about(layer), tuned_off, woi_now_s() - start};
+    code = report(args, &built);
 done:
     wo_index_free(index);
     wo_log_free(log);
@@ -239,6 +329,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (n > 0) return cli_usage(self, "unexpected '%s': files are named by --layer, --log and -o", rest[0]);
     if (!args->layer.path) return cli_usage(self, "needs --layer FILE");
     if (!args->output) return cli_usage(self, "needs -o FILE for the index");
+    if (args->labels && !args->log) return cli_usage(self, "--labels goes with --log: the queries");
+    if (args->tune.labels && !args->tune.log) return cli_usage(self, "--tune-labels goes with --tune-log");
     int code = cli_build_method(self, &args->build, &method);
     if (!code) code = check_tuning(self, args, method);
     if (code) return code;
@@ -249,13 +341,15 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         wo_build_get(&o, "method", word, sizeof word);
         return cli_usage(self, "--method %s needs --log FILE: queries to learn from", word);
     }
-    const char *const in[] = {args->layer.path, args->layer.bias_path, args->log, args->tune.log};
+    const char *const in[] = {args->layer.path, args->layer.bias_path, args->log,  args->labels,
+                              args->tune.log,   args->tune.labels,     args->names};
     if ((code = cli_refuse_inputs(self, args->output, in, sizeof in / sizeof in[0]))) return code;
     wo_tune_options tune;
     wo_tune_defaults(&tune, sizeof tune);
     code = cli_build_set(self, &args->build, &o);
     if (!code) code = cli_tune_read(self, &args->tune, &tune);
     if (code) return code;
+    if ((code = cli_output_try(args->output))) return code;
     o.seed = args->common.seed;
     o.threads = (int)args->common.threads;
     o.progress = cli_progress(&args->common);
@@ -263,6 +357,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         o.source = WO_SOURCE_TOP; /* labels have no part in it */
     tune.build = &o;
     tune.fixed = fixed(args);
+    tune.enough = cli_seen_enough;
     const bool tuned = !is_named(args) || cli_tune_asked(&args->tune);
     if (!tuned && o.fallback_by == WO_FALLBACK_SCREEN && !o.fallback)
         return cli_usage(self, "--fallback-by screen needs --fallback N: which queries know little");
@@ -290,6 +385,7 @@ const cli_command cli_cmd_build = {
     "  wideout build --layer net.safetensors --log train.log --tune-log valid.log --target 0.98 -o index\n"
     "  wideout build --layer net.safetensors --log train.log -k 20 --target-agree 0.98 -o recommender\n"
     "  wideout build --layer model.safetensors --weight-name lm_head.weight --log train.log -o index\n"
+    "  wideout build --layer w.npy --bias b.npy --log q.npy --labels y.npy --names labels.txt -o index\n"
     "  wideout build --layer net.safetensors --log train.log --lambda 0.02 --source-k 20 -o wider\n"
     "  wideout build --layer net.safetensors --log train.log --method lss -K 4 -L 10 -o lss\n"
     "\n"

@@ -11,6 +11,30 @@ static void print_words(const cli_option *option, void *ctx)
     if (option->letter) printf(" -%c", option->letter);
 }
 
+/* The words among "a|b|FILE", each with a space before it. */
+static void print_values(const char *value)
+{
+    while (*value) {
+        const size_t n = strcspn(value, "|");
+        if (n > 1 && strspn(value, "abcdefghijklmnopqrstuvwxyz0123456789-") >= n && (*value < '0' || *value > '9'))
+            printf(" %.*s", (int)n, value);
+        value += n + (value[n] == '|');
+    }
+}
+
+/* What follows an option that takes a value: its words, or none, and then files are offered. */
+static void print_value_case(const cli_option *option, void *ctx)
+{
+    const char *command = ctx;
+    if (!option->value) return;
+    printf("    '%s'*' --%s ='", command, option->name); /* bash takes --name=word apart */
+    if (!option->optional) printf(" | '%s'*' --%s'", command, option->name);
+    if (option->letter) printf(" | '%s'*' -%c'", command, option->letter);
+    printf(") words='");
+    print_values(option->value);
+    printf("' ;;\n");
+}
+
 /* Every word that may follow `group` ("" for the first words), each once. Groups stand together in the table. */
 static void print_names(const char *group)
 {
@@ -48,6 +72,7 @@ static void print_cases(void)
         last = (*c)->name;
     }
     for (const cli_command *const *c = cli_commands; *c; c++) {
+        cli_each_option(*c, print_value_case, (void *)(uintptr_t)(*c)->name);
         printf("    '%s' | '%s '*) words='", (*c)->name, (*c)->name);
         if (*c == &cli_cmd_completion) printf("bash zsh");
         cli_each_option(*c, print_words, NULL);
@@ -60,6 +85,7 @@ static void print_bash(void)
     printf("# bash completion for wideout; made by 'wideout completion bash'\n"
            "_wideout() {\n"
            "  local cur=${COMP_WORDS[COMP_CWORD]} typed=\"${COMP_WORDS[*]:1:COMP_CWORD-1}\" words=\n"
+           "  [ \"$cur\" != = ] || { typed+=' =' cur=; }\n"
            "  case ${typed#help } in\n");
     print_cases();
     printf("  esac\n"
@@ -100,7 +126,8 @@ const cli_command cli_cmd_completion = {
     "completion",
     "bash|zsh",
     "a completion script for bash or zsh",
-    "Prints a script that completes wideout's commands and options. 'make install' puts both in place;\n"
+    "Prints a script that completes wideout's commands, options and the words that options take.\n"
+    "'make install' puts both in place;\n"
     "for one session:\n"
     "\n"
     "  source <(wideout completion bash)",

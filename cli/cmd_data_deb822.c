@@ -52,10 +52,10 @@ static int report(const woi_catalogue_counts *c, const arguments *args, double s
                       (json_int_t)c->repeated, "dropped_without_name", (json_int_t)c->nameless, "seconds", seconds));
     printf("wrote ");
     cli_print_text(stdout, args->output);
-    printf(": %s packages (%s train, %s valid, %s test), %s features, %s labels\n", cli_number(n),
-           cli_number(c->part[0]), cli_number(c->part[1]), cli_number(c->part[2]), cli_number(c->n_features),
-           cli_number(c->n_labels));
-    printf("dropped of %s stanzas: %s without a label, %s repeated, %s without a name\n", cli_number(c->n_stanzas),
+    printf(": %s (%s train, %s valid, %s test), %s, %s\n", cli_count(n, "package"), cli_number(c->part[0]),
+           cli_number(c->part[1]), cli_number(c->part[2]), cli_count(c->n_features, "feature"),
+           cli_count(c->n_labels, "label"));
+    printf("dropped of %s: %s without a label, %s repeated, %s without a name\n", cli_count(c->n_stanzas, "stanza"),
            cli_number(c->unlabelled), cli_number(c->repeated), cli_number(c->nameless));
     return cli_end();
 }
@@ -65,6 +65,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const arguments *args = given;
     if (n > 1) return cli_usage(self, "expected one file, found %d", n);
     if (!args->output) return cli_usage(self, "needs -o DIR, the folder to write to");
+    if (cli_output_try_folder(args->output, names)) return CLI_FAILED;
     uint64_t min_labels = args->min_label_count ? args->min_label_count : DEFAULT_COUNT;
     uint64_t min_features = args->min_feature_count ? args->min_feature_count : DEFAULT_COUNT;
     double start = woi_now_s();

@@ -1,5 +1,8 @@
 /* wideout data draw: a log of some of the queries of another. */
 #include "cli.h"
+
+#include "inputs.h"
+#include "outputs.h"
 #include "store/log.h"
 #include "text/split.h"
 
@@ -54,12 +57,12 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (n != 1) return cli_usage(self, "expected one log, found %d", n);
     if (!args->n) return cli_usage(self, "needs -n N, how many queries to draw");
     if (!args->output) return cli_usage(self, "needs -o FILE for the log");
-    if (cli_same_file(args->output, rest[0]))
-        return cli_usage(self, "-o '%s' would replace what is read", args->output);
+    int code = cli_refuse_inputs(self, args->output, (const char *const *)rest, 1);
+    if (!code) code = cli_output_try(args->output);
+    if (code) return code;
     wo_log *log = NULL;
     wo_error err;
     uint64_t n_labels = 0;
-    int code;
     if (wo_log_open(rest[0], &log, &err)) return cli_fail(rest[0], &err);
     const uint64_t all = log->n;
     if (args->n > all) {

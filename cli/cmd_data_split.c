@@ -120,6 +120,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!args->output) return cli_usage(self, "needs -o DIR, the folder to write to");
     const int refused = cli_refuse_inputs_in(self, args->output, names, (const char *const *)rest, 1);
     if (refused) return refused;
+    if (cli_output_try_folder(args->output, names)) return CLI_FAILED;
     splitting s = {.path = rest[0],
                    .options = cli_xc_options(&args->xc),
                    .seed = args->common.seed,
@@ -138,7 +139,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     } else {
         printf("wrote ");
         cli_print_text(stdout, args->output);
-        printf(": %s rows to train.txt, %s to valid.txt\n", cli_number(s.n[TRAIN]), cli_number(s.n[VALID]));
+        printf(": %s to train.txt, %s to valid.txt\n", cli_count(s.n[TRAIN], "row"), cli_number(s.n[VALID]));
         code = cli_end();
     }
     cli_outputs_free(&s.outputs);

@@ -66,8 +66,8 @@ static int report(const woi_synthetic *s, bool text, const arguments *args, doub
                       (json_int_t)s->n[2], "exponent", s->exponent, "seconds", seconds));
     printf("wrote ");
     cli_print_text(stdout, args->output);
-    printf(": %s classes in %s clusters, %s %s; %s train, %s valid, %s test %s; %.1f s\n", cli_number(s->m),
-           cli_number(s->n_clusters), cli_number(text ? s->n_features : s->d), text ? "features" : "dimensions",
+    printf(": %s in %s, %s; %s train, %s valid, %s test %s; %.1f s\n", cli_count(s->m, "class"),
+           cli_count(s->n_clusters, "cluster"), cli_count(text ? s->n_features : s->d, text ? "feature" : "dimension"),
            cli_number(s->n[0]), cli_number(s->n[1]), cli_number(s->n[2]), text ? "rows" : "queries", seconds);
     return cli_end();
 }
@@ -92,6 +92,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, "--threads takes at most 1024, not %" PRIu64, args->common.threads);
     if (train > INT32_MAX) return cli_usage(self, "-n takes at most %d queries, not %" PRIu64, INT32_MAX, train);
 
+    if (cli_output_try_folder(args->output, text ? text_names : layer_names)) return CLI_FAILED;
     double start = woi_now_s();
     cli_outputs outputs = {.at = args->output};
     wo_progress progress = cli_progress(&args->common);

@@ -65,10 +65,10 @@ static int report(const woi_corpus *corpus, const arguments *args, double second
                                         (json_int_t)corpus->text_bytes, "seconds", seconds, "mb_per_s", mb_per_s));
     printf("wrote ");
     cli_print_text(stdout, args->output);
-    printf(": %s tokens (%s train, %s valid, %s test), vocabulary of %s words; <eos> at line ends: %s\n",
-           cli_number(corpus->n), cli_number(n[0]), cli_number(n[1]), cli_number(n[2]),
+    printf(": %s (%s train, %s valid, %s test), vocabulary of %s words; <eos> at line ends: %s\n",
+           cli_count(corpus->n, "token"), cli_number(n[0]), cli_number(n[1]), cli_number(n[2]),
            cli_number((uint64_t)corpus->words.n), corpus->eos ? "yes" : "no");
-    if (corpus->n_unknown) printf("%s rare tokens became <unk>\n", cli_number(corpus->n_unknown));
+    if (corpus->n_unknown) printf("%s became <unk>\n", cli_count(corpus->n_unknown, "rare token"));
     printf("read %s in %.3f s, %.0f MB/s\n", cli_bytes(corpus->text_bytes), seconds, mb_per_s);
     return cli_end();
 }
@@ -84,6 +84,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, "--split takes three whole numbers such as 65,5,30, not '%s'", args->split);
     const int refused = cli_refuse_inputs_in(self, args->output, names, (const char *const *)rest, (size_t)n);
     if (refused) return refused;
+    if (cli_output_try_folder(args->output, names)) return CLI_FAILED;
     const woi_eos eos = args->eos ? (woi_eos)(args->eos - 1) : WOI_EOS_AUTO;
     const uint64_t min_count = args->min_count ? args->min_count : 1;
 

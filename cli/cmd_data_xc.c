@@ -37,9 +37,9 @@ static int check(const char *path, const arguments *args)
     if (xc_summarise(path, &xc, &progress, &s, &err)) return cli_fail(path, &err);
     if (args->common.json) return cli_print_json(xc_summary_json(&s));
     cli_print_text(stdout, path);
-    printf(": ok, %s rows, %s %s", cli_number(s.shape.n), cli_number(s.shape.n_features),
+    printf(": ok, %s, %s %s", cli_count(s.shape.n, "row"), cli_number(s.shape.n_features),
            s.shape.matrix ? "columns" : "features");
-    if (!s.shape.matrix) printf(", %s labels", cli_number(s.shape.n_labels));
+    if (!s.shape.matrix) printf(", %s", cli_count(s.shape.n_labels, "label"));
     printf("; read %s in %.3f s, %.0f MB/s\n", cli_bytes(s.text_bytes), s.seconds,
            s.seconds > 0 ? (double)s.text_bytes / 1e6 / s.seconds : 0.0);
     return cli_end();
@@ -169,7 +169,8 @@ static int report(const conversion *c, const cli_common *common)
         if (i) printf(" and ");
         cli_print_text(stdout, c->out.path[i]);
     }
-    printf(": %s rows, %s features, %s labels\n", cli_number(c->n), cli_number(c->n_features), cli_number(c->n_labels));
+    printf(": %s, %s, %s\n", cli_count(c->n, "row"), cli_count(c->n_features, "feature"),
+           cli_count(c->n_labels, "label"));
     return cli_end();
 }
 
@@ -193,7 +194,10 @@ static int convert(const cli_command *self, conversion *c, const arguments *args
     int code = CLI_OK;
     c->progress = cli_progress(&args->common);
     wo_status status = name_outputs(c, args->output, args->split_files);
-    for (int i = 0; !status && !code && i < c->out.n; i++) code = cli_refuse_inputs(self, c->out.path[i], c->in, 2);
+    for (int i = 0; !status && !code && i < c->out.n; i++) {
+        code = cli_refuse_inputs(self, c->out.path[i], c->in, 2);
+        if (!code && cli_output_try(c->out.path[i])) code = CLI_FAILED;
+    }
     if (code) goto done;
     if (!status) status = open_inputs(c);
     if (!status) status = open_outputs(c);

@@ -2,6 +2,7 @@
 #include "blame.h"
 #include "inputs.h"
 #include "net/net.h"
+#include "outputs.h"
 #include "xc_options.h"
 
 #include <inttypes.h>
@@ -39,11 +40,12 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!args->data) return cli_usage(self, "needs --data FILE");
     if (!args->output) return cli_usage(self, "needs -o FILE for the log");
     const char *const in[] = {rest[0], args->data, args->vocab};
-    const int code = cli_refuse_inputs(self, args->output, in, sizeof in / sizeof in[0]);
+    int code = cli_refuse_inputs(self, args->output, in, sizeof in / sizeof in[0]);
     if (code) return code;
     if (args->vocab && !args->arch) return cli_usage(self, "--vocab goes with --arch lm");
     if (args->arch && !args->vocab) return cli_usage(self, "--arch lm needs --vocab FILE");
     if (args->distinct && args->score) return cli_usage(self, "--score needs labels, which --distinct leaves out");
+    if ((code = cli_output_try(args->output))) return code;
     woi_network *net = NULL;
     wo_error err;
     if (args->arch ? woi_network_open_lm(rest[0], args->vocab, &net, &err) : woi_network_open(rest[0], &net, &err))
@@ -74,7 +76,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                                         scored ? json_real(precision.p_at_1) : NULL, "p_at_5",
                                         scored ? json_real(precision.p_at_5) : NULL));
     cli_print_text(stdout, args->output);
-    printf(": %s queries of %s, %.1f s\n", cli_number(made.n), cli_number(d), seconds);
+    printf(": %s of %s, %.1f s\n", cli_count(made.n, "query"), cli_count(d, "number"), seconds);
     if (args->score && !scored) printf("  exact layer: no query has a label\n");
     if (scored)
         printf("  exact layer: P@1 %.4f  P@5 %.4f  over %s queries with a label\n", precision.p_at_1, precision.p_at_5,

@@ -8,21 +8,23 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { MAX_K = 1000, MAX_BATCH = 65536, MAX_ROUNDS = 10000, DEFAULT_BATCH = 1024 };
 
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
-    const char *index, *log, *ks;
+    const char *index, *log, *labels, *ks;
     uint64_t batch, probes, max_queries, rounds;
     bool exact_fallback, no_prior, no_timing;
 } arguments;
 
 static const cli_option options[] = {
     {"index", 0, CLI_TEXT, offsetof(arguments, index), "FILE", "the index ('wideout build')", false},
-    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries that it was not built from ('wideout embed')",
-     false},
+    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries that it was not built from: a log or .npy", false},
+    {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy, where the log has none", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer it was built for, where the index has no rows"),
     {"top", 'k', CLI_TEXT, offsetof(arguments, ks), "LIST", "compare the k best with FULL's (default: 1,5)", false},
     {"batch", 'b', CLI_SIZE, offsetof(arguments, batch), "N", "time this batch size too, and report it (default: 1024)",
@@ -53,6 +55,12 @@ static bool parse_ks(const char *text, wo_eval_options *o)
         if (*end != ',') return false;
     }
     return false;
+}
+
+/* Whether there are no exact rows to compare with. */
+static bool has_no_full(const arguments *args, const cli_index *index)
+{
+    return !args->layer.path && index->options.weights == WO_WEIGHTS_BF16;
 }
 
 /* ---- For programs ------------------------------------------------------------------------------------------ */
@@ -99,9 +107,31 @@ static json_t *timing_json(const wo_eval_timing *t)
                      "cpu_s_per_1000", real(t->cpu_s_per_1000), "full_cpu_s_per_1000", real(t->full_cpu_s_per_1000));
 }
 
-static json_t *result_json(const arguments *args, const wo_eval_options *o, const wo_index_info *info,
+/* Where, when and how it was measured. */
+static json_t *run_json(const arguments *args, const wo_eval_options *o, const cli_index *index)
+{
+    wo_cpu_info cpu = {.struct_size = sizeof cpu, .model = "unknown", .level = "unknown"};
+    char date[32] = "";
+    struct tm utc;
+    const time_t now = time(NULL);
+    if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    wo_cpu_query(&cpu, NULL);
+    json_t *ks = json_array();
+    for (size_t i = 0; i < o->n_ks; i++) json_array_append_new(ks, json_integer(o->ks[i]));
+    return json_pack(
+        "{s:s, s:s, s:{s:s, s:s, s:I}, s:{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:s?, s:s?}, s:s?}", "version",
+        wo_version(), "date", date, "machine", "cpu", cpu.model, "instructions", cpu.level, "cores",
+        (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "options", "top", ks, "batch", (json_int_t)o->batch, "probes",
+        (json_int_t)o->probes, "max_queries", (json_int_t)o->max_queries, "rounds", (json_int_t)o->rounds, "seed",
+        (json_int_t)o->seed, "threads", (json_int_t)o->threads, "exact_fallback", o->exact_fallback, "no_timing",
+        o->skip_timing, "layer", args->layer.path, "labels", args->labels, "full_note",
+        has_no_full(args, index) ? "not measured: the index has rows in bf16 alone, and no layer was given" : NULL);
+}
+
+static json_t *result_json(const arguments *args, const wo_eval_options *o, const cli_index *index,
                            const wo_eval_result *r)
 {
+    const wo_index_info *info = &index->info;
     static const wo_eval_timing none = {0, 0, 0, 0, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     const bool timed = r->n_timings > 0;
     const wo_eval_timing *t = timed ? &r->timings[r->headline] : &none;
@@ -142,11 +172,13 @@ static json_t *result_json(const arguments *args, const wo_eval_options *o, cons
         json_object_set_new(rest, "log_z_bias", real(r->log_z_bias));
         json_object_set_new(rest, "probability_sum", real(r->probability_sum));
     }
-    if (!object || !rest || json_object_update(object, rest)) {
+    json_t *run = run_json(args, o, index);
+    if (!object || !rest || !run || json_object_update(object, rest) || json_object_update(object, run)) {
         json_decref(object);
         object = NULL;
     }
     json_decref(rest);
+    json_decref(run);
     return object;
 }
 
@@ -240,15 +272,17 @@ static int print_result(const arguments *args, const wo_eval_options *o, const c
 {
     const wo_index_info *info = &index->info;
     cli_print_text(stdout, args->index);
-    printf(": %s, %s classes, %s dimensions\n", info->method_name, cli_number(info->m), cli_number(info->d));
+    printf(": %s, %s, %s\n", info->method_name, cli_count(info->m, "class"), cli_count(info->d, "dimension"));
     cli_print_text(stdout, args->log);
-    printf(": %s queries", cli_number(r->n));
+    printf(": %s", cli_count(r->n, "query"));
     if (r->skipped == r->n)
         printf(", no labels");
     else if (r->skipped)
         printf(", %s without a label not in P@k", cli_number(r->skipped));
     if (r->refused) printf("; %s with NaN or infinity left out", cli_number(r->refused));
     printf("\n  %-32s %12s %12s\n", "", info->method_name, "FULL");
+    if (has_no_full(args, index))
+        printf("  FULL's column is empty: the index has rows in bf16 alone; --layer FILE gives the exact ones\n");
     if (!isnan(r->p_at_1)) {
         print_share("P@1", r->p_at_1, r->full_p_at_1);
         print_share("P@3", r->p_at_3, r->full_p_at_3);
@@ -300,7 +334,7 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
                              .timings = timings,
                              .timings_room = WO_EVAL_MAX + 1,
                              .timing_bytes = sizeof timings[0]};
-    const cli_files files = {.layer = args->layer.path, .index = args->index, .log = args->log};
+    const cli_files files = {.layer = args->layer.path, .index = args->index, .log = args->log, .labels = args->labels};
     cli_index info;
     wo_error err;
     int code = args->layer.path ? cli_layer_open(self, &args->layer, &layer) : CLI_OK;
@@ -314,13 +348,13 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
     wo_searcher_free(searcher);
     info = cli_index_of(index);
     cli_index_warn(args->index, &info, args->exact_fallback);
-    if (wo_log_open(args->log, &log, &err) || wo_evaluate(index, layer, log, o, &result, &err)) {
+    if (wo_log_open_labelled(args->log, args->labels, &log, &err) || wo_evaluate(index, layer, log, o, &result, &err)) {
         code = cli_blame(self, &files, &err);
         goto done;
     }
     cli_progress_end();
     warn_of_weak_full(&result);
-    code = args->common.json ? cli_print_json(result_json(args, o, &info.info, &result))
+    code = args->common.json ? cli_print_json(result_json(args, o, &info, &result))
                              : print_result(args, o, &info, &result);
 done:
     wo_log_free(log);

@@ -29,7 +29,7 @@ static const cli_option options[] = {
     {"words", 'n', CLI_SIZE, offsetof(arguments, words), "N", "how many to write (default: 50)", false},
     {"temperature", 0, CLI_REAL, offsetof(arguments, temperature), "0-1000",
      "0: always the best word; 1: as learned (default: 1)", false},
-    {"top-k", 0, CLI_SIZE, offsetof(arguments, top_k), "N", "draw among the N best (default: 40)", false},
+    {"top-k", 'k', CLI_SIZE, offsetof(arguments, top_k), "N", "draw among the N best (default: 40)", false},
     {"top-p", 0, CLI_REAL, offsetof(arguments, top_p), "0-1",
      "of them, among the fewest with this probability (default: 1)", false},
     {"no-unk", 0, CLI_FLAG, offsetof(arguments, no_unk), NULL, "never write <unk>", false},

@@ -87,7 +87,7 @@ static void st_print(const char *path, const woi_st *st, const cli_index *index,
     if (n_shards > 1) printf(", %s shards", cli_number(n_shards));
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += woi_st_tensor(st, i)->bytes;
-    printf("\n  %s tensors, %s; checksums: %s\n", cli_number(n), cli_bytes(bytes),
+    printf("\n  %s, %s; checksums: %s\n", cli_count(n, "tensor"), cli_bytes(bytes),
            kind ? "ok" : "none, not a file of wideout's");
     if (index) cli_index_print(index, "  ");
     if (curve) cli_curve_print(curve, "  ");
@@ -180,7 +180,8 @@ static int print_curve(const char *path, const wo_index *index, bool json)
 static wo_status check_log(const woi_st *st, wo_error *err)
 {
     const char *kind = woi_st_kind(st);
-    if (kind ? strcmp(kind, "log") != 0 : !woi_st_find(st, "queries") || !woi_st_find(st, "labels.indptr"))
+    if (kind ? strcmp(kind, "log") != 0
+             : !woi_st_find(st, "queries") || !(woi_st_find(st, "labels.indptr") || woi_st_find(st, "labels")))
         return WO_OK;
     woi_log log;
     wo_status status = woi_log_read(st, &log, err);
@@ -267,13 +268,15 @@ static int info_npy(const char *path, const arguments *args)
 
 /* ---- text -------------------------------------------------------------------------------------------------- */
 
-static int info_xc(const char *path, const arguments *args)
+static int info_xc(const char *path, const arguments *args, bool gzip)
 {
     woi_xc_options xc = cli_xc_options(&args->xc);
     wo_progress progress = cli_progress(&args->common);
     xc_summary summary;
     wo_error err;
-    if (xc_summarise(path, &xc, &progress, &summary, &err)) return cli_fail(path, &err);
+    if (xc_summarise(path, &xc, &progress, &summary, &err))
+        return cli_fail_hint(
+            path, &err, gzip ? "it is compressed with gzip, and was read as text: unpack it where it is not" : NULL);
     if (args->common.json) return cli_print_json(xc_summary_json(&summary));
     xc_print_summary(path, &summary);
     return cli_end();
@@ -293,7 +296,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     case WOI_FILE_SAFETENSORS:
     case WOI_FILE_SHARD_INDEX: return info_st(self, rest[0], args);
     case WOI_FILE_NPY: return info_npy(rest[0], args);
-    case WOI_FILE_XC: return info_xc(rest[0], args);
+    case WOI_FILE_XC:
+    case WOI_FILE_GZIP: return info_xc(rest[0], args, kind == WOI_FILE_GZIP);
     }
     return CLI_FAILED;
 }

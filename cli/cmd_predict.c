@@ -1,4 +1,5 @@
 /* wideout predict: the best classes of queries, or of raw examples that a network makes queries of. */
+#include "class_names.h"
 #include "cli.h"
 #include "index_text.h"
 #include "layer_options.h"
@@ -19,7 +20,7 @@ enum { DEFAULT_K = 5, MAX_ANSWERS = 1 << 20 };
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
-    const char *index, *net, *vocab, *forbid, *require;
+    const char *index, *net, *vocab, *names, *forbid, *require;
     uint64_t k, probes;
     int format, arch; /* CLI_CHOICE */
     bool softmax, logprob, exact, exact_fallback, no_prior, one_based;
@@ -30,6 +31,7 @@ static const cli_option options[] = {
     {"net", 0, CLI_TEXT, offsetof(arguments, net), "FILE", "the network that makes queries of raw examples", false},
     {"arch", 0, CLI_CHOICE, offsetof(arguments, arch), "lm", "it is another's state dict: an LSTM", false},
     {"vocab", 0, CLI_TEXT, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
+    {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"format", 0, CLI_CHOICE, offsetof(arguments, format), "auto|log|npy|xc|text|deb822",
      "what FILE is (default: auto, by its content)", false},
     {"top", 'k', CLI_SIZE, offsetof(arguments, k), "N", "how many classes (default: 5)", false},
@@ -64,6 +66,7 @@ typedef struct session {
     size_t m, d;
     woi_network *net;
     wo_searcher *searcher;
+    woi_names given; /* names of the classes, by --names; n = 0: none */
     woi_names names; /* of the classes, for looking them up; made when they are asked for */
     int32_t *same;   /* (m), beside them: see list_names */
     size_t k, rows;  /* classes a query; queries searched at a time */
@@ -73,7 +76,6 @@ typedef struct session {
     classes forbidden, mandatory;
     wo_search_call call; /* all but its queries */
     uint64_t n, n_bad;   /* answered; of them, not finite */
-    json_t *list;        /* the answers with --json */
     const char *at;      /* the source's name */
 } session;
 
@@ -82,6 +84,10 @@ typedef struct session {
 /* Not terminated; NULL where neither the index nor the network has one. */
 static const char *name_of(const session *s, int32_t id, size_t *bytes)
 {
+    if (s->given.n) {
+        *bytes = woi_names_bytes(&s->given, id);
+        return woi_names_get(&s->given, id);
+    }
     const char *name = wo_index_label(s->index, id, bytes);
     if (name || !s->net || (size_t)s->net->labels.n != s->m) return name;
     *bytes = woi_names_bytes(&s->net->labels, id);
@@ -240,10 +246,15 @@ static const char *problem(const float *q, size_t d)
     return "its scores are too large: not finite";
 }
 
-/* `why`: NULL where it has an answer. */
-static void add_json(session *s, size_t row, const char *why, const cli_query_batch *batch, size_t i)
+/* A line of its own for each query, so that millions need no memory and a reader need not wait for the last. `why`:
+ * NULL where it has an answer. */
+static wo_status print_json(session *s, size_t row, const char *why, const cli_query_batch *batch, size_t i,
+                            wo_error *err)
 {
-    json_t *query = json_pack("{s:I}", "query", (json_int_t)s->n);
+    json_t *query = json_pack("{s:I, s:s}", "query", (json_int_t)s->n, "scores",
+                              s->args->softmax   ? "softmax"
+                              : s->args->logprob ? "logprob"
+                                                 : "logits");
     if (batch->lines) json_object_set_new(query, "line", json_integer((json_int_t)batch->lines[i]));
     if (batch->known) json_object_set_new(query, "known", json_integer((json_int_t)batch->known[i]));
     if (!why && !s->args->exact) {
@@ -254,7 +265,12 @@ static void add_json(session *s, size_t row, const char *why, const cli_query_ba
     }
     if (why) json_object_set_new(query, "error", json_string(why));
     json_object_set_new(query, "answers", why ? json_array() : answers_json(s, row));
-    json_array_append_new(s->list, query);
+    char *text = query ? json_dumps(query, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(query);
+    if (!text) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    puts(text);
+    free(text);
+    return WO_OK;
 }
 
 /* Every query has its line, also one that cannot be answered: that line is empty. */
@@ -276,19 +292,18 @@ static wo_status answer(session *s, const cli_query_batch *batch, wo_error *err)
         const float *q = batch->q + first * d;
         s->call.queries = q;
         s->call.n = n;
-        const wo_status status = wo_search_run(s->searcher, &s->call, err);
-        if (status) return status;
-        for (size_t i = 0; i < n; i++) {
+        wo_status status = wo_search_run(s->searcher, &s->call, err);
+        for (size_t i = 0; !status && i < n; i++, s->n++) {
             const char *why = s->stats[i].status ? problem(q + i * d, d) : NULL;
-            s->n++;
             if (why) report_bad(s, why, batch, first + i);
-            if (s->list)
-                add_json(s, i, why, batch, first + i);
+            if (s->args->common.json)
+                status = print_json(s, i, why, batch, first + i, err);
             else if (why)
                 putchar('\n');
             else
                 print_answers(s, i);
         }
+        if (status) return status;
     }
     return WO_OK;
 }
@@ -317,17 +332,7 @@ static int answer_all(session *s, cli_source *source)
         if (!more) break;
         if (stream) fflush(stdout);
     }
-    int code;
-    if (s->list)
-        code = cli_print_json(json_pack("{s:o, s:I, s:I, s:I, s:s, s:O}", "index", cli_json_text(s->args->index), "n",
-                                        (json_int_t)s->n, "not_finite", (json_int_t)s->n_bad, "k", (json_int_t)s->k,
-                                        "scores",
-                                        s->args->softmax   ? "softmax"
-                                        : s->args->logprob ? "logprob"
-                                                           : "logits",
-                                        "queries", s->list));
-    else
-        code = cli_end();
+    const int code = cli_end();
     return code ? code : failed || s->n_bad ? CLI_FAILED : CLI_OK;
 }
 
@@ -343,8 +348,10 @@ static int open_index(session *s)
     if (wo_index_open(args->index, &o, &s->index, &err)) return cli_blame(s->self, &files, &err);
     s->m = wo_index_m(s->index);
     s->d = wo_index_d(s->index);
+    if (args->names && cli_names_read(args->names, s->m, &s->given)) return CLI_FAILED;
     const cli_index about = cli_index_of(s->index);
     cli_index_warn(args->index, &about, args->exact_fallback);
+    if (!args->exact) cli_index_warn_k(args->index, s->index, args->k);
     if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)
                                  : woi_network_open(args->net, &s->net, &err)))
         return cli_fail(args->net, &err);
@@ -388,9 +395,19 @@ static int make_searcher(session *s)
                                .n_forbidden = s->forbidden.n,
                                .mandatory = s->mandatory.ids,
                                .n_mandatory = s->mandatory.n};
-    if (s->ids && s->scores && s->stats) return CLI_OK;
-    cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
-    return cli_fail(NULL, &err);
+    /* A query of zeros, to hear what this index cannot be asked before anything is read. */
+    float *zeros = calloc(s->d, sizeof *zeros);
+    if (!s->ids || !s->scores || !s->stats || !zeros) {
+        cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
+        code = cli_fail(NULL, &err);
+    } else {
+        s->call.queries = zeros;
+        s->call.n = 1;
+        if (wo_search_run(s->searcher, &s->call, &err))
+            code = cli_blame(s->self, &(cli_files){.index = args->index}, &err);
+    }
+    free(zeros);
+    return code;
 }
 
 static void free_session(session *s)
@@ -400,7 +417,7 @@ static void free_session(session *s)
     free(s->ids);
     free(s->scores);
     free(s->stats);
-    json_decref(s->list);
+    woi_names_free(&s->given);
     woi_names_free(&s->names);
     free(s->same);
     wo_searcher_free(s->searcher);
@@ -430,7 +447,6 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     wo_error err;
     int code = open_index(&s);
     if (!code) code = make_searcher(&s);
-    if (!code && args->common.json && !(s.list = json_array())) code = CLI_FAILED;
     const cli_source_options from = {.format = format,
                                      .net = s.net,
                                      .net_path = args->net,
@@ -449,11 +465,12 @@ const cli_command cli_cmd_predict = {
     "--index FILE [options] [FILE|-]",
     "the best classes of queries, or of raw examples through a network",
     "Prints a line for every query: the best classes and their scores, best first, all separated by tabs.\n"
-    "Classes are names where the index or the network has them, else numbers.\n"
+    "Classes are names where the index or the network has them, else numbers. With --json every line is\n"
+    "an object; queries and classes count from 0.\n"
     "\n"
     "Queries come from a log ('wideout embed') or a .npy file of shape (n, d):\n"
     "\n"
-    "  wideout predict --index index.safetensors -k 10 test.log\n"
+    "  wideout predict --index index.safetensors -k 3 test.log\n"
     "  wideout predict --index index.safetensors --softmax queries.npy\n"
     "\n"
     "Scores are logits; with --softmax probabilities over the candidates, or with --exact over all\n"

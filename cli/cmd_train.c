@@ -1,6 +1,7 @@
 /* wideout train xc | w2v | lm: networks that end in a wide layer, trained from data files. */
 #include "cli.h"
 #include "inputs.h"
+#include "outputs.h"
 #include "net/net.h"
 #include "xc_options.h"
 
@@ -10,7 +11,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct arguments {
     cli_common common;
@@ -159,7 +159,7 @@ static void print_precision(const char *what, const woi_precision *p)
         printf("  %s no example has a label\n", what);
         return;
     }
-    printf("  %s P@1 %.4f  P@5 %.4f  over %s examples", what, p->p_at_1, p->p_at_5, cli_number(p->n - p->unlabelled));
+    printf("  %s P@1 %.4f  P@5 %.4f  over %s", what, p->p_at_1, p->p_at_5, cli_count(p->n - p->unlabelled, "example"));
     if (p->unlabelled) printf(" (%s without a label left out)", cli_number(p->unlabelled));
     printf("\n");
 }
@@ -167,18 +167,18 @@ static void print_precision(const char *what, const woi_precision *p)
 static int print_result(woi_arch arch, const arguments *args, const woi_train_result *r)
 {
     if (args->time_steps) {
-        printf("%s steps: %.2f ms each (median), %s examples/s; nothing was written\n", cli_number(args->time_steps),
+        printf("%s: %.2f ms each (median), %s examples/s; nothing was written\n", cli_count(args->time_steps, "step"),
                r->step_ms, cli_number((uint64_t)r->examples_per_s));
         return cli_end();
     }
     cli_print_text(stdout, args->output);
-    printf(": %s network, %s inputs -> %s -> %s classes\n", woi_arch_name(arch), cli_number(r->n_inputs),
-           cli_number(r->d), cli_number(r->m));
+    printf(": %s network, %s -> %s -> %s\n", woi_arch_name(arch), cli_count(r->n_inputs, "input"), cli_number(r->d),
+           cli_count(r->m, "class"));
     if (args->epochs == CLI_AUTO)
-        printf("  %s epochs, of which number %s is kept: valid P@1 %.4f\n", cli_number(r->epochs), cli_number(r->kept),
+        printf("  %s, of which number %s is kept: valid P@1 %.4f\n", cli_count(r->epochs, "epoch"), cli_number(r->kept),
                r->valid_by_epoch[r->kept - 1]);
-    printf("  %s examples, %s epochs, loss %.4f; %.1f s, %s examples/s, %.1f ms a step\n", cli_number(r->n_examples),
-           cli_number(r->epochs), r->loss, r->seconds, cli_number((uint64_t)r->examples_per_s), r->step_ms);
+    printf("  %s, %s, loss %.4f; %.1f s, %s examples/s, %.1f ms a step\n", cli_count(r->n_examples, "example"),
+           cli_count(r->epochs, "epoch"), r->loss, r->seconds, cli_number((uint64_t)r->examples_per_s), r->step_ms);
     if (r->has_valid) print_precision("valid", &r->valid);
     if (r->has_test) print_precision("test ", &r->test);
     if (arch == WOI_ARCH_W2V && args->drop_top == 0)
@@ -264,11 +264,13 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
     take_real(&o.dropout, args->dropout);
     if (arch == WOI_ARCH_LM) take_real(&o.clip, args->clip);
 
+    const int bad = args->time_steps ? CLI_OK : cli_output_try(args->output);
+    if (bad) return bad;
     woi_train_result result;
     wo_error err;
     const char *at = args->train;
     watcher w = {.progress = cli_progress(&(cli_common){.quiet = true}), .started = woi_now_s(), .before = UINT64_MAX};
-    w.line = !args->common.quiet && !args->common.json && isatty(STDERR_FILENO);
+    w.line = !args->common.quiet && !args->common.json;
     if (woi_train(arch, &o, (woi_train_watch){watch, &w}, &result, &at, &err)) return cli_fail(at, &err);
     cli_progress_end();
     code = args->common.json ? print_json(args, &result) : print_result(arch, args, &result);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,12 +70,19 @@ static timed *in_order(const wo_curve *curve, size_t *n)
     return rows;
 }
 
-static void print_figure(double x)
+enum { FIGURES = 68 }; /* columns of a row; on narrower terminals P@1 and P@5 are shares of FULL's alone */
+
+/* A number, and its share of FULL's, on a narrow terminal one of them. */
+static void print_figure(double x, double full, bool narrow)
 {
     if (isnan(x))
-        printf("%8s", "-");
-    else
+        printf("%8s%*s", "-", narrow ? 0 : 8, "");
+    else if (!narrow || !(full > 0))
         printf("%8.4f", x);
+    if (!isnan(x) && full > 0)
+        printf("%7.2f%%", 100 * x / full);
+    else if (!isnan(x) && !narrow)
+        printf("%8s", "");
 }
 
 /* The row of FULL, by which shares are counted; rows where it was not tried. */
@@ -90,11 +98,27 @@ static double of_full(const wo_curve *curve, size_t full, const char *name)
     return full < curve->rows ? value(curve, full, name) : NAN;
 }
 
+/* Why a row that reaches the goal is not the one, where it looks better. */
+static const char *why_lost(const wo_curve *curve, size_t row)
+{
+    const size_t chosen = curve->chosen;
+    if (chosen >= curve->rows) return "";
+    const double us = value(curve, row, "us"), own = value(curve, chosen, "us");
+    if (curve->target_us > 0)
+        return value(curve, row, quality(curve)) > value(curve, chosen, quality(curve))
+                   ? "  (better by no more than chance, and slower)"
+                   : "";
+    if (us >= own) return "";
+    if (value(curve, chosen, "method") == WO_METHOD_FULL) return "  (FULL was faster, timed beside it)";
+    if (us >= 0.98 * own) return "  (faster by less than 2%: noise)";
+    return "  (the chosen one was faster when they were compared)";
+}
+
 /* Why a row is not an answer. */
 static const char *why_not(const wo_curve *curve, size_t row, size_t full)
 {
     if (row == curve->chosen) return "  <- this index";
-    if (value(curve, row, "met") == 1) return "";
+    if (value(curve, row, "met") == 1) return why_lost(curve, row);
     if (curve->target_us > 0) return "  (too slow)";
     const double one = value(curve, row, "p_at_1") / of_full(curve, full, "p_at_1"),
                  five = value(curve, row, "p_at_5") / of_full(curve, full, "p_at_5");
@@ -125,15 +149,18 @@ static void print_proof(const wo_curve *curve, const char *indent)
     if (curve->target_us > 0) return;
     switch (curve->proof) {
     case WO_PROOF_HITS:
-        printf("%sshown by the hits on %s labelled queries\n", indent, cli_number(curve->labelled));
+        printf("%sshown by the hits on %s: at least %.2f%% of FULL's P@1", indent,
+               cli_count(curve->labelled, "labelled query"), 100 * value(curve, curve->chosen, "sure_p_at_1"));
+        if (curve->target5 > 0) printf(" and %.2f%% of its P@5", 100 * value(curve, curve->chosen, "sure_p_at_5"));
+        printf("\n");
         break;
     case WO_PROOF_AGREEMENT:
         if (curve->target_agree > 0) {
-            printf("%sshown by the answers themselves%s\n", indent,
-                   curve->labelled ? "" : "; there were no labels to judge hits by");
+            printf("%sshown by the answers themselves: at least %.2f%% of FULL's %" PRIu32 " best%s\n", indent,
+                   100 * sure, curve->k, curve->labelled ? "" : "; there were no labels to judge hits by");
         } else {
-            printf("%shits on %s labelled queries are too few to show it: shown by FULL's own answers, there and on\n",
-                   indent, cli_number(curve->labelled));
+            printf("%shits on %s are too few to show it: shown by FULL's own answers, there and on\n", indent,
+                   cli_count(curve->labelled, "labelled query"));
             printf("%squeries of the log that were held out; it has %.1f%% of its %" PRIu32 " best for sure\n", indent,
                    100 * sure, curve->k);
         }
@@ -144,7 +171,26 @@ static void print_proof(const wo_curve *curve, const char *indent)
         break;
     }
     if (curve->needed > curve->labelled)
-        printf("%sabout %s labelled queries would show it by hits\n", indent, cli_number(curve->needed));
+        printf("%sabout %s would show it by hits\n", indent, cli_count(curve->needed, "labelled query"));
+}
+
+/* Behind the figures where there is room, else below them. */
+static void print_settings(const char *text, const char *why, const char *indent)
+{
+    const int columns = cli_columns(INT_MAX), beside = (int)strlen(indent) + FIGURES + 2;
+    char line[2 * TEXT];
+    snprintf(line, sizeof line, "%s%s", text, why);
+    if (beside + (int)strlen(line) <= columns) {
+        printf("  %s\n", line);
+        return;
+    }
+    int used = columns;
+    for (char *rest = line, *word; (word = strsep(&rest, " "));) {
+        const int bytes = (int)strlen(word);
+        if (!bytes) continue;
+        used += used + bytes + 1 > columns ? printf("\n%s    %s", indent, word) - 1 - used : printf(" %s", word);
+    }
+    printf("\n");
 }
 
 void cli_curve_print(const wo_curve *curve, const char *indent)
@@ -157,10 +203,16 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
         printf("to %g of FULL's own %" PRIu32 " best", curve->target_agree, curve->k);
     else
         printf("to %g of FULL's P@1 and %g of its P@5", curve->target, curve->target5);
-    printf(", on %s queries, batch %s\n", cli_number(curve->n), cli_number(curve->batch));
+    printf(", on %s, batch %s\n", cli_count(curve->n, "query"), cli_number(curve->batch));
     print_proof(curve, indent);
+    if (curve->built_from)
+        printf("%sthere was no time to build from all of the log: built from %s of it\n", indent,
+               cli_count(curve->built_from, "query"));
     printf("%s%s tried; FULL, and the best for their time:\n", indent, cli_number(curve->rows));
-    printf("%s    P@1     P@5   agree   classes  us/query\n", indent);
+    const bool narrow = cli_columns(INT_MAX) < (int)strlen(indent) + FIGURES;
+    printf("%s%8s%*s%8s%*s", indent, "P@1", narrow ? 0 : 8, narrow ? "" : "of FULL", "P@5", narrow ? 0 : 8,
+           narrow ? "" : "of FULL");
+    printf(narrow ? "%10s%10s%8s\n" : "   agree%10s%10s%8s\n", "classes", "us/query", "x FULL");
     size_t n = 0;
     timed *rows = in_order(curve, &n);
     const size_t full = full_row(curve);
@@ -168,13 +220,13 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
         const size_t row = rows[i].row;
         const bool is_full = value(curve, row, "method") == WO_METHOD_FULL;
         if (row != curve->chosen && !is_full && !rows[i].best) continue;
-        wo_curve_text(curve, row, text, sizeof text);
         printf("%s", indent);
-        print_figure(value(curve, row, "p_at_1"));
-        print_figure(value(curve, row, "p_at_5"));
-        print_figure(value(curve, row, "agreement"));
-        printf("%10.1f%10.3g  %s%s\n", value(curve, row, "classes"), rows[i].us, text,
-               is_full ? "" : why_not(curve, row, full));
+        print_figure(value(curve, row, "p_at_1"), of_full(curve, full, "p_at_1"), narrow);
+        print_figure(value(curve, row, "p_at_5"), of_full(curve, full, "p_at_5"), narrow);
+        if (!narrow) printf("%8.4f", value(curve, row, "agreement"));
+        printf("%10.1f%10.3g%8.3g", value(curve, row, "classes"), rows[i].us, of_full(curve, full, "us") / rows[i].us);
+        wo_curve_text(curve, row, text, sizeof text);
+        print_settings(text, is_full && row != curve->chosen ? "" : why_not(curve, row, full), indent);
     }
     free(rows);
 }
@@ -184,7 +236,7 @@ static json_t *number(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-static json_t *row_json(const wo_curve *curve, size_t row)
+static json_t *row_json(const wo_curve *curve, size_t row, size_t full)
 {
     char text[TEXT];
     wo_curve_text(curve, row, text, sizeof text);
@@ -193,6 +245,9 @@ static json_t *row_json(const wo_curve *curve, size_t row)
                                           "sure_p_at_5", "sure_agreement", "classes",   "us"};
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
         json_object_set_new(json, figures[i], number(value(curve, row, figures[i])));
+    json_object_set_new(json, "share_p_at_1", number(value(curve, row, "p_at_1") / of_full(curve, full, "p_at_1")));
+    json_object_set_new(json, "share_p_at_5", number(value(curve, row, "p_at_5") / of_full(curve, full, "p_at_5")));
+    json_object_set_new(json, "speedup", number(of_full(curve, full, "us") / value(curve, row, "us")));
     return json;
 }
 
@@ -207,18 +262,24 @@ static const char *proof_word(wo_proof proof)
     return proof <= WO_PROOF_ALL_EQUAL ? words[proof] : "none";
 }
 
+bool cli_curve_met(const wo_curve *curve)
+{
+    return curve->chosen < curve->rows && value(curve, curve->chosen, "met") == 1;
+}
+
 json_t *cli_curve_json(const wo_curve *curve)
 {
     json_t *rows = json_array();
-    for (size_t i = 0; i < curve->rows; i++) json_array_append_new(rows, row_json(curve, i));
+    const size_t full = full_row(curve);
+    for (size_t i = 0; i < curve->rows; i++) json_array_append_new(rows, row_json(curve, i, full));
     const bool chosen = curve->chosen < curve->rows;
     return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:s, s:I, s:I, s:o, s:o}", "target",
                      goal_number(curve->target), "target5", goal_number(curve->target5), "target_agree",
                      goal_number(curve->target_agree), "target_us", goal_number(curve->target_us), "k",
                      (json_int_t)curve->k, "batch", (json_int_t)curve->batch, "queries", (json_int_t)curve->n, "met",
-                     chosen && value(curve, curve->chosen, "met") == 1, "proof", proof_word(curve->proof), "labelled",
-                     (json_int_t)curve->labelled, "needed", (json_int_t)curve->needed, "chosen",
-                     chosen ? row_json(curve, curve->chosen) : json_null(), "curve", rows);
+                     cli_curve_met(curve), "proof", proof_word(curve->proof), "labelled", (json_int_t)curve->labelled,
+                     "needed", (json_int_t)curve->needed, "chosen",
+                     chosen ? row_json(curve, curve->chosen, full) : json_null(), "curve", rows);
 }
 
 void cli_curve_csv(const wo_curve *curve)

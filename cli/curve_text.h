@@ -12,6 +12,9 @@ void cli_curve_print(const wo_curve *curve, const char *indent);
 /* The goal, what was chosen, and all that was tried: NULL where memory ran out. */
 struct json_t *cli_curve_json(const wo_curve *curve);
 
+/* Whether the chosen row reaches the goal. */
+bool cli_curve_met(const wo_curve *curve);
+
 /* All that was tried, as CSV with a line of names. */
 void cli_curve_csv(const wo_curve *curve);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 100 };
+enum { WIDTH = 100, NARROW = 40 };
 
 /* Whether a row of the library's table is shown as a setting: the rest has a place of its own. */
 static bool is_setting(const wo_build_options *o, const char *name)
@@ -23,12 +23,13 @@ static void print_options(const wo_build_options *o, const char *method, const c
 {
     wo_option_info info = {.struct_size = sizeof info};
     char value[40], entry[96];
+    const int columns = cli_columns(WIDTH), width = columns > WIDTH ? WIDTH : columns < NARROW ? NARROW : columns;
     int used = printf("%smethod %s", indent, method);
     for (size_t i = 0; wo_option_at(i, &info); i++) {
         if (!is_setting(o, info.name)) continue;
         wo_build_get(o, info.name, value, sizeof value);
         const int bytes = snprintf(entry, sizeof entry, "%s %s", info.name, value);
-        if (used + bytes + 2 > WIDTH)
+        if (used + bytes + 2 > width)
             used = printf(",\n%s  %s", indent, entry) - 2;
         else
             used += printf(", %s", entry);
@@ -72,8 +73,8 @@ void cli_index_print(const cli_index *index, const char *indent)
     char weights[16];
     wo_build_get(o, "weights", weights, sizeof weights);
     print_options(o, info->method_name, indent);
-    printf("%s%s classes of %s dimensions, %s names; rows in the file: %s\n", indent, cli_number(info->m),
-           cli_number(info->d), info->has_names ? "with" : "without", weights);
+    printf("%s%s of %s, %s names; rows in the file: %s\n", indent, cli_count(info->m, "class"),
+           cli_count(info->d, "dimension"), info->has_names ? "with" : "without", weights);
     if (info->full_from && info->full_to)
         printf("%sbatches of %s to %s queries are answered by FULL, which is faster there\n", indent,
                cli_number(info->full_from), cli_number(info->full_to));
@@ -85,9 +86,9 @@ void cli_index_print(const cli_index *index, const char *indent)
         printf("%sall classes in int8; %s\n", indent, cli_bytes(info->index_bytes));
         return;
     }
-    printf("%s%s %s %s classes, the largest %s; %s empty; %s\n", indent, cli_number(info->n_cells),
-           info->n_cells == 1 ? "cell holds" : "cells hold", cli_number(info->n_entries), cli_number(info->largest),
-           cli_number(info->n_empty), cli_bytes(info->index_bytes));
+    printf("%s%s %s %s, the largest %s; %s empty; %s\n", indent, cli_number(info->n_cells),
+           info->n_cells == 1 ? "cell holds" : "cells hold", cli_count(info->n_entries, "class"),
+           cli_number(info->largest), cli_number(info->n_empty), cli_bytes(info->index_bytes));
     if (index->judged)
         printf("%skept step %.0f of %" PRIu32 ": label recall %.4f with %.1f classes a query\n", indent,
                index->kept_step, o->iterations, index->kept_recall, index->kept_neurons);
@@ -125,6 +126,8 @@ json_t *cli_index_json(const cli_index *index)
         (json_int_t)info->n_cells, "entries", (json_int_t)info->n_entries, "empty_cells", (json_int_t)info->n_empty,
         "largest_cell", (json_int_t)info->largest, "index_bytes", (json_int_t)info->index_bytes, "full_from",
         (json_int_t)info->full_from, "full_to", (json_int_t)info->full_to, "names", info->has_names);
+    const bool all = info->method == WO_METHOD_FULL || info->method == WO_METHOD_SCREEN;
+    if (json) json_object_set_new(json, "scores_all", json_boolean(all));
     if (json && index->judged)
         json_object_set_new(json, "kept",
                             json_pack("{s:I, s:f, s:f, s:b}", "step", (json_int_t)index->kept_step, "label_recall",
@@ -140,4 +143,20 @@ void cli_index_warn(const char *path, const cli_index *index, bool exact_fallbac
     cli_print_text(stderr, path);
     fputs(" has no threshold, so that --exact-fallback changes nothing: 'wideout build --fallback N' sets one\n",
           stderr);
+}
+
+void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k)
+{
+    wo_curve curve = {.struct_size = sizeof curve};
+    wo_build_options o = {.struct_size = sizeof o};
+    wo_index_options(index, &o);
+    const bool tuned = wo_index_curve(index, &curve);
+    const uint32_t made_for = tuned ? curve.k : o.source_k;
+    if (o.method != WO_METHOD_EVIDENCE || (!tuned && !(o.source & WO_SOURCE_TOP)) || k <= made_for) return;
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, path);
+    fprintf(stderr,
+            " was made for %" PRIu32 " answer%s, and may miss many of %" PRIu64 ": 'wideout build %s %" PRIu64
+            "' makes one for so many\n",
+            made_for, made_for == 1 ? "" : "s", k, tuned ? "-k" : "--source-k", k);
 }

@@ -26,4 +26,7 @@ struct json_t *cli_index_json(const cli_index *index);
 /* Where --exact-fallback was given and the index has no threshold for it, a warning. */
 void cli_index_warn(const char *path, const cli_index *index, bool exact_fallback);
 
+/* Where more answers are asked for than the index was made for, a warning, and what makes one for so many. */
+void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k);
+
 #endif

@@ -23,6 +23,13 @@ typedef struct cli_layer {
             "beside a .npy file of weights: the one of biases", false                                     \
     }
 
+static inline wo_layer_info cli_layer_about(const wo_layer *layer)
+{
+    wo_layer_info info = {.struct_size = sizeof info};
+    wo_layer_describe(layer, &info);
+    return info;
+}
+
 /* Opens it; where that fails, prints why and returns CLI_FAILED. */
 static inline int cli_layer_open(const cli_command *self, const cli_layer *given, wo_layer **layer)
 {
@@ -31,9 +38,11 @@ static inline int cli_layer_open(const cli_command *self, const cli_layer *given
                                 .bias_name = given->bias_name,
                                 .bias_path = given->bias_path};
     wo_error err;
-    return wo_layer_open(given->path, &o, layer, &err)
-               ? cli_blame(self, &(cli_files){.layer = given->path, .bias = given->bias_path}, &err)
-               : CLI_OK;
+    if (wo_layer_open(given->path, &o, layer, &err))
+        return cli_blame(self, &(cli_files){.layer = given->path, .bias = given->bias_path}, &err);
+    const wo_layer_info info = cli_layer_about(*layer);
+    if (info.unused_bias) cli_warn_bias(given->path, info.unused_bias);
+    return CLI_OK;
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* The wideout tool: finds the command, hands over. */
 #include "cli.h"
+#include "suggest.h"
 
 #include <string.h>
 
@@ -51,13 +52,28 @@ static int matches(const cli_command *command, int argc, char **argv)
     return words;
 }
 
+/* "data", "train" */
+static bool is_group(const char *word)
+{
+    const size_t length = strlen(word);
+    for (const cli_command *const *c = cli_commands; *c; c++)
+        if (strncmp((*c)->name, word, length) == 0 && (*c)->name[length] == ' ') return true;
+    return false;
+}
+
 static int unknown(const char *word, const char *second)
 {
     fputs("wideout: unknown command '", stderr);
     cli_print_text(stderr, word);
     if (second) fputc(' ', stderr);
     if (second) cli_print_text(stderr, second);
-    fputs("' (see 'wideout --help')\n", stderr);
+    char typed[64];
+    snprintf(typed, sizeof typed, "%s%s%s", word, second ? " " : "", second ? second : "");
+    const char *meant = cli_suggest_command(cli_commands, typed);
+    if (!meant && second && !is_group(word)) meant = cli_suggest_command(cli_commands, word);
+    fputs(meant ? "': did you mean '" : "'", stderr);
+    if (meant) fprintf(stderr, "%s'?", meant);
+    fputs(" (see 'wideout --help')\n", stderr);
     return CLI_USAGE;
 }
 
@@ -103,6 +119,7 @@ int main(int argc, char **argv)
         char *ask[] = {argv[words - 1], ask_help, NULL};
         return help ? cli_run(*c, 2, ask) : cli_run(*c, argc - words + 1, argv + words - 1);
     }
+    const bool one = argc == 1 || argv[1][0] == '-'; /* an option is no part of the command's name */
     const bool asks = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    return argc > 1 && !asks ? unknown(argv[0], argv[1]) : print_group(argv[0], help || asks);
+    return argc > 1 && !asks ? unknown(argv[0], one ? NULL : argv[1]) : print_group(argv[0], help || asks);
 }

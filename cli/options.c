@@ -1,5 +1,6 @@
 /* Parsing with getopt_long, and help, both from a command's table of options. */
 #include "build_options.h"
+#include "suggest.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -138,6 +139,16 @@ static int store(const cli_command *command, const cli_option *option, void *arg
     return CLI_USAGE;
 }
 
+static int unknown_option(const cli_command *command, const char *typed)
+{
+    char name[64];
+    const char *word = typed + strspn(typed, "-");
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    const char *meant = cli_suggest_option(command, name);
+    if (!meant) return cli_usage(command, "unknown option '%s'", typed);
+    return cli_usage(command, "unknown option '%s': did you mean --%s?", typed, meant);
+}
+
 typedef struct option_list {
     const cli_option *list[MAX_OPTIONS];
     int n;
@@ -188,7 +199,7 @@ int cli_run(const cli_command *command, int argc, char **argv)
         if (code == ':') return cli_usage(command, "option '%s' needs a value", argv[optind - 1]);
         if (!option) {
             if (optopt && optopt < FIRST_CODE) return cli_usage(command, "unknown option '-%c'", optopt);
-            return cli_usage(command, "unknown option '%s'", argv[optind - 1]);
+            return unknown_option(command, argv[optind - 1]);
         }
         int status = store(command, option, args.bytes, optarg);
         if (status) return status;
@@ -200,7 +211,5 @@ int cli_run(const cli_command *command, int argc, char **argv)
         print_help(command);
         return cli_end();
     }
-    const int code = command->run(command, args.bytes, argc - optind, argv + optind);
-    cli_progress_last();
-    return code;
+    return cli_die_of_signal(command->run(command, args.bytes, argc - optind, argv + optind));
 }

@@ -8,8 +8,10 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* How many bytes the UTF-8 character at `text` has, and which it is; 0 where there is none. */
 static size_t character_at(const char *text, size_t bytes, uint32_t *code)
@@ -73,6 +75,38 @@ json_t *cli_json_text(const char *text)
     return string;
 }
 
+void cli_print_shell(FILE *to, const char *text)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:=@%+,";
+    bool control = false;
+    if (*text && text[strspn(text, plain)] == '\0') {
+        fputs(text, to);
+        return;
+    }
+    for (const char *c = text; *c; c++) control |= (unsigned char)*c < 0x20 || *c == 0x7f;
+    fputs(control ? "$'" : "'", to);
+    for (; *text; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            fprintf(to, "\\x%02x", (unsigned)*text);
+        else if (*text == '\'')
+            fputs(control ? "\\'" : "'\\''", to);
+        else if (*text == '\\' && control)
+            fputs("\\\\", to);
+        else
+            fputc(*text, to);
+    }
+    fputc('\'', to);
+}
+
+int cli_columns(int otherwise)
+{
+    struct winsize size;
+    const char *given = getenv("COLUMNS");
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) return size.ws_col;
+    const int columns = given ? (int)strtol(given, NULL, 10) : 0;
+    return columns > 1 ? columns : otherwise;
+}
+
 int cli_fail(const char *path, const wo_error *err)
 {
     return cli_fail_hint(path, err, NULL);
@@ -124,9 +158,9 @@ int cli_print_json(json_t *object)
 
 static char *rotating(void)
 {
-    static char buffers[8][40];
+    static char buffers[16][64];
     static unsigned next;
-    return buffers[next++ % 8];
+    return buffers[next++ % 16];
 }
 
 const char *cli_number(uint64_t n)
@@ -138,6 +172,15 @@ const char *cli_number(uint64_t n)
         *to++ = digits[i];
     }
     *to = '\0';
+    return out;
+}
+
+const char *cli_count(uint64_t n, const char *one)
+{
+    const size_t bytes = strlen(one), stem = bytes - (n != 1 && bytes > 1 && one[bytes - 1] == 'y');
+    const char *end = n == 1 ? "" : stem < bytes ? "ies" : one[bytes - 1] == 's' ? "es" : "s";
+    char *out = rotating();
+    snprintf(out, 64, "%s %.*s%s", cli_number(n), (int)stem, one, end);
     return out;
 }
 

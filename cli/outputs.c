@@ -2,10 +2,59 @@
 #include "outputs.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+int cli_output_try(const char *path)
+{
+    woi_outfile *out = NULL;
+    wo_error err;
+    const wo_status status = woi_outfile_create(path, &out, &err);
+    woi_outfile_free(out);
+    return status ? cli_fail(path, &err) : CLI_OK;
+}
+
+/* What mkdir would say of a folder that is not there: 0, or its errno. */
+static int refusal_of(const char *folder)
+{
+    char parent[PATH_MAX];
+    size_t n = strlen(folder);
+    struct stat about;
+    while (n > 1 && folder[n - 1] == '/') n--;
+    while (n > 0 && folder[n - 1] != '/') n--;
+    if (n >= sizeof parent) return ENAMETOOLONG;
+    snprintf(parent, sizeof parent, "%.*s", n ? (int)n : 1, n ? folder : ".");
+    if (stat(parent, &about) != 0) return errno;
+    if (!S_ISDIR(about.st_mode)) return ENOTDIR;
+    return access(parent, W_OK | X_OK) != 0 ? errno : 0;
+}
+
+int cli_output_try_folder(const char *folder, const char *const *names)
+{
+    struct stat about;
+    wo_error err;
+    int code = CLI_OK;
+    if (stat(folder, &about) != 0) {
+        const int why = errno == ENOENT ? refusal_of(folder) : errno;
+        if (!why) return CLI_OK;
+        cli_set_error(&err, WO_ERR_IO, "cannot make the folder: %s", strerror(why));
+        return cli_fail(folder, &err);
+    }
+    if (!S_ISDIR(about.st_mode)) {
+        cli_set_error(&err, WO_ERR_IO, "exists and is not a folder");
+        return cli_fail(folder, &err);
+    }
+    for (int i = 0; !code && names[i]; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/", names[i]);
+        code = cli_output_try(path);
+    }
+    return code;
+}
 
 wo_status cli_outputs_fail(cli_outputs *outputs, const char *path, const char *format, ...)
 {

@@ -16,6 +16,13 @@ typedef struct cli_outputs {
     wo_error err;
 } cli_outputs;
 
+/* Whether a file can be made there, tried before the work and not after it; where it cannot, says why and returns
+ * CLI_FAILED. Leaves nothing behind. */
+int cli_output_try(const char *path);
+
+/* The same of a folder that is there or can be made, and of the files of these names in it; NULL ends them. */
+int cli_output_try_folder(const char *folder, const char *const *names);
+
 /* Makes the folder where it is missing (not its parents) and puts together the paths of `names`, which ends with NULL.
  */
 wo_status cli_outputs_open(cli_outputs *outputs, const char *folder, const char *const *names);

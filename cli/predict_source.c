@@ -63,6 +63,12 @@ static wo_status recognise(const char *file, cli_format *format, wo_error *err)
     return status;
 }
 
+static bool is_gzip(const char *path)
+{
+    woi_file_kind kind;
+    return woi_file_recognise(file_of(path), &kind, NULL) == WO_OK && kind == WOI_FILE_GZIP;
+}
+
 static wo_status open_examples(cli_source *s, const char *path, const cli_source_options *o, const char **at,
                                wo_error *err)
 {
@@ -74,6 +80,10 @@ static wo_status open_examples(cli_source *s, const char *path, const cli_source
     if (!net && !file_of(path))
         return cli_set_error(err, WO_ERR_ARGUMENT,
                              "is a pipe, which must bring text for the network of --net FILE: none was named");
+    if (!net && is_gzip(path))
+        return cli_set_error(err, WO_ERR_ARGUMENT,
+                             "is compressed with gzip: unpack it first (gunzip), or name the network that reads it as "
+                             "text with --net FILE");
     if (!net)
         return cli_set_error(err, WO_ERR_ARGUMENT,
                              "is text: name the network that makes queries of it with --net FILE");

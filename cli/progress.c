@@ -1,16 +1,19 @@
-/* The progress bar, and Ctrl-C. */
+/* Progress, and Ctrl-C.
+ *
+ * On a terminal a bar, which is drawn over itself; elsewhere (a file, CI, a notebook) a line now and then. */
 #include "cli.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { PATIENCE_S = 3 };
-static volatile sig_atomic_t interrupted, noticed; /* the signal; whether the work has been told */
-static volatile sig_atomic_t patience = PATIENCE_S;
+static volatile sig_atomic_t interrupted, noticed; /* the signal, or 0; whether the work has been told */
+static volatile sig_atomic_t keeps;                /* SIGINT is no reason to stop: what was found is kept */
 static bool drawn;
 static double started, last_drawn;
+static double last_line;    /* off a terminal; 0: none yet */
 static const char *current; /* stage */
 
 static void die_of(int signal_number)
@@ -20,11 +23,13 @@ static void die_of(int signal_number)
 }
 
 /* The work asks whether it is to stop. Where it does not ask soon, nobody looks: it computes, saves, or waits for
- * input. Then the signal does what it does by itself. Output on its way has no name yet, so nothing is left behind. */
+ * input. Then the signal does what it does by itself. Output on its way has no name yet, so nothing is left behind. A
+ * tuner asks between its steps, however long they take. */
 static void on_interrupt(int signal_number)
 {
+    enum { PATIENCE_S = 3 };
     interrupted = signal_number;
-    if (patience) alarm((unsigned)patience);
+    if (!keeps) alarm(PATIENCE_S);
 }
 
 static void on_alarm(int signal_number)
@@ -33,75 +38,112 @@ static void on_alarm(int signal_number)
     if (interrupted && !noticed) die_of(interrupted);
 }
 
+/* The columns that a line may have: one that wraps could not be wiped. */
+static int columns(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
+}
+
+/* Seconds between lines, off a terminal. */
+static double line_seconds(void)
+{
+    enum { DEFAULT = 15 };
+    const char *given = getenv("WIDEOUT_PROGRESS");
+    return given ? strtod(given, NULL) : DEFAULT;
+}
+
+/* Whether it is time for a line. */
+static bool is_line_due(double now)
+{
+    const double seconds = line_seconds();
+    if (last_line == 0) last_line = now;
+    if (!(seconds > 0) || now - last_line < seconds) return false;
+    last_line = now;
+    return true;
+}
+
+/* "tuning [=====     ]  45%, 12 s left": the bar has what the words leave, down to nothing. */
+static void draw(const char *stage, uint64_t done, uint64_t total, double now)
+{
+    enum { WIDEST = 30, LEAST = 5 };
+    char bar[WIDEST + 1], left[32] = "", line[160];
+    const double part = done < total ? (double)done / (double)total : 1;
+    if (part > 0 && part < 1 && now - started > 1)
+        snprintf(left, sizeof left, ", %.0f s left", (now - started) * (1 - part) / part);
+    if (total == 0) {
+        snprintf(line, sizeof line, "%-10s %s", stage, cli_number(done));
+    } else {
+        int width = columns() - snprintf(NULL, 0, "%-10s [] 100%%%s", stage, left);
+        width = width > WIDEST ? WIDEST : width;
+        if (width >= LEAST) {
+            memset(bar, ' ', sizeof bar);
+            memset(bar, '=', (size_t)(part * width));
+            bar[width] = '\0';
+            snprintf(line, sizeof line, "%-10s [%s] %3.0f%%%s", stage, bar, 100 * part, left);
+        } else {
+            snprintf(line, sizeof line, "%s %.0f%%%s", stage, 100 * part, left);
+        }
+    }
+    cli_progress_line(line);
+}
+
+static void draw_line(const char *stage, uint64_t done, uint64_t total, double now)
+{
+    if (!is_line_due(now)) return;
+    const double part = total && done < total ? (double)done / (double)total : 1;
+    fprintf(stderr, "%s: %s", cli_program, stage);
+    if (total == 0) fprintf(stderr, ", %s", cli_number(done));
+    if (total) fprintf(stderr, ", %.0f%%", 100 * part);
+    if (total && part > 0 && part < 1) fprintf(stderr, ", %.0f s left", (now - started) * (1 - part) / part);
+    fputc('\n', stderr);
+}
+
+void cli_progress_line(const char *text)
+{
+    if (!isatty(STDERR_FILENO)) {
+        if (is_line_due(woi_now_s())) fprintf(stderr, "%s: %s\n", cli_program, text);
+        return;
+    }
+    drawn = true;
+    fprintf(stderr, "\r%.*s\033[K", columns(), text);
+}
+
+/* ---- Reports ----------------------------------------------------------------------------------------------- */
+
 /* What the work is told when it asks. */
-static int stop_now(void)
+static int is_stopped(void)
 {
     if (interrupted && !noticed) {
         noticed = 1;
         alarm(0);
     }
-    return interrupted != 0;
+    return interrupted && !(keeps && interrupted == SIGINT);
 }
 
-void cli_progress_patience(bool endless)
+static int report(void *ctx, const char *stage, uint64_t done, uint64_t total)
 {
-    patience = endless ? 0 : PATIENCE_S;
-    if (interrupted && !noticed) alarm((unsigned)patience);
-}
-
-void cli_progress_last(void)
-{
-    if (!interrupted || noticed) return;
-    fflush(stdout);
-    die_of(interrupted);
-}
-
-static void draw(const char *stage, uint64_t done, uint64_t total)
-{
-    double now = woi_now_s();
-    if (!current || strcmp(current, stage) != 0) {
+    (void)ctx;
+    const bool terminal = isatty(STDERR_FILENO);
+    const double now = woi_now_s();
+    const bool begins = !current || strcmp(current, stage) != 0;
+    if (begins) {
         current = stage;
         started = now;
     }
-    if (drawn && now - last_drawn < 0.1 && done < total) return;
-    last_drawn = now;
-    drawn = true;
-    if (total == 0) {
-        fprintf(stderr, "\r%-10s %s\033[K", stage, cli_number(done));
-        return;
+    if (!terminal) {
+        draw_line(stage, done, total, now);
+    } else if (!drawn || begins || now - last_drawn >= 0.1 || done >= total) {
+        last_drawn = now;
+        draw(stage, done, total, now);
     }
-    enum { WIDTH = 30 };
-    double part = done < total ? (double)done / (double)total : 1;
-    int full = (int)(part * WIDTH);
-    char bar[WIDTH + 1];
-    memset(bar, ' ', WIDTH);
-    memset(bar, '=', (size_t)full);
-    bar[WIDTH] = '\0';
-    fprintf(stderr, "\r%-10s [%s] %3.0f%%", stage, bar, 100 * part);
-    if (part > 0 && now - started > 1) fprintf(stderr, ", %.0f s left", (now - started) * (1 - part) / part);
-    fputs("\033[K", stderr);
-}
-
-/* A line that wraps could not be wiped, so it ends where the terminal does. */
-void cli_progress_line(const char *text)
-{
-    struct winsize size;
-    const int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
-    drawn = true;
-    fprintf(stderr, "\r%.*s\033[K", columns, text);
-}
-
-static int report_bar(void *ctx, const char *stage, uint64_t done, uint64_t total)
-{
-    (void)ctx;
-    draw(stage, done, total);
-    return stop_now();
+    return is_stopped();
 }
 
 static int report_silent(void *ctx, const char *stage, uint64_t done, uint64_t total)
 {
     (void)ctx, (void)stage, (void)done, (void)total;
-    return stop_now();
+    return is_stopped();
 }
 
 wo_progress cli_progress(const cli_common *common)
@@ -111,12 +153,45 @@ wo_progress cli_progress(const cli_common *common)
     sigaction(SIGALRM, &deadline, NULL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    bool bar = !common->quiet && !common->json && isatty(STDERR_FILENO);
-    return (wo_progress){bar ? report_bar : report_silent, NULL};
+    return (wo_progress){common->quiet || common->json ? report_silent : report, NULL};
 }
 
 void cli_progress_end(void)
 {
     if (drawn) fputs("\r\033[K", stderr);
     drawn = false;
+}
+
+/* ---- Ctrl-C ------------------------------------------------------------------------------------------------ */
+
+void cli_keep_on_interrupt(bool keep)
+{
+    keeps = keep;
+}
+
+bool cli_is_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+int cli_seen_enough(void *ctx)
+{
+    static bool said;
+    (void)ctx;
+    if (interrupted != SIGINT) return 0;
+    if (!said) {
+        cli_progress_end();
+        fprintf(stderr, "%s: interrupted: the best so far is built and saved; Ctrl-C again ends without it\n",
+                cli_program);
+    }
+    said = true;
+    return 1;
+}
+
+int cli_die_of_signal(int code)
+{
+    if (!interrupted) return code;
+    fflush(stdout);
+    die_of(interrupted);
+    return code; /* where the signal is blocked */
 }

@@ -140,7 +140,10 @@ wo_status xc_summarise_reader(woi_xc *xc, const wo_progress *progress, xc_summar
 static void print_histogram(const xc_summary *s)
 {
     enum { WIDTH = 40 };
-    const char *what = s->shape.matrix ? "columns" : "labels";
+    const char *what = s->shape.matrix ? "columns" : "labels", *one = s->shape.matrix ? "column" : "label";
+    enum { BESIDE = 46 }; /* columns of the words */
+    const int columns = cli_columns(WIDTH + BESIDE), widest = columns < BESIDE ? 0 : columns - BESIDE;
+    const int full = widest < WIDTH ? widest : WIDTH;
     uint64_t most = 1;
     int last = 0;
     for (int i = 0; i < XC_BINS; i++) {
@@ -155,10 +158,11 @@ static void print_histogram(const xc_summary *s)
             snprintf(range, sizeof range, "%s", cli_number(low));
         else
             snprintf(range, sizeof range, "%s-%s", cli_number(low), cli_number(high));
-        int width = (int)((double)s->histogram[i] / (double)most * WIDTH + 0.5);
-        if (s->histogram[i] && width == 0) width = 1;
+        int width = (int)((double)s->histogram[i] / (double)most * full + 0.5);
+        if (s->histogram[i] && width == 0 && full) width = 1;
         static const char bar[WIDTH + 1] = "########################################";
-        printf("  %17s times %10s %s%s%.*s\n", range, cli_number(s->histogram[i]), what, width ? "  " : "", width, bar);
+        printf("  %17s %-5s %10s %s%s%.*s\n", range, low == 1 && high == 1 ? "time" : "times",
+               cli_number(s->histogram[i]), s->histogram[i] == 1 ? one : what, width ? "  " : "", width, bar);
     }
 }
 
@@ -170,12 +174,12 @@ void xc_print_summary(const char *path, const xc_summary *s)
            s->shape.matrix ? "one matrix of the two-file form" : "one-file form");
     if (!s->shape.has_header) printf("  no header: the counts are those found in the rows\n");
     printf("  rows      %12s\n", cli_number(s->shape.n));
-    printf("  %-9s %12s   %.2f a row, at most %s; %s rows without any\n", s->shape.matrix ? "columns" : "features",
+    printf("  %-9s %12s   %.2f a row, at most %s; %s without any\n", s->shape.matrix ? "columns" : "features",
            cli_number(s->shape.n_features), (double)s->n_values / n, cli_number(s->most_features),
-           cli_number(s->empty_rows));
+           cli_count(s->empty_rows, "row"));
     if (!s->shape.matrix)
-        printf("  labels    %12s   %.2f a row, at most %s; %s rows without any\n", cli_number(s->shape.n_labels),
-               (double)s->n_label_uses / n, cli_number(s->most_labels), cli_number(s->rows_without_labels));
+        printf("  labels    %12s   %.2f a row, at most %s; %s without any\n", cli_number(s->shape.n_labels),
+               (double)s->n_label_uses / n, cli_number(s->most_labels), cli_count(s->rows_without_labels, "row"));
     const char *what = s->shape.matrix ? "column" : "label";
     if (s->top_uses)
         printf("  %s of the %ss occur; the most frequent, %s %s, in %.1f%% of the rows\n", cli_number(s->labels_used),

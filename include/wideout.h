@@ -74,7 +74,8 @@ typedef enum wo_about {
     WO_ABOUT_TUNE_LOG = 5, /* the log that is tuned on */
     WO_ABOUT_INDEX = 6,    /* the index, or its file */
     WO_ABOUT_QUERY = 7,    /* queries, or an array that their answers go to */
-    WO_ABOUT_OUTPUT = 8    /* the file that is written */
+    WO_ABOUT_OUTPUT = 8,   /* the file that is written */
+    WO_ABOUT_LABELS = 9    /* the file of a log's labels (wo_log_open_labelled) */
 } wo_about;
 
 /* One sentence about a failure, without the name of the file (the caller knows it) and without a final stop. All of it
@@ -191,14 +192,37 @@ WO_API void wo_layer_free(wo_layer *layer);
 WO_API size_t wo_layer_m(const wo_layer *layer);
 WO_API size_t wo_layer_d(const wo_layer *layer);
 
+/* Names the m classes, in place of those that its file may have: UTF-8, no line ends, copied. An index that is built
+ * from the layer then has them. To be called before other threads have the layer. */
+WO_API wo_status wo_layer_set_names(wo_layer *layer, const char *const *names, size_t n, wo_error *err);
+
+typedef struct wo_layer_info {
+    size_t struct_size; /* set it to sizeof(wo_layer_info) */
+    size_t m, d;
+    int has_bias, has_names;
+    /* Of a safetensors file: the tensors that W and b are in, and where no bias was found a tensor that may be it, (m)
+     * with "bias" in its name. NULL: there is none. In the layer's memory. */
+    const char *weight_name, *bias_name, *unused_bias;
+} wo_layer_info;
+
+/* Fails, with WO_ERR_ARGUMENT, only where struct_size is not set. */
+WO_API wo_status wo_layer_describe(const wo_layer *layer, wo_layer_info *info);
+
 /* ---- Logs -------------------------------------------------------------------------------------------------- */
 
 /* Queries that a network sent to its wide layer and, where they are known, the labels of each: what an index is built
  * from and judged on. Immutable. */
 typedef struct wo_log wo_log;
 
-/* Opens a log file: queries in F32 are mapped, F16 and BF16 become F32 in memory. */
+/* Opens a log file, or queries (n, d) as .npy, which have no labels. F32 is mapped; F16, BF16 and F64 become F32 in
+ * memory. Anyone's safetensors file is a log that has `queries` (n, d) and, for labels, `labels.indptr` and
+ * `labels.indices` as in wo_log_wrap, or `labels`: (n), one each, or (n, l), up to l each, where -1 and -100 stand for
+ * none. */
 WO_API wo_status wo_log_open(const char *path, wo_log **log, wo_error *err);
+
+/* The same with labels from a .npy file of integers, (n) or (n, l) as above, for queries that come without. NULL: as
+ * wo_log_open. */
+WO_API wo_status wo_log_open_labelled(const char *path, const char *labels_path, wo_log **log, wo_error *err);
 
 /* Wraps the caller's arrays, which are not copied and must stay: queries (n, d); the labels of query i are
  * labels[indptr[i] .. indptr[i+1]), with indptr (n+1) rising from 0. Both NULL: no labels. */
@@ -492,8 +516,13 @@ typedef struct wo_tune_options {
 
     uint32_t k;           /* answers that are asked for, in agreement and when timing, 1 to 1,000. Default: 5 */
     uint32_t batch;       /* queries a call when timing, 1 to 65,536; 1 runs on one thread. Default: 1 */
-    double max_time_s;    /* about so long; one setting is always finished. Default: 180 */
-    uint64_t max_queries; /* judge a seeded sample of so many. Default: 200,000 */
+    double max_time_s;    /* about so long, the last build counted, and 5 s at least: what does not fit is left
+                           * unfinished. Default: 180 */
+    uint64_t max_queries; /* judge a seeded sample of so many, or fewer, in proportion to the time. Default: 200,000 */
+    /* Asked now and then while settings are tried; not 0: that is enough, and the best so far is built. Before there is
+     * one the call fails with WO_ERR_CANCELLED. NULL: never. */
+    int (*enough)(void *ctx);
+    void *enough_ctx;
 } wo_tune_options;
 
 WO_API void wo_tune_defaults(wo_tune_options *options, size_t options_bytes);
@@ -530,8 +559,9 @@ typedef struct wo_curve {
     uint32_t k, batch;
     uint64_t n; /* queries it was judged on */
     wo_proof proof;
-    uint64_t labelled; /* of these with labels */
-    uint64_t needed;   /* that would do to prove the goal by hits, about; 0: they did, or nobody can tell */
+    uint64_t labelled;   /* of these with labels */
+    uint64_t needed;     /* that would do to prove the goal by hits, about; 0: they did, or nobody can tell */
+    uint64_t built_from; /* queries of the log, where there was no time to build from all of them; 0: there was */
 } wo_curve;
 
 /* Returns 0 where the index was not tuned. */

@@ -79,6 +79,7 @@ typedef struct woi_goal {
     uint64_t n;
     uint32_t proof; /* wo_proof */
     uint64_t labelled, needed;
+    uint64_t built_from;
 } woi_goal;
 
 /* What log Z is estimated from: see partition.h. */
@@ -166,9 +167,13 @@ wo_build_options woi_build_defaults(wo_method method); /* options.c */
 wo_status woi_build_check(const wo_build_options *options, wo_error *err);
 /* A caller's options, of whatever size, completed and checked; NULL: the defaults. */
 wo_status woi_build_take(const wo_build_options *given, wo_build_options *options, wo_error *err);
-/* The sentence about a layer that an index was not built for, with its checksum and the expected one. */
+/* The sentence about a layer that an index was not built for, with its checksum, the expected one and the likely cause.
+ */
 #define WOI_OTHER_LAYER \
-    "the layer is not the one that the index was built for: its checksum is %016" PRIx64 ", expected %016" PRIx64
+    "the layer is not the one that the index was built for: its checksum is %016" PRIx64 ", expected %016" PRIx64 "%s"
+/* The likely cause of that, and the option for it. */
+#define WOI_OTHER_LAYER_CAUSE(layer) ((layer)->dense.b ? "" : "; it has no bias: was that left out?")
+#define WOI_OTHER_LAYER_OPTION(layer) ((layer)->dense.b ? "" : "bias")
 
 /* build.c: what is learned last from the log, of an index that is finished: log Z, where the options say so; and what
  * rows in fewer bits change: index->same_best and same_five, NAN where there are none, or no log. */

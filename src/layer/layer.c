@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "base/progress.h"
+#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -219,6 +220,16 @@ static wo_status find_bias(const woi_st *st, const char *weight, const char *ask
     return WO_OK;
 }
 
+/* Where there is no bias: one that goes by another name. */
+static const woi_tensor *find_unused_bias(const woi_st *st, uint64_t m)
+{
+    for (size_t i = 0; i < woi_st_n_tensors(st); i++) {
+        const woi_tensor *t = woi_st_tensor(st, i);
+        if (t->n_dims == 1 && t->n == m && is_float(t->dtype) && strstr(t->name, "bias")) return t;
+    }
+    return NULL;
+}
+
 /* The tensor's floats: where they are, or, once they are scanned, in *copy. */
 static wo_status floats_of(const woi_tensor *t, const float **floats, float **copy, wo_error *err)
 {
@@ -291,6 +302,9 @@ static wo_status read_tensors(wo_layer *layer, const wo_layer_options *options, 
         (status = find_bias(layer->st, weight->name, options->bias_name, &bias, err)))
         return status;
     woi_dense *dense = &layer->dense;
+    layer->weight = weight;
+    layer->bias = bias;
+    if (!bias && !woi_st_kind(layer->st)) layer->unused_bias = find_unused_bias(layer->st, weight->shape[0]);
     dense->m = (size_t)weight->shape[0];
     dense->d = (size_t)weight->shape[1];
     if (bias && (bias->n_dims != 1 || bias->n != dense->m || !is_float(bias->dtype))) {
@@ -407,6 +421,7 @@ static wo_status open_any(const char *path, const wo_layer_options *options, wo_
     if (kind == WOI_FILE_NPY) return open_npy(path, options, layer, err);
     if (kind == WOI_FILE_SAFETENSORS || kind == WOI_FILE_SHARD_INDEX)
         return open_safetensors(path, options, layer, err);
+    if (kind == WOI_FILE_GZIP) return woi_refuse_gzip("\x1f\x8b", 2, err);
     return woi_fail(err, WO_ERR_FORMAT, 0, "the file is no layer: expected a safetensors or .npy file");
 }
 
@@ -448,6 +463,46 @@ void wo_layer_free(wo_layer *layer)
     woi_npy_close(&layer->npy_b);
     woi_st_free(layer->st);
     woi_free(layer);
+}
+
+wo_status wo_layer_set_names(wo_layer *layer, const char *const *names, size_t n, wo_error *err)
+{
+    woi_names made = {0};
+    wo_status status = WO_OK;
+    if (!layer || !names) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the layer or the names are NULL");
+    if (n != layer->dense.m)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "there are %zu names, but %zu classes", n, layer->dense.m);
+    for (size_t i = 0; !status && i < n; i++) {
+        const size_t bytes = strlen(names[i]);
+        if (!woi_utf8_valid(names[i], bytes) || memchr(names[i], '\n', bytes))
+            status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "name %zu is not one line of UTF-8", i);
+        else
+            status = woi_names_append(&made, names[i], bytes, err);
+    }
+    if (status) {
+        woi_names_free(&made);
+        return status;
+    }
+    woi_names_free(&layer->labels);
+    layer->labels = made;
+    return WO_OK;
+}
+
+static const char *name_of(const woi_tensor *tensor)
+{
+    return tensor ? tensor->name : NULL;
+}
+
+wo_status wo_layer_describe(const wo_layer *layer, wo_layer_info *info)
+{
+    const wo_layer_info full = {.m = layer->dense.m,
+                                .d = layer->dense.d,
+                                .has_bias = layer->dense.b != NULL,
+                                .has_names = layer->labels.n > 0,
+                                .weight_name = name_of(layer->weight),
+                                .bias_name = name_of(layer->bias),
+                                .unused_bias = name_of(layer->unused_bias)};
+    return woi_sized_give(info, &full, sizeof full);
 }
 
 size_t wo_layer_m(const wo_layer *layer)

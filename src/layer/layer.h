@@ -10,8 +10,9 @@ struct wo_layer {
     woi_st *st;             /* the mapped file they lie in, or NULL */
     woi_npy npy_w, npy_b;   /* the same for arrays of NumPy's */
     float *copy_w, *copy_b; /* what had to be converted, or NULL */
-    woi_names labels;       /* the names of the classes; empty where unknown */
-    uint64_t checksum;      /* XXH3 of m, d, W and b as floats; no b counts as zeros */
+    const woi_tensor *weight, *bias, *unused_bias; /* of st: W, b, and what may be b where none was found; or NULL */
+    woi_names labels;                              /* the names of the classes; empty where unknown */
+    uint64_t checksum;                             /* XXH3 of m, d, W and b as floats; no b counts as zeros */
 };
 
 /* Reads a layer out of an open safetensors file, and takes the file over, on failure too. Whatever is verified, its

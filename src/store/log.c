@@ -59,17 +59,71 @@ static wo_status read_labels(woi_log *log, const woi_tensor *tensor, wo_error *e
     return WO_OK;
 }
 
+/* Labels as a table, of numbers of any type: -1, and -100 where PyTorch wrote it, stand for none. */
+static wo_status take_table(woi_log *log, const int64_t *table, uint64_t columns, wo_error *err)
+{
+    enum { NONE = -1, IGNORED = -100 };
+    size_t n_labels = 0, cells;
+    if (!woi_size_mul(log->n, columns, &cells)) return woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory");
+    if (!(log->indptr = woi_alloc(log->n + 1, sizeof *log->indptr, err)) ||
+        !(log->labels = woi_alloc(cells, sizeof *log->labels, err)))
+        return WO_ERR_MEMORY;
+    log->indptr[0] = 0;
+    for (uint64_t i = 0; i < log->n; i++) {
+        for (uint64_t c = 0; c < columns; c++) {
+            const int64_t label = table[i * columns + c];
+            if (label == NONE || label == IGNORED) continue;
+            if (label < 0 || label > INT32_MAX)
+                return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                                "the label of query %" PRIu64 " is %" PRId64 ", expected 0 to %d, or -1 for none", i,
+                                label, INT32_MAX);
+            log->labels[n_labels++] = (int32_t)label;
+            if (label > log->max_label) log->max_label = label;
+        }
+        log->indptr[i + 1] = (int64_t)n_labels;
+    }
+    return WO_OK;
+}
+
+/* What a table of labels is: n rows, one column or more. */
+static wo_status check_table(int n_dims, const uint64_t *shape, uint64_t n, wo_error *err)
+{
+    if (n_dims != 1 && n_dims != 2)
+        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "the labels have %d dimensions, expected (n) or (n, l)",
+                        n_dims);
+    if (shape[0] == n) return WO_OK;
+    return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                    "the labels have %" PRIu64 " rows, expected %" PRIu64 ": one for each query", shape[0], n);
+}
+
+static wo_status read_table(woi_log *log, const woi_tensor *tensor, wo_error *err)
+{
+    wo_status status = check_table(tensor->n_dims, tensor->shape, log->n, err);
+    if (status) return status;
+    int64_t *table = woi_alloc((size_t)tensor->n, sizeof *table, err);
+    if (!table) return WO_ERR_MEMORY;
+    status = woi_convert_i64(tensor->dtype, tensor->data, (size_t)tensor->n, table, err);
+    if (!status) status = take_table(log, table, tensor->n_dims == 2 ? tensor->shape[1] : 1, err);
+    woi_free(table);
+    return status;
+}
+
 static wo_status read_tensors(const woi_st *st, woi_log *log, wo_error *err)
 {
-    const woi_tensor *indptr = woi_st_find(st, "labels.indptr"), *indices = woi_st_find(st, "labels.indices");
+    const woi_tensor *table = woi_st_find(st, "labels"), *indptr = woi_st_find(st, "labels.indptr"),
+                     *indices = woi_st_find(st, "labels.indices");
     log->queries = woi_st_find(st, "queries");
-    wo_status status = check_tensor(log->queries, "queries", 2, 1u << WOI_F32 | 1u << WOI_F16 | 1u << WOI_BF16,
-                                    "F32, F16 or BF16", err);
+    wo_status status =
+        check_tensor(log->queries, "queries", 2, 1u << WOI_F32 | 1u << WOI_F16 | 1u << WOI_BF16 | 1u << WOI_F64,
+                     "F32, F16, BF16 or F64", err);
     if (status) return status;
     log->n = log->queries->shape[0];
     log->d = log->queries->shape[1];
     log->max_label = -1;
-    if (!indptr && !indices) return WO_OK;
+    if (!indptr && !indices) return table ? read_table(log, table, err) : WO_OK;
+    if (!indptr || !indices)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the file is no log: it has no tensor '%s'",
+                        indptr ? "labels.indices" : "labels.indptr");
     if ((status = check_tensor(indptr, "labels.indptr", 1, 1u << WOI_I64, "I64", err)) ||
         (status = check_tensor(indices, "labels.indices", 1, 1u << WOI_I32 | 1u << WOI_I64, "I32 or I64", err)))
         return status;
@@ -118,31 +172,87 @@ void woi_log_close(woi_log *log)
 
 /* ---- What users hold --------------------------------------------------------------------------------------- */
 
-wo_status wo_log_open(const char *path, wo_log **log, wo_error *err)
+/* Queries in an array of NumPy's: used where they lie, if they can be. */
+static wo_status open_npy(const char *path, wo_log *log, wo_error *err)
+{
+    woi_npy *npy = &log->npy;
+    wo_status status = woi_npy_open(path, npy, err);
+    if (status) return status;
+    if (npy->n_dims != 2 || npy->shape[1] == 0)
+        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                        "the array has %d dimensions, expected queries (n, d): n of them, of d numbers", npy->n_dims);
+    log->n = (size_t)npy->shape[0];
+    log->d = (size_t)npy->shape[1];
+    log->max_label = -1;
+    log->queries = npy->data;
+    if (npy->dtype == WOI_F32 && !npy->fortran && !npy->swapped && (uintptr_t)npy->data % sizeof(float) == 0)
+        return WO_OK;
+    log->queries = log->copy = woi_alloc((size_t)npy->n, sizeof *log->copy, err);
+    return log->copy ? woi_npy_read_f32(npy, log->copy, err) : WO_ERR_MEMORY;
+}
+
+static wo_status open_file(const char *path, wo_log *log, wo_error *err)
+{
+    const wo_status status = woi_log_open(path, &log->file, err);
+    if (status) return status;
+    const woi_tensor *q = log->file.queries;
+    log->n = (size_t)log->file.n;
+    log->d = (size_t)log->file.d;
+    log->indptr = log->file.indptr;
+    log->labels = log->file.labels;
+    log->max_label = log->file.max_label;
+    log->queries = q->data;
+    if (q->dtype == WOI_F32 && (uintptr_t)q->data % sizeof(float) == 0) return WO_OK;
+    log->queries = log->copy = woi_alloc((size_t)q->n, sizeof *log->copy, err);
+    return log->copy ? woi_convert_f32(q->dtype, q->data, (size_t)q->n, log->copy, err) : WO_ERR_MEMORY;
+}
+
+/* Labels in an array of NumPy's, beside queries that have none. */
+static wo_status read_npy_labels(const char *path, wo_log *log, wo_error *err)
+{
+    woi_npy npy = {0};
+    int64_t *table = NULL;
+    woi_log *file = &log->file;
+    if (log->indptr) return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LABELS, "", "the log has labels of its own");
+    wo_status status = woi_npy_open(path, &npy, err);
+    if (!status) status = check_table(npy.n_dims, npy.shape, log->n, err);
+    if (!status && npy.dtype != WOI_I32 && npy.dtype != WOI_I64)
+        status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "the labels are of type %s, expected I32 or I64",
+                          woi_dtype_name(npy.dtype));
+    if (!status && !(table = woi_alloc((size_t)npy.n, sizeof *table, err))) status = WO_ERR_MEMORY;
+    if (!status) status = woi_npy_read_i64(&npy, table, err);
+    file->n = log->n;
+    file->max_label = -1;
+    if (!status) status = take_table(file, table, npy.n_dims == 2 ? npy.shape[1] : 1, err);
+    log->indptr = file->indptr;
+    log->labels = file->labels;
+    log->max_label = file->max_label;
+    woi_free(table);
+    woi_npy_close(&npy);
+    return woi_about(err, WO_ABOUT_LABELS, status);
+}
+
+wo_status wo_log_open_labelled(const char *path, const char *labels_path, wo_log **log, wo_error *err)
 {
     *log = NULL;
+    woi_file_kind kind;
+    wo_status status = woi_file_recognise(path, &kind, err);
+    if (status) return woi_about(err, WO_ABOUT_LOG, status);
     wo_log *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
-    wo_status status = woi_about(err, WO_ABOUT_LOG, woi_log_open(path, &made->file, err));
-    if (!status) {
-        const woi_tensor *q = made->file.queries;
-        made->n = made->file.n;
-        made->d = made->file.d;
-        made->indptr = made->file.indptr;
-        made->labels = made->file.labels;
-        made->max_label = made->file.max_label;
-        made->queries = q->data;
-        if (q->dtype != WOI_F32 || (uintptr_t)q->data % sizeof(float)) {
-            made->queries = made->copy = woi_alloc(q->n, sizeof *made->copy, err);
-            status = made->copy ? woi_convert_f32(q->dtype, q->data, q->n, made->copy, err) : WO_ERR_MEMORY;
-        }
-    }
-    if (status) {
+    status = kind == WOI_FILE_NPY ? open_npy(path, made, err) : open_file(path, made, err);
+    status = woi_about(err, WO_ABOUT_LOG, status);
+    if (!status && labels_path) status = read_npy_labels(labels_path, made, err);
+    if (status)
         wo_log_free(made);
-        return status;
-    }
-    *log = made;
-    return WO_OK;
+    else
+        *log = made;
+    return status;
+}
+
+wo_status wo_log_open(const char *path, wo_log **log, wo_error *err)
+{
+    return wo_log_open_labelled(path, NULL, log, err);
 }
 
 wo_status woi_labels_check(const int64_t *indptr, const int32_t *labels, size_t n, uint64_t first, int64_t *max,
@@ -189,6 +299,7 @@ void wo_log_free(wo_log *log)
 {
     if (!log) return;
     woi_log_close(&log->file);
+    woi_npy_close(&log->npy);
     woi_free(log->copy);
     woi_free(log);
 }
@@ -210,14 +321,24 @@ const float *wo_log_queries(const wo_log *log)
 
 /* ---- Checks ------------------------------------------------------------------------------------------------ */
 
+/* What is likely behind numbers that do not fit: "" where nobody can tell. */
+static const char *likely_cause(const wo_log *log, size_t m, size_t d)
+{
+    if (log->d == m) return ": is the layer transposed? Its rows are classes";
+    if (log->n == d) return ": is the log transposed? Its rows are queries";
+    return "";
+}
+
 wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err)
 {
     if (log->d != d)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log's queries have %zu numbers, the layer's rows %zu",
-                        log->d, d);
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "the log's queries have %zu numbers, the layer's rows %zu%s", log->d, d,
+                        likely_cause(log, m, d));
     if (log->max_label >= (int64_t)m)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has label %" PRId64 ", the layer %zu classes",
-                        log->max_label, m);
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has label %" PRId64 ", the layer %zu classes%s",
+                        log->max_label, m,
+                        log->max_label == (int64_t)m ? ": do its labels count from 1? Here they count from 0" : "");
     return WO_OK;
 }
 

@@ -3,7 +3,7 @@
  *
  * A file is safetensors with `queries` (n, d) in F32, F16 or BF16 and, unless the log has no labels, `labels.indptr` (n
  * + 1) I64 and `labels.indices` in I32 or I64: the labels of query i are indices[indptr[i] .. indptr[i+1]). Written by
- * us, or by anyone with these names. */
+ * us, or by anyone with these names. Others also write F64, one tensor `labels` (n) or (n, l), or .npy arrays. */
 #ifndef WOI_STORE_LOG_H
 #define WOI_STORE_LOG_H
 
@@ -30,7 +30,8 @@ struct wo_log {
     const int64_t *indptr;
     const int32_t *labels;
     int64_t max_label;
-    woi_log file; /* where they lie, for a log file */
+    woi_log file; /* where they lie, for a log file; it owns labels that were read */
+    woi_npy npy;  /* or queries in an array of NumPy's */
     float *copy;  /* queries that had to be converted, or NULL */
 };
 

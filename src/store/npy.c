@@ -153,6 +153,8 @@ static wo_status check_file(woi_npy *npy, wo_error *err)
 {
     const unsigned char *file = npy->map;
     size_t bytes = npy->map_bytes;
+    wo_status status = woi_refuse_gzip(file, bytes, err);
+    if (status) return status;
     if (bytes < 10 || memcmp(file, "\x93NUMPY", 6) != 0)
         return woi_fail(err, WO_ERR_FORMAT, 0,
                         "the file is not a whole .npy file: it has %zu bytes, or no \\x93NUMPY at the start", bytes);
@@ -170,8 +172,7 @@ static wo_status check_file(woi_npy *npy, wo_error *err)
                         "the header length %" PRIu64 " is more than the %" PRIu64 " bytes that follow", length,
                         (uint64_t)bytes - 8 - length_bytes);
     reader in = {npy->map, (const char *)file + 8 + length_bytes, (const char *)file + data_start};
-    wo_status status = take_header(&in, npy, err);
-    if (status) return status;
+    if ((status = take_header(&in, npy, err))) return status;
 
     size_t n = 1, need;
     for (int i = 0; i < npy->n_dims; i++)

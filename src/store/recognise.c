@@ -13,6 +13,13 @@ static bool starts_with(const unsigned char *head, size_t n, const char *magic, 
     return n >= magic_bytes && memcmp(head, magic, magic_bytes) == 0;
 }
 
+wo_status woi_refuse_gzip(const void *head, size_t bytes, wo_error *err)
+{
+    if (!starts_with(head, bytes, "\x1f\x8b", 2)) return WO_OK;
+    return woi_fail(err, WO_ERR_UNSUPPORTED, 0,
+                    "the file is compressed with gzip: unpack it first (gunzip), only text is read so");
+}
+
 wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *err)
 {
     int fd;
@@ -41,7 +48,7 @@ wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *er
     } else if (memcmp(head, "\x93NUMPY", n < 6 ? n : 6) == 0) {
         *kind = WOI_FILE_NPY;
     } else if (starts_with(head, n, "\x1f\x8b", 2)) {
-        *kind = WOI_FILE_XC;
+        *kind = WOI_FILE_GZIP;
     } else if (starts_with(head, n, "PK\x03\x04", 4)) {
         return woi_fail(err, WO_ERR_UNSUPPORTED, 0,
                         "the file is a zip archive (.npz or PyTorch .pt): save the arrays as .npy or as safetensors");

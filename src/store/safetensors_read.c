@@ -513,6 +513,7 @@ wo_status woi_st_open(const char *path, woi_st **result, wo_error *err)
     woi_file_kind kind;
     wo_status status = woi_file_recognise(path, &kind, err);
     if (status) return status;
+    if (kind == WOI_FILE_GZIP) return woi_refuse_gzip("\x1f\x8b", 2, err);
     if (kind != WOI_FILE_SAFETENSORS && kind != WOI_FILE_SHARD_INDEX)
         return woi_fail(err, WO_ERR_FORMAT, 0, "the file is not a safetensors file");
     woi_st *st = woi_alloc_zero(1, sizeof *st, err);

@@ -60,12 +60,15 @@ typedef enum woi_file_kind {
     WOI_FILE_SAFETENSORS,
     WOI_FILE_SHARD_INDEX, /* the JSON that lists the shards of a safetensors model */
     WOI_FILE_NPY,
-    WOI_FILE_XC, /* text, plain or gzip */
+    WOI_FILE_XC,   /* text */
+    WOI_FILE_GZIP, /* compressed: of what, only its reader can tell. We read text that way, and nothing else */
 } woi_file_kind;
 
 /* Recognises a file by its first bytes, never by its name. Fails for what wideout does not read, saying what it is
  * where that is known (a zip archive, a pickle). */
 wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *err);
+/* Fails, saying so, where a file that begins like this is compressed with gzip and its reader maps what it reads. */
+wo_status woi_refuse_gzip(const void *head, size_t bytes, wo_error *err);
 
 /* A file that appears under its name only when it is complete: written without a name in the same folder, then fsync, a
  * temporary name and rename. Freed before commit, it leaves nothing behind and the old file as it was. */

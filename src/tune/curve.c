@@ -69,6 +69,7 @@ int wo_index_curve(const wo_index *index, wo_curve *curve)
         .proof = (wo_proof)index->goal.proof,
         .labelled = index->goal.labelled,
         .needed = index->goal.needed,
+        .built_from = index->goal.built_from,
     };
     for (size_t i = 0; i < found.rows; i++)
         if (index->curve[i * index->curve_columns + WOI_CURVE_CHOSEN] == 1) found.chosen = i;

@@ -94,6 +94,7 @@ wo_status woi_tune_pick_judged(woi_tune *t, const wo_log *tune_log, wo_error *er
     t->held_out = !tune_log && log->n >= LEAST_LOG; /* where there are fewer, they are judged and built from */
     size_t n = t->held_out ? log->n / HELD_OUT : from->n;
     if (n > t->o.max_queries) n = (size_t)t->o.max_queries;
+    if (n > woi_tune_most_judged(t)) n = woi_tune_most_judged(t);
     size_t *picks = woi_alloc(n, sizeof *picks, err);
     if (!picks) return WO_ERR_MEMORY;
     n = pick_judged(t, from, n, t->held_out ? STREAM_HELD_OUT : STREAM_JUDGED, picks);

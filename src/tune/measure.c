@@ -172,7 +172,7 @@ wo_status woi_tune_measure(woi_tune *t, const wo_index *index, double *row, wo_e
     return WO_OK;
 }
 
-/* FULL reaches every share of itself. */
+/* FULL reaches every share of itself. It is an answer where it is measured first. */
 wo_status woi_tune_measure_full(woi_tune *t, wo_error *err)
 {
     double row[WOI_CURVE_COLUMNS] = {0};
@@ -197,7 +197,7 @@ wo_status woi_tune_measure_full(woi_tune *t, wo_error *err)
         if (!woi_by_time(t)) row[WOI_CURVE_MET] = t->o.target <= 1 && t->o.target5 <= 1;
         status = woi_curve_add(t, row, err);
     }
-    if (!status && row[WOI_CURVE_MET] == 1) t->best = 0;
+    if (!status && row[WOI_CURVE_MET] == 1 && t->n_rows == 1) t->best = 0; /* behind others it is there to compare */
     wo_index_free(index);
     return status;
 }

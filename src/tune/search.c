@@ -34,7 +34,8 @@ static bool has_found(const woi_tune *t)
 static bool out_of_time(woi_tune *t)
 {
     const double share = t->shared && !has_found(t) ? SEARCHING / 2 : SEARCHING;
-    if (!t->late && t->n_tried > t->tried_before) t->late = woi_now_s() - t->start >= share * t->o.max_time_s;
+    if (!t->late && t->n_tried > t->tried_before) t->late = woi_tune_is_late(t, share);
+    if (t->stopped) t->late = true;
     return t->late;
 }
 
@@ -80,13 +81,16 @@ wo_status woi_tune_needs(woi_tune *t, const wo_build_options *o, const woi_spars
     woi_sparse *own = &t->needs[o->source != WO_SOURCE_LABELS];
     *needs = own;
     if (own->indptr) return WO_OK;
-    return woi_needs_of(&(woi_needs_call){.rows = &t->layer->dense,
-                                          .log = t->from,
-                                          .source = o->source,
-                                          .k = o->source_k,
-                                          .threads = t->threads,
-                                          .progress = &t->progress},
-                        own, err);
+    const double start = woi_now_s();
+    const wo_status status = woi_needs_of(&(woi_needs_call){.rows = &t->layer->dense,
+                                                            .log = t->from,
+                                                            .source = o->source,
+                                                            .k = o->source_k,
+                                                            .threads = t->threads,
+                                                            .progress = &t->progress},
+                                          own, err);
+    t->needs_s = woi_now_s() - start;
+    return status;
 }
 
 wo_status woi_tune_route(woi_tune *t, const wo_log *log, const wo_build_options *o, wo_error *err)
@@ -107,7 +111,9 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const wo_build_options 
     if (!status) status = woi_index_begin(t->layer, o, &t->bench, err);
     const woi_sparse *needs = NULL; /* which a tree does not look at */
     if (!status && !woi_uses_tree(o)) status = woi_tune_needs(t, o, &needs, err);
+    const double start = woi_now_s();
     if (!status) status = woi_evidence_route(log, needs, t->bench, &t->routed, err);
+    t->route_s = woi_now_s() - start;
     if (status) woi_tune_bench_free(t);
     t->bench_log = log;
     t->bench_asked = *o;
@@ -134,8 +140,10 @@ wo_status woi_tune_fill(woi_tune *t, const wo_build_options *o, wo_error *err)
         status = woi_small_make(&t->bench->rows, o->weights, t->threads, &t->bench->small, err);
     }
     if (!status) status = woi_tune_needs(t, o, &needs, err);
+    const double start = woi_now_s();
     if (!status) status = woi_evidence_fill(needs, &t->routed, t->bench, err);
     if (!status) woi_index_finish(t->bench);
+    t->fill_s = woi_now_s() - start;
     return status;
 }
 
@@ -533,22 +541,36 @@ static bool may_use_labels(const woi_tune *t)
     return labels && open && t->o.target_agree == 0 && t->layer->dense.d <= WOI_MAX_I8;
 }
 
+/* Whether all of FULL's hits are asked for: no number of queries shows that of cells that imitate FULL. */
+static bool wants_all(const woi_tune *t)
+{
+    const bool by_labels = t->o.target_agree == 0 && !woi_by_time(t);
+    return by_labels && !(t->o.fixed & WO_FIX_METHOD) && (t->o.target >= 1 || t->o.target5 >= 1);
+}
+
+/* Whether nothing but what scores every class can be an answer: so few classes that no router is faster than scoring
+ * them; or all of FULL's hits, without a prior, by which cells may have more than FULL. */
+static bool is_for_full(const woi_tune *t)
+{
+    enum { FEW = 16 };
+    const size_t few = t->o.k > FEW ? t->o.k : FEW;
+    const bool prior = may_use_labels(t) && (!(t->o.fixed & WO_FIX_PRIOR) || t->build.prior > 0);
+    return !(t->o.fixed & WO_FIX_METHOD) && (t->layer->dense.m <= few || (wants_all(t) && !prior));
+}
+
 /* Whether what was found is better than FULL, so that nothing that imitates FULL can be. */
 static bool beats_full(const woi_tune *t)
 {
     return has_found(t) && woi_quality(t, woi_row(t, t->best)) > 1;
 }
 
-wo_status woi_tune_search(woi_tune *t, wo_error *err)
+/* All but the screen. */
+static wo_status search_cells(woi_tune *t, wo_error *err)
 {
     const bool fixed = t->o.fixed & WO_FIX_METHOD;
     const wo_method method = t->build.method;
     const bool evidence = !fixed || method == WO_METHOD_EVIDENCE;
     wo_status status = WO_OK;
-    t->best = WOI_NO_ROW;
-    if (!fixed || method == WO_METHOD_FULL || isinf(t->o.target_us)) status = woi_tune_measure_full(t, err);
-    if (status || (fixed && method == WO_METHOD_FULL)) return status;
-    if (t->hopeless) return search_screen(t, err);
     const bool one = t->o.fixed & WO_FIX_ROUTER;
     const bool tree = evidence && (one ? t->build.router == WO_ROUTER_TREE : t->layer->dense.d <= WOI_MAX_I8);
     const bool hash = evidence && (!one || t->build.router == WO_ROUTER_HASH);
@@ -566,11 +588,29 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err)
         !(t->o.fixed & WO_FIX_SOURCE) || t->build.source != WO_SOURCE_LABELS || t->o.fixed & WO_FIX_LAMBDA;
     if (tree && others) kinds[n++] = WOI_TREE;
     if (hash) kinds[n++] = WOI_HASH;
-    const bool best = woi_by_time(t) && reached; /* what imitates FULL is no better than it */
+    /* What imitates FULL is no better than it, and not shown to have all of its hits. */
+    const bool best = (woi_by_time(t) && reached) || wants_all(t);
     if (n && !best && !status) status = search_routers(t, kinds, n, err);
     if (!status && !best && (!fixed || method == WO_METHOD_POPULAR)) status = search_popular(t, err);
     if (!status && evidence) status = try_small_rows(t, err);
     if (!status && evidence && !best) status = try_fallbacks(t, err);
-    if (!status && (!fixed || method == WO_METHOD_SCREEN)) status = search_screen(t, err);
     return status;
+}
+
+wo_status woi_tune_search(woi_tune *t, wo_error *err)
+{
+    const bool fixed = t->o.fixed & WO_FIX_METHOD;
+    wo_status status = WO_OK;
+    t->best = WOI_NO_ROW;
+    t->searching = true;
+    if (!fixed || t->build.method == WO_METHOD_FULL || isinf(t->o.target_us)) status = woi_tune_measure_full(t, err);
+    if (!status && !(fixed && t->build.method == WO_METHOD_FULL) && !t->hopeless && !is_for_full(t))
+        status = search_cells(t, err);
+    t->searching = false;
+    if (status == WO_ERR_CANCELLED && t->stopped && t->best != WOI_NO_ROW) { /* what was left unfinished is no loss */
+        status = WO_OK;
+        woi_tune_bench_free(t);
+    }
+    const bool screen = fixed ? t->build.method == WO_METHOD_SCREEN : !t->interrupted;
+    return !status && screen ? search_screen(t, err) : status;
 }

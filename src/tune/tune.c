@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/progress.h"
 #include "base/sized.h"
 
 #include <math.h>
@@ -142,11 +143,11 @@ static wo_status build_evidence(woi_tune *t, wo_build_options *o, double *row, w
 {
     enum { TRIES = 8 };
     wo_status status = WO_OK;
-    if (!t->train_is_log) {
+    if (!t->train_is_log && woi_tune_fits_log(t)) {
         for (int i = 0; i < 2; i++) woi_sparse_free(&t->needs[i]);
         t->from = t->log;
     }
-    for (int i = 0; !status && i < TRIES; i++) {
+    for (int i = 0; !status && i < TRIES && (i == 0 || woi_tune_left(t) > 0); i++) {
         if ((status = woi_tune_route(t, t->from, o, err)) || (status = woi_tune_fill(t, o, err))) break;
         if (!is_judged_again(t)) break;
         status = woi_tune_measure(t, t->bench, row, err);
@@ -241,6 +242,7 @@ static wo_status let_full_answer(woi_tune *t, woi_batches batches, wo_index *ind
 /* Where FULL is faster at every size, it is the answer. */
 static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
 {
+    enum { PLAN_ROUNDS = 9 };
     uint32_t batches[] = {1, 8, 64, 128, 1024, 0}; /* from 128 on tables have more than one thread */
     size_t n = 5, at = 0;
     wo_eval_timing timings[6];
@@ -251,8 +253,13 @@ static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
         batches[at] = t->o.batch;
         n++;
     }
-    const wo_status status = woi_tune_time(
-        t, &(woi_timing_call){.index = *index, .full = true, .batches = batches, .n = n, .timings = timings}, err);
+    /* A round first: it tells how many there is time for. */
+    woi_timing_call call = {.index = *index, .full = true, .batches = batches, .n = n, .rounds = 1, .timings = timings};
+    const double start = woi_now_s();
+    wo_status status = woi_tune_time(t, &call, err);
+    const double left = woi_tune_left(t) / fmax(woi_now_s() - start, 1e-3);
+    call.rounds = left < PLAN_ROUNDS ? (uint32_t)fmax(left, 0) : PLAN_ROUNDS;
+    if (!status && call.rounds > 1 && !t->interrupted) status = woi_tune_time(t, &call, err);
     if (status) return status;
     const woi_batches full = woi_plan(timings, n, t->o.batch);
     if (full.from == 1 && !full.to && !(t->o.fixed & WO_FIX_METHOD) && !woi_by_time(t) && !t->best_wanted)
@@ -262,15 +269,19 @@ static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
 
 /* ---- The call ---------------------------------------------------------------------------------------------- */
 
-/* The parts of tuning have stages of their own: to the caller it is one, as long as its time. */
+/* The parts of tuning have stages of their own: to the caller the search is one, as long as its time, and the last
+ * build another, of which each part tells how far it is. */
 static int relay(void *ctx, const char *stage, uint64_t done, uint64_t total)
 {
-    (void)stage, (void)done, (void)total;
-    const woi_tune *t = ctx;
+    (void)stage;
+    woi_tune *t = ctx;
     const wo_progress *outer = &t->build.progress;
+    if (t->building) return outer->fn ? outer->fn(outer->ctx, "building the best", done, total) : 0;
     const double gone = fmin(woi_now_s() - t->start, t->o.max_time_s);
     const char *what = t->few_hits ? "tuning by agreement" : "tuning"; /* hits are too few to show the goal */
-    return outer->fn ? outer->fn(outer->ctx, what, (uint64_t)(1000 * gone), (uint64_t)(1000 * t->o.max_time_s)) : 0;
+    const int cancelled =
+        outer->fn ? outer->fn(outer->ctx, what, (uint64_t)(1000 * gone), (uint64_t)(1000 * t->o.max_time_s)) : 0;
+    return cancelled || (t->searching && woi_tune_must_stop(t));
 }
 
 /* FULL's answers to the judged queries, what they say, and what is asked for in their light. */
@@ -364,6 +375,7 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
 {
     const double asked_us = t->o.target_us;
     wo_status status = check_logs(t, tune_log, err);
+    if (!status) status = woi_tune_probe_full(t, err);
     if (!status) status = woi_tune_pick_judged(t, tune_log, err);
     if (!status) status = ask_full(t, err);
     if (!status) status = woi_tune_pick_train(t, err);
@@ -376,9 +388,13 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
                                                   .progress = &t->progress},
                                 &t->held_judge, err);
     if (!status) status = woi_tune_search(t, err);
+    t->building = true;
+    if (!status) status = woi_progress(&t->progress, "building", 0, 1, err); /* some methods are built without a word */
     if (!status && t->above) choose_above(t);
     if (!status && t->best == WOI_NO_ROW && t->best_wanted) choose_anyway(t);
     if (!status && t->best == WOI_NO_ROW) status = fail_goal(t, 0, t->n_rows, err);
+    /* Beside a method that is fixed there is no choice, but FULL's figures are what all others are shares of. */
+    if (!status && woi_row(t, 0)[WOI_CURVE_METHOD] != WO_METHOD_FULL) status = woi_tune_measure_full(t, err);
     if (!status) status = build_winner(t, index, err);
     if (!status && t->above) woi_row(t, t->best)[WOI_CURVE_MET] = is_sure(t, woi_row(t, t->best));
     if (!status) status = plan(t, index, err);
@@ -393,6 +409,8 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
                                 .k = t->o.k,
                                 .batch = t->o.batch,
                                 .n = t->judged.n};
+    const bool in_part = (*index)->options.method == WO_METHOD_EVIDENCE && !t->train_is_log && t->from == &t->train;
+    if (in_part) (*index)->goal.built_from = t->train.n;
     prove(t, woi_row(t, t->best), &(*index)->goal, NULL);
     (*index)->curve = t->rows;
     (*index)->n_curve = t->n_rows;

@@ -6,6 +6,7 @@
  *   search.c   the search among them
  *   prior.c    how much a prior counts
  *   measure.c  the figures of one index
+ *   time.c     what the time allows
  *   curve.c    what was tried: rows of numbers, and the words for one */
 #ifndef WOI_TUNE_TUNE_H
 #define WOI_TUNE_TUNE_H
@@ -72,6 +73,12 @@ typedef struct woi_tune {
     size_t n_tried, tried_room;
     size_t tried_before; /* this part of the search */
     bool shared;         /* the time is shared with another part */
+    bool building;       /* the winner */
+    bool searching;      /* settings are tried: what runs may be stopped, and the best so far is built */
+    bool stopped;        /* it was, because the time is up or because the caller has seen enough: */
+    bool interrupted;
+    double ask_s;                    /* a query of FULL, when many are asked */
+    double route_s, fill_s, needs_s; /* seconds that the last of these took, on `train` */
     bool late;
     bool no_bf16; /* the layer has weights that bf16 cannot hold */
     int refined;  /* rows of evidence are in bf16; 1: int8 and f32, 2: f32, because they did not do */
@@ -81,6 +88,21 @@ typedef struct woi_tune {
 wo_status woi_tune_pick_judged(woi_tune *t, const wo_log *tune_log, wo_error *err);
 wo_status woi_tune_pick_train(woi_tune *t, wo_error *err);
 void woi_tune_logs_free(woi_tune *t);
+
+/* ---- Time -------------------------------------------------------------------------------------------------- */
+
+/* Measures ask_s. */
+wo_status woi_tune_probe_full(woi_tune *t, wo_error *err);
+/* Queries that there is time to judge by: FULL is asked all of them. */
+size_t woi_tune_most_judged(const woi_tune *t);
+/* Seconds, below 0 where the time is over. */
+double woi_tune_left(const woi_tune *t);
+/* Whether a share of the time is gone, or all but what the last build takes. */
+bool woi_tune_is_late(const woi_tune *t, double share);
+/* Whether what runs is to be left unfinished: sets t->stopped. */
+bool woi_tune_must_stop(woi_tune *t);
+/* Whether there is time to build the winner from all of the log. */
+bool woi_tune_fits_log(const woi_tune *t);
 
 /* ---- The space --------------------------------------------------------------------------------------------- */
 

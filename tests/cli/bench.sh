@@ -151,7 +151,7 @@ for _ in $(seq 100); do
 done
 kill -TERM $process
 wait $process
-same 'a run that is stopped' '1 wideout-bench: slow: stopped; the same command goes on with what is left' "$? $(cat stop.err)"
+same 'a run that is stopped' '143 wideout-bench: slow: stopped; the same command goes on with what is left' "$? $(cat stop.err)"
 check 'leaves no result' test ! -e stop/slow.json
 check 'but the rows that it had' test "$(wc -l <stop/slow.json.partial)" -ge 4
 sed -i '2s/"build_s":[0-9.e-]*/"build_s":4321.0/' stop/slow.json.partial

@@ -35,10 +35,10 @@ for method in $methods; do
     check "$method: --json" jq -e --arg method "$method" '.method == $method and .m == 500 and .d == 8 and .seconds > 0 and
         .peak_mib > 0 and .file_bytes > 1000 and .options.seed == 1 and (.index | type) == "string"' "$method.json"
     same "$method: the size of the file" "$(stat -c %s "$method.one")" "$(jq .file_bytes "$method.json")"
-    check "$method: the report names the next command" grep -q "^next: wideout eval --index $method.two --log" "$method.text"
+    check "$method: the report names the next command" grep -q "^next: wideout eval --index $method.two --log s/train.log.safetensors  # better" "$method.text"
     same "$method: an index whose checksums hold" "[\"index\",\"ok\",\"$method\"]" \
         "$("$WIDEOUT" info --json "$method.one" | jq -c '[.kind, .checksums, .index.method]')"
-    same "$method: info tells what build told" "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index)' "$method.json")" \
+    same "$method: info tells what build told" "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index, .layer)' "$method.json")" \
         "$("$WIDEOUT" info --json "$method.one" | jq -cS .index)"
     check "$method: info for people" grep -q "^  method $method" <("$WIDEOUT" info "$method.one")
     same "$method: answers" 150 "$("$WIDEOUT" predict --index "$method.one" s/test.log.safetensors | wc -l)"
@@ -66,7 +66,7 @@ same 'its fan-outs follow from the data' '{"beam":2,"leaves":2,"nodes":16,"probe
 same 'what hyperplanes have, it has not' '[256,null,null,null,null,null]' \
     "$(jq -c '[.cells, (.options | .K, .L, .learner, .iterations, .rate)]' tree.json)"
 check 'and not as null either' jq -e '.options | has("learner") | not' tree.json
-same 'info tells what build told' "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index)' tree.json)" \
+same 'info tells what build told' "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index, .layer)' tree.json)" \
     "$("$WIDEOUT" info --json tree.1 | jq -cS .index)"
 same 'info for people' '  method evidence, probes 1, router tree, nodes 16, leaves 2, beam 2, route_d 8, source both,
     source_k 5, lambda 0.1, thin 16, fallback 0, cap 0, prior 0, focus 0, partition 0,
@@ -274,7 +274,7 @@ small() { # NAME SENTENCE: a log of one query
 labelled='"labels.indptr":{"dtype":"I64","shape":[2],"data_offsets":[32,48]},"labels.indices":{"dtype":"I32","shape":[1],"data_offsets":[48,52]}'
 one='\1\0\0\0\0\0\0\0'
 st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[1,8],\"data_offsets\":[0,32]},$labelled}" "$(zeros 32)$(zeros 8)$one"'\xf4\x01\0\0'
-small 'a label that the layer lacks' 'the log has label 500, the layer 500 classes'
+small 'a label that the layer lacks' 'the log has label 500, the layer 500 classes: do its labels count from 1? Here they count from 0'
 st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[2,4],\"data_offsets\":[0,32]}}" "$(zeros 32)"
 small 'queries of another size' "the log's queries have 4 numbers, the layer's rows 8"
 st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[1,8],\"data_offsets\":[0,32]},$labelled}" \
@@ -292,12 +292,12 @@ fails 'no labels to learn from' 1 "wideout: small.log: the log has no labels, an
     build --log small.log -K 2 -L 1 --source labels -o bad
 # What cannot be shown is said; the index then scores every class.
 build --log small.log -o unshown >unshown.text
-check 'a log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 queries" unshown.text
+check 'a log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 query" unshown.text
 check 'and few of them' grep -q '^  1 query is too few to show that; it scores every class' unshown.text
 build --log small.log --target-agree 0.9 -o unshown >unshown.text
 check 'too few queries to tune by' grep -q '^  method screen' unshown.text
 build --tune-log small.log -o unshown >unshown.text
-check 'a tune log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 queries" unshown.text
+check 'a tune log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 query" unshown.text
 fails 'a tensor that the layer lacks' 1 "wideout: s/layer.safetensors: the file has no tensor 'none': its matrices are weight (500 x 8); choose with --weight-name NAME" \
     build --weight-name none -o bad
 fails 'a file of biases beside safetensors' 1 'wideout: s/layer.safetensors: the file is no .npy file, and only beside one do biases have a file of their own; name a tensor with --bias-name NAME instead of --bias' \
@@ -305,7 +305,7 @@ fails 'a file of biases beside safetensors' 1 'wideout: s/layer.safetensors: the
 check 'evidence without labels' build --log small.log -K 2 -L 1 --learner none -o unlabelled
 check 'popular without labels' build --log small.log --method popular --popular 3 -o unlabelled
 same 'a layer that is a log' '1 1' "$(build --layer s/test.log.safetensors --method evidence -o bad 2>err; echo "$? $(wc -l <err)")"
-fails 'a log that is a layer' 1 "wideout: s/layer.safetensors: the file is no log: it has no tensor 'queries'" \
+fails 'a log that is a layer' 1 "wideout: s/layer.safetensors: the file is no log: it has no tensor 'queries'; it is a layer: are two files swapped?" \
     "$WIDEOUT" build --layer s/layer.safetensors --log s/layer.safetensors --method evidence -o bad
 fails 'no such layer' 1 'wideout: none: cannot open: No such file or directory' build --layer none -o bad
 fails 'no such log' 1 'wideout: none: cannot open: No such file or directory' build --log none -o bad

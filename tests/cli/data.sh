@@ -104,7 +104,7 @@ sleep 0.2
 kill -INT $reader
 exec 9>&-
 wait $reader
-same 'deb822: Ctrl-C in a pipe' '1 wideout: standard input: stopped while reading' "$? $(cat stopped.err)"
+same 'deb822: Ctrl-C in a pipe' '130 wideout: standard input: stopped while reading' "$? $(cat stopped.err)"
 check 'deb822: then there is no folder' test ! -e stopped
 before=$(contents s1)
 fails 'deb822: a full disk' 1 'wideout: s1/train.txt: cannot write: File too large' no_space "$WIDEOUT" data deb822 many -o s1

@@ -92,7 +92,7 @@ sums() { # ARGUMENT...: the smallest and the largest sum of probabilities over a
 same 'exact probabilities sum to 1' '1.00 1.00' "$(sums --exact)"
 read -r low high < <(sums)
 check 'those of candidates to no more, nearly' awk -v low="$low" -v high="$high" 'BEGIN {exit !(low > 0.5 && high < 1.2)}'
-same 'the kind of scores' '"logprob"' "$("$WIDEOUT" predict --index lm.idx lm.log --logprob --json | jq .scores)"
+same 'the kind of scores' '"logprob"' "$("$WIDEOUT" predict --index lm.idx lm.log --logprob --json | head -1 | jq .scores)"
 usage 'two kinds of scores' predict '--softmax and --logprob are two kinds of scores' --index lm.idx lm.log --softmax --logprob
 fails 'without a partition' 1 \
     'wideout: plain.idx: the index knows no log Z, which probabilities need: it was built without a partition; build it with --partition, or ask for --exact' \

@@ -106,8 +106,8 @@ printf 'Package: foo\nDescription: a compiler\nX-Other: y\n\n\nPackage: bar\nDes
 same 'stanzas' 'libmpfr libsdl' "$(predict deb two | first)"
 same 'stanzas from a pipe' 'libmpfr libsdl' "$(predict deb < <(cat two) | first)"
 same 'stanzas, when asked for' 'libmpfr libsdl' "$(predict deb --format deb822 two | first)"
-same 'where they begin' '[1,6]' "$(predict deb --json two | jq -c '[.queries[].line]')"
-same 'what the network knows of them' '[2,2]' "$(predict deb --json two | jq -c '[.queries[].known]')"
+same 'where they begin' '[1,6]' "$(predict deb --json two | jq -cs '[.[].line]')"
+same 'what the network knows of them' '[2,2]' "$(predict deb --json two | jq -cs '[.[].known]')"
 same 'descriptions' 'libssl libtinfo' "$(printf 'The FAST browser, really!\nan editor\n' | predict deb | first)"
 same 'words that go on' 'd c h' "$(printf 'a b c\na b\nf g\n' | predict lm | first)"
 same 'long lines' d "$(for _ in $(seq 100); do printf 'a b c d e f g h <eos> '; done | sed 's/$/a b c\n/' | predict lm | first)"
@@ -116,15 +116,15 @@ same 'a word and its neighbours' 'b,d' "$(echo c | predict w2v -k 2 | cut -f 1,3
 # ---- Options -----------------------------------------------------------------------------------------------------
 same '-k' '4 2' "$("$WIDEOUT" predict --index x.idx -k 2 test.log | awk -F '\t' '{print NF, NF / 2}' | sort -u)"
 same 'more than there are candidates: the line is shorter' yes "$("$WIDEOUT" predict --index x.idx -k 1000000 --json test.log |
-    jq -r '.queries | all((.answers | length) == .candidates and .candidates > 0) | if . then "yes" else "no" end')"
+    jq -rs 'all((.answers | length) == .candidates and .candidates > 0) | if . then "yes" else "no" end')"
 same 'all classes' 200 "$("$WIDEOUT" predict --index x.idx -k 1000000 --exact test.log | awk -F '\t' '{print NF / 2}' | sort -u)"
-check 'scores fall' jq -en 'input.queries | all([.answers[].score] | . == (sort | reverse))' \
+check 'scores fall' jq -es 'all([.answers[].score] | . == (sort | reverse))' \
     <("$WIDEOUT" predict --index x.idx --json test.log)
-check 'probabilities of all candidates add up to 1' jq -en 'input.queries | all([.answers[].score] | add | . > 0.999 and . < 1.001)' \
+check 'probabilities of all candidates add up to 1' jq -es 'all([.answers[].score] | add | . > 0.999 and . < 1.001)' \
     <("$WIDEOUT" predict --index x.idx --softmax -k 200 --json test.log)
-check 'and those of all classes' jq -en 'input.queries | all([.answers[].score] | add | . > 0.999 and . < 1.001)' \
+check 'and those of all classes' jq -es 'all([.answers[].score] | add | . > 0.999 and . < 1.001)' \
     <("$WIDEOUT" predict --index x.idx --exact --softmax -k 200 --json test.log)
-check '--probes opens more cells' jq -en '[input.queries[].cells] | all(. == 8)' \
+check '--probes opens more cells' jq -es '[.[].cells] | all(. == 8)' \
     <("$WIDEOUT" predict --index x.idx --probes 4 --json test.log)
 "$WIDEOUT" predict --index x.idx --probes 16 test.log >all
 check 'all of them: nearly as the exact layer' bash -c "paste <(cut -f 1 all) <(cut -f 1 exact) | awk '\$1 == \$2 {n++} END {exit n < 140}'"
@@ -148,9 +148,10 @@ same '--forbid: all classes of a name' '0 100' "$("$WIDEOUT" predict --index twi
 same '--require: all of them too' 100 "$("$WIDEOUT" predict --index twins.idx -k 200 --require list test.log |
     awk -F '\t' 'NR == 1 {for (i = 1; i < NF; i += 2) n += $i == "twin"; print n}')"
 same '--require: always a candidate' yes "$("$WIDEOUT" predict --index x.idx --require 198,199 -k 200 --json test.log |
-    jq -r '.queries | all([.answers[].id] | contains([198, 199])) | if . then "yes" else "no" end')"
-same '--json' "[\"x.idx\",150,0,5,\"logits\",1,\"$(head -1 answers | cut -f 1)\"]" "$("$WIDEOUT" predict --index x.idx --json test.log |
-    jq -c '[.index, .n, .not_finite, .k, .scores, .queries[0].query, .queries[0].answers[0].name]')"
+    jq -rs 'all([.answers[].id] | contains([198, 199])) | if . then "yes" else "no" end')"
+same '--json: a line a query, counted from 0' "[150,\"logits\",0,149,5,\"$(head -1 answers | cut -f 1)\"]" "$("$WIDEOUT" predict --index x.idx --json test.log |
+    jq -cs '[length, .[0].scores, .[0].query, .[149].query, (.[0].answers | length), .[0].answers[0].name]')"
+same '--json: nothing but these lines' 150 "$("$WIDEOUT" predict --index x.idx --json test.log | grep -c '^{"query":[0-9]*,.*}$')"
 "$WIDEOUT" data synthetic -q -m 100 -d 4 -n 500 -o s >/dev/null
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --learner none -K 3 -L 1 -o s.idx >/dev/null
 check 'numbers where there are no names' bash -c "'$WIDEOUT' predict --index s.idx s/test.log.safetensors | cut -f 1,3 | grep -qvx '[0-9]*.[0-9]*' && exit 1 || exit 0"
@@ -235,7 +236,7 @@ printf '0:1\n1:1\nx\n2:1\n' | predict x -k 1 >out 2>err
 same 'what came before a bad line is answered' "1 2 wideout: standard input: line 3: expected a label number, found 'x'" \
     "$? $(wc -l <out) $(cat err)"
 printf '0:1\nx\n' | predict x -k 1 --json >out 2>err
-same 'but not in JSON, which would be torn' '1 0 1' "$? $(wc -l <out) $(wc -l <err)"
+same 'in JSON too' '1 1 1' "$? $(wc -l <out) $(wc -l <err)"
 check 'standard output that is full is a failure' bash -c "! '$WIDEOUT' predict --index x.idx test.log >/dev/full 2>/dev/null"
 
 # Queries that are not finite: the others are answered.
@@ -243,13 +244,13 @@ check 'standard output that is full is a failure' bash -c "! '$WIDEOUT' predict 
 for how in '' --exact; do
     # shellcheck disable=SC2086 # none, or an option
     "$WIDEOUT" predict --index x.idx $how nan.npy >out 2>err
-    same "not finite $how" '1 150 wideout: nan.npy: query 2: not finite' "$? $(wc -l <out) $(cat err)"
+    same "not finite $how" '1 150 wideout: nan.npy: query 1: not finite' "$? $(wc -l <out) $(cat err)"
     # shellcheck disable=SC2086
     same "its line is empty, the others are answered $how" '' \
         "$("$WIDEOUT" predict --index x.idx $how test.npy | sed '2s/.*//' | diff - out)"
 done
-same 'not finite in JSON' '[1,"not finite",0,150]' "$("$WIDEOUT" predict --index x.idx --json nan.npy 2>/dev/null |
-    jq -c '[.not_finite, .queries[1].error, (.queries[1].answers | length), (.queries | length)]')"
+same 'not finite in JSON' '["not finite",0,150]' "$("$WIDEOUT" predict --index x.idx --json nan.npy 2>/dev/null |
+    jq -cs '[.[1].error, (.[1].answers | length), length]')"
 # One query 1e38 times as large: its numbers are finite, its logits are not.
 { head -c 128 test.npy; tail -c +129 test.npy | head -c 64; for ((i = 0; i < 16; i++)); do printf '\0\0\x7f\x7f'; done; tail -c +257 test.npy; } >large.npy
 for how in --exact '--exact --softmax' --softmax ''; do
@@ -258,8 +259,8 @@ for how in --exact '--exact --softmax' --softmax ''; do
     same "too large $how" '1 150 wideout: large.npy: query 2: its scores are too large: not finite' "$? $(wc -l <out) $(cat err)"
     check "too large $how: the others are numbers" bash -c '! grep -qi "nan\|inf" out'
 done
-same 'too large, in JSON' '[1,"its scores are too large: not finite",0,150]' "$("$WIDEOUT" predict --index x.idx --exact --json large.npy 2>/dev/null |
-    jq -c '[.not_finite, .queries[1].error, (.queries[1].answers | length), (.queries | length)]')"
+same 'too large, in JSON' '["its scores are too large: not finite",0,150]' "$("$WIDEOUT" predict --index x.idx --exact --json large.npy 2>/dev/null |
+    jq -cs '[.[1].error, (.[1].answers | length), length]')"
 # What is a probability does not depend on how many queries come together, or on how fast: not on the planner, which would
 # give batches to FULL.
 "$sign" "$golden/index-tuned.safetensors" planned.idx '"tune.full_from":"0"' '"tune.full_from":"1"'
@@ -273,5 +274,18 @@ train xc raw x/train.txt -e 1 --counts raw --normalize none
 index raw x/train.txt
 { echo 0:1; seq 0 999 | sed 's/$/:3e38/' | paste -sd ' '; } | predict raw >out 2>err
 same 'lines that are not finite' '1 2 wideout: standard input: line 2: not finite' "$? $(wc -l <out) $(cat err)"
+
+# ---- More answers than an index was made for ---------------------------------------------------------------------
+"$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree -o five.idx >/dev/null
+"$WIDEOUT" predict --index five.idx -k 100 s/test.log.safetensors 2>err >/dev/null
+same 'it warns, and names what helps' "wideout: warning: five.idx was made for 5 answers, and may miss many of 100: 'wideout build --source-k 100' makes one for so many" "$(cat err)"
+"$WIDEOUT" predict --index five.idx -k 5 s/test.log.safetensors 2>err >/dev/null
+same 'not for as many' '' "$(cat err)"
+"$WIDEOUT" predict --index five.idx -k 100 --exact s/test.log.safetensors 2>err >/dev/null
+same 'nor for all classes' '' "$(cat err)"
+"$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --tune-log s/test.log.safetensors --router tree --target 0.3 \
+    --target5 0.3 --max-time 0.1s -o tuned.idx >/dev/null
+"$WIDEOUT" predict --index tuned.idx -k 50 s/test.log.safetensors 2>err >/dev/null
+same 'a tuned one' "wideout: warning: tuned.idx was made for 5 answers, and may miss many of 50: 'wideout build -k 50' makes one for so many" "$(cat err)"
 
 finish

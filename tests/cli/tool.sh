@@ -21,6 +21,11 @@ fails 'an unknown command' 2 "wideout: unknown command 'fly' (see 'wideout --hel
 fails 'an unknown command of a group' 2 "wideout: unknown command 'data fly' (see 'wideout --help')" "$WIDEOUT" data fly
 fails 'help for an unknown command' 2 "wideout: unknown command 'data fly' (see 'wideout --help')" "$WIDEOUT" help data fly
 fails 'control characters are not printed' 2 "wideout: unknown command 'a??[31m' (see 'wideout --help')" "$WIDEOUT" $'a\n\e[31m'
+fails 'a command with a slip' 2 "wideout: unknown command 'eavl': did you mean 'eval'? (see 'wideout --help')" "$WIDEOUT" eavl --index x
+fails 'a command of a group with a slip' 2 "wideout: unknown command 'data sintetic': did you mean 'data synthetic'? (see 'wideout --help')" "$WIDEOUT" data sintetic
+fails 'the last word of a command alone' 2 "wideout: unknown command 'xc': did you mean 'data xc'? (see 'wideout --help')" "$WIDEOUT" xc
+fails 'an option with a slip' 2 "wideout build: unknown option '--tagret=0.9': did you mean --target? (see 'wideout build --help')" "$WIDEOUT" build --tagret=0.9
+fails 'an option of which two may be meant' 2 "wideout build: unknown option '--tune-l': did you mean --tune-log? (see 'wideout build --help')" "$WIDEOUT" build --tune-l x
 fails 'an unknown option' 2 "wideout info: unknown option '--fast' (see 'wideout info --help')" "$WIDEOUT" info --fast x
 fails 'an unknown letter' 2 "wideout info: unknown option '-z' (see 'wideout info --help')" "$WIDEOUT" info -z x
 fails 'a missing value' 2 "wideout data xc: option '-o' needs a value (see 'wideout data xc --help')" "$WIDEOUT" data xc x -o
@@ -61,11 +66,11 @@ same 'info --json of text' '[2,5,3,1,[{"from_uses":0,"labels":1},{"from_uses":1,
 same 'info of text' "$scratch/x.txt: extreme-classification text, one-file form
   rows                 2
   features             5   1.50 a row, at most 2; 0 rows without any
-  labels               3   1.00 a row, at most 2; 1 rows without any
+  labels               3   1.00 a row, at most 2; 1 row without any
   2 of the labels occur; the most frequent, label 0, in 50.0% of the rows
   how often labels occur
-                  0 times          1 labels  ####################
-                  1 times          2 labels  ########################################" "$("$WIDEOUT" info "$scratch/x.txt")"
+                  0 times          1 label  ####################
+                  1 time           2 labels  ########################################" "$("$WIDEOUT" info "$scratch/x.txt")"
 # The low bytes of a header length may look like the start of a pickle, a zip, an npy or a gzip file.
 for length in 147 403 640 896 35615; do
     header=$(printf '%-*s' "$length" '{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}')
@@ -124,6 +129,12 @@ complete_words() { # WORDS...: what bash offers for the last one
 }
 same 'commands complete' 'completion cpu' "$(complete_words wideout c | tr ' ' '\n' | sort | xargs)"
 same 'and options' '--split-files --seed' "$(complete_words wideout data xc --s)"
+same 'and the words that an option takes' 'full popular slide lss evidence screen' "$(complete_words wideout build --method '')"
+same 'what is begun' 'lss' "$(complete_words wideout build --layer x --method l)"
+same 'behind =, which bash takes apart' 'all features' "$(complete_words wideout info --one-based =)"
+same 'and goes on' 'features' "$(complete_words wideout info --one-based = f)"
+same 'a word or a number: the word' 'auto off' "$(complete_words wideout build --prior '')"
+same 'where a file is wanted, no options' '' "$(complete_words wideout build --layer '')"
 while read -r command; do
     # shellcheck disable=SC2086 # the command may be two words
     set -- $command

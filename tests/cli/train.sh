@@ -176,7 +176,7 @@ for arch in xc w2v lm; do
     [ $arch != xc ] || long+=(-d 32)
     [ $arch != lm ] || long+=(-e 12 -b 16)
     [ $arch != w2v ] || long+=(--drop-top 3 --sampled 100)
-    same "$arch: Ctrl-C" 1 "$(stop "$arch" int.net "${long[@]}")"
+    same "$arch: Ctrl-C" 130 "$(stop "$arch" int.net "${long[@]}")"
     same "$arch: one sentence" '1 yes' "$(wc -l <stop.err) $(grep -qE 'stopped|cancelled|interrupted' stop.err && echo yes)"
     check "$arch: then there is no network" test ! -e int.net
     check "$arch: but a checkpoint" test -e int.net.checkpoint
@@ -390,7 +390,7 @@ for arch in xc lm; do
     fails "$arch: --distinct" 1 "wideout: $arch.net: is a network of kind $arch, expected w2v for --distinct, whose queries are single words" \
         "$WIDEOUT" embed $arch.net --data "${tests[$arch]}" --distinct -o p.log
 done
-same 'embed for people' 'p.log: 200 queries of 8' "$("$WIDEOUT" embed xc.net --data x/test.txt -o p.log | sed 's/, [0-9.]* s$//')"
+same 'embed for people' 'p.log: 200 queries of 8 numbers' "$("$WIDEOUT" embed xc.net --data x/test.txt -o p.log | sed 's/, [0-9.]* s$//')"
 fails 'embed: no network' 1 "wideout: xc.log: is not a network of wideout's" "$WIDEOUT" embed xc.log --data x/test.txt -o p.log
 fails 'embed: data of more labels' 1 'wideout: labels: has 1101 labels, the network 1100' "$WIDEOUT" embed xc.net --data labels -o p.log
 fails 'embed: text longer than the corpus' 1 "wideout: ${tests[lm]}: has $(($(jq .n embed.json) + 1)) words, expected more than 999999" \

@@ -370,6 +370,39 @@ static void arrays_of_numpy(void **state)
 
 /* ---- What is refused --------------------------------------------------------------------------------------- */
 
+static void names_and_what_was_found(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "b", "", "b", "\xc3\xa4"};
+    wo_layer *layer = NULL;
+    wo_error err = {0};
+    wo_layer_info info = {.struct_size = sizeof info};
+    write_own("l", "layer", "weight", "bias", ROWS, 0);
+    assert_int_equal(wo_layer_open(scratch("l"), NULL, &layer, NULL), WO_OK);
+    assert_int_equal(wo_layer_describe(layer, &info), WO_OK);
+    assert_true(info.has_bias && !info.has_names && !info.unused_bias && info.m == ROWS && info.d == COLUMNS);
+    assert_string_equal(info.weight_name, "weight");
+    assert_string_equal(info.bias_name, "bias");
+    assert_int_equal(wo_layer_set_names(layer, names, ROWS - 1, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "there are 4 names, but 5 classes");
+    assert_int_equal(wo_layer_set_names(layer, (const char *const[]){"a", "b\nc", "d", "e", "f"}, ROWS, &err),
+                     WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "name 1 is not one line of UTF-8");
+    assert_int_equal(layer->labels.n, 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(wo_layer_set_names(layer, names, ROWS, &err), WO_OK);
+    assert_int_equal(layer->labels.n, ROWS);
+    assert_memory_equal(woi_names_get(&layer->labels, 4), "\xc3\xa4", 2);
+    assert_int_equal(wo_layer_describe(layer, &info), WO_OK);
+    assert_true(info.has_names);
+    wo_layer_free(layer);
+    assert_int_equal(wo_layer_wrap(weight, NULL, ROWS, COLUMNS, &layer, NULL), WO_OK);
+    assert_int_equal(wo_layer_describe(layer, &info), WO_OK);
+    assert_true(!info.has_bias && !info.weight_name && !info.bias_name);
+    info.struct_size = 0;
+    assert_int_equal(wo_layer_describe(layer, &info), WO_ERR_ARGUMENT);
+    wo_layer_free(layer);
+}
+
 static void bad_arrays_are_refused(void **state)
 {
     (void)state;
@@ -577,6 +610,7 @@ int main(void)
         cmocka_unit_test(shards),
         cmocka_unit_test(other_types_become_floats),
         cmocka_unit_test(arrays_of_numpy),
+        cmocka_unit_test(names_and_what_was_found),
         cmocka_unit_test(bad_arrays_are_refused),
         cmocka_unit_test(bad_files_of_our_own_are_refused),
         cmocka_unit_test(bad_models_are_refused),

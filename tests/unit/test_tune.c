@@ -4,6 +4,8 @@
 
 #include "tune/tune.h"
 
+#include "base/clock.h"
+
 /* ---- Tuning ------------------------------------------------------------------------------------------------ */
 
 enum { M = 60, D = 8, N = 1500, N_TUNE = 700 };
@@ -106,12 +108,13 @@ static void the_dial_stops_at_the_goal(void **state)
     wo_index *index = tune(&p, p.tune, &o);
     wo_curve curve = {.struct_size = sizeof curve};
     assert_int_equal(wo_index_curve(index, &curve), 1);
-    assert_int_equal(curve.rows, 7);
+    assert_int_equal(curve.rows, 8); /* the last is FULL, to compare with */
+    assert_int_equal(at(&curve, 7, WOI_CURVE_METHOD), WO_METHOD_FULL);
     assert_int_equal(curve.columns, WOI_CURVE_COLUMNS);
     assert_int_equal(curve.n, N_TUNE);
     const double chosen = at(&curve, curve.chosen, WOI_CURVE_LAMBDA);
     double cheaper = 2, last_neurons = 0;
-    for (size_t i = 0; i < curve.rows; i++) {
+    for (size_t i = 0; i < curve.rows - 1; i++) {
         const double lambda = at(&curve, i, WOI_CURVE_LAMBDA);
         assert_true((at(&curve, i, WOI_CURVE_MET) == 1) == (lambda <= chosen));
         assert_true((at(&curve, i, WOI_CURVE_CHOSEN) == 1) == (i == curve.chosen));
@@ -369,7 +372,8 @@ static void what_is_fixed_is_kept(void **state)
     o.fixed = WO_FIX_K | WO_FIX_L | WO_FIX_WEIGHTS | WO_FIX_FALLBACK;
     wo_index *index = tune(&p, p.tune, &o);
     assert_int_equal(wo_index_curve(index, &curve), 1);
-    for (size_t i = 0; i < curve.rows; i++)
+    assert_int_equal(at(&curve, curve.rows - 1, WOI_CURVE_METHOD), WO_METHOD_FULL); /* to compare with */
+    for (size_t i = 0; i < curve.rows - 1; i++)
         assert_true(at(&curve, i, WOI_CURVE_METHOD) == WO_METHOD_EVIDENCE && at(&curve, i, WOI_CURVE_K) == 3 &&
                     at(&curve, i, WOI_CURVE_L) == 5 && at(&curve, i, WOI_CURVE_WEIGHTS) == 0 &&
                     at(&curve, i, WOI_CURVE_FALLBACK) == 0);
@@ -384,7 +388,7 @@ static void what_is_fixed_is_kept(void **state)
     o.fixed |= WO_FIX_LAMBDA | WO_FIX_PROBES | WO_FIX_BEAM | WO_FIX_ROUTE_D | WO_FIX_FALLBACK | WO_FIX_WEIGHTS;
     index = tune(&p, p.tune, &o);
     assert_int_equal(wo_index_curve(index, &curve), 1);
-    assert_int_equal(curve.rows, 1);
+    assert_int_equal(curve.rows, 2); /* and FULL */
     assert_true(index->options.lambda == 0.004 && index->options.probes == 3 && index->options.beam == 3);
     wo_index_free(index);
 
@@ -604,6 +608,111 @@ static void it_can_be_stopped(void **state)
 
 /* ---- The planner ------------------------------------------------------------------------------------------- */
 
+/* ---- The time ---------------------------------------------------------------------------------------------- */
+
+typedef struct calls {
+    int n, enough_at;
+} calls;
+
+static int seen_enough(void *ctx)
+{
+    calls *c = ctx;
+    return ++c->n >= c->enough_at;
+}
+
+static void the_best_so_far_is_built_when_that_is_enough(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    calls c = {.enough_at = 1};
+    wo_tune_options o = quick();
+    o.max_time_s = 60;
+    o.fixed = 0;
+    o.enough = seen_enough;
+    o.enough_ctx = &c;
+    wo_index *index = NULL;
+    wo_curve curve = {.struct_size = sizeof curve};
+    /* At once, before FULL is measured: there is nothing to build. */
+    assert_int_equal(wo_index_tune(p.s.layer, p.log, p.tune, &o, &index, NULL), WO_ERR_CANCELLED);
+    assert_null(index);
+    size_t rows = 0;
+    for (int when = 40; when <= 160; when += 40) { /* later and later: more and more is tried, and nothing after that */
+        c = (calls){.enough_at = when};
+        index = tune(&p, p.tune, &o);
+        assert_int_equal(c.n, when); /* it is not asked again */
+        assert_int_equal(wo_index_curve(index, &curve), 1);
+        assert_true(curve.rows >= rows && curve.chosen < curve.rows);
+        assert_int_equal(at(&curve, curve.chosen, WOI_CURVE_MET), 1);
+        rows = curve.rows;
+        wo_index_free(index);
+    }
+    free_pair(&p);
+}
+
+static void the_time_is_held_with_the_last_build(void **state)
+{
+    (void)state;
+    double rows[2][WOI_CURVE_COLUMNS] = {{0}};
+    wo_log log = {.n = 4000000};
+    woi_tune t = {.log = &log, .rows = rows[0], .n_rows = 2, .best = 1, .threads = 1};
+    t.o.max_time_s = 100;
+    t.start = woi_now_s() - 30;
+    t.train.n = 1000000;
+    rows[0][WOI_CURVE_METHOD] = WO_METHOD_FULL;
+    rows[0][WOI_CURVE_US] = 1000;
+    rows[1][WOI_CURVE_METHOD] = WO_METHOD_EVIDENCE;
+    assert_false(woi_tune_is_late(&t, 0.85));
+    assert_true(woi_tune_is_late(&t, 0.25));
+    t.route_s = 4; /* four times as many queries: 16 s, and 2 s for the planner */
+    assert_false(woi_tune_is_late(&t, 0.85) || woi_tune_must_stop(&t));
+    t.start -= 51;
+    assert_false(woi_tune_is_late(&t, 0.85) || woi_tune_must_stop(&t));
+    assert_true(woi_tune_fits_log(&t));
+    t.start -= 2;
+    assert_true(woi_tune_is_late(&t, 0.85));
+    assert_true(woi_tune_must_stop(&t) && t.stopped);
+    t.start -= 5;
+    assert_false(woi_tune_fits_log(&t)); /* then from what was learned from */
+    t.train_is_log = true;
+    assert_true(woi_tune_fits_log(&t));
+    /* Nothing is an answer yet, not even FULL: a search goes on. */
+    t.stopped = false;
+    t.best = WOI_NO_ROW;
+    t.start -= 1000;
+    assert_false(woi_tune_must_stop(&t));
+    /* Queries to judge by: 15% of the time. */
+    t.ask_s = 1e-3;
+    assert_int_equal(woi_tune_most_judged(&t), 12288);
+    t.ask_s = 1;
+    assert_int_equal(woi_tune_most_judged(&t), 4096);
+}
+
+static void what_only_full_can_meet_is_answered_at_once(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_tune_options o = quick();
+    wo_curve curve = {.struct_size = sizeof curve};
+    o.max_time_s = 60;
+    o.target = 1;
+    o.fixed = WO_FIX_PRIOR; /* none */
+    wo_index *index = tune(&p, p.tune, &o);
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    assert_true(curve.rows <= 2); /* FULL, and the screen */
+    wo_index_free(index);
+    free_pair(&p);
+    scene s = make_scene(5, 4, 400, true, 3);
+    wo_log *log = NULL;
+    assert_int_equal(wo_log_wrap(s.q, s.n, 4, s.indptr, s.labels, &log, NULL), WO_OK);
+    wo_tune_defaults(&o, sizeof o);
+    assert_int_equal(wo_index_tune(s.layer, log, NULL, &o, &index, NULL), WO_OK);
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    assert_true(curve.rows <= 2);
+    wo_index_free(index);
+    wo_log_free(log);
+    free_scene(&s);
+}
+
 static void the_planner_gives_full_the_batches_that_it_is_faster_at(void **state)
 {
     (void)state;
@@ -784,6 +893,9 @@ int main(void)
         cmocka_unit_test(few_hits_are_told),
         cmocka_unit_test(a_target_beyond_full_gives_the_best),
         cmocka_unit_test(it_can_be_stopped),
+        cmocka_unit_test(the_best_so_far_is_built_when_that_is_enough),
+        cmocka_unit_test(the_time_is_held_with_the_last_build),
+        cmocka_unit_test(what_only_full_can_meet_is_answered_at_once),
         cmocka_unit_test(the_planner_gives_full_the_batches_that_it_is_faster_at),
         cmocka_unit_test(batches_of_a_tiny_layer_are_left_to_full),
         cmocka_unit_test(a_file_keeps_the_curve),

@@ -1,0 +1,104 @@
+/* What the time allows: how many queries FULL is asked, when the search ends, and what is kept for the last build.
+ *
+ *   |<- asking FULL ->|<- search: settings, one after the other ->|<- the winner from the log, and its batches ->|
+ *   start                                          start + max_time - reserve                     start + max_time
+ *
+ * What one query of FULL takes is measured first, so that small times ask little of large layers. */
+#include "tune/tune.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+
+enum {
+    PROBE = 256,
+    LEAST_JUDGED = 4096,
+    PLANNED = 2000, /* queries of FULL in a round over all batch sizes */
+    TIMED = 8000,   /* single queries by which a setting is timed */
+};
+static const double OF_FULL = 0.25; /* of FULL's time: a screen's */
+static const double LEAST_S = 5; /* that a search has, whatever is asked for: one setting is finished on small layers */
+static const double ASKING = 0.15; /* of the time: FULL on the judged queries */
+
+wo_status woi_tune_probe_full(woi_tune *t, wo_error *err)
+{
+    woi_judge judge;
+    const wo_log few = {.n = t->log->n < PROBE ? t->log->n : PROBE, .d = t->log->d, .queries = t->log->queries};
+    const woi_judge_call call = {.rows = &t->layer->dense, .log = &few, .k = t->o.k, .threads = t->threads};
+    const double start = woi_now_s();
+    const wo_status status = woi_judge_make(&call, &judge, err);
+    if (status) return status;
+    woi_judge_free(&judge);
+    t->ask_s = (woi_now_s() - start) / (double)few.n;
+    return WO_OK;
+}
+
+/* 4,096, 6,144, 8,192, 12,288, ...: so that two runs mostly have the same. */
+size_t woi_tune_most_judged(const woi_tune *t)
+{
+    const double n = ASKING * fmax(t->o.max_time_s, LEAST_S) / fmax(t->ask_s, 1e-9);
+    size_t most = LEAST_JUDGED;
+    while ((double)most * 2 <= n && most < (size_t)1 << 30) most *= 2;
+    return (double)most * 1.5 <= n ? most + most / 2 : most;
+}
+
+double woi_tune_left(const woi_tune *t)
+{
+    return t->start + t->o.max_time_s - woi_now_s();
+}
+
+/* Seconds that the best so far takes to be built, from all of the log or from what was learned from while tuning. */
+static double build_s(const woi_tune *t, bool from_log)
+{
+    if (t->best == WOI_NO_ROW || woi_row(t, t->best)[WOI_CURVE_METHOD] != WO_METHOD_EVIDENCE) return 0;
+    const double more = from_log && t->train.n ? (double)t->log->n / (double)t->train.n : 1;
+    return more * (t->route_s + t->fill_s) + (from_log && !t->train_is_log ? more * t->needs_s : 0);
+}
+
+/* FULL's, for a query, or 0: it was not tried. */
+static double full_s(const woi_tune *t)
+{
+    const bool full = t->n_rows && woi_row(t, 0)[WOI_CURVE_METHOD] == WO_METHOD_FULL;
+    return full ? 1e-6 * woi_row(t, 0)[WOI_CURVE_US] : 0;
+}
+
+static double plan_s(const woi_tune *t)
+{
+    return PLANNED * full_s(t);
+}
+
+/* The screen is the last that is tried, where nothing but FULL was found. */
+static double screen_s(const woi_tune *t)
+{
+    if (t->o.fixed & WO_FIX_METHOD || t->best == WOI_NO_ROW) return 0;
+    if (woi_row(t, t->best)[WOI_CURVE_METHOD] != WO_METHOD_FULL) return 0;
+    return OF_FULL * full_s(t) * (TIMED + (double)t->judged.n / t->threads);
+}
+
+/* Building from the whole log is worth a third of the time, not more. */
+static double reserve_s(const woi_tune *t)
+{
+    const double whole = build_s(t, true), part = build_s(t, false);
+    return screen_s(t) + plan_s(t) + (whole <= t->o.max_time_s / 3 ? whole : part);
+}
+
+bool woi_tune_fits_log(const woi_tune *t)
+{
+    return t->train_is_log || t->o.max_time_s < LEAST_S || build_s(t, true) + plan_s(t) <= fmax(woi_tune_left(t), 1);
+}
+
+bool woi_tune_is_late(const woi_tune *t, double share)
+{
+    const double gone = woi_now_s() - t->start;
+    return gone >= share * t->o.max_time_s || (gone >= LEAST_S && gone + reserve_s(t) >= t->o.max_time_s);
+}
+
+bool woi_tune_must_stop(woi_tune *t)
+{
+    if (t->stopped) return true;
+    if (t->o.enough && t->o.enough(t->o.enough_ctx)) t->interrupted = t->stopped = true;
+    /* Before there is an answer, not even FULL, a search goes on. */
+    if (t->best != WOI_NO_ROW && t->n_rows > 0 && woi_now_s() - t->start >= LEAST_S && woi_tune_is_late(t, 1))
+        t->stopped = true;
+    return t->stopped;
+}

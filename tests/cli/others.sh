@@ -1,0 +1,153 @@
+#!/bin/bash
+# Other people's models: arrays and tensors as they have them, names, and what is likely wrong where they do not fit.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+cd "$scratch" || exit 1
+export OMP_WAIT_POLICY=passive
+
+tensor() { # FILE NAME: its bytes
+    local at
+    at=$("$WIDEOUT" info --json "$1" | jq -r --arg name "$2" '.tensors[] | select(.name == $name) | "\(.offset) \(.bytes)"')
+    tail -c +$((${at% *} + 1)) "$1" | head -c "${at#* }"
+}
+npy() { # TYPE SHAPE: the bytes come in, an .npy file goes out
+    local header="{'descr': '$1', 'fortran_order': False, 'shape': ($2), }"
+    printf '\x93NUMPY\x01\x00'
+    printf '%b' "$(printf '\\x%02x\\x%02x' $((${#header} + 1 & 255)) $((${#header} + 1 >> 8)))"
+    printf '%s\n' "$header"
+    cat
+}
+st() { # HEADER: the bytes of its tensors come in, a safetensors file goes out
+    printf '%b' "$(printf '\\x%02x\\x%02x\\0\\0\\0\\0\\0\\0' $((${#1} & 255)) $((${#1} >> 8)))"
+    printf '%s' "$1"
+    cat
+}
+i64() { # NUMBER...: as bytes, those below 2^16 and -1, -100
+    local n
+    for n; do
+        case $n in
+        -1) printf '\xff\xff\xff\xff\xff\xff\xff\xff' ;;
+        -100) printf '\x9c\xff\xff\xff\xff\xff\xff\xff' ;;
+        *) printf '%b' "$(printf '\\x%02x\\x%02x\\0\\0\\0\\0\\0\\0' $((n & 255)) $((n >> 8)))" ;;
+        esac
+    done
+}
+build() { "$WIDEOUT" build -q --method popular "$@"; }
+
+"$WIDEOUT" data synthetic -q -m 60 -d 8 -n 300 -o s >/dev/null
+tensor s/layer.safetensors weight | npy '<f4' '60, 8' >w.npy
+tensor s/layer.safetensors bias | npy '<f4' '60,' >b.npy
+tensor s/test.log.safetensors queries | npy '<f4' '30, 8' >q.npy
+tensor s/train.log.safetensors queries | npy '<f4' '300, 8' >train.npy
+
+# ---- Queries and labels as arrays --------------------------------------------------------------------------------
+"$WIDEOUT" build -q --layer s/layer.safetensors --method full -o full >/dev/null
+mapfile -t first < <("$WIDEOUT" predict --index full -k 1 q.npy | cut -f 1)
+i64 "${first[@]}" | npy '<i8' '30,' >y.npy
+"$WIDEOUT" eval --index full --log q.npy --labels y.npy --no-timing --json >eval.json
+same 'eval: the labels are taken' '[30,0,1]' "$(jq -c '[.n, .without_label, .p_at_1]' eval.json)"
+"$WIDEOUT" eval --index full --log q.npy --no-timing --json >eval.json
+same 'eval: without them there are none' '[30,30,null]' "$(jq -c '[.n, .without_label, .p_at_1]' eval.json)"
+first[0]=-1 first[1]=-100
+i64 "${first[@]}" | npy '<i8' '30,' >y.npy
+same 'eval: -1 and -100 stand for no label' 2 "$("$WIDEOUT" eval --index full --log q.npy --labels y.npy --no-timing --json | jq .without_label)"
+first[0]=0 first[1]=0
+{ for y in "${first[@]}"; do i64 "$y" -1 $((59 - y)); done; } | npy '<i8' '30, 3' >y3.npy
+check 'eval: a table has several each' jq -e '.n == 30 and .p_at_5 > 0.2' <("$WIDEOUT" eval --index full --log q.npy --labels y3.npy --no-timing --json)
+"$WIDEOUT" build -q --layer w.npy --bias b.npy --log train.npy --router tree --source top -o a >/dev/null
+"$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree --source top -o b >/dev/null
+same 'build: from arrays the same cells as from our files' "$("$WIDEOUT" info --json b | jq '.metadata["xxh3.cells.ids"]')" \
+    "$("$WIDEOUT" info --json a | jq '.metadata["xxh3.cells.ids"]')"
+build --layer w.npy --log q.npy --labels y.npy --popular 3 -o popular --json >popular.json
+same 'build: labels of an array' 3 "$(jq .entries popular.json)"
+"$WIDEOUT" build -q --layer w.npy --log train.npy --tune-log q.npy --tune-labels y.npy --target 0.1 --max-time 0.1s -o tuned --json >tuned.json
+same 'build: and of the queries that are judged' '[0.1,28]' "$(jq -c '[.tuning.target, .tuning.labelled]' tuned.json)"
+fails 'labels that are too few' 1 'wideout: y.npy: the labels have 30 rows, expected 300: one for each query' build --layer w.npy --log train.npy --labels y.npy -o bad
+fails 'labels that are no numbers of classes' 1 'wideout: b.npy: the labels are of type F32, expected I32 or I64' \
+    build --layer w.npy --log w.npy --labels b.npy -o bad
+{ i64 "${first[@]:0:29}"; printf '\xfd\xff\xff\xff\xff\xff\xff\xff'; } | npy '<i8' '30,' >negative.npy
+fails 'a negative label' 1 'wideout: negative.npy: the label of query 29 is -3, expected 0 to 2147483647, or -1 for none' \
+    build --layer w.npy --log q.npy --labels negative.npy -o bad
+fails 'labels twice' 1 'wideout: y.npy: the log has labels of its own' build --layer w.npy --log s/test.log.safetensors --labels y.npy -o bad
+fails 'labels of nothing' 2 "wideout build: --labels goes with --log: the queries (see 'wideout build --help')" \
+    "$WIDEOUT" build --layer w.npy --method full --labels y.npy -o bad
+fails 'and for tuning' 2 "wideout build: --tune-labels goes with --tune-log (see 'wideout build --help')" \
+    "$WIDEOUT" build --layer w.npy --log q.npy --tune-labels y.npy -o bad
+
+# ---- A log of their own ------------------------------------------------------------------------------------------
+{ tensor s/test.log.safetensors queries; i64 "${first[@]}"; } |
+    st '{"queries":{"dtype":"F32","shape":[30,8],"data_offsets":[0,960]},"labels":{"dtype":"I64","shape":[30],"data_offsets":[960,1200]}}' >flat.log
+i64 "${first[@]}" | npy '<i8' '30,' >y.npy
+same 'a tensor of labels, one each' "$("$WIDEOUT" eval --index full --log q.npy --labels y.npy --no-timing --json | jq -c '[.without_label, .p_at_5]')" \
+    "$("$WIDEOUT" eval --index full --log flat.log --no-timing --json | jq -c '[.without_label, .p_at_5]')"
+# 1.5, eight times
+printf '\0\0\0\0\0\0\xf8\x3f%.0s' 1 2 3 4 5 6 7 8 | st '{"queries":{"dtype":"F64","shape":[1,8],"data_offsets":[0,64]}}' >f64.log
+printf '\0\0\xc0\x3f%.0s' 1 2 3 4 5 6 7 8 | npy '<f4' '1, 8' >f32.npy
+same 'queries in F64' "$("$WIDEOUT" predict --index full f32.npy)" "$("$WIDEOUT" predict --index full f64.log)"
+printf '\0\0\0\0\0\0\xf8\x3f%.0s' 1 2 3 4 5 6 7 8 | npy '<f8' '1, 8' >f64.npy
+same 'and as an array' 1 "$("$WIDEOUT" eval --index full --log f64.npy --no-timing --json | jq .n)"
+{ tail -c 64 f64.log; i64 1 2; } | st '{"queries":{"dtype":"F64","shape":[1,8],"data_offsets":[0,64]},"labels":{"dtype":"I64","shape":[2],"data_offsets":[64,80]}}' >bad.log
+fails 'labels of other queries' 1 'wideout: bad.log: the labels have 2 rows, expected 1: one for each query' "$WIDEOUT" eval --index full --log bad.log
+
+# ---- Names -------------------------------------------------------------------------------------------------------
+seq -f 'class %g' 0 59 >names.txt
+"$WIDEOUT" build -q --layer w.npy --bias b.npy --method full --names names.txt -o named --json >named.json
+same 'build --names: the index has them' true "$(jq .names named.json)"
+same 'and answers with them' "$("$WIDEOUT" predict --index full -k 1 q.npy | sed 's/^/class /' | cut -f 1)" "$("$WIDEOUT" predict --index named -k 1 q.npy | cut -f 1)"
+same 'predict --names' "$("$WIDEOUT" predict --index full q.npy | cut -f 1 | sed 's/^/class /')" "$("$WIDEOUT" predict --index full --names names.txt q.npy | cut -f 1)"
+same 'and names in masks' "$("$WIDEOUT" predict --index full --forbid 0,1,2,3 q.npy | cut -f 2)" \
+    "$(head -4 names.txt >forbid; "$WIDEOUT" predict --index full --names names.txt --forbid forbid q.npy | cut -f 2)"
+head -59 names.txt >few.txt
+fails 'too few names' 1 'wideout: few.txt: has 59 names, one a line, but there are 60 classes' build --layer w.npy --log q.npy --names few.txt -o bad
+fails 'for predict too' 1 'wideout: few.txt: has 59 names, one a line, but there are 60 classes' "$WIDEOUT" predict --index full --names few.txt q.npy
+fails 'no names' 1 'wideout: none: cannot open: No such file or directory' "$WIDEOUT" predict --index full --names none q.npy
+fails 'names are not written over' 2 "wideout build: -o 'names.txt' would replace what is read (see 'wideout build --help')" \
+    build --layer w.npy --log q.npy --names names.txt -o names.txt
+
+# ---- The bias ----------------------------------------------------------------------------------------------------
+check 'a bias is told' grep -q "^  the layer: weight 'weight', with a bias, 'bias'$" <("$WIDEOUT" build -q --layer s/layer.safetensors --method full -o o)
+check 'or none' grep -q '^  the layer: without a bias$' <("$WIDEOUT" build -q --layer w.npy --method full -o o)
+same 'in JSON' '[{"weight":null,"bias":null,"has_bias":true}]' "$("$WIDEOUT" build -q --layer w.npy --bias b.npy --method full -o o --json | jq -c '[.layer]')"
+{ tensor s/layer.safetensors weight; tensor s/layer.safetensors bias; } |
+    st '{"weight":{"dtype":"F32","shape":[60,8],"data_offsets":[0,1920]},"out_bias":{"dtype":"F32","shape":[60],"data_offsets":[1920,2160]}}' >model
+"$WIDEOUT" build -q --layer model --method full -o o >/dev/null 2>err
+same 'a bias by another name is offered' "wideout: warning: model: the layer has no bias of its weight's name, but there is 'out_bias' of as many numbers: --bias-name takes it" "$(cat err)"
+"$WIDEOUT" build -q --layer model --bias-name out_bias --method full -o o >/dev/null 2>err
+same 'and taken' '' "$(cat err)"
+"$WIDEOUT" build -q --layer w.npy --bias b.npy --method full --weights none -o norows >/dev/null
+"$WIDEOUT" predict --index norows --layer w.npy q.npy 2>err >/dev/null
+check 'a forgotten bias is named' grep -q 'expected [0-9a-f]*; it has no bias: was that left out?; --bias-name NAME or --bias FILE gives one$' err
+
+# ---- What is likely wrong ----------------------------------------------------------------------------------------
+fails 'layer and log swapped: the layer' 1 "wideout: s/test.log.safetensors: the file is of kind 'log': expected a layer, a network, an index or a model; it is a log: are two files swapped?" \
+    build --layer s/test.log.safetensors --log s/layer.safetensors -o bad
+fails 'layer and log swapped: the log' 1 "wideout: s/layer.safetensors: the file is no log: it has no tensor 'queries'; it is a layer: are two files swapped?" \
+    build --layer w.npy --log s/layer.safetensors -o bad
+tensor s/layer.safetensors weight | npy '<f4' '8, 60' >turned.npy
+tensor s/test.log.safetensors queries | npy '<f4' '8, 30' >turned-q.npy
+fails 'a transposed layer' 1 "wideout: q.npy: the log's queries have 8 numbers, the layer's rows 60: is the layer transposed? Its rows are classes" \
+    build --layer turned.npy --log q.npy -o bad
+fails 'transposed queries' 1 "wideout: turned-q.npy: the log's queries have 30 numbers, the layer's rows 8: is the log transposed? Its rows are queries" \
+    build --layer w.npy --log turned-q.npy -o bad
+one=("${first[@]}")
+one[3]=60
+i64 "${one[@]}" | npy '<i8' '30,' >one.npy
+fails 'labels from 1' 1 'wideout: q.npy: the log has label 60, the layer 60 classes: do its labels count from 1? Here they count from 0' \
+    build --layer w.npy --log q.npy --labels one.npy -o bad
+for file in s/layer.safetensors w.npy; do
+    gzip -c "$file" >packed.gz
+    fails "gzip is named: a layer, $file" 1 'wideout: packed.gz: the file is compressed with gzip: unpack it first (gunzip), only text is read so' \
+        build --layer packed.gz --log q.npy -o bad
+done
+gzip -c s/test.log.safetensors >packed.gz
+fails 'gzip is named: a log' 1 'wideout: packed.gz: the file is compressed with gzip: unpack it first (gunzip), only text is read so' \
+    build --layer w.npy --log packed.gz -o bad
+fails 'gzip is named: an index' 1 'wideout: packed.gz: the file is compressed with gzip: unpack it first (gunzip), only text is read so' \
+    "$WIDEOUT" predict --index packed.gz q.npy
+fails 'gzip is named: queries' 1 'wideout: packed.gz: is compressed with gzip: unpack it first (gunzip), or name the network that reads it as text with --net FILE' \
+    "$WIDEOUT" predict --index full packed.gz
+"$WIDEOUT" info packed.gz 2>err >/dev/null
+check 'gzip is named: info' grep -q 'it is compressed with gzip, and was read as text: unpack it where it is not$' err
+check 'nothing was written' test ! -e bad
+
+finish
