@@ -3,6 +3,7 @@
 #include "index_text.h"
 #include "layer_options.h"
 #include "predict_source.h"
+#include "specific.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +19,7 @@ enum { DEFAULT_K = 5, MAX_ANSWERS = 1 << 20 };
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
-    const char *index, *net, *vocab, *forbid, *require;
+    const char *index, *net, *vocab, *forbid, *require, *specific;
     uint64_t k, probes;
     int format, arch; /* CLI_CHOICE */
     bool softmax, logprob, exact, exact_fallback, one_based;
@@ -43,6 +44,8 @@ static const cli_option options[] = {
     {"forbid", 0, CLI_TEXT, offsetof(arguments, forbid), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
      false},
     {"require", 0, CLI_TEXT, offsetof(arguments, require), "IDS|FILE", "always score these", false},
+    {"specific", 0, CLI_TEXT, offsetof(arguments, specific), "LOG",
+     "order the answers by score against how often LOG has them as labels", false},
     {"one-based", 0, CLI_FLAG, offsetof(arguments, one_based), NULL, "xc: features count from 1", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer of the index, where it has no rows"),
     {0},
@@ -68,10 +71,11 @@ typedef struct session {
     float *scores;
     wo_query_stats *stats; /* (rows) */
     classes forbidden, mandatory;
-    wo_search_call call; /* all but its queries */
-    uint64_t n, n_bad;   /* answered; of them, not finite */
-    json_t *list;        /* the answers with --json */
-    const char *at;      /* the source's name */
+    cli_specific specific; /* the order of answers, where it is not that of the scores */
+    wo_search_call call;   /* all but its queries */
+    uint64_t n, n_bad;     /* answered; of them, not finite */
+    json_t *list;          /* the answers with --json */
+    const char *at;        /* the source's name */
 } session;
 
 /* ---- Names ------------------------------------------------------------------------------------------------- */
@@ -195,6 +199,7 @@ static json_t *answers_json(const session *s, size_t row)
         const char *name = name_of(s, id, &bytes);
         json_t *answer = json_pack("{s:i}", "id", id);
         if (name) json_object_set_new(answer, "name", json_stringn_nocheck(name, bytes));
+        if (s->specific.counts) json_object_set_new(answer, "count", json_integer((json_int_t)s->specific.counts[id]));
         json_object_set_new(answer, "score", json_real((double)s->scores[row * s->k + i]));
         json_array_append_new(list, answer);
     }
@@ -241,6 +246,8 @@ static wo_status answer(session *s, const cli_query_batch *batch, wo_error *err)
         for (size_t i = 0; i < n; i++) {
             const bool bad = !is_finite(q + i * d, d);
             s->n++;
+            if (s->specific.counts)
+                cli_specific_order(&s->specific, s->call.score, s->ids + i * s->k, s->scores + i * s->k, s->k);
             if (bad) report_bad(s, batch, first + i);
             if (s->list)
                 add_json(s, i, bad, batch, first + i);
@@ -347,7 +354,10 @@ static int make_searcher(session *s)
                                .n_forbidden = s->forbidden.n,
                                .mandatory = s->mandatory.ids,
                                .n_mandatory = s->mandatory.n};
-    if (s->ids && s->scores && s->stats) return CLI_OK;
+    if (s->ids && s->scores && s->stats)
+        return args->specific && cli_specific_open(args->specific, s->m, s->k, &s->specific, &err)
+                   ? cli_fail(args->specific, &err)
+                   : CLI_OK;
     cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
     return cli_fail(NULL, &err);
 }
@@ -360,6 +370,7 @@ static void free_session(session *s)
     free(s->scores);
     free(s->stats);
     json_decref(s->list);
+    cli_specific_free(&s->specific);
     woi_names_free(&s->names);
     wo_searcher_free(s->searcher);
     woi_network_free(s->net);
@@ -418,6 +429,12 @@ const cli_command cli_cmd_predict = {
     "probabilities over all classes, of an index that was built with --partition, or with --exact:\n"
     "\n"
     "  wideout predict --index index.safetensors --logprob test.log\n"
+    "\n"
+    "Classes that almost every query needs are the first everywhere. --specific LOG counts how often LOG has\n"
+    "each class as a label, and puts those of the k best first that stand out here: by score - log(count + 1).\n"
+    "Which classes are answered, and their scores, stay the same:\n"
+    "\n"
+    "  wideout predict --index index.safetensors -k 10 --specific train.log test.log\n"
     "\n"
     "With --net they are made of raw examples: lines of extreme-classification text, with or without a\n"
     "header; package stanzas, for a network of them; or text, an example a line: words that are features,\n"
