@@ -157,7 +157,21 @@ static void put_word(FILE *out, const char *word)
     fputc('\'', out);
 }
 
-/* The command of a file; of eval's, where they do not have it, what they do name. */
+/* One of eval's options, " --max-queries 100"; what is null, false or 0 was not given. */
+static void put_option(FILE *out, const char *name, const json_t *value)
+{
+    const bool given = json_is_integer(value) ? json_integer_value(value) != 0
+                                              : json_is_true(value) || json_is_string(value) || json_array_size(value);
+    if (!given) return;
+    fputs(" --", out);
+    for (; *name; name++) fputc(*name == '_' ? '-' : *name, out);
+    if (json_is_integer(value)) fprintf(out, " %" JSON_INTEGER_FORMAT, json_integer_value(value));
+    if (json_is_string(value)) fputc(' ', out), put_word(out, json_string_value(value));
+    for (size_t i = 0; i < json_array_size(value); i++)
+        fprintf(out, "%c%" JSON_INTEGER_FORMAT, i ? ',' : ' ', json_integer_value(json_array_get(value, i)));
+}
+
+/* The command of a file; of eval's it is made of what they name. */
 static char *command_of(const report_source *source)
 {
     const char *command = json_string_value(json_object_get(source->about, "command"));
@@ -174,6 +188,9 @@ static char *command_of(const report_source *source)
         put_word(out, index);
         fputs(" --log ", out);
         put_word(out, log);
+        const char *name;
+        json_t *value;
+        json_object_foreach(json_object_get(source->about, "options"), name, value) put_option(out, name, value);
     }
     if (fclose(out) == 0) return text;
     free(text);

@@ -215,7 +215,7 @@ static bool check_about(const json_t *root, char error[REPORT_ERROR_BYTES])
 {
     static const char *const texts[] = {"commit", "version", "date", "compiler", "command"};
     const char *text;
-    json_t *machine, *packages;
+    json_t *machine, *packages, *options;
     uint64_t count;
     double gib;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -223,6 +223,7 @@ static bool check_about(const json_t *root, char error[REPORT_ERROR_BYTES])
     return report_get_count(root, "", "threads", (report_counts){false, 1, 65536}, &count, error) &&
            report_get_object(root, "", "machine", &machine, error) &&
            report_get_object(root, "", "packages", &packages, error) &&
+           report_get_object(root, "", "options", &options, error) &&
            report_get_text(machine, "machine.", "cpu", false, &text, error) &&
            report_get_text(machine, "machine.", "kernel", false, &text, error) &&
            report_get_text(machine, "machine.", "instructions", false, &text, error) &&

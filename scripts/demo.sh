@@ -45,7 +45,7 @@ build full
 build popular --popular 500
 build slide -K 6 -L 10
 build lss --iterations 300 --max-neurons 2000
-build evidence
+build evidence --source-k 10
 
 printf '\n%-10s %7s %7s %9s %14s %14s %10s\n' method P@1 P@5 classes 'us, batch 1' 'us, batch 1024' 'speed-up'
 for method in full popular slide lss evidence; do
@@ -59,20 +59,20 @@ printf 'Time: batch 1 with one thread, batch 1024 with all; speed-up over FULL a
 if [ -s "$out/catalogue" ]; then
     format=text
     printf '%s\n' 'German dictionary for spell checking' 'ALSA sound player' 'Perl module to talk to PostgreSQL databases' \
-        'Emacs mode for editing markdown' >"$out/questions"
+        'Wayland compositor' >"$out/questions"
     cp "$out/questions" "$out/asked"
     cat <<'TEXT'
 
 Ask for packages in words: what would a package with this description depend on? Nearly everything depends on libc6, so
 --specific puts first what stands out against the training data. Whole package entries are what the index learned from; a
-line that somebody typed is not like them, and --probes 8 lets it open eight cells of a table instead of one.
-Here are the first of the ten names, and those of FULL.
+line that somebody typed is not like them, and --probes 8 lets it open eight cells of a table instead of one. It was built
+for ten answers (--source-k 10). Here are the first of them, and those of FULL.
 TEXT
 else
     format=xc
     sed -n 2,5p "$out/data/test.txt" >"$out/asked"
     sed 's/ .*//; s/^/labels /' "$out/asked" >"$out/questions"
-    printf '\nFour rows of the test data, and their labels; what stands out against the training data comes first.\nHere are the first of the ten names, and those of FULL.\n'
+    printf '\nFour rows of the test data, and their labels; what stands out against the training data comes first.\nHere are the first of ten names, and those of FULL.\n'
 fi
 ask() { # FILE OPTION...: the answers to what was asked, into FILE
     "$wideout" predict --net "$out/net.safetensors" -k 10 --specific "$out/train.log.safetensors" --format $format \

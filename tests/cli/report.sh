@@ -168,14 +168,17 @@ has 'with the headline' '<td class="best">100×</td><td class="best">100×</td>'
 has 'no column of peers: there are none' 'its P@1</th><th scope="col">popular against FULL</th>' demo.html
 has 'what no file has is named' '<dt>Machine</dt><dd class="no">not in the files</dd>' demo.html
 has 'the commands are those that the files name' '<code>wideout eval --index demo/evidence.index.safetensors --log demo/test.log.safetensors</code>' demo.html
-jq '.index = "a b.index" | .version = "0.1.0" | .date = "2026-11-16T09:00:00Z" | .machine = {cpu: "A processor", cores: 2}' evidence.eval.json >told.eval.json
+jq '.index = "a b.index" | .version = "0.1.0" | .date = "2026-11-16T09:00:00Z" | .machine = {cpu: "A processor", cores: 2} |
+    .options = {top: [1, 5], batch: 64, probes: 0, max_queries: 9, exact_fallback: true, no_timing: false, layer: "l", labels: null}' \
+    evidence.eval.json >told.eval.json
 jq '.version = "0.1.0" | .date = "2026-11-16T11:00:00Z" | .command = "wideout eval --index f --log l -b 64"' full.eval.json >told2.eval.json
 check 'files that say how they were made' "$bench" report told.eval.json told2.eval.json -o told.html
 has 'the machine' '<dt>Machine</dt><dd>A processor, 2 cores</dd>' told.html
 has 'the version, once for all' '<dt>wideout</dt><dd>0.1.0</dd>' told.html
 has 'the day, once for all' '<dt>Measured on</dt><dd>2026-11-16</dd>' told.html
 has 'a command with its options' '<code>wideout eval --index f --log l -b 64</code>' told.html
-has 'a name that needs quotes' '<code>wideout eval --index &#39;a b.index&#39; --log' told.html
+has 'a command made of what the file names' \
+    '<code>wideout eval --index &#39;a b.index&#39; --log demo/test.log.safetensors --top 1,5 --batch 64 --max-queries 9 --exact-fallback --layer l</code>' told.html
 jq '.p_at_1 = null | .full_p_at_1 = null | .timings = []' full.eval.json >bare.eval.json
 check 'eval without labels and times' "$bench" report bare.eval.json -o bare.html
 has 'says that there is no P@1' 'the queries have no labels' bare.html
@@ -214,6 +217,7 @@ refuses 'a trace of other width' 'traces[0].values[1]: expected an array of 4 nu
 refuses 'a trace of text' 'traces[0].values[2][3]: expected null or a number up to 1e+15' '.traces[0].values[2][3] = "x"'
 refuses 'a column without a name' 'traces[0].columns[1]: expected a text' '.traces[0].columns[1] = 5'
 refuses 'a machine that is none' 'machine: expected an object, not a text' '.machine = "fast"'
+refuses 'options that are none' 'options: expected an object, not a text' '.options = "fast"'
 refuses 'a date that is none' 'date: expected a text, not an array' '.date = []'
 refuses 'a core that is none' 'machine.cores: expected a whole number from 1 to 1048576, not 0' '.machine.cores = 0'
 # shellcheck disable=SC2016 # jq has variables of its own
