@@ -24,20 +24,20 @@ const char *const report_style[] = {
     ".facts,.note{color:var(--muted);font-size:.9rem}\n",
     "a{color:inherit;text-decoration-color:var(--muted);text-underline-offset:.18em}\n",
     /* tables */
-    ".scroll{overflow-x:auto;margin:.8rem 0;border:1px solid var(--line);border-radius:8px;"
+    ".frame{position:relative;margin:.8rem 0}.scroll{overflow-x:auto;border:1px solid var(--line);border-radius:8px;"
     "overscroll-behavior-x:contain}\n",
     ".scroll.tall{max-height:40rem;overflow:auto}\n",
     /* The hints under a table that is wider or longer than its frame. The frame's own scrolling drives it: where
      * nothing can be scrolled the timeline is inactive and the hint has no height. Browsers without such timelines show
      * it on narrow screens. A shadow at the right edge goes with it, and leaves at the end of the way. */
-    ".wide{position:relative}.hint{margin:-.4rem 0 .8rem;font-size:.84rem;color:var(--muted);text-align:right;"
+    ".hint{margin:-.4rem 0 .8rem;font-size:.84rem;color:var(--muted);text-align:right;"
     "max-width:none}\n",
     "@supports not (animation-timeline:scroll()){@media (min-width:60rem){.hint{display:none}}}\n",
     "@supports (animation-timeline:scroll()){.wide{timeline-scope:--way,--down}.scroll{scroll-timeline:--way "
     "inline,--down block}"
     ".hint{visibility:hidden;max-height:0;margin:0;animation:hint linear "
     "both;animation-timeline:--way}.hint.down{animation-timeline:--down}"
-    ".wide::after{content:'';position:absolute;z-index:4;top:0;right:0;bottom:1.6rem;width:1.6rem;opacity:0;"
+    ".frame::after{content:'';position:absolute;z-index:4;top:0;right:0;bottom:0;width:1.6rem;opacity:0;"
     "border-radius:0 8px 8px 0;pointer-events:none;background:linear-gradient(to right,transparent,var(--edge));"
     "animation:edge linear both;animation-timeline:--way}}\n",
     "@keyframes hint{from,to{visibility:visible;max-height:3rem;margin:-.4rem 0 .8rem}}\n",
@@ -95,7 +95,7 @@ const char *const report_style[] = {
     ".scroll.tall{max-height:32rem}}\n",
     "@page{size:A4 landscape;margin:12mm}\n",
     "@media "
-    "print{html{font-size:12px}body{max-width:none;padding:0}.hint,.wide::after{display:none}.scroll,.scroll.tall{"
+    "print{html{font-size:12px}body{max-width:none;padding:0}.hint,.frame::after{display:none}.scroll,.scroll.tall{"
     "overflow:visible;"
     "max-height:none;border:0}.rows thead,.scroll tbody th,.scroll thead tr:first-child th:first-child{position:static}"
     "table{font-size:8px}th,td{padding:.25rem .35rem;-webkit-print-color-adjust:exact;print-color-adjust:exact}"

@@ -10,14 +10,15 @@
 static void open_frame(FILE *page, const char *label, const char *frame_class, const char *table_class)
 {
     fprintf(page,
-            "<div class=\"wide\"><div class=\"scroll%s\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">"
+            "<div class=\"wide\"><div class=\"frame\"><div class=\"scroll%s\" tabindex=\"0\" role=\"region\" "
+            "aria-label=\"%s\">"
             "<table class=\"%s\">\n",
             frame_class, label, table_class);
 }
 
 static void close_frame(FILE *page)
 {
-    fputs("</tbody></table></div><p class=\"hint\">The table goes on to the right: scroll it sideways →</p>"
+    fputs("</tbody></table></div></div><p class=\"hint\">The table goes on to the right: scroll it sideways →</p>"
           "<p class=\"hint down\">There are more rows below: scroll the table down ↓</p></div>\n",
           page);
 }

@@ -34,7 +34,8 @@ static const word methods[] = {
     {"screen", "All classes are looked through in int8, and the best few are scored exactly."},
     {"popular", "The same few most frequent classes are scored for every query: what any method must beat."},
     {"slide", "Tables of random hyperplanes; a class lies where its own weights hash to."},
-    {"lss", "The same with hyperplanes that are learned from labels (<i>Climbing the WOL</i>, 2020)."},
+    {"lss", "Tables of hyperplanes that are learned from labels (<i>Climbing the WOL</i>, 2020), filled as those of "
+            "slide: by the hash of a class’s weights."},
     {"torch-full", "The exact layer by PyTorch."},
     {"pq", "Faiss: product quantisation of all classes, the best scored again with exact rows."},
     {"sq8", "Faiss: all classes in 8 bits, the best scored again with exact rows."},

@@ -25,7 +25,7 @@ addEventListener('load', async () => {
 
   for (const frame of document.querySelectorAll('.scroll')) {
     const shown = hint => { // its text lies within the window
-      const box = frame.parentElement.querySelector(hint).getBoundingClientRect()
+      const box = frame.closest('.wide').querySelector(hint).getBoundingClientRect()
       return box.height > 10 && box.left >= 0 && box.right <= root.clientWidth
     }
     if (frame.scrollWidth > frame.clientWidth + 1 !== shown('.hint:not(.down)')) say('hint of sideways', frame)

@@ -109,7 +109,7 @@ else
     in_root >"$scratch/walk" <<SH
 rm -f /usr/local/lib/libwideout* /usr/local/lib/pkgconfig/wideout.pc /usr/local/include/wideout.h
 ldconfig
-cd '$PWD' && make -s DEPS=0 BUILD='$BUILD' CC='$CC' install
+cd '$PWD' && make -s DEPS=0 BUILD='$BUILD' CC='$CC' install 2>&1 | grep '^install:' # make itself may talk of jobs
 cd '$scratch/app' && $compile && ./a.out
 echo "away: \$('$PWD/scripts/ldconfig.sh' /srv/lib libwideout.so.0 | head -1)"
 SH
