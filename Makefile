@@ -364,6 +364,7 @@ install: all $(BUILD)/wideout.pc  ## install under PREFIX (default /usr/local), 
 	install -m 644 $(MAN3) $(TO_MAN)/man3
 	$(RUN) $(BUILD)/wideout completion bash > $(TO_SHARE)/bash-completion/completions/wideout
 	$(RUN) $(BUILD)/wideout completion zsh > $(TO_SHARE)/zsh/site-functions/_wideout
+	@DESTDIR='$(DESTDIR)' scripts/ldconfig.sh '$(LIBDIR)' libwideout.so.$(SOVERSION)
 
 uninstall:  ## remove what install put there
 	rm -f $(TO_BIN)/wideout $(TO_LIB)/libwideout.a $(TO_LIB)/libwideout.so $(TO_LIB)/libwideout.so.$(SOVERSION) \

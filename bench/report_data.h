@@ -68,8 +68,14 @@ typedef struct report_set {
     size_t n_rows;
     report_trace *traces; /* owned */
     size_t n_traces;
-    json_t *about; /* borrowed: the file, for commit, machine, compiler, packages, command, threads; NULL for eval */
+    bool evaluated; /* from files of 'wideout eval --json', not of wideout-bench */
 } report_set;
+
+/* A file: what it says about how it was made. */
+typedef struct report_source {
+    size_t set;          /* of the report */
+    const json_t *about; /* borrowed: commit, version, date, machine, compiler, packages, command, threads */
+} report_source;
 
 typedef struct report_series {
     const char *method, *variant; /* "lss", "margin" or NULL */
@@ -82,6 +88,8 @@ typedef struct report {
     json_t *files;    /* owned: an array of all that was read */
     report_set *sets; /* owned */
     size_t n_sets;
+    report_source *sources; /* owned: a file each */
+    size_t n_sources;
     report_series series[REPORT_MAX_SERIES];
     int n_series;
 } report;
@@ -234,6 +242,10 @@ bool report_page(const report *r, const char *title, report_plotter *plotter, FI
 /* The headline over all data sets, and all rows of one. */
 void report_put_headline(const report *r, FILE *page);
 void report_put_rows(const report *r, const report_set *set, FILE *page);
+
+/* The glossary, of what is on this page: report_words.c; how it was made: report_made.c. */
+void report_put_words(const report *r, FILE *page);
+void report_put_made(const report *r, FILE *page);
 
 extern const char *const report_style[]; /* the CSS, rule by rule; ends with NULL */
 

@@ -1,11 +1,9 @@
 /* The page: one HTML file that needs nothing else, is well-formed XML besides, and runs no script. */
 #include "report_data.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* ---- Head and lead ------------------------------------------------------------------------------------------- */
 
@@ -62,11 +60,14 @@ static void put_summary(const report *r, FILE *page)
 {
     put_lead(r, page);
     report_put_headline(r, page);
-    fputs("<p class=\"note\">Each method at its fastest configuration with at least 99.5% of FULL’s P@1 on the same "
-          "queries; FULL is the exact layer, timed in turn with each of them. Large batch: 1,024 queries on all "
-          "threads, or the largest that was timed. Against the best peer: its time over ours, large batch, both at "
-          "that floor of P@1. <i>popular</i> scores the same few most frequent classes for every query.</p>\n",
-          page);
+    bool peers = false;
+    for (int i = 0; i < r->n_series; i++) peers |= r->series[i].family == REPORT_PEER;
+    fprintf(page,
+            "<p class=\"note\">Each method at its fastest configuration with at least 99.5%% of FULL’s P@1 on the same "
+            "queries; FULL is the exact layer, timed in turn with each of them. Large batch: 1,024 queries on all "
+            "threads, or the largest that was timed. %s<a href=\"#words\">What the words mean</a>, and "
+            "<a href=\"#made\">how this was made</a>.</p>\n",
+            peers ? "Against the best peer: its time over ours, large batch, both at that floor of P@1. " : "");
 }
 
 /* ---- Data sets ------------------------------------------------------------------------------------------------- */
@@ -112,156 +113,6 @@ static void put_data_set(const report *r, const report_set *set, size_t number, 
     fputs("</section>\n", page);
 }
 
-/* ---- How it was made ------------------------------------------------------------------------------------------- */
-
-static void put_machine(const report_set *set, FILE *out)
-{
-    const json_t *machine = json_object_get(set->about, "machine");
-    const char *cpu = json_string_value(json_object_get(machine, "cpu"));
-    const char *kernel = json_string_value(json_object_get(machine, "kernel"));
-    const json_t *cores = json_object_get(machine, "cores"), *memory = json_object_get(machine, "memory_gib");
-    const char *before = "";
-    if (cpu) report_put_text(out, cpu), before = ", ";
-    if (json_is_integer(cores))
-        fprintf(out, "%s%s core%s", before, report_count(json_number_value(cores)),
-                json_integer_value(cores) == 1 ? "" : "s"),
-            before = ", ";
-    if (json_is_number(memory))
-        fprintf(out, "%s%s GiB of memory", before, report_digits(json_number_value(memory))), before = ", ";
-    if (kernel) fputs(before, out), report_put_text(out, kernel);
-}
-
-/* "openblas 0.3.21, faiss 1.7.3 (generic build)": NAME_note belongs to NAME. */
-static void put_packages(const report_set *set, FILE *out)
-{
-    json_t *packages = json_object_get(set->about, "packages");
-    const char *name, *before = "";
-    json_t *value;
-    json_object_foreach(packages, name, value)
-    {
-        const size_t bytes = strlen(name);
-        if (!json_is_string(value) || (bytes > 5 && strcmp(name + bytes - 5, "_note") == 0)) continue;
-        fputs(before, out);
-        if (strncasecmp(name, json_string_value(value), bytes) != 0) { /* "OpenBLAS 0.3.21" names itself */
-            report_put_short(out, name, 60);
-            fputc(' ', out);
-        }
-        report_put_short(out, json_string_value(value), 120);
-        char key[80];
-        snprintf(key, sizeof key, "%.70s_note", name);
-        const char *note = json_string_value(json_object_get(packages, key));
-        if (note) {
-            fputs(" (", out);
-            report_put_short(out, note, 160);
-            fputc(')', out);
-        }
-        before = ", ";
-    }
-}
-
-static void put_member(const report_set *set, const char *key, FILE *out)
-{
-    const json_t *value = json_object_get(set->about, key);
-    if (json_is_string(value)) report_put_text(out, json_string_value(value));
-    if (json_is_integer(value)) fputs(report_count(json_number_value(value)), out);
-}
-
-static void put_compiler(const report_set *set, FILE *out)
-{
-    put_member(set, "compiler", out);
-}
-
-static void put_commit(const report_set *set, FILE *out)
-{
-    put_member(set, "commit", out);
-}
-
-static void put_threads(const report_set *set, FILE *out)
-{
-    put_member(set, "threads", out);
-}
-
-static char *fact_of(const report_set *set, void (*put)(const report_set *, FILE *))
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    if (!out) return NULL;
-    put(set, out);
-    if (fclose(out) == 0) return text;
-    free(text);
-    return NULL;
-}
-
-/* A fact once where all data sets agree on it, else each value with the data sets it is for. */
-static void put_fact(const report *r, const char *name, void (*put)(const report_set *, FILE *), FILE *page)
-{
-    char **facts = calloc(r->n_sets, sizeof *facts);
-    if (!facts) return;
-    size_t n_kinds = 0;
-    for (size_t i = 0; i < r->n_sets; i++) {
-        facts[i] = fact_of(&r->sets[i], put);
-        size_t j = 0;
-        while (j < i && (!facts[i] || !facts[j] || strcmp(facts[i], facts[j]) != 0)) j++;
-        n_kinds += j == i && facts[i] && facts[i][0];
-    }
-    if (n_kinds) fprintf(page, "<dt>%s</dt>", name);
-    for (size_t i = 0; i < r->n_sets; i++) {
-        bool before = false;
-        for (size_t j = 0; j < i && facts[i]; j++) before |= facts[j] && strcmp(facts[i], facts[j]) == 0;
-        if (before || !facts[i] || !facts[i][0]) continue;
-        fprintf(page, "<dd>%s", facts[i]);
-        const char *between = n_kinds > 1 ? " — " : NULL;
-        for (size_t j = i; j < r->n_sets && between; j++) {
-            if (!facts[j] || strcmp(facts[i], facts[j]) != 0) continue;
-            fputs(between, page);
-            report_put_text(page, r->sets[j].title);
-            between = ", ";
-        }
-        fputs("</dd>", page);
-    }
-    if (n_kinds) fputc('\n', page);
-    for (size_t i = 0; i < r->n_sets; i++) free(facts[i]);
-    free(facts);
-}
-
-static const char *command_of(const report_set *set)
-{
-    return json_string_value(json_object_get(set->about, "command"));
-}
-
-static void put_footer(const report *r, FILE *page)
-{
-    bool any = false;
-    for (size_t i = 0; i < r->n_sets; i++) any |= r->sets[i].about != NULL;
-    fputs("<footer>\n<h2>How this was made</h2>\n", page);
-    if (!any) {
-        fputs("<p>From files of <code>wideout eval --json</code>, which do not name the machine.</p>\n</footer>\n",
-              page);
-        return;
-    }
-    fputs("<dl>\n", page);
-    put_fact(r, "Machine", put_machine, page);
-    put_fact(r, "Compiler", put_compiler, page);
-    put_fact(r, "Packages", put_packages, page);
-    put_fact(r, "Commit", put_commit, page);
-    put_fact(r, "Threads", put_threads, page);
-    fputs("<dt>Commands</dt>", page);
-    for (size_t i = 0; i < r->n_sets; i++) {
-        const char *command = command_of(&r->sets[i]);
-        bool before = false; /* one command may run several workloads */
-        for (size_t j = 0; j < i && command && !before; j++) {
-            const char *other = command_of(&r->sets[j]);
-            before = other && strcmp(other, command) == 0;
-        }
-        if (!command || before) continue;
-        fputs("<dd><code>", page);
-        report_put_text(page, command);
-        fputs("</code></dd>", page);
-    }
-    fputs("\n</dl>\n</footer>\n", page);
-}
-
 bool report_page(const report *r, const char *title, report_plotter *plotter, FILE *page)
 {
     put_head(title, page);
@@ -276,7 +127,8 @@ bool report_page(const report *r, const char *title, report_plotter *plotter, FI
         fprintf(page, "<p class=\"note\">The plots are missing: %s. The tables hold all their numbers.</p>\n",
                 plotter->problem);
     fputs("</main>\n", page);
-    put_footer(r, page);
+    report_put_words(r, page);
+    report_put_made(r, page);
     fputs("</body>\n</html>\n", page);
     return !ferror(page);
 }

@@ -42,6 +42,15 @@ static report_set *add_set(report *r, char error[REPORT_ERROR_BYTES])
     return &sets[r->n_sets++];
 }
 
+static bool add_source(report *r, const report_set *set, const json_t *about, char error[REPORT_ERROR_BYTES])
+{
+    report_source *sources = realloc(r->sources, (r->n_sources + 1) * sizeof *sources);
+    if (!sources) return out_of_memory(error);
+    r->sources = sources;
+    sources[r->n_sources++] = (report_source){(size_t)(set - r->sets), about};
+    return true;
+}
+
 /* The series of a method and its variant, new where it has none yet; -1 where there are too many. */
 static int series_of(report *r, const char *method, const char *variant, report_family family)
 {
@@ -201,12 +210,12 @@ static bool read_trace(report_trace *trace, const json_t *object, const char *wh
     return true;
 }
 
-/* What the page says about how a file was made; checked here, printed by report_page.c. */
+/* What the page says about how a file was made; checked here, printed by report_made.c. */
 static bool check_about(const json_t *root, char error[REPORT_ERROR_BYTES])
 {
-    static const char *const texts[] = {"commit", "compiler", "command"};
+    static const char *const texts[] = {"commit", "version", "date", "compiler", "command"};
     const char *text;
-    json_t *machine, *packages;
+    json_t *machine, *packages, *options;
     uint64_t count;
     double gib;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -214,8 +223,10 @@ static bool check_about(const json_t *root, char error[REPORT_ERROR_BYTES])
     return report_get_count(root, "", "threads", (report_counts){false, 1, 65536}, &count, error) &&
            report_get_object(root, "", "machine", &machine, error) &&
            report_get_object(root, "", "packages", &packages, error) &&
+           report_get_object(root, "", "options", &options, error) &&
            report_get_text(machine, "machine.", "cpu", false, &text, error) &&
            report_get_text(machine, "machine.", "kernel", false, &text, error) &&
+           report_get_text(machine, "machine.", "instructions", false, &text, error) &&
            report_get_count(machine, "machine.", "cores", (report_counts){false, 1, 1 << 20}, &count, error) &&
            report_get_number(machine, "machine.", "memory_gib", (report_numbers){false, 0, 1e9}, &gib, error);
 }
@@ -227,8 +238,8 @@ static bool read_bench(report *r, json_t *root, char error[REPORT_ERROR_BYTES])
     if (!report_get_count(root, "", "wideout_bench", (report_counts){true, 1, 1}, &version, error)) return false;
     report_set *set = add_set(r, error);
     if (!set) return false;
-    set->about = root;
-    if (!report_get_text(root, "", "workload", true, &set->name, error)) return false;
+    if (!add_source(r, set, root, error) || !report_get_text(root, "", "workload", true, &set->name, error))
+        return false;
     set->title = set->name;
     if (!report_get_text(root, "", "title", false, &set->title, error) ||
         !report_get_count(root, "", "m", (report_counts){true, 1, INT32_MAX}, &set->m, error) ||
@@ -276,10 +287,11 @@ static report_set *eval_set(report *r, const char *log, uint64_t m, uint64_t d, 
 {
     for (size_t i = 0; i < r->n_sets; i++) {
         report_set *set = &r->sets[i];
-        if (!set->about && strcmp(set->name, log) == 0 && set->m == m && set->d == d && set->n == n) return set;
+        if (set->evaluated && strcmp(set->name, log) == 0 && set->m == m && set->d == d && set->n == n) return set;
     }
     report_set *set = add_set(r, error);
     if (!set) return NULL;
+    set->evaluated = true;
     set->name = log;
     set->title = file_name(log);
     set->m = m;
@@ -300,12 +312,13 @@ static bool read_eval(report *r, json_t *root, char error[REPORT_ERROR_BYTES])
         !report_get_count(root, "", "m", (report_counts){true, 1, INT32_MAX}, &m, error) ||
         !report_get_count(root, "", "d", (report_counts){true, 1, INT32_MAX}, &d, error) ||
         !report_get_count(root, "", "n", (report_counts){true, 1, INT64_MAX}, &n, error) ||
-        !read_quality(&row, root, "", error) || !read_timings(&row, root, "", &names, error))
+        !read_quality(&row, root, "", error) || !read_timings(&row, root, "", &names, error) ||
+        !check_about(root, error))
         return false;
     const report_family family = strcmp(method, "evidence") == 0 ? REPORT_OURS : REPORT_BASELINE;
     if (!set_series(r, &row, method, NULL, family, error)) return false;
     report_set *set = eval_set(r, log, m, d, n, error);
-    if (!set) return false;
+    if (!set || !add_source(r, set, root, error)) return false;
     if (!report_get_number(root, "", "full_p_at_1", (report_numbers){false, 0, 1}, &set->full_p_at_1, error) ||
         !report_get_number(root, "", "full_p_at_3", (report_numbers){false, 0, 1}, &set->full_p_at_3, error) ||
         !report_get_number(root, "", "full_p_at_5", (report_numbers){false, 0, 1}, &set->full_p_at_5, error))
@@ -409,6 +422,7 @@ void report_free(report *r)
 {
     for (size_t i = 0; i < r->n_sets; i++) free_set(&r->sets[i]);
     free(r->sets);
+    free(r->sources);
     json_decref(r->files);
     *r = (report){0};
 }

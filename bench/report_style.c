@@ -4,11 +4,11 @@
 
 const char *const report_style[] = {
     ":root{color-scheme:light dark;--ground:#ffffff;--card:#f6f8fa;--ink:#1f2328;--muted:#59636e;--line:#d8dde3;"
-    "--accent:#b93c0a;--tint:#fdf1ea;--good:#1a7f37;"
+    "--accent:#b93c0a;--tint:#fdf1ea;--good:#1a7f37;--edge:rgba(31,35,40,.22);"
     "--s0:#c2410c;--s1:#6b7280;--s2:#0891b2;--s3:#7c3aed;--s4:#c026d3;--s5:#15803d;--s6:#2563eb;--s7:#65a30d;"
     "--s8:#854d0e;--s9:#be123c;--s10:#0f766e;--s11:#475569}\n",
     "@media screen and (prefers-color-scheme:dark){:root{--ground:#0f1216;--card:#171b21;--ink:#e6e9ed;"
-    "--muted:#9aa4af;--line:#2d343d;--accent:#ff9a5c;--tint:#231a15;--good:#56d364;"
+    "--muted:#9aa4af;--line:#2d343d;--accent:#ff9a5c;--tint:#231a15;--good:#56d364;--edge:rgba(0,0,0,.75);"
     "--s0:#fb8b4a;--s1:#a3abb5;--s2:#38cbe6;--s3:#a78bfa;--s4:#e879f9;--s5:#4ade80;--s6:#6aa9ff;--s7:#a3e635;"
     "--s8:#e3b341;--s9:#fb7185;--s10:#2dd4bf;--s11:#cbd5e1}}\n",
     "*{box-sizing:border-box}\n",
@@ -24,9 +24,24 @@ const char *const report_style[] = {
     ".facts,.note{color:var(--muted);font-size:.9rem}\n",
     "a{color:inherit;text-decoration-color:var(--muted);text-underline-offset:.18em}\n",
     /* tables */
-    ".scroll{overflow-x:auto;margin:.8rem 0;border:1px solid var(--line);border-radius:8px;"
+    ".frame{position:relative;margin:.8rem 0}.scroll{overflow-x:auto;border:1px solid var(--line);border-radius:8px;"
     "overscroll-behavior-x:contain}\n",
     ".scroll.tall{max-height:40rem;overflow:auto}\n",
+    /* The hints under a table that is wider or longer than its frame. The frame's own scrolling drives it: where
+     * nothing can be scrolled the timeline is inactive and the hint has no height. Browsers without such timelines show
+     * it on narrow screens. A shadow at the right edge goes with it, and leaves at the end of the way. */
+    ".hint{margin:-.4rem 0 .8rem;font-size:.84rem;color:var(--muted);text-align:right;"
+    "max-width:none}\n",
+    "@supports not (animation-timeline:scroll()){@media (min-width:60rem){.hint{display:none}}}\n",
+    "@supports (animation-timeline:scroll()){.wide{timeline-scope:--way,--down}.scroll{scroll-timeline:--way "
+    "inline,--down block}"
+    ".hint{visibility:hidden;max-height:0;margin:0;animation:hint linear "
+    "both;animation-timeline:--way}.hint.down{animation-timeline:--down}"
+    ".frame::after{content:'';position:absolute;z-index:4;top:0;right:0;bottom:0;width:1.6rem;opacity:0;"
+    "border-radius:0 8px 8px 0;pointer-events:none;background:linear-gradient(to right,transparent,var(--edge));"
+    "animation:edge linear both;animation-timeline:--way}}\n",
+    "@keyframes hint{from,to{visibility:visible;max-height:3rem;margin:-.4rem 0 .8rem}}\n",
+    "@keyframes edge{from,90%{opacity:1}to{opacity:0}}\n",
     ".scroll:focus-visible{outline:2px solid var(--accent);outline-offset:2px}\n",
     "table{border-collapse:separate;border-spacing:0;width:100%;font-size:.84rem;line-height:1.35;"
     "font-variant-numeric:tabular-nums;overflow-wrap:normal}\n",
@@ -38,7 +53,8 @@ const char *const report_style[] = {
     "thead th[rowspan]{border-bottom:1px solid var(--line)}\n",
     "thead th[colspan]{text-align:center;border-left:1px solid var(--line);padding-bottom:.1rem}\n",
     "th:first-child{text-align:left}\n",
-    "tbody th{font-weight:500;white-space:normal;min-width:16rem;max-width:20rem;overflow-wrap:anywhere}\n",
+    "tbody th{font-weight:500;white-space:normal;min-width:9rem;max-width:18rem;overflow-wrap:anywhere}\n",
+    ".many tbody th{min-width:15rem}\n",
     "tbody tr.first:not(:first-child) th,tbody tr.first:not(:first-child) td,.headline tbody tr:not(:first-child) th,"
     ".headline tbody tr:not(:first-child) td{border-top:1px solid var(--line)}\n",
     ".rows thead{position:sticky;top:0;z-index:2}\n",
@@ -49,7 +65,7 @@ const char *const report_style[] = {
     ".full th,.full td{font-weight:600}\n",
     ".headline td{vertical-align:baseline}.headline td small{display:block;white-space:normal}\n",
     ".headline td:nth-child(n+4):nth-child(-n+6){min-width:9.5rem}\n",
-    ".headline thead th{white-space:normal;min-width:5.2rem}\n",
+    ".headline tbody th{min-width:12rem}.headline thead th{white-space:normal;min-width:5.2rem}\n",
     "td.best{color:var(--accent);font-weight:700;font-size:1.12em}td.good{color:var(--good)}td.no{color:var(--muted)}"
     "\n",
     "tbody th i{display:inline-block;width:.62em;height:.62em;border-radius:50%;margin-right:.55em}\n",
@@ -68,13 +84,19 @@ const char *const report_style[] = {
     "footer h2{border:0;margin:0 0 .5rem;padding:0;font-size:1.05rem}\n",
     "dl{display:grid;grid-template-columns:8rem 1fr;gap:.35rem 1rem;margin:0}dt{color:var(--muted)}dd{margin:0;"
     "min-width:0}dd+dd{grid-column:2}\n",
+    "dd.no{color:var(--muted)}.words{grid-template-columns:9rem 1fr;gap:.5rem 1.5rem;font-size:.92rem;max-width:60rem;"
+    "margin-top:.8rem}.words dt{color:var(--ink);font-weight:600}\n",
     "code{font:.92em/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace}\n",
     "@media (max-width:40rem){body{padding:1.5rem 1rem 2rem}h1{font-size:1.5rem}h2{margin-top:2.5rem}"
     ".scroll tbody th{min-width:8.5rem;max-width:8.5rem}"
-    "th,td{padding:.4rem .55rem}dl{grid-template-columns:1fr;gap:0}dd+dd{grid-column:1}dt{margin-top:.6rem}"
+    "th,td{padding:.4rem "
+    ".55rem}dl{grid-template-columns:1fr;gap:0}dd+dd{grid-column:1}dt{margin-top:.6rem}.words{grid-template-columns:"
+    "1fr;gap:0}thead th[colspan]{text-align:left}"
     ".scroll.tall{max-height:32rem}}\n",
     "@page{size:A4 landscape;margin:12mm}\n",
-    "@media print{html{font-size:12px}body{max-width:none;padding:0}.scroll,.scroll.tall{overflow:visible;"
+    "@media "
+    "print{html{font-size:12px}body{max-width:none;padding:0}.hint,.frame::after{display:none}.scroll,.scroll.tall{"
+    "overflow:visible;"
     "max-height:none;border:0}.rows thead,.scroll tbody th,.scroll thead tr:first-child th:first-child{position:static}"
     "table{font-size:8px}th,td{padding:.25rem .35rem;-webkit-print-color-adjust:exact;print-color-adjust:exact}"
     "tbody th{min-width:0;max-width:11rem}figure,tr{break-inside:avoid}h2,h3{break-after:avoid}"

@@ -4,6 +4,25 @@
 #include <math.h>
 #include <string.h>
 
+/* ---- Frames --------------------------------------------------------------------------------------------------- */
+
+/* A table that is wider than the page scrolls within its frame, and says so under it: see report_style.c. */
+static void open_frame(FILE *page, const char *label, const char *frame_class, const char *table_class)
+{
+    fprintf(page,
+            "<div class=\"wide\"><div class=\"frame\"><div class=\"scroll%s\" tabindex=\"0\" role=\"region\" "
+            "aria-label=\"%s\">"
+            "<table class=\"%s\">\n",
+            frame_class, label, table_class);
+}
+
+static void close_frame(FILE *page)
+{
+    fputs("</tbody></table></div></div><p class=\"hint\">The table goes on to the right: scroll it sideways →</p>"
+          "<p class=\"hint down\">There are more rows below: scroll the table down ↓</p></div>\n",
+          page);
+}
+
 /* ---- Headline ------------------------------------------------------------------------------------------------ */
 
 /* "not reached", with the best share of FULL's P@1 that the method has. */
@@ -31,8 +50,14 @@ static void put_peer(const report *r, const report_set *set, report_cost at, con
     fprintf(page, ", P@1 %s, %s µs</small></td>", report_fixed(peer->p_at_1, 4), report_digits(report_us(peer, at)));
 }
 
-static void put_set(const report *r, const report_set *set, size_t number, FILE *page)
+/* Columns that no data set of the page would fill are left out. */
+typedef struct headline {
+    bool peers, popular;
+} headline;
+
+static void put_set(const report *r, size_t number, const headline *has, FILE *page)
 {
+    const report_set *set = &r->sets[number - 1];
     report_cost bulk = {0}, single = {0};
     const bool timed = report_bulk(set, &bulk), has_single = report_single(set, &single);
     const int popular = report_find_series(r, "popular");
@@ -53,31 +78,33 @@ static void put_set(const report *r, const report_set *set, size_t number, FILE 
         fputs("<td>–</td><td>–</td>", page);
         put_not_reached(page, report_best_p_at_1(r, set, -1, REPORT_OURS), full);
     }
-    if (timed)
+    if (has->peers && timed)
         put_peer(r, set, bulk, ours, page);
-    else
+    else if (has->peers)
         fputs("<td class=\"no\">not timed</td>", page);
     const report_row *plain =
         timed && popular >= 0 ? report_fastest(r, set, popular, REPORT_OURS, report_floor, bulk) : NULL;
     if (plain)
         fprintf(page, "<td>%s <small>P@1 %s, %s classes</small></td>", report_times(report_speedup(plain, bulk)),
                 report_fixed(plain->p_at_1, 4), report_count(plain->sample_size));
-    else
+    else if (has->popular)
         put_not_reached(page, popular < 0 ? NAN : report_best_p_at_1(r, set, popular, REPORT_OURS), full);
     fprintf(page, "<td>%s</td><td>%s</td></tr>\n", report_fixed(full, 4), report_count((double)set->m));
 }
 
 void report_put_headline(const report *r, FILE *page)
 {
-    fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Headline table\"><table "
-          "class=\"headline\">\n"
-          "<thead><tr><th scope=\"col\">data set</th><th scope=\"col\">ours against FULL, large batch</th>"
-          "<th scope=\"col\">the same, batch 1</th><th scope=\"col\">its P@1</th>"
-          "<th scope=\"col\">against the best peer</th><th scope=\"col\">popular against FULL</th>"
-          "<th scope=\"col\">FULL’s P@1</th><th scope=\"col\">classes scored</th></tr></thead>\n<tbody>\n",
+    headline has = {.popular = report_find_series(r, "popular") >= 0};
+    for (int i = 0; i < r->n_series; i++) has.peers |= r->series[i].family == REPORT_PEER;
+    open_frame(page, "Headline table", "", "headline");
+    fputs("<thead><tr><th scope=\"col\">data set</th><th scope=\"col\">wideout against FULL, large batch</th>"
+          "<th scope=\"col\">the same, batch 1</th><th scope=\"col\">its P@1</th>",
           page);
-    for (size_t i = 0; i < r->n_sets; i++) put_set(r, &r->sets[i], i + 1, page);
-    fputs("</tbody></table></div>\n", page);
+    if (has.peers) fputs("<th scope=\"col\">against the best peer</th>", page);
+    if (has.popular) fputs("<th scope=\"col\">popular against FULL</th>", page);
+    fputs("<th scope=\"col\">FULL’s P@1</th><th scope=\"col\">classes of the layer</th></tr></thead>\n<tbody>\n", page);
+    for (size_t i = 0; i < r->n_sets; i++) put_set(r, i + 1, &has, page);
+    close_frame(page);
 }
 
 /* ---- All rows ------------------------------------------------------------------------------------------------ */
@@ -85,7 +112,7 @@ void report_put_headline(const report *r, FILE *page)
 typedef struct columns {
     report_cost costs[REPORT_MAX_TIMINGS], compared[2];
     size_t n_costs, n_compared;
-    bool build, bytes, cpu; /* somebody measured it */
+    bool build, bytes, cpu, energy; /* somebody measured it */
 } columns;
 
 static columns columns_of(const report_set *set)
@@ -100,6 +127,7 @@ static columns columns_of(const report_set *set)
         c.build |= !isnan(set->rows[i].build_s);
         c.bytes |= !isnan(set->rows[i].index_bytes);
         c.cpu |= !isnan(set->rows[i].cpu_s_per_1000);
+        c.energy |= !isnan(set->rows[i].energy_j_per_1000);
     }
     return c;
 }
@@ -119,8 +147,8 @@ static void put_head(const columns *c, FILE *page)
     if (c->n_compared)
         fprintf(page, "<th scope=\"colgroup\" colspan=\"%zu\">times as fast as FULL</th>", c->n_compared);
     if (c->build || c->bytes) fprintf(page, "<th scope=\"colgroup\" colspan=\"%d\">index</th>", c->build + c->bytes);
-    fprintf(page, "<th scope=\"colgroup\" colspan=\"%d\">per 1,000 queries</th></tr>\n<tr>", c->cpu + 1);
-    fputs("<th scope=\"col\">P@1</th><th scope=\"col\">of FULL’s</th><th scope=\"col\">P@5</th>"
+    if (c->cpu || c->energy) fprintf(page, "<th scope=\"colgroup\" colspan=\"%d\">per 1,000</th>", c->cpu + c->energy);
+    fputs("</tr>\n<tr><th scope=\"col\">P@1</th><th scope=\"col\">of FULL’s</th><th scope=\"col\">P@5</th>"
           "<th scope=\"col\">classes scored</th><th scope=\"col\">labels found</th>",
           page);
     for (size_t i = 0; i < c->n_costs; i++) put_batch(page, &c->costs[i]);
@@ -128,7 +156,8 @@ static void put_head(const columns *c, FILE *page)
     if (c->build) fputs("<th scope=\"col\">build s</th>", page);
     if (c->bytes) fputs("<th scope=\"col\">MiB</th>", page);
     if (c->cpu) fputs("<th scope=\"col\">CPU s</th>", page);
-    fputs("<th scope=\"col\">J</th></tr>\n</thead>\n", page);
+    if (c->energy) fputs("<th scope=\"col\">J</th>", page);
+    fputs("</tr>\n</thead>\n", page);
 }
 
 static void put_cell(FILE *page, const char *text)
@@ -166,10 +195,11 @@ static void put_row(const report *r, const report_set *set, const columns *c, co
     if (c->build) put_cell(page, report_digits(row->build_s));
     if (c->bytes) put_cell(page, report_digits(row->index_bytes / (1 << 20)));
     if (c->cpu) put_cell(page, report_digits(row->cpu_s_per_1000));
-    if (isnan(row->energy_j_per_1000))
-        fputs("<td class=\"no\">not measured</td></tr>\n", page);
-    else
-        fprintf(page, "<td>%s</td></tr>\n", report_digits(row->energy_j_per_1000));
+    if (c->energy && isnan(row->energy_j_per_1000))
+        fputs("<td class=\"no\">not measured</td>", page);
+    else if (c->energy)
+        put_cell(page, report_digits(row->energy_j_per_1000));
+    fputs("</tr>\n", page);
 }
 
 void report_put_rows(const report *r, const report_set *set, FILE *page)
@@ -186,9 +216,7 @@ void report_put_rows(const report *r, const report_set *set, FILE *page)
                              .index_bytes = NAN,
                              .cpu_s_per_1000 = NAN,
                              .energy_j_per_1000 = NAN};
-    fputs("<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"All configurations\">"
-          "<table class=\"rows\">\n",
-          page);
+    open_frame(page, "All configurations", " tall", c.n_costs > 2 ? "rows many" : "rows");
     put_head(&c, page);
     fputs("<tbody>\n", page);
     bool has_full = false;
@@ -202,5 +230,5 @@ void report_put_rows(const report *r, const report_set *set, FILE *page)
         }
         if (series < 0 && !has_full) put_row(r, set, &c, &full, true, page);
     }
-    fputs("</tbody></table></div>\n", page);
+    close_frame(page);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef BENCH_DIR
@@ -37,6 +38,16 @@ static json_t *commit(void)
     return json_string(*text ? text : "unknown");
 }
 
+/* Now, in UTC: "2026-11-16T17:00:00Z". */
+static json_t *date(void)
+{
+    const time_t now = time(NULL);
+    struct tm utc;
+    char text[32];
+    if (!gmtime_r(&now, &utc) || !strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc)) return json_null();
+    return json_string(text);
+}
+
 static json_t *machine(void)
 {
     wo_cpu_info cpu = {.struct_size = sizeof cpu};
@@ -60,13 +71,15 @@ static json_t *packages(void)
 json_t *bench_result_head(const bench_workload *w, const bench_data *data, const bench_quality *full, int threads,
                           const char *command)
 {
-    return json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:o, s:o, s:s, s:o, s:s, s:i, s:{s:o, s:o, s:o, s:o}}",
+    return json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:o, s:s, s:o, s:o, s:s, s:o, s:s, s:i, "
+                     "s:{s:o, s:o, s:o, s:o}}",
                      "wideout_bench", 1, "workload", w->name, "title", w->title, "m", (json_int_t)data->rows->m, "d",
                      (json_int_t)data->rows->d, "n", (json_int_t)data->judged.n, "train_n",
-                     (json_int_t)(data->train ? wo_log_n(data->train) : 0), "k", BENCH_K, "commit", commit(), "machine",
-                     machine(), "compiler", COMPILER, "packages", packages(), "command", command, "threads", threads,
-                     "full", "p_at_1", bench_real(full->p_at_1), "p_at_3", bench_real(full->p_at_3), "p_at_5",
-                     bench_real(full->p_at_5), "label_rank", bench_real(full->label_rank));
+                     (json_int_t)(data->train ? wo_log_n(data->train) : 0), "k", BENCH_K, "commit", commit(), "version",
+                     wo_version(), "date", date(), "machine", machine(), "compiler", COMPILER, "packages", packages(),
+                     "command", command, "threads", threads, "full", "p_at_1", bench_real(full->p_at_1), "p_at_3",
+                     bench_real(full->p_at_3), "p_at_5", bench_real(full->p_at_5), "label_rank",
+                     bench_real(full->label_rank));
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------- */

@@ -3,8 +3,10 @@
 #include "curve_text.h"
 #include "index_text.h"
 #include "layer_options.h"
+#include "names_summary.h"
 #include "store/log.h"
 #include "store/store.h"
+#include "text/names_text.h"
 #include "text/xc.h"
 #include "xc_options.h"
 #include "xc_summary.h"
@@ -274,6 +276,8 @@ static int info_xc(const char *path, const arguments *args, bool gzip)
     wo_progress progress = cli_progress(&args->common);
     xc_summary summary;
     wo_error err;
+    if (!args->xc.lenient && !args->xc.one_based && woi_names_look(path))
+        return cli_names_info(path, args->common.json);
     if (xc_summarise(path, &xc, &progress, &summary, &err))
         return cli_fail_hint(
             path, &err, gzip ? "it is compressed with gzip, and was read as text: unpack it where it is not" : NULL);
@@ -307,8 +311,9 @@ const cli_command cli_cmd_info = {
     "[options] FILE",
     "what is in a file: kind, tensors, counts, checksums",
     "Recognises a file by its content, whatever its name, checks all of it and says what is in it:\n"
-    "safetensors (one file, or the index JSON of a sharded model), npy, and extreme-classification\n"
-    "text, plain or gzip, with a histogram of how often its labels occur. Files that wideout wrote\n"
+    "safetensors (one file, or the index JSON of a sharded model), npy, extreme-classification text,\n"
+    "plain or gzip, with a histogram of how often its labels occur, and names, one a line, as in\n"
+    "labels.txt of 'wideout data'. Files that wideout wrote\n"
     "are compared with their checksums. Of an index it prints the method, its options and what the cells\n"
     "hold; with --trace, the numbers that were taken while its hyperplanes were learned. Of a tuned index\n"
     "it shows what was best for its time; with --curve, all that was tried.\n"

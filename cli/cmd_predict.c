@@ -4,6 +4,7 @@
 #include "index_text.h"
 #include "layer_options.h"
 #include "predict_source.h"
+#include "specific.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@ enum { DEFAULT_K = 5, MAX_ANSWERS = 1 << 20 };
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
-    const char *index, *net, *vocab, *names, *forbid, *require;
+    const char *index, *net, *vocab, *names, *forbid, *require, *specific;
     uint64_t k, probes;
     int format, arch; /* CLI_CHOICE */
     bool softmax, logprob, exact, exact_fallback, no_prior, one_based;
@@ -47,6 +48,8 @@ static const cli_option options[] = {
     {"forbid", 0, CLI_TEXT, offsetof(arguments, forbid), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
      false},
     {"require", 0, CLI_TEXT, offsetof(arguments, require), "IDS|FILE", "always score these", false},
+    {"specific", 0, CLI_TEXT, offsetof(arguments, specific), "LOG",
+     "order the answers by score against how often LOG has them as labels", false},
     {"one-based", 0, CLI_FLAG, offsetof(arguments, one_based), NULL, "xc: features count from 1", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer of the index, where it has no rows"),
     {0},
@@ -74,9 +77,10 @@ typedef struct session {
     float *scores;
     wo_query_stats *stats; /* (rows) */
     classes forbidden, mandatory;
-    wo_search_call call; /* all but its queries */
-    uint64_t n, n_bad;   /* answered; of them, not finite */
-    const char *at;      /* the source's name */
+    cli_specific specific; /* the order of answers, where it is not that of the scores */
+    wo_search_call call;   /* all but its queries */
+    uint64_t n, n_bad;     /* answered; of them, not finite */
+    const char *at;        /* the source's name */
 } session;
 
 /* ---- Names ------------------------------------------------------------------------------------------------- */
@@ -232,6 +236,7 @@ static json_t *answers_json(const session *s, size_t row)
         const char *name = name_of(s, id, &bytes);
         json_t *answer = json_pack("{s:i}", "id", id);
         if (name) json_object_set_new(answer, "name", json_stringn_nocheck(name, bytes));
+        if (s->specific.counts) json_object_set_new(answer, "count", json_integer((json_int_t)s->specific.counts[id]));
         json_object_set_new(answer, "score", json_real((double)s->scores[row * s->k + i]));
         json_array_append_new(list, answer);
     }
@@ -295,6 +300,8 @@ static wo_status answer(session *s, const cli_query_batch *batch, wo_error *err)
         wo_status status = wo_search_run(s->searcher, &s->call, err);
         for (size_t i = 0; !status && i < n; i++, s->n++) {
             const char *why = s->stats[i].status ? problem(q + i * d, d) : NULL;
+            if (s->specific.counts)
+                cli_specific_order(&s->specific, s->call.score, s->ids + i * s->k, s->scores + i * s->k, s->k);
             if (why) report_bad(s, why, batch, first + i);
             if (s->args->common.json)
                 status = print_json(s, i, why, batch, first + i, err);
@@ -407,6 +414,8 @@ static int make_searcher(session *s)
             code = cli_blame(s->self, &(cli_files){.index = args->index}, &err);
     }
     free(zeros);
+    if (!code && args->specific && cli_specific_open(args->specific, s->m, s->k, &s->specific, &err))
+        code = cli_fail(args->specific, &err);
     return code;
 }
 
@@ -418,6 +427,7 @@ static void free_session(session *s)
     free(s->scores);
     free(s->stats);
     woi_names_free(&s->given);
+    cli_specific_free(&s->specific);
     woi_names_free(&s->names);
     free(s->same);
     wo_searcher_free(s->searcher);
@@ -478,6 +488,12 @@ const cli_command cli_cmd_predict = {
     "with --partition, or with --exact:\n"
     "\n"
     "  wideout predict --index index.safetensors --logprob test.log\n"
+    "\n"
+    "Classes that almost every query needs are the first everywhere. --specific LOG counts how often LOG\n"
+    "has each class as a label, and puts those of the k best first that stand out here: in the order of\n"
+    "score - log(count + 1). Which classes are answered, and their scores, stay the same:\n"
+    "\n"
+    "  wideout predict --index index.safetensors -k 10 --specific train.log test.log\n"
     "\n"
     "With --net they are made of raw examples: lines of extreme-classification text, with or without a\n"
     "header; package stanzas, for a network of them; or text, an example a line: words that are features,\n"

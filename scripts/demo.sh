@@ -8,7 +8,7 @@ out=${BUILD:-build}/demo
 mkdir -p "$out"
 
 show() {
-    printf '$ %s\n' "$*" | sed "s|$wideout|wideout|g"
+    printf '$%s\n' "$(printf ' %q' "$@")" | sed "s|$wideout|wideout|g"
 }
 
 run() { # shows a command, then runs it
@@ -45,7 +45,7 @@ build full
 build popular --popular 500
 build slide -K 6 -L 10
 build lss --iterations 300 --max-neurons 2000
-build evidence
+build evidence --source-k 10
 
 printf '\n%-10s %7s %7s %9s %14s %14s %10s\n' method P@1 P@5 classes 'us, batch 1' 'us, batch 1024' 'speed-up'
 for method in full popular slide lss evidence; do
@@ -55,22 +55,43 @@ for method in full popular slide lss evidence; do
 done
 printf 'Time: batch 1 with one thread, batch 1024 with all; speed-up over FULL at batch 1024, in one run. Test data.\n'
 
-printf '\nThree predictions by name, for examples that nobody has seen:\n'
-predict=("$wideout" predict --index "$out/evidence.index.safetensors" --net "$out/net.safetensors" -k 5)
+# Questions that were fixed beforehand, and FULL's answers beside the index's: also where the index is wrong.
 if [ -s "$out/catalogue" ]; then
-    printf '%s\n' 'music score editor with a Qt user interface' 'Python 3 bindings for a fast image library' \
-        'Perl module to talk to PostgreSQL databases' >"$out/three"
-    cat "$out/three"
-    run "${predict[@]}" --format text "$out/three"
+    format=text
+    printf '%s\n' 'German dictionary for spell checking' 'ALSA sound player' 'Perl module to talk to PostgreSQL databases' \
+        'Wayland compositor' >"$out/questions"
+    cp "$out/questions" "$out/asked"
+    cat <<'TEXT'
+
+Ask for packages in words: what would a package with this description depend on? Nearly everything depends on libc6, so
+--specific puts first what stands out against the training data. Whole package entries are what the index learned from; a
+line that somebody typed is not like them, and --probes 8 lets it open eight cells of a table instead of one. It was built
+for ten answers (--source-k 10). Here are the first of them, and those of FULL.
+TEXT
 else
-    sed -n 2,4p "$out/data/test.txt" >"$out/three"
-    run "${predict[@]}" --format xc "$out/three"
+    format=xc
+    sed -n 2,5p "$out/data/test.txt" >"$out/asked"
+    sed 's/ .*//; s/^/labels /' "$out/asked" >"$out/questions"
+    printf '\nFour rows of the test data, and their labels; what stands out against the training data comes first.\nHere are the first of ten names, and those of FULL.\n'
 fi
+ask() { # FILE OPTION...: the answers to what was asked, into FILE
+    "$wideout" predict --net "$out/net.safetensors" -k 10 --specific "$out/train.log.safetensors" --format $format \
+        "${@:2}" "$out/asked" >"$1"
+}
+printf '\n'
+show "$wideout" predict --index "$out/evidence.index.safetensors" --net "$out/net.safetensors" -k 10 \
+    --specific "$out/train.log.safetensors" --probes 8 --format $format "$out/asked"
+ask "$out/answers.full" --index "$out/full.index.safetensors"
+ask "$out/answers.index" --index "$out/evidence.index.safetensors" --probes 8
+ask "$out/answers.narrow" --index "$out/evidence.index.safetensors"
+scripts/beside.sh "$out/questions" "$out/answers.index" "$out/answers.full"
+printf 'Without --probes 8: '
+scripts/beside.sh "$out/questions" "$out/answers.narrow" "$out/answers.full" | tail -1
 run "${BUILD:-build}/wideout-bench" report "$out"/{full,popular,slide,lss,evidence}.json -o "$out/report.html" --title 'wideout: the demo'
 cat <<TEXT
 
 Made, in $out: data/ (train.txt, valid.txt, test.txt, features.txt, labels.txt), net.safetensors, train.log.safetensors,
-      test.log.safetensors, METHOD.index.safetensors and METHOD.json for the five methods, report.html
+      test.log.safetensors, METHOD.index.safetensors and METHOD.json for the five methods, asked, answers.*, report.html
 Next: $wideout eval --index $out/evidence.index.safetensors --log $out/test.log.safetensors
       $wideout predict --index $out/evidence.index.safetensors --net $out/net.safetensors --format text -
 TEXT

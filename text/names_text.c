@@ -33,3 +33,38 @@ wo_status woi_names_read(const char *path, woi_names *names, wo_error *err)
     if (status) woi_names_free(names);
     return status;
 }
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (unsigned char)c >= 0x80;
+}
+
+/* "Package: vim": letters and hyphens, a colon, a space. The names of our own features are "desc:for". */
+static bool is_field(const char *line, size_t bytes)
+{
+    size_t i = 0;
+    while (i < bytes && (is_letter(line[i]) || line[i] == '-')) i++;
+    return i > 0 && i < bytes && line[i] == ':' && (i + 1 == bytes || line[i + 1] == ' ');
+}
+
+static bool is_name(const char *line, size_t bytes)
+{
+    bool letters = false;
+    for (size_t i = 0; i < bytes; i++) {
+        if ((unsigned char)line[i] < 0x20) return false;
+        letters = letters || is_letter(line[i]);
+    }
+    return letters && !is_field(line, bytes) && woi_utf8_valid(line, bytes);
+}
+
+bool woi_names_look(const char *path)
+{
+    woi_text *text = NULL;
+    char *line = NULL;
+    size_t bytes = 0;
+    const bool first =
+        !woi_text_open(path, &text, NULL) && !woi_text_line(text, &line, &bytes, NULL) && line && is_name(line, bytes);
+    const bool more = first && !woi_text_line(text, &line, &bytes, NULL) && line;
+    woi_text_free(text);
+    return more;
+}

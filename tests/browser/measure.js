@@ -3,9 +3,11 @@
 //
 // Wrong: a page wider than the window; an element beyond the window's edge, or text cut off by its own box, outside
 // of containers that scroll; text of a picture outside of it, upon other text of it, or hardly darker (lighter) than
-// the page.
+// the page; a table that can be scrolled without a hint that says so, or a hint where it cannot.
 'use strict'
-addEventListener('load', () => {
+const settled = () => new Promise(done => setTimeout(done, 500)) // scroll timelines follow the first frames
+addEventListener('load', async () => {
+  await settled()
   const wrong = []
   const root = document.documentElement
   const say = (what, element) => wrong.push(what + ' "' + element.textContent.trim().slice(0, 40) + '"')
@@ -20,6 +22,16 @@ addEventListener('load', () => {
   }
   for (const cell of document.querySelectorAll('th, td'))
     if (cell.scrollWidth > cell.clientWidth + 1) say('cell cut off', cell)
+
+  for (const frame of document.querySelectorAll('.scroll')) {
+    const shown = hint => { // its text lies within the window
+      const box = frame.closest('.wide').querySelector(hint).getBoundingClientRect()
+      return box.height > 10 && box.left >= 0 && box.right <= root.clientWidth
+    }
+    if (frame.scrollWidth > frame.clientWidth + 1 !== shown('.hint:not(.down)')) say('hint of sideways', frame)
+    if (frame.scrollHeight > frame.clientHeight + 1 !== shown('.hint.down')) say('hint of downwards', frame)
+  }
+  if (!document.querySelector('#words + dl dt') || !document.querySelector('#made + dl dt')) wrong.push('no words')
 
   const numbers = colour => colour.match(/[\d.]+/g).slice(0, 3).map(Number)
   const light = colour => {

@@ -54,7 +54,7 @@ evidence router=tree lambda=0.1 probes=4' "$(jq -r '.rows[].label' one/tiny.json
 same 'the head' '[1,"tiny","Tiny",600,16,400,5]' "$(jq -c '[.wideout_bench, .workload, .title, .m, .d, .n, .k]' one/tiny.json)"
 check 'how it was made' jq -e '(.commit | type == "string") and (.compiler | type == "string") and
     .command == "wideout-bench run ./tiny.workload --no-timing --methods full,popular,slide,lss,evidence" and
-    (.machine | .cpu != null and .cores > 0 and .memory_gib > 0 and .kernel != null) and
+    (.version | test("^[0-9.]+$")) and (.date | test("^20..-..-..T..:..:..Z$")) and (.machine | .cpu != null and .cores > 0 and .memory_gib > 0 and .kernel != null) and
     (.packages | .hnswlib != null and .faiss != null)' one/tiny.json
 check 'quality of every row' jq -e '.full.p_at_1 as $p | .rows | all([.p_at_1, .p_at_3, .p_at_5, .label_recall, .sample_size,
     .build_s, .index_bytes] | all(type == "number")) and (.[0].p_at_1 == $p)' one/tiny.json
@@ -66,7 +66,7 @@ check 'probes open more cells of the same index' jq -e '.rows[8:] | .[0].build_s
     .[0].sample_size < .[1].sample_size' one/tiny.json
 check 'no partial file stays' test ! -e one/tiny.json.partial
 run ./tiny.workload -o two --methods $ours --threads 1 >/dev/null
-strip='del(.command, .threads, .commit) | del(.rows[].build_s)'
+strip='del(.command, .threads, .commit, .date) | del(.rows[].build_s)'
 same 'the same with one thread' "$(jq -c "$strip" one/tiny.json)" "$(jq -c "$strip" two/tiny.json)"
 same 'screen answers as FULL does' '["screen",true]' "$(run ./tiny.workload -o screened --methods full,screen >/dev/null &&
     jq -c '.full as $f | .rows[1] | [.label, .p_at_1 == $f.p_at_1 and .p_at_5 == $f.p_at_5]' screened/tiny.json)"

@@ -149,11 +149,37 @@ same '--require: all of them too' 100 "$("$WIDEOUT" predict --index twins.idx -k
     awk -F '\t' 'NR == 1 {for (i = 1; i < NF; i += 2) n += $i == "twin"; print n}')"
 same '--require: always a candidate' yes "$("$WIDEOUT" predict --index x.idx --require 198,199 -k 200 --json test.log |
     jq -rs 'all([.answers[].id] | contains([198, 199])) | if . then "yes" else "no" end')"
+# --specific: the same answers with the same scores, in the order of score - log(count + 1).
+# shellcheck disable=SC2016 # jq has variables of its own
+jq -nR 'input | [inputs | split(" ")[0] | split(",")[] | select(. != "")] | reduce .[] as $l ({}; .[$l] += 1)' x/train.txt >counts
+specific() { # ARGUMENT...: the answers of each query, a JSON list each
+    "$WIDEOUT" predict --index x.idx -k 10 --json test.log "$@" | jq -c '.answers'
+}
+specific >plain
+specific --specific x.log >ordered
+same '--specific: answers and scores are the same' "$(jq -c 'sort_by(.id)' plain)" "$(jq -c 'map(del(.count)) | sort_by(.id)' ordered)"
+# shellcheck disable=SC2016
+check '--specific: counts are those of the training data' jq -es --slurpfile n counts \
+    'add | length > 1000 and all(.count == ($n[0][.id | tostring] // 0))' ordered
+# shellcheck disable=SC2016
+check '--specific: by score against frequency' jq -es 'all([.[] | .score - ((.count + 1) | log)] as $g |
+    all(range(1; $g | length); $g[.] <= $g[. - 1] + 1e-9))' ordered
+check '--specific: which is another order' bash -c '! cmp -s <(jq .[0].id plain) <(jq .[0].id ordered)'
+same '--specific: probabilities give the same order' "$(jq -c 'map(.id)' ordered)" \
+    "$(specific --softmax --specific x.log | jq -c 'map(.id)')"
+same '--specific: as lines' "$(head -1 ordered | jq -r '.[].name' | paste -sd,)" \
+    "$("$WIDEOUT" predict --index x.idx -k 10 --specific x.log test.log | head -1 | tr '\t' '\n' | paste - - | cut -f 1 | paste -sd,)"
+
 same '--json: a line a query, counted from 0' "[150,\"logits\",0,149,5,\"$(head -1 answers | cut -f 1)\"]" "$("$WIDEOUT" predict --index x.idx --json test.log |
     jq -cs '[length, .[0].scores, .[0].query, .[149].query, (.[0].answers | length), .[0].answers[0].name]')"
 same '--json: nothing but these lines' 150 "$("$WIDEOUT" predict --index x.idx --json test.log | grep -c '^{"query":[0-9]*,.*}$')"
 "$WIDEOUT" data synthetic -q -m 100 -d 4 -n 500 -o s >/dev/null
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --learner none -K 3 -L 1 -o s.idx >/dev/null
+"$WIDEOUT" embed w2v.net --data tokens/train.tokens.safetensors --distinct -o words.log >/dev/null
+fails '--specific: a log without labels' 1 'wideout: words.log: has no labels, so that it does not tell how often a class occurs' \
+    "$WIDEOUT" predict --index x.idx --specific words.log test.log
+fails '--specific: of more classes' 1 "wideout: x.log: has label $(jq -r 'keys | map(tonumber) | max' counts), which is not below the 100 of the index" \
+    "$WIDEOUT" predict --index s.idx --specific x.log s/test.log.safetensors
 check 'numbers where there are no names' bash -c "'$WIDEOUT' predict --index s.idx s/test.log.safetensors | cut -f 1,3 | grep -qvx '[0-9]*.[0-9]*' && exit 1 || exit 0"
 "$WIDEOUT" build -q --layer x.net --log x.log --learner none -K 3 -L 1 --weights none -o bare.idx >/dev/null
 check 'a network is the layer of its index' "$WIDEOUT" predict --index bare.idx --layer x.net test.log

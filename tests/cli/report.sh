@@ -24,7 +24,8 @@ result() {
          timings: [timing(1; 1; $m / 60; $times * 0.7), timing(32; 1; $m / 200; $times * 0.9), timing(1024; 2; $m / 600; $times)],
          cpu_s_per_1000: 0.0123, energy_j_per_1000: null};
     {wideout_bench: 1, workload: $workload, title: $title, m: $m, d: 128, n: 5000, k: 5, commit: "0123456789",
-     machine: {cpu: "A processor", cores: 2, memory_gib: 31.2, kernel: "6.1.0"}, compiler: "gcc 12.2.0",
+     version: "0.1.0", date: "2026-11-16T17:00:00Z",
+     machine: {cpu: "A processor", instructions: "avx2", cores: 2, memory_gib: 31.2, kernel: "6.1.0"}, compiler: "gcc 12.2.0",
      packages: {openblas: "0.3.21", faiss: "1.7.3", faiss_note: "generic build"}, command: "wideout-bench run \($workload)",
      threads: 2, full: {p_at_1: 0.65, p_at_3: 0.5, p_at_5: 0.4, label_rank: 5},
      rows: [
@@ -74,10 +75,22 @@ has 'headline: against FULL' '<td class="best">41.3×</td><td class="best">28.9�
 has 'headline: against the best peer' '4.0× ip-nsw ef=200, P@1 0.6487, 8.09 µs' page.txt
 has 'headline: popular' 'not reached 95.0% at best' page.txt
 has 'lead' 'answers <b>41.3×</b> as fast as the exact layer with at least 99.5% of its P@1, on all 3 data sets'
-has 'joules that were not measured' 'not measured' page.txt
-has 'footer: machine' 'A processor, 2 cores, 31.2 GiB of memory, 6.1.0' page.txt
+has 'footer: machine' 'A processor, 2 cores, 31.2 GiB of memory, Linux 6.1.0, kernels avx2' page.txt
+has 'footer: version' '<dt>wideout</dt><dd>0.1.0, commit 0123456789</dd>'
+has 'footer: day' '<dt>Measured on</dt><dd>2026-11-16</dd>'
 has 'footer: packages' 'openblas 0.3.21, faiss 1.7.3 (generic build)' page.txt
 has 'footer: command' '<code>wideout-bench run debian</code>'
+has 'words: a column' '<dt>labels found</dt><dd>'
+has 'words: a method' '<dt>ip-nsw</dt><dd>'
+has 'words: settings' '<i>lambda</i>: how much'
+same 'words: nothing that is not here' 0 "$(grep -cE '<dt>(sq8|tuned|torch-full)</dt>|<i>nprobe</i>' page.html)"
+has 'words are near: linked from the top' '<a href="#words">'
+has 'joules that were not measured have no column' '<dt>joules</dt><dd>Energy was not measured here.'
+jq '.rows[0].energy_j_per_1000 = 12.5' debian.json >joules.json
+"$bench" report joules.json -o joules.html >/dev/null
+text joules.html >joules.txt
+has 'but one where somebody has them' '12.5' joules.txt
+has 'and others are said to lack them' 'not measured' joules.txt
 jq '.workload = "again"' debian.json >again.json
 "$bench" report debian.json again.json -o again.html >/dev/null
 same 'footer: a command of two workloads once' 1 "$(grep -o '<code>wideout-bench run' again.html | wc -l)"
@@ -124,7 +137,7 @@ well_formed 'and is well-formed' bare.html
 
 # ---- Hostile text --------------------------------------------------------------------------------------------------
 evil=$'"><script>alert(1)</script><img src=x onerror=\'alert(2)\'>&amp;`id`\u202e\a$(id) @0'
-jq --arg evil "$evil" '.title = $evil | .command = $evil | .machine.cpu = $evil | .compiler = $evil | .packages[$evil] = $evil |
+jq --arg evil "$evil" '.title = $evil | .command = $evil | .machine.cpu = $evil | .compiler = $evil | .packages[$evil] = $evil | .version = $evil | .date = $evil | .machine.instructions = $evil |
     .rows[].label = $evil | .rows[4].options.loss = $evil | .rows[7].method = $evil | .rows[].dial.name = $evil |
     .traces[0].label = $evil | .rows[].timings[].speedup /= 60' debian.json >evil.json
 check 'hostile text' "$bench" report evil.json -o evil.html --title "$evil"
@@ -148,10 +161,24 @@ evaluated evidence 0.599 100
 check 'files of eval' "$bench" report full.eval.json popular.eval.json evidence.eval.json -o demo.html --title 'The demo'
 well_formed 'make a page' demo.html
 has 'with its title' '<h1>The demo</h1>' demo.html
-same 'of one data set' 1 "$(grep -c '<h2 id=' demo.html)"
+same 'of one data set' 1 "$(grep -c '<h2 id="set-' demo.html)"
 has 'named after the log' 'test.log.safetensors</h2>' demo.html
 has 'with the headline' '<td class="best">100×</td><td class="best">100×</td>' demo.html
 [ -z "$have_gnuplot" ] || has 'and the bars' 'Times as fast as FULL' demo.html
+has 'no column of peers: there are none' 'its P@1</th><th scope="col">popular against FULL</th>' demo.html
+has 'what no file has is named' '<dt>Machine</dt><dd class="no">not in the files</dd>' demo.html
+has 'the commands are those that the files name' '<code>wideout eval --index demo/evidence.index.safetensors --log demo/test.log.safetensors</code>' demo.html
+jq '.index = "a b.index" | .version = "0.1.0" | .date = "2026-11-16T09:00:00Z" | .machine = {cpu: "A processor", cores: 2} |
+    .options = {top: [1, 5], batch: 64, probes: 0, max_queries: 9, exact_fallback: true, no_timing: false, layer: "l", labels: null}' \
+    evidence.eval.json >told.eval.json
+jq '.version = "0.1.0" | .date = "2026-11-16T11:00:00Z" | .command = "wideout eval --index f --log l -b 64"' full.eval.json >told2.eval.json
+check 'files that say how they were made' "$bench" report told.eval.json told2.eval.json -o told.html
+has 'the machine' '<dt>Machine</dt><dd>A processor, 2 cores</dd>' told.html
+has 'the version, once for all' '<dt>wideout</dt><dd>0.1.0</dd>' told.html
+has 'the day, once for all' '<dt>Measured on</dt><dd>2026-11-16</dd>' told.html
+has 'a command with its options' '<code>wideout eval --index f --log l -b 64</code>' told.html
+has 'a command made of what the file names' \
+    '<code>wideout eval --index &#39;a b.index&#39; --log demo/test.log.safetensors --top 1,5 --batch 64 --max-queries 9 --exact-fallback --layer l</code>' told.html
 jq '.p_at_1 = null | .full_p_at_1 = null | .timings = []' full.eval.json >bare.eval.json
 check 'eval without labels and times' "$bench" report bare.eval.json -o bare.html
 has 'says that there is no P@1' 'the queries have no labels' bare.html
@@ -190,6 +217,8 @@ refuses 'a trace of other width' 'traces[0].values[1]: expected an array of 4 nu
 refuses 'a trace of text' 'traces[0].values[2][3]: expected null or a number up to 1e+15' '.traces[0].values[2][3] = "x"'
 refuses 'a column without a name' 'traces[0].columns[1]: expected a text' '.traces[0].columns[1] = 5'
 refuses 'a machine that is none' 'machine: expected an object, not a text' '.machine = "fast"'
+refuses 'options that are none' 'options: expected an object, not a text' '.options = "fast"'
+refuses 'a date that is none' 'date: expected a text, not an array' '.date = []'
 refuses 'a core that is none' 'machine.cores: expected a whole number from 1 to 1048576, not 0' '.machine.cores = 0'
 # shellcheck disable=SC2016 # jq has variables of its own
 refuses 'too many methods' 'a page has room for 64 methods; leave some files out' \

@@ -82,6 +82,28 @@ for length in 147 403 640 896 35615; do
 done
 gzip -k "$scratch/x.txt"
 mv "$scratch/x.txt.gz" "$scratch/any.name"
+printf 'libc6\npython3\nl\303\244nge\npython3\n\nzlib1g\n' >"$scratch/labels.txt"
+same 'info of names' "$scratch/labels.txt: names, one a line
+  6 names, 5 of them different, 1 empty; 0 to 7 bytes
+            0  libc6
+            1  python3
+            2  länge
+          ...
+            5  zlib1g" "$("$WIDEOUT" info "$scratch/labels.txt")"
+same 'info --json of names' '["names",6,5,1,0,7,["libc6","python3","länge"],"zlib1g"]' \
+    "$("$WIDEOUT" info --json "$scratch/labels.txt" | jq -c '[.format, .n, .distinct, .empty, .shortest, .longest, .first, .last]')"
+gzip -k "$scratch/labels.txt"
+same 'info of names, packed' "$("$WIDEOUT" info "$scratch/labels.txt" | tail -n +2)" "$("$WIDEOUT" info "$scratch/labels.txt.gz" | tail -n +2)"
+"$WIDEOUT" data synthetic -q --as text -m 200 -n 100 -o "$scratch/made" >/dev/null
+for file in labels features; do # the tool knows what it wrote
+    same "info of our own $file.txt" '["names",true]' "$("$WIDEOUT" info --json "$scratch/made/$file.txt" | jq -c '[.format, .n == .distinct]')"
+done
+awk 'BEGIN {for (i = 0; i < 60; i++) printf "\303\244"; print "\nb"}' >"$scratch/long.txt"
+same 'a long name is cut between letters' "            0  $(awk 'BEGIN {for (i = 0; i < 50; i++) printf "\303\244"}')..." \
+    "$("$WIDEOUT" info "$scratch/long.txt" | sed -n 3p)"
+fails 'a line that is not UTF-8' 1 "wideout: $scratch/latin.txt: line 2 is not UTF-8" bash -c "printf 'abc\nl\344nge\n' >'$scratch/latin.txt' && '$WIDEOUT' info '$scratch/latin.txt'"
+fails 'stanzas are no names' 1 "wideout: $scratch/stanzas: line 1: expected the header 'N F L' (or 'rows cols'), found 'Package: vim'" \
+    bash -c "printf 'Package: vim\nDepends: libc6\n' >'$scratch/stanzas' && '$WIDEOUT' info '$scratch/stanzas'"
 same 'recognised by content, whatever the name' "$("$WIDEOUT" info "$scratch/x.txt" | tail -n +2)" \
     "$("$WIDEOUT" info "$scratch/any.name" | tail -n +2)"
 code 'stdout that cannot be written is a failure' 1 bash -c "'$WIDEOUT' info '$scratch/a' >/dev/full"
