@@ -428,10 +428,10 @@ static wo_status try_fallbacks(woi_tune *t, wo_error *err)
  * until it does. */
 static wo_status enter(woi_tune *t, woi_kind kind, bool reached, woi_place *place, size_t *row, wo_error *err)
 {
-    *place = woi_space_start(kind, false);
+    *place = woi_space_start(t, kind, false);
     wo_status status = try_place(t, place, FAR, row, err);
     if (status || *row != WOI_NO_ROW || reached) return status;
-    *place = woi_space_start(kind, true);
+    *place = woi_space_start(t, kind, true);
     if (!t->refined) woi_space_refine(t);
     do status = try_place(t, place, FAR, row, err);
     while (!status && *row == WOI_NO_ROW && woi_space_widen(&t->o, place));
@@ -442,7 +442,7 @@ static wo_status enter(woi_tune *t, woi_kind kind, bool reached, woi_place *plac
  * The router is learned again when it is tried. */
 static wo_status make_yardstick(woi_tune *t, woi_kind kind, wo_error *err)
 {
-    const woi_place place = woi_space_start(kind, false);
+    const woi_place place = woi_space_start(t, kind, false);
     wo_build_options o = woi_space_options(t, &place);
     o.weights = t->no_bf16 ? WO_WEIGHTS_F32 : WO_WEIGHTS_BF16;
     const wo_status status = build_evidence(t, &o, err);

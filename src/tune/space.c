@@ -9,7 +9,11 @@ typedef struct axis {
     uint32_t values[9];
 } axis;
 
-enum { ALL = 0x7fffffff };
+enum {
+    ALL = 0x7fffffff,
+    BY_SIZE = -1,        /* a start that depends on the log: as many leaves as there may be at first, */
+    MANY_LEAVES = 30000, /* which are learned in some seconds. Small cells want many: in all of the data sets */
+};
 
 /* WO_FIX_TREE: training queries a leaf. Probes, beam and spread come first: a tree need not be learned again for them.
  */
@@ -19,10 +23,10 @@ static const axis tree_axes[] = {{WO_FIX_PROBES, 8, 1, 3, {1, 2, 3, 4, 6, 8, 12,
                                  {WO_FIX_TREE, 3, 1, 0, {20, 40, 80}},
                                  {WO_FIX_ROUTE_D, 4, 1, 2, {16, 32, 64, ALL}}};
 /* The same for small cells, of which more are opened. */
-static const axis labels_axes[] = {{WO_FIX_PROBES, 9, 0, 3, {1, 2, 3, 4, 6, 8, 12, 16, 32}},
+static const axis labels_axes[] = {{WO_FIX_PROBES, 9, 1, 3, {1, 2, 3, 4, 6, 8, 12, 16, 32}},
                                    {WO_FIX_BEAM, 7, 2, 4, {1, 2, 4, 8, 16, 32, 64}},
-                                   {WO_FIX_SPREAD, 4, 2, 3, {0, 1, 3, 7}},
-                                   {WO_FIX_TREE, 5, 3, 2, {3, 6, 12, 24, 48}},
+                                   {WO_FIX_SPREAD, 4, 3, 3, {0, 1, 3, 7}},
+                                   {WO_FIX_TREE, 5, BY_SIZE, BY_SIZE, {3, 6, 12, 24, 48}},
                                    {WO_FIX_ROUTE_D, 4, 2, 3, {16, 32, 64, ALL}}};
 static const axis hash_axes[] = {
     {WO_FIX_PROBES, 2, 0, 1, {1, 2}}, {WO_FIX_L, 3, 1, 2, {2, 4, 8}}, {WO_FIX_K, 3, 1, 2, {8, 10, 12}}};
@@ -43,10 +47,16 @@ int woi_space_axes(woi_kind kind)
     return kinds[kind].n;
 }
 
-woi_place woi_space_start(woi_kind kind, bool wide)
+woi_place woi_space_start(const woi_tune *t, woi_kind kind, bool wide)
 {
     woi_place place = {.kind = kind};
-    for (int i = 0; i < kinds[kind].n; i++) place.at[i] = wide ? kinds[kind].axes[i].wide : kinds[kind].axes[i].start;
+    for (int i = 0; i < kinds[kind].n; i++) {
+        const axis *a = &kinds[kind].axes[i];
+        place.at[i] = wide ? a->wide : a->start;
+        if (place.at[i] != BY_SIZE) continue;
+        place.at[i] = 0;
+        while (place.at[i] + 1 < a->n && t->train.n / a->values[place.at[i]] > MANY_LEAVES) place.at[i]++;
+    }
     return place;
 }
 

@@ -124,7 +124,7 @@ typedef struct woi_place {
     int at[WOI_MAX_AXES];
 } woi_place;
 
-woi_place woi_space_start(woi_kind kind, bool wide);
+woi_place woi_space_start(const woi_tune *t, woi_kind kind, bool wide);
 /* A step along an axis; false where it ends, or is fixed. */
 bool woi_space_step(const wo_tune_options *o, woi_place *place, int axis, int step);
 

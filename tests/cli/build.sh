@@ -69,11 +69,11 @@ check 'and not as null either' jq -e '.options | has("learner") | not' tree.json
 same 'info tells what build told' "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index, .layer)' tree.json)" \
     "$("$WIDEOUT" info --json tree.1 | jq -cS .index)"
 same 'info for people' '  method evidence, probes 1, router tree, nodes 16, leaves 2, beam 2, route_d 8, source both,
-    source_k 5, lambda 0.1, thin 16, fallback 0, cap 0, prior 0, focus 0, partition 0,
+    source_k 5, lambda 0.1, thin 16, fallback 0, cap 0, prior 0, focus 0, spread 0, partition 0,
     fallback_by wider; seed 1' "$("$WIDEOUT" info tree.1 | grep -A 2 '^  method')"
 build --router tree --nodes 33 --leaves 7 --beam 40 --route-d 16 --probes 3 --thin 4 --lambda 0.2 --cap 9 --prior 0.5 \
-    --focus 12.5 --seed 7 -o o >/dev/null
-same 'tree: every option' '{"beam":40,"cap":9,"fallback":0,"fallback_by":"wider","focus":12.5,"lambda":0.2,"leaves":7,"nodes":33,"partition":false,"prior":0.5,"probes":3,"route_d":8,"router":"tree","seed":7,"source":"both","source_k":5,"thin":4,"weights":"f32"}' \
+    --focus 12.5 --spread 4 --seed 7 -o o >/dev/null
+same 'tree: every option' '{"beam":40,"cap":9,"fallback":0,"fallback_by":"wider","focus":12.5,"lambda":0.2,"leaves":7,"nodes":33,"partition":false,"prior":0.5,"probes":3,"route_d":8,"router":"tree","seed":7,"source":"both","source_k":5,"spread":4,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 "$WIDEOUT" data synthetic -q -m 60 -d 40 -n 300 -o u >/dev/null
 build --layer u/layer.safetensors --log u/train.log.safetensors --router tree -o o >/dev/null
@@ -118,9 +118,9 @@ usage 'a screen for no query' '--fallback-by screen needs --fallback N: which qu
 
 # ---- Evidence as a prior -----------------------------------------------------------------------------------------
 uneven=(--router tree --nodes 3 --leaves 20 --beam 3 --probes 4 --lambda 0.02)
-build "${uneven[@]}" --prior 1 --focus 5 -t 1 -o prior.1 >/dev/null
-build "${uneven[@]}" --prior 1 --focus 5 -t 2 -o prior.2 >/dev/null
-build "${uneven[@]}" -o plain >/dev/null
+build "${uneven[@]}" --prior 1 --focus 5 --spread 3 -t 1 -o prior.1 >/dev/null
+build "${uneven[@]}" --prior 1 --focus 5 --spread 3 -t 2 -o prior.2 >/dev/null
+build "${uneven[@]}" --spread 3 -o plain >/dev/null
 check 'prior: threads change nothing' cmp prior.1 prior.2
 same 'prior: readers must know it, and the tree' '"prior,uneven-tree"' \
     "$("$WIDEOUT" info --json prior.1 | jq -c '.metadata["wideout.needs"]')"

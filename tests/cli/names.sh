@@ -34,7 +34,7 @@ same 'each of them is there' "$m" "$(tr '\t' '\n' <<<"$answers" | grep -cv '^-\?
 for name in "${good[@]}"; do check "'$name' as it is" grep -qF "$name" <<<"$answers"; done
 for name in "${bad[@]:3:2}"; do check 'a part of the others' grep -qF "${name:0:3}?" <<<"$answers"; done
 same 'JSON has them as they are' "$(sort labels.txt | jq -R . | jq -cs .)" \
-    "$("$WIDEOUT" predict --index index -k $m --json log | jq -c '[.queries[0].answers[].name]' | jq -r '.[]' | sort | jq -R . | jq -cs .)"
+    "$("$WIDEOUT" predict --index index -k $m --json log | jq -cs '[.[0].answers[].name]' | jq -r '.[]' | sort | jq -R . | jq -cs .)"
 printf 'w%s x\u202ey \u009b2J v\n' $(seq 300) >corpus
 "$WIDEOUT" data text -q corpus -o t >/dev/null
 "$WIDEOUT" train lm -q --train t/train.tokens.safetensors -d 8 -t 1 -e 1 -b 8 -o lm >/dev/null
@@ -59,7 +59,6 @@ json 'eval: the log' .log eval --index index --log "$odd/x" --no-timing
 json 'data xc' '.files[0]' data xc train.txt -o "$odd/x"
 json 'build' .index build --layer net --log log --method full -o "$odd/x"
 json 'eval: the index' .index eval --index "$odd/x" --log log --no-timing
-json 'predict' .index predict --index "$odd/x" log
 cp lm "$odd/x"
 json 'generate' .net generate --net "$odd/x" --prompt v
 cp index "$odd/$odd"

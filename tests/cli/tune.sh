@@ -34,9 +34,9 @@ check 'and as JSON' jq -e '.tuning | .met and .target == 0.9 and .target5 == 0.8
 check 'with the index' jq -e '(.index | has("full_from") and has("full_to")) and .metadata["tune.target"] == "0.90000000000000002"' info.json
 "$WIDEOUT" info --curve plain >curve.csv
 same 'all that was tried' "$(jq '.tuning.curve | length' info.json)" "$(($(wc -l <curve.csv) - 1))"
-same 'with its columns' settings,p_at_1,p_at_5,agreement,sure_p_at_1,sure_p_at_5,sure_agreement,classes,us,met,chosen,method,router,K,L,nodes,leaves,beam,route_d,probes,lambda,popular,weights,fallback,source,thin,cap,prior,focus \
+same 'with its columns' settings,p_at_1,p_at_5,agreement,sure_p_at_1,sure_p_at_5,sure_agreement,classes,us,met,chosen,method,router,K,L,nodes,leaves,beam,route_d,probes,lambda,popular,weights,fallback,source,thin,cap,prior,focus,spread \
     "$(head -1 curve.csv)"
-same 'numbers each' '' "$(awk -F, 'NF != 29' curve.csv)"
+same 'numbers each' '' "$(awk -F, 'NF != 30' curve.csv)"
 same 'the curve as JSON' "$(jq -c .tuning info.json)" "$("$WIDEOUT" info --curve --json plain | jq -c .)"
 check 'it is an index' jq -en 'input.n == 400' <("$WIDEOUT" eval -q --index plain --layer s/layer.safetensors --log s/test.log.safetensors --json)
 same 'it answers' 400 "$("$WIDEOUT" predict --index plain s/test.log.safetensors | wc -l)"

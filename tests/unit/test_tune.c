@@ -260,7 +260,7 @@ static void widening_ends(void **state)
         woi_tune t = {.o = o, .build = woi_build_defaults(WO_METHOD_EVIDENCE), .train = {.n = 1000, .d = D}};
         t.o.fixed = fixed ? WO_FIX_PROBES | WO_FIX_BEAM : 0;
         t.best = WOI_NO_ROW;
-        woi_place place = woi_space_start(WOI_TREE, true);
+        woi_place place = woi_space_start(&t, WOI_TREE, true);
         wo_build_options before = woi_space_options(&t, &place);
         int steps = 0;
         for (; woi_space_widen(&t.o, &place); steps++) {
@@ -275,13 +275,32 @@ static void widening_ends(void **state)
     }
 }
 
+/* Small cells: as many leaves as queries allow, as long as learning them takes seconds. */
+static void starts_go_by_the_log(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1000, 90000, 100000, 300000, 1000000, 100000000};
+    static const uint64_t queries_a_leaf[] = {3, 3, 3, 6, 12, 48, 48};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int wide = 0; wide < 2; wide++) {
+            woi_tune t = {.build = woi_build_defaults(WO_METHOD_EVIDENCE), .train = {.n = sizes[i], .d = D}};
+            t.best = WOI_NO_ROW;
+            const woi_place place = woi_space_start(&t, WOI_LABELS, wide);
+            const wo_build_options o = woi_space_options(&t, &place);
+            uint32_t nodes = 0, leaves = 0;
+            woi_tree_fan_outs(sizes[i], (uint32_t)queries_a_leaf[i], &nodes, &leaves);
+            assert_int_equal(o.nodes, nodes);
+            assert_int_equal(o.leaves, leaves);
+        }
+}
+
 /* Rows are in bf16, then in int8 where that can be, then in f32; not where they are fixed. */
 static void rows_get_better(void **state)
 {
     (void)state;
     wo_tune_options o;
     wo_tune_defaults(&o, sizeof o);
-    const woi_place place = woi_space_start(WOI_TREE, false);
+    const woi_place place = woi_space_start(&(woi_tune){0}, WOI_TREE, false);
     for (int turn = 0; turn < 3; turn++) {
         wo_layer layer = {.dense = {.m = 2, .d = turn == 1 ? WOI_MAX_I8 + 1 : D}};
         woi_tune t = {.layer = &layer,
@@ -385,7 +404,8 @@ static void what_is_fixed_is_kept(void **state)
     built.probes = 3;
     built.beam = 3;
     built.route_d = 16;
-    o.fixed |= WO_FIX_LAMBDA | WO_FIX_PROBES | WO_FIX_BEAM | WO_FIX_ROUTE_D | WO_FIX_FALLBACK | WO_FIX_WEIGHTS;
+    o.fixed |=
+        WO_FIX_LAMBDA | WO_FIX_PROBES | WO_FIX_BEAM | WO_FIX_ROUTE_D | WO_FIX_FALLBACK | WO_FIX_WEIGHTS | WO_FIX_SPREAD;
     index = tune(&p, p.tune, &o);
     assert_int_equal(wo_index_curve(index, &curve), 1);
     assert_int_equal(curve.rows, 2); /* and FULL */
@@ -883,6 +903,7 @@ int main(void)
         cmocka_unit_test(full_serves_alone),
         cmocka_unit_test(a_long_log_is_judged_again),
         cmocka_unit_test(widening_ends),
+        cmocka_unit_test(starts_go_by_the_log),
         cmocka_unit_test(rows_get_better),
         cmocka_unit_test(another_reach_is_as_if_learned),
         cmocka_unit_test(a_fallback_that_nobody_uses_is_not_taken),
