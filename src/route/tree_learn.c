@@ -395,7 +395,7 @@ static centres leaves_of(const level *l, size_t a, uint32_t k)
     return (centres){l->leaves.r, k, l->leaves.at + start * l->leaves.r, l->leaves.offsets + start};
 }
 
-/* The leaves below node a, as many as its share of the points. */
+/* The leaves below node a, as many as its share of the points. One node alone has all threads, else each has one. */
 static void learn_leaves(void *own, int worker, size_t a)
 {
     const level *l = own;
@@ -404,7 +404,8 @@ static void learn_leaves(void *own, int worker, size_t a)
     const double share = (double)n / (double)l->s->n * (double)l->o->nodes * (double)l->o->leaves;
     const size_t most = n < WOI_MAX_FAN ? n : WOI_MAX_FAN;
     const centres c = leaves_of(l, a, (uint32_t)clamp((size_t)(share + 0.5), 1, most));
-    const lloyd own_rounds = {l->o->rounds, l->o->seed, STREAM_LEAVES + a, 1, &l->benches[worker]};
+    const int threads = l->o->nodes == 1 ? l->o->threads : 1;
+    const lloyd own_rounds = {l->o->rounds, l->o->seed, STREAM_LEAVES + a, threads, &l->benches[worker]};
     if (n && learn_centres(l->kernels, &p, &own_rounds, &c, NULL)) l->statuses[worker] = WO_ERR_MEMORY;
 }
 
@@ -552,7 +553,10 @@ static wo_status learn_all(level *l, wo_error *err)
     if (!status) status = woi_progress(o->progress, "learning the tree", 1, steps, err);
     if (!status) status = create_tree(l, err);
     if (status) return status;
-    woi_team_for(o->threads, l->tree->A, learn_leaves, l);
+    if (o->nodes == 1)
+        learn_leaves(l, 0, 0);
+    else
+        woi_team_for(o->threads, l->tree->A, learn_leaves, l);
     for (int t = 0; t < o->threads; t++)
         if (l->statuses[t]) return woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory");
     quantise_all(l);

@@ -143,7 +143,9 @@ same 'prior: timed without it too' '[1,1024]' "$("$WIDEOUT" eval -q --rounds 1 -
     --index prior.1 --no-prior | jq -c '[.timings[].batch]')"
 check 'prior: never lower' bash -c "paste prior.answers plain.answers |
     awk -F '\t' '{ if (\$2 + 1e-5 < \$(NF / 2 + 2)) exit 1 }'"
-build --router tree --nodes 1 --leaves 25 --beam 1 --cap 3 -o flat >/dev/null
+build --router tree --nodes 1 --leaves 25 --beam 1 --cap 3 -t 1 -o flat >/dev/null
+build --router tree --nodes 1 --leaves 25 --beam 1 --cap 3 -t 2 -o flat.2 >/dev/null
+check 'flat: one thread or two, the same file' cmp flat flat.2
 same 'flat: one node, at most three classes a cell' '[1,32,3]' \
     "$("$WIDEOUT" info --json flat | jq -c '.index | [.options.nodes, .cells, .largest_cell]')"
 usage 'prior with slide' '--prior belongs to --method evidence, not to slide' --layer a --log b -o c --method slide --prior 1
