@@ -11,6 +11,7 @@
 
 enum {
     FEW = 128,          /* scores that are placed by counting */
+    ROUNDS = 300,       /* answers times scores: up to so many, rounds are faster than keeping and counting */
     MOST_KEPT = 48,     /* answers */
     MOST_NOTED = 16384, /* scores: of pieces of 64 the best are noted */
 };
@@ -249,7 +250,7 @@ size_t woi_pick_avx512(float *scores, const int32_t *ids, size_t n, size_t k, fl
     if (n > 1 && n <= 32 &&
         (n <= 16 ? place_all(1, scores, ids, n, k, best, best_ids) : place_all(2, scores, ids, n, k, best, best_ids)))
         found = n < k ? n : k;
-    else if (n <= 128 && k <= 5)
+    else if (n <= 128 && (k <= 2 || k * n <= ROUNDS))
         found = pick_few(scores, ids, n, k, best, best_ids);
     else if (k < 3 || k > MOST_KEPT || !pick_kept(scores, ids, n, k, best, best_ids, &found))
         found = n <= MOST_NOTED ? pick_pieces(scores, ids, n, k, best, best_ids)
