@@ -33,6 +33,11 @@ int cli_names_give(const char *path, wo_layer *layer)
     }
     for (size_t i = 0; i < n; i++) {
         const size_t own = woi_names_bytes(&names, (int32_t)i);
+        if (memchr(woi_names_get(&names, (int32_t)i), '\0', own)) {
+            cli_set_error(&err, WO_ERR_FORMAT, "line %zu has a NUL byte, which no name has", i + 1);
+            code = cli_fail(path, &err);
+            goto done;
+        }
         memcpy(to, woi_names_get(&names, (int32_t)i), own);
         to[own] = '\0';
         list[i] = to;

@@ -359,6 +359,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     tune.fixed = fixed(args);
     tune.enough = cli_seen_enough;
     const bool tuned = !is_named(args) || cli_tune_asked(&args->tune);
+    if (tuned && args->tune.log && cli_same_file(args->log, args->tune.log))
+        return cli_usage(self,
+                         "--tune-log is the log that is learned from, which flatters every index: give other queries, "
+                         "or leave it out, and a tenth of the log is held out");
     if (!tuned && o.fallback_by == WO_FALLBACK_SCREEN && !o.fallback)
         return cli_usage(self, "--fallback-by screen needs --fallback N: which queries know little");
     return build(self, args, &o, tuned ? &tune : NULL);
@@ -376,6 +380,7 @@ const cli_command cli_cmd_build = {
     "  slide      tables of random hyperplanes; a class lies where its weights hash to\n"
     "  lss        the same, hyperplanes learned from the labels\n"
     "  evidence   learned hyperplanes or a tree; a cell holds the classes that its queries needed\n"
+    "  screen     no cells: all classes in int8, and the best few exactly\n"
     "\n"
     "Without --method, --router, -K, -L and --lambda it tunes: it tries many on queries of --tune-log,\n"
     "and keeps the fastest that has 99.5% of FULL's P@1 and 99% of its P@5 there, with 95% confidence.\n"

@@ -34,7 +34,8 @@ static wo_status add(const wo_log *log, size_t row, wo_log_writer *writer, wo_er
  * are alike likely. *n_labels: how many labels they have. */
 static wo_status draw(const wo_log *log, const arguments *args, uint64_t *n_labels, wo_error *err)
 {
-    const bool bf16 = log->file.queries->dtype == WOI_BF16;
+    const bool bf16 =
+        log->file.queries && log->file.queries->dtype == WOI_BF16; /* an array of NumPy's is no file of ours */
     const wo_log_writer_options o = {
         .struct_size = sizeof o, .d = log->d, .n = args->n, .labels = log->indptr != NULL, .bf16 = bf16};
     wo_log_writer *writer = NULL;

@@ -80,6 +80,8 @@ typedef struct session {
     cli_specific specific; /* the order of answers, where it is not that of the scores */
     wo_search_call call;   /* all but its queries */
     uint64_t n, n_bad;     /* answered; of them, not finite */
+    bool prior;            /* is in the scores */
+    bool said;             /* that the network knows nothing of a line */
     const char *at;        /* the source's name */
 } session;
 
@@ -259,6 +261,7 @@ static wo_status print_json(session *s, size_t row, const char *why, const cli_q
     json_t *query = json_pack("{s:I, s:s}", "query", (json_int_t)s->n, "scores",
                               s->args->softmax   ? "softmax"
                               : s->args->logprob ? "logprob"
+                              : s->prior         ? "logits+prior"
                                                  : "logits");
     if (batch->lines) json_object_set_new(query, "line", json_integer((json_int_t)batch->lines[i]));
     if (batch->known) json_object_set_new(query, "known", json_integer((json_int_t)batch->known[i]));
@@ -289,6 +292,18 @@ static void report_bad(session *s, const char *why, const cli_query_batch *batch
             why);
 }
 
+/* Once: the answers to such a line are those to an empty one. */
+static void report_unknown(session *s, const cli_query_batch *batch, size_t i)
+{
+    s->said = true;
+    if (s->args->common.json) return; /* which says so of each */
+    fflush(stdout);
+    fputs("wideout: warning: ", stderr);
+    cli_print_text(stderr, s->at);
+    fprintf(stderr, ": line %" PRIu64 ": the network knows nothing of what it says, and answers as to an empty line\n",
+            batch->lines ? batch->lines[i] : s->n);
+}
+
 static wo_status answer(session *s, const cli_query_batch *batch, wo_error *err)
 {
     const size_t d = s->d;
@@ -303,6 +318,7 @@ static wo_status answer(session *s, const cli_query_batch *batch, wo_error *err)
             if (s->specific.counts)
                 cli_specific_order(&s->specific, s->call.score, s->ids + i * s->k, s->scores + i * s->k, s->k);
             if (why) report_bad(s, why, batch, first + i);
+            if (batch->known && !batch->known[first + i] && !s->said) report_unknown(s, batch, first + i);
             if (s->args->common.json)
                 status = print_json(s, i, why, batch, first + i, err);
             else if (why)
@@ -353,6 +369,8 @@ static int open_index(session *s)
     const cli_files files = {.layer = args->layer.path, .index = args->index};
     const wo_open_options o = {.struct_size = sizeof o, .layer = s->layer};
     if (wo_index_open(args->index, &o, &s->index, &err)) return cli_blame(s->self, &files, &err);
+    wo_build_options built = {.struct_size = sizeof built};
+    s->prior = !args->no_prior && !wo_index_options(s->index, &built) && built.prior > 0;
     s->m = wo_index_m(s->index);
     s->d = wo_index_d(s->index);
     if (args->names && cli_names_read(args->names, s->m, &s->given)) return CLI_FAILED;
@@ -483,9 +501,10 @@ const cli_command cli_cmd_predict = {
     "  wideout predict --index index.safetensors -k 3 test.log\n"
     "  wideout predict --index index.safetensors --softmax queries.npy\n"
     "\n"
-    "Scores are logits; with --softmax probabilities over the candidates, or with --exact over all\n"
-    "classes; with --logprob logarithms of probabilities over all classes, of an index that was built\n"
-    "with --partition, or with --exact:\n"
+    "Scores are logits. Where the index has a prior (see 'wideout info') it is added, with --exact too;\n"
+    "--no-prior leaves it out. With --softmax scores are probabilities over the candidates, or with\n"
+    "--exact over all classes; with --logprob logarithms of probabilities over all classes, of an index\n"
+    "that was built with --partition, or with --exact:\n"
     "\n"
     "  wideout predict --index index.safetensors --logprob test.log\n"
     "\n"

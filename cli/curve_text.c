@@ -224,7 +224,9 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
         print_figure(value(curve, row, "p_at_1"), of_full(curve, full, "p_at_1"), narrow);
         print_figure(value(curve, row, "p_at_5"), of_full(curve, full, "p_at_5"), narrow);
         if (!narrow) printf("%8.4f", value(curve, row, "agreement"));
-        printf("%10.1f%10.3g%8.3g", value(curve, row, "classes"), rows[i].us, of_full(curve, full, "us") / rows[i].us);
+        const double times = of_full(curve, full, "us") / rows[i].us;
+        printf("%10.1f%10.3g", value(curve, row, "classes"), rows[i].us);
+        printf(times < 1000 ? "%8.3g" : "%8.0f", times);
         wo_curve_text(curve, row, text, sizeof text);
         print_settings(text, is_full && row != curve->chosen ? "" : why_not(curve, row, full), indent);
     }

@@ -94,4 +94,5 @@ void cli_catch_vanished(void)
     struct sigaction action = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);
     sigaction(SIGBUS, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* beyond a limit on the size of files: then write() fails, and has a sentence */
 }

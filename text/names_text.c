@@ -47,14 +47,16 @@ static bool is_field(const char *line, size_t bytes)
     return i > 0 && i < bytes && line[i] == ':' && (i + 1 == bytes || line[i + 1] == ' ');
 }
 
+/* Without a letter it may be a number, as of a product; then it has none of the signs between the numbers of a row. */
 static bool is_name(const char *line, size_t bytes)
 {
-    bool letters = false;
+    bool letters = false, signs = bytes == 0;
     for (size_t i = 0; i < bytes; i++) {
         if ((unsigned char)line[i] < 0x20) return false;
         letters = letters || is_letter(line[i]);
+        signs = signs || line[i] == ' ' || line[i] == ':' || line[i] == ',';
     }
-    return letters && !is_field(line, bytes) && woi_utf8_valid(line, bytes);
+    return (letters || !signs) && !is_field(line, bytes) && woi_utf8_valid(line, bytes);
 }
 
 bool woi_names_look(const char *path)
@@ -64,7 +66,10 @@ bool woi_names_look(const char *path)
     size_t bytes = 0;
     const bool first =
         !woi_text_open(path, &text, NULL) && !woi_text_line(text, &line, &bytes, NULL) && line && is_name(line, bytes);
-    const bool more = first && !woi_text_line(text, &line, &bytes, NULL) && line;
+    bool letters = false;
+    for (size_t i = 0; first && i < bytes; i++) letters = letters || is_letter(line[i]);
+    const bool more = first && !woi_text_line(text, &line, &bytes, NULL) && line &&
+                      (letters || is_name(line, bytes)); /* sure enough */
     woi_text_free(text);
     return more;
 }

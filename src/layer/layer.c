@@ -291,6 +291,20 @@ static wo_status verify_others(pass *p, const woi_tensor *weight, const woi_tens
     return status;
 }
 
+/* As many biases as a row has numbers. */
+static bool is_transposed(const woi_dense *dense, uint64_t n_biases)
+{
+    return n_biases == dense->d && dense->d != dense->m;
+}
+
+static wo_status fail_transposed(const woi_dense *dense, wo_error *err)
+{
+    return woi_fail(
+        err, WO_ERR_FORMAT, WO_NO_OFFSET,
+        "there are %zu biases for %zu classes of %zu numbers: is the layer transposed? Its rows are classes", dense->d,
+        dense->m, dense->d);
+}
+
 static wo_status read_tensors(wo_layer *layer, const wo_layer_options *options, wo_error *err)
 {
     const woi_tensor *weight = NULL, *bias = NULL;
@@ -307,6 +321,7 @@ static wo_status read_tensors(wo_layer *layer, const wo_layer_options *options, 
     if (!bias && !woi_st_kind(layer->st)) layer->unused_bias = find_unused_bias(layer->st, weight->shape[0]);
     dense->m = (size_t)weight->shape[0];
     dense->d = (size_t)weight->shape[1];
+    if (bias && bias->n_dims == 1 && is_transposed(dense, bias->n)) return fail_transposed(dense, err);
     if (bias && (bias->n_dims != 1 || bias->n != dense->m || !is_float(bias->dtype))) {
         char expected[64];
         snprintf(expected, sizeof expected, "expected %zu floats, one for each class", dense->m);
@@ -371,7 +386,9 @@ static wo_status npy_floats(const woi_npy *npy, const float **floats, float **co
 static wo_status read_npy_bias(wo_layer *layer, const char *path, wo_error *err)
 {
     wo_status status = woi_npy_open(path, &layer->npy_b, err);
-    if (!status && (layer->npy_b.n_dims != 1 || layer->npy_b.n != layer->dense.m))
+    if (!status && layer->npy_b.n_dims == 1 && is_transposed(&layer->dense, layer->npy_b.n))
+        status = fail_transposed(&layer->dense, err);
+    else if (!status && (layer->npy_b.n_dims != 1 || layer->npy_b.n != layer->dense.m))
         status =
             woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
                      "the array of biases has %d dimensions, %" PRIu64 " elements: expected %zu, one for each class",

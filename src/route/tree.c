@@ -424,7 +424,11 @@ wo_status woi_tree_learn_margin(woi_tree *tree, const float *q, size_t n, uint32
         size_t all = 0;
         for (size_t i = 0; i < used * probes; i++) all += gaps[i] < INFINITY;
         qsort(gaps, used * probes, sizeof *gaps, by_size);
-        if (all) tree->margin = gaps[(size_t)((double)(all - 1) * kept)];
+        if (all)
+            tree->margin = gaps[(size_t)((double)(all - 1) * kept)];
+        else if (used) /* they were finite before */
+            status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                              "no query is finite any more: the log has changed meanwhile");
     }
     woi_free(gaps);
     woi_free(s.scratch);

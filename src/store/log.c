@@ -120,6 +120,8 @@ static wo_status read_tensors(const woi_st *st, woi_log *log, wo_error *err)
     log->n = log->queries->shape[0];
     log->d = log->queries->shape[1];
     log->max_label = -1;
+    if (log->d == 0) /* any number of such queries has no bytes */
+        return woi_fail(err, WO_ERR_FORMAT, 8, "queries have no numbers: expected (n, d), n queries of d numbers");
     if (!indptr && !indices) return table ? read_table(log, table, err) : WO_OK;
     if (!indptr || !indices)
         return woi_fail(err, WO_ERR_FORMAT, 8, "the file is no log: it has no tensor '%s'",

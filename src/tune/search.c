@@ -261,21 +261,28 @@ static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
     return status;
 }
 
+/* A cell holds at least as many classes as answers are asked for, where its queries needed so many. */
+static double at_least_k(const woi_tune *t, double cap)
+{
+    return fmax(cap, t->o.k);
+}
+
 /* The cap with the best quality, small ones first: a larger one must be noticeably better. What is then too slow gets a
  * smaller one. */
 static wo_status turn_for_quality(woi_tune *t, trial *tr, size_t *found, wo_error *err)
 {
-    static const uint32_t caps[] = {4, 6, 8, 12, 16, 24, 32, 48, 64, 96};
-    enum { CAPS = sizeof caps / sizeof *caps };
+    static const double times[] = {1, 1.25, 1.6, 2.4, 3.2, 5, 6.4, 10, 13, 19}; /* the least cap */
+    enum { CAPS = sizeof times / sizeof *times };
+    const double least = at_least_k(t, LEAST_CAP);
     wo_status status = WO_OK;
     size_t best = 0;
     double most = 0;
-    tr->o.cap = (uint32_t)FIRST_CAP;
+    tr->o.cap = (uint32_t)at_least_k(t, FIRST_CAP);
     status = weigh(t, tr, err);
     for (size_t i = 0; !status && tr->turns && i < CAPS && i < best + 3 && !out_of_time(t); i++) {
         woi_judged judged;
         double row[WOI_CURVE_COLUMNS] = {0};
-        tr->o.cap = caps[i];
+        tr->o.cap = (uint32_t)(times[i] * least);
         if ((status = build_evidence(t, &tr->o, err)) || (status = woi_judge_index(&t->quick, t->bench, &judged, err)))
             break;
         for (int q = 0; q < WOI_QUALITIES; q++)
@@ -286,7 +293,7 @@ static wo_status turn_for_quality(woi_tune *t, trial *tr, size_t *found, wo_erro
     }
     for (size_t i = best + 1; !status && i-- > 0;) {
         size_t row;
-        if (tr->turns) tr->o.cap = caps[i];
+        if (tr->turns) tr->o.cap = (uint32_t)(times[i] * least);
         if ((status = evaluate(t, tr, &row, err))) break;
         if (woi_row(t, row)[WOI_CURVE_MET] == 1) *found = row;
         if (*found != WOI_NO_ROW || !tr->turns) break;
@@ -345,9 +352,9 @@ static wo_status try_options(woi_tune *t, const wo_build_options *o, double pati
         tr.capped = true;
         tr.weighed = t->o.fixed & WO_FIX_PRIOR;
         tr.turns = !(t->o.fixed & WO_FIX_CAP);
-        tr.slow = MOST_CAP;
-        tr.fast = LEAST_CAP;
-        tr.first = cap_of_best(t);
+        tr.slow = fmax(MOST_CAP, 4.0 * t->o.k);
+        tr.fast = at_least_k(t, LEAST_CAP);
+        tr.first = at_least_k(t, cap_of_best(t));
     }
     if (o->fallback && t->best != WOI_NO_ROW && tr.first > 0 && woi_row(t, t->best)[WOI_CURVE_FALLBACK] != o->fallback)
         tr.idle = woi_row(t, t->best)[WOI_CURVE_NEURONS]; /* no query that is judged opens more cells */

@@ -133,7 +133,7 @@ static bool is_judged_again(const woi_tune *t)
 static void turn(const woi_tune *t, wo_build_options *o)
 {
     if (o->cap)
-        o->cap = woi_by_time(t) ? (uint32_t)fmax(1, o->cap * 0.85) : (uint32_t)(o->cap * 1.2) + 1;
+        o->cap = woi_by_time(t) ? (uint32_t)fmax(t->o.k, o->cap * 0.85) : (uint32_t)(o->cap * 1.2) + 1;
     else
         o->lambda = woi_round_lambda(woi_by_time(t) ? fmin(1, o->lambda / 0.85) : o->lambda * 0.85);
 }

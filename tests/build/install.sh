@@ -61,7 +61,7 @@ cp $log "$scratch/app/log"
         '    if (wo_log_open("log", &log, NULL)) return 2;' '    const float *query = wo_log_queries(log);'
     # shellcheck disable=SC2016 # the fence of a code block
     sed -n '/^```c$/,/^```$/p' README.md | sed '/^```/d; s/^/    /'
-    printf '%s\n' '    for (int i = 0; i < 10 && ids[i] >= 0; i++) printf("%d %.6g\n", (int)ids[i], (double)logits[i]);' \
+    printf '%s\n' '    for (int i = 0; i < 10 && ids[i] >= 0; i++) printf("%d %.6g\n", (int)ids[i], (double)scores[i]);' \
         '    wo_searcher_free(searcher);' '    wo_index_free(index);' '    wo_log_free(log);' '    return 0;' '}'
 } >"$scratch/app/app.c"
 check "README's snippet is there" grep -q wo_search "$scratch/app/app.c"

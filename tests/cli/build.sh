@@ -141,6 +141,8 @@ same 'prior: eval --no-prior, as if there were none' "$(judged --index plain.z)"
 check 'prior: which is not what it has' test "$(judged --index plain.z)" != "$(judged --index prior.z)"
 same 'prior: timed without it too' '[1,1024]' "$("$WIDEOUT" eval -q --rounds 1 --json --log s/test.log.safetensors \
     --index prior.1 --no-prior | jq -c '[.timings[].batch]')"
+same 'prior: scores say what they are' 'logits+prior logits' "$(for how in -q --no-prior; do
+    "$WIDEOUT" predict --index prior.1 $how --json s/test.log.safetensors | head -1 | jq -r .scores; done | paste -sd ' ')"
 check 'prior: never lower' bash -c "paste prior.answers plain.answers |
     awk -F '\t' '{ if (\$2 + 1e-5 < \$(NF / 2 + 2)) exit 1 }'"
 build --router tree --nodes 1 --leaves 25 --beam 1 --cap 3 -t 1 -o flat >/dev/null

@@ -172,6 +172,8 @@ st log-half "the file is no log: it has no tensor 'labels.indices'" \
     "{$(t queries F32 '[1,1]' 0 4),$(t labels.indptr I64 '[2]' 4 20)}" 20
 st log-queries-flat "'queries' has 1 dimensions, expected 2" \
     "{$(t queries F32 '[1]' 0 4),$(t labels.indptr I64 '[2]' 4 20)}" 20
+st log-queries-zero 'queries have no numbers: expected (n, d), n queries of d numbers' \
+    "{$(t queries F32 '[400000000,0]' 0 0),$(t labels I64 '[400000000,0]' 0 0)}" 0
 st log-queries-type "'queries' is of type I32, expected F32, F16, BF16 or F64" \
     "{$(t queries I32 '[1,1]' 0 4),$(t labels.indptr I64 '[2]' 4 20)}" 20
 

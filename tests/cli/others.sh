@@ -127,6 +127,9 @@ tensor s/layer.safetensors weight | npy '<f4' '8, 60' >turned.npy
 tensor s/test.log.safetensors queries | npy '<f4' '8, 30' >turned-q.npy
 fails 'a transposed layer' 1 "wideout: q.npy: the log's queries have 8 numbers, the layer's rows 60: is the layer transposed? Its rows are classes" \
     build --layer turned.npy --log q.npy -o bad
+tensor s/layer.safetensors bias | npy '<f4' '60,' >b60.npy
+fails 'a transposed layer with its biases' 1 'wideout: b60.npy: there are 60 biases for 8 classes of 60 numbers: is the layer transposed? Its rows are classes' \
+    build --layer turned.npy --bias b60.npy --log q.npy -o bad
 fails 'transposed queries' 1 "wideout: turned-q.npy: the log's queries have 30 numbers, the layer's rows 8: is the log transposed? Its rows are queries" \
     build --layer w.npy --log turned-q.npy -o bad
 one=("${first[@]}")
@@ -149,5 +152,15 @@ fails 'gzip is named: queries' 1 'wideout: packed.gz: is compressed with gzip: u
 "$WIDEOUT" info packed.gz 2>err >/dev/null
 check 'gzip is named: info' grep -q 'it is compressed with gzip, and was read as text: unpack it where it is not$' err
 check 'nothing was written' test ! -e bad
+
+# ---- What an attacker found --------------------------------------------------------------------------------------
+check 'data draw: an array' "$WIDEOUT" data draw q.npy -n 5 -o drawn
+same 'its queries' '[5,8]' "$("$WIDEOUT" info --json drawn | jq -c '.tensors[0].shape')"
+(ulimit -f 1; "$WIDEOUT" data draw q.npy -n 30 -o limited >out 2>err)
+same 'a limit on the size of files is a sentence' '1 1' "$? $(grep -c ': File too large$' err)"
+check 'and leaves nothing behind' test ! -e limited
+for ((i = 0; i < 60; i++)); do printf 'x\0%d\n' $i; done >nul.txt
+fails 'names with NUL bytes' 1 'wideout: nul.txt: line 1 has a NUL byte, which no name has' \
+    build --layer w.npy --log train.npy --names nul.txt -o bad
 
 finish

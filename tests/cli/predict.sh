@@ -108,6 +108,8 @@ same 'stanzas from a pipe' 'libmpfr libsdl' "$(predict deb < <(cat two) | first)
 same 'stanzas, when asked for' 'libmpfr libsdl' "$(predict deb --format deb822 two | first)"
 same 'where they begin' '[1,6]' "$(predict deb --json two | jq -cs '[.[].line]')"
 same 'what the network knows of them' '[2,2]' "$(predict deb --json two | jq -cs '[.[].known]')"
+same 'a line of nothing that it knows' 'wideout: warning: standard input: line 2: the network knows nothing of what it says, and answers as to an empty line' \
+    "$(printf 'an editor\nzzz qqq\nxxx\n' | predict deb 2>&1 >/dev/null)"
 same 'descriptions' 'libssl libtinfo' "$(printf 'The FAST browser, really!\nan editor\n' | predict deb | first)"
 same 'words that go on' 'd c h' "$(printf 'a b c\na b\nf g\n' | predict lm | first)"
 same 'long lines' d "$(for _ in $(seq 100); do printf 'a b c d e f g h <eos> '; done | sed 's/$/a b c\n/' | predict lm | first)"

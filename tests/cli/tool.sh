@@ -92,6 +92,8 @@ same 'info of names' "$scratch/labels.txt: names, one a line
             5  zlib1g" "$("$WIDEOUT" info "$scratch/labels.txt")"
 same 'info --json of names' '["names",6,5,1,0,7,["libc6","python3","länge"],"zlib1g"]' \
     "$("$WIDEOUT" info --json "$scratch/labels.txt" | jq -c '[.format, .n, .distinct, .empty, .shortest, .longest, .first, .last]')"
+seq 100 120 >"$scratch/ids.txt"
+same 'info of names that are numbers' '["names",21,"100","120"]' "$("$WIDEOUT" info --json "$scratch/ids.txt" | jq -c '[.format, .n, .first[0], .last]')"
 gzip -k "$scratch/labels.txt"
 same 'info of names, packed' "$("$WIDEOUT" info "$scratch/labels.txt" | tail -n +2)" "$("$WIDEOUT" info "$scratch/labels.txt.gz" | tail -n +2)"
 "$WIDEOUT" data synthetic -q --as text -m 200 -n 100 -o "$scratch/made" >/dev/null

@@ -195,6 +195,11 @@ fails 'an index over its tune log' 2 \
 fails 'a tune log of another layer' 1 \
     "wideout: other/test.log.safetensors: the tune log: the log's queries have 4 numbers, the layer's rows 8" \
     tune --tune-log other/test.log.safetensors -o bad
+# shellcheck disable=SC2016 # jq's variable
+check 'as many classes in a cell as answers are asked for' jq -en 'input.options.cap as $cap | $cap == null or $cap == 0 or $cap >= 12' \
+    <(tune "${valid[@]}" -k 12 --target 0.3 --target5 0.3 -o twelve --json 2>/dev/null)
+fails 'the log itself to judge on' 2 "wideout build: --tune-log is the log that is learned from, which flatters every index: give other queries, or leave it out, and a tenth of the log is held out (see 'wideout build --help')" \
+    tune --tune-log s/train.log.safetensors -o bad
 fails 'no such tune log' 1 'wideout: none: cannot open: No such file or directory' tune --tune-log none -o bad
 fails 'two tables' 2 "wideout info: --trace and --curve are two tables: give one (see 'wideout info --help')" \
     "$WIDEOUT" info --trace --curve plain
