@@ -296,6 +296,8 @@ static void data_must_fit_the_network(void **state)
     refuse_data(net, "has 24 labels, the network 23");
     scratch_text("data", "1 32 23\n0 1:1\n");
     refuse_data(net, "has 32 features, the network 31");
+    scratch_text("data", "1 30 22\n0 1:1\n");
+    refuse_data(net, "is of other data than the network: it has 30 features and 22 labels, the network 31 and 23");
     scratch_text("data", "1 3\n1:1\n");
     refuse_data(net, "is one half of the two-file form");
     scratch_text("data", "2 31 23\n0 1:1\n1 3:-1\n");
