@@ -271,7 +271,7 @@ static double at_least_k(const woi_tune *t, double cap)
  * smaller one. */
 static wo_status turn_for_quality(woi_tune *t, trial *tr, size_t *found, wo_error *err)
 {
-    static const double times[] = {1, 1.25, 1.6, 2.4, 3.2, 5, 6.4, 10, 13, 19}; /* the least cap */
+    static const double times[] = {1, 1.25, 1.6, 2.4, 3.2, 5, 6.4, 10, 13, 19}; /* times the least cap */
     enum { CAPS = sizeof times / sizeof *times };
     const double least = at_least_k(t, LEAST_CAP);
     wo_status status = WO_OK;

@@ -11,8 +11,8 @@ typedef struct axis {
 
 enum {
     ALL = 0x7fffffff,
-    BY_SIZE = -1,        /* a start that depends on the log: as many leaves as there may be at first, */
-    MANY_LEAVES = 30000, /* which are learned in some seconds. Small cells want many: in all of the data sets */
+    BY_SIZE = -1,        /* a start by the log's size: the smallest cells of which there are no more than */
+    MANY_LEAVES = 30000, /* so many. Smaller cells did better; more of them take long to learn */
 };
 
 /* WO_FIX_TREE: training queries a leaf. Probes, beam and spread come first: a tree need not be learned again for them.
