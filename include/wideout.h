@@ -85,7 +85,8 @@ typedef struct wo_error {
     wo_about about;
     uint64_t offset; /* byte position in the file where reading failed, or WO_NO_OFFSET */
     /* The field of an options struct, or the argument, that is wrong or that would help: "lambda", "weight_name". Empty
-     * where there is none. With WO_ABOUT_INDEX, "layer": the call needs the layer too. */
+     * where there is none. With WO_ABOUT_INDEX, "layer": the call needs the layer too. With WO_ABOUT_LABELS,
+     * "tune_log": the labels are of the log that is tuned on. */
     char option[32];
     char text[240];             /* always terminated; shortened with "..." where a value is long */
     unsigned char reserved[32]; /* zero: room for what later versions say */
@@ -180,8 +181,10 @@ typedef struct wo_layer_options {
     wo_progress progress;
 } wo_layer_options;
 
-/* Opens a layer, an index, a network or a model in safetensors (its shards too), or W as .npy. F32 files are mapped and
- * not copied; F16 and BF16 become F32 in memory. Values must be finite. `options` may be NULL. */
+/* Opens a layer, an index, a network or a model in safetensors (its shards too), W as .npy, a supervised model of
+ * fastText's (.bin, its labels are the names), or a GGUF file: `output.weight`, or `token_embd.weight` where a model
+ * has one matrix for both, its tokens as names. F32 is mapped and not copied where floats may lie so; everything else,
+ * GGUF's BF16, F16, Q8_0, Q4_K and Q6_K too, becomes F32 in memory. Values must be finite. `options` may be NULL. */
 WO_API wo_status wo_layer_open(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err);
 
 /* Wraps the caller's arrays, which are not copied and must stay: weight (m, d), row after row; bias (m) or NULL. */
@@ -200,8 +203,8 @@ typedef struct wo_layer_info {
     size_t struct_size; /* set it to sizeof(wo_layer_info) */
     size_t m, d;
     int has_bias, has_names;
-    /* Of a safetensors file: the tensors that W and b are in, and where no bias was found a tensor that may be it, (m)
-     * with "bias" in its name. NULL: there is none. In the layer's memory. */
+    /* Of a file whose tensors have names: those that W and b are in, and where no bias was found a tensor that may be
+     * it, (m) with "bias" in its name. NULL: there is none. In the layer's memory. */
     const char *weight_name, *bias_name, *unused_bias;
 } wo_layer_info;
 
@@ -348,10 +351,11 @@ typedef struct wo_build_options {
     /* evidence */
     uint32_t cap; /* a cell holds at most so many classes, the most needed ones; 0: any number */
     /* Evidence as a prior: scores are logit + prior * log(1 + share / WO_PRIOR_FLOOR), where `share` is how often the
-     * training queries of the opened cells needed the class: a mean over the cells, in which nearer leaves of a tree
-     * count more, by exp(focus * score). prior 0: none, scores are logits; up to 2. focus 0: all cells count alike. */
+     * class was a label of the opened cells' training queries (among FULL's best, where labels are no source): a mean
+     * over the cells, in which nearer leaves of a tree count more, by exp(focus * score). prior 0: none, scores are
+     * logits; up to 2. focus 0: all cells count alike. It is for ranks; for probabilities see mix. */
     double prior, focus;
-    /* 1: log Z is learned too, the logarithm of the sum of exp(score) over all m classes, so that searches can answer
+    /* 1: log Z is learned too, the logarithm of the sum of exp(logit) over all m classes, so that searches can answer
      * with probabilities: WO_SCORES_LOGPROB, wo_log_partition. wo_index_info says how far off it is. */
     uint8_t partition;
     /* evidence: who helps queries that know little. WO_FALLBACK_SCREEN: the best of all classes in int8 are candidates
@@ -362,6 +366,16 @@ typedef struct wo_build_options {
      * nearest, the r-th nearest of all with weight 1 / sqrt(r). A query then finds in one cell what it would have to
      * open several for. */
     uint32_t spread;
+    /* With a partition: how much of the cells' own evidence is mixed into probabilities, 0 to 0.9. Of class y
+     *
+     *   p(y) = (1 - mix * mass) * exp(logit(y) - log Z) + mix * share(y)
+     *
+     * where `share` is as of the prior, and `mass` the sum of all shares, so that probabilities of all m classes still
+     * sum to 1. The prior has no part in it. 0: the network's own. Default: -1, chosen so that labels of queries that
+     * the cells were not filled by are most likely: those that a tuner judges on, or a tenth of the log, 10,000 at
+     * most; 0 where nothing is gained. wo_index_options has what was chosen; -1 without a partition, and in files of
+     * versions that had none, whose probabilities have the prior. */
+    double mix;
 } wo_build_options;
 
 #define WO_PRIOR_FLOOR (1.0 / 1024)
@@ -437,6 +451,8 @@ WO_API void wo_index_free(wo_index *index);
 WO_API size_t wo_index_m(const wo_index *index); /* classes */
 WO_API size_t wo_index_d(const wo_index *index); /* dimensions */
 
+enum { WO_LOG_Z_FEW = 200 }; /* queries: fewer are not divided, see wo_index_info.log_z_error */
+
 typedef struct wo_index_info {
     size_t struct_size; /* set it to sizeof(wo_index_info) */
     wo_method method;
@@ -454,8 +470,12 @@ typedef struct wo_index_info {
      * the logged queries: the share with the same best answer, and of the five best that stayed. NAN: not measured. */
     double same_best, same_five;
     /* Of an index with a partition: how far its log Z is from the exact one, on up to 25,000 of the logged queries that
-     * it was not fitted to: the root of the mean square in nats, and the mean; without the prior. NAN: it has none. */
+     * it was not fitted to: the root of the mean square in nats, and the mean; without the prior. Of a log with
+     * fewer than WO_LOG_Z_FEW, on those that it was fitted to. NAN: it has none. */
     double log_z_error, log_z_bias;
+    /* Of an index that was opened: its file's own checksum, which is over the checksums of all that is in it: two files
+     * with one are the same index. 0: it was built, and is in no file. */
+    uint64_t checksum;
 } wo_index_info;
 
 /* Both fail, with WO_ERR_ARGUMENT, only where struct_size is not set. */
@@ -602,8 +622,10 @@ typedef enum wo_scores {
      * a query has the same ones in every batch; FULL, where it is asked for, or the fallback to it, answers over all
      * classes, and so does method screen. */
     WO_SCORES_SOFTMAX = 1,
-    /* The logarithm of a probability, over all m classes: score - log Z. The cells answer, with the log Z that an index
-     * with a partition estimates, whatever the planner says; FULL, where it is asked for, with the exact one. */
+    /* The logarithm of a probability, over all m classes. The cells answer, whatever the planner says, with the log Z
+     * that an index with a partition estimates and what it mixes in of their evidence: see wo_build_options.mix. FULL,
+     * where it is asked for, answers with the layer's own, logit - log Z, exactly. Logits and log probabilities are two
+     * meanings: a prior is in the first alone, a mixture in the second alone. */
     WO_SCORES_LOGPROB = 2
 } wo_scores;
 
@@ -640,7 +662,7 @@ typedef struct wo_search_call {
     const int32_t *forbidden, *mandatory;
     size_t n_forbidden, n_mandatory;
     const float *logit_bias; /* (m), finite, added to the logits */
-    int no_prior;            /* scores are logits, whatever prior the index has */
+    int no_prior;            /* scores are of logits alone: no prior, and nothing is mixed into probabilities */
 } wo_search_call;
 
 WO_API wo_status wo_search_run(wo_searcher *searcher, const wo_search_call *call, wo_error *err);
@@ -652,9 +674,11 @@ WO_API wo_status wo_search_run(wo_searcher *searcher, const wo_search_call *call
 WO_API wo_status wo_search_candidates(wo_searcher *searcher, const wo_search_call *call, int32_t *ids, size_t capacity,
                                       size_t *n_candidates, wo_error *err);
 
-/* log Z of each query of a call: log_z (n), NAN where a query or its logits are not finite. With the score of any
- * class, a candidate or not, it gives the logarithm of its probability: score - log Z. Estimated by the cells, unless
- * WO_BY_FULL is asked for; k, ids, scores and score of the call are not used. Fails where the index was built without a
+/* log Z of each query of a call: log_z (n), NAN where a query or its logits are not finite. With the logit of a class
+ * it gives the logarithm of its probability, logit - log Z: of any class, where nothing is mixed in (no_prior,
+ * WO_BY_FULL, mix 0); else of those that are no candidates, with log(1 - mix * mass) taken off log Z: candidates have
+ * theirs by WO_SCORES_LOGPROB. Estimated by the cells, unless WO_BY_FULL is asked for; k, ids, scores and score of the
+ * call are not used. Fails where the index was built without a
  * partition, and, as WO_SCORES_LOGPROB by the cells does, where a call changes what log Z was learned for: probes,
  * forbidden and mandatory classes, logit_bias. */
 WO_API wo_status wo_log_partition(wo_searcher *searcher, const wo_search_call *call, float *log_z, wo_error *err);
@@ -767,9 +791,9 @@ typedef struct wo_eval_result {
     double full_of_peak, full_of_read;
 
     /* Of an index with a partition, NAN for others and where `probes` are not its own. Perplexity is exp(mean of -log
-     * p) over all labels, candidates or not: by the cells, with the prior of the index; and by the layer alone. */
+     * p) over all labels, candidates or not: by the cells, with what they mix in; and by the layer alone. */
     double perplexity, full_perplexity;
-    /* Of the estimated log Z, beside the exact one of the same scores: the root of the mean square, in nats, and the
+    /* Of the estimated log Z, beside the exact one, nothing mixed in: the root of the mean square, in nats, and the
      * mean; and what probabilities of all m classes sum to, on average. */
     double log_z_error, log_z_bias, probability_sum;
 } wo_eval_result;

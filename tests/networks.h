@@ -73,4 +73,23 @@ static inline void assert_begins(const char *text, const char *beginning)
     if (strncmp(text, beginning, strlen(beginning)) != 0) fail_msg("\"%s\", expected \"%s...\"", text, beginning);
 }
 
+/* A token file, "data". */
+static inline void write_token_file(const int32_t *ids, size_t n, const woi_names *words)
+{
+    woi_st_writer *writer = NULL;
+    assert_int_equal(woi_st_create(scratch("data"), "tokens", &writer, NULL), WO_OK);
+    assert_int_equal(woi_st_declare(writer, "tokens", WOI_I32, 1, (uint64_t[]){n}, NULL), WO_OK);
+    assert_int_equal(woi_names_declare(writer, "labels", words, NULL), WO_OK);
+    assert_int_equal(woi_st_append(writer, ids, n * sizeof *ids, NULL), WO_OK);
+    assert_int_equal(woi_names_write(writer, words, NULL), WO_OK);
+    assert_int_equal(woi_st_finish(writer, NULL), WO_OK);
+    woi_st_writer_free(writer);
+}
+
+static inline int stop_in(void *stage_to_stop, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)done, (void)total;
+    return strcmp(stage, stage_to_stop) == 0;
+}
+
 #endif

@@ -14,7 +14,7 @@ typedef struct woi_cells {
     uint32_t *offsets; /* n + 1 */
     int32_t *ids;      /* offsets[n] */
     uint32_t *queries; /* n: training queries that each had of its own; NULL but for evidence */
-    uint16_t *shares;  /* offsets[n], bf16: how often the cell's queries needed the class; NULL: no prior */
+    uint16_t *shares;  /* offsets[n], bf16: how often the class was a label of the cell's queries; NULL: not kept */
 } woi_cells;
 
 void woi_cells_free(woi_cells *cells); /* and zeroed again */
@@ -25,21 +25,22 @@ wo_status woi_fill_by_hash(const uint32_t *of, size_t n, uint32_t L, size_t n_ce
 /* popular.c: one cell of the N ids that `needs` names most often; ties to the lower id. */
 wo_status woi_fill_popular(const woi_sparse *needs, size_t m, size_t N, woi_cells *cells, wo_error *err);
 
-/* evidence.c: cell c with the queries Q(c) holds class j when the sum over i in Q(c) of filed(i, c) * weight(i, j) >=
- * lambda * the sum of filed(i, c), which are 1 unless queries are filed in several cells of a tree. */
+/* evidence.c: cell c with the queries Q(c) holds class j when the sum over i in Q(c) of part(i, c) * weight(i, j) >=
+ * lambda * the sum of part(i, c). A query's part is 1, unless it is filed in several cells of a tree. */
 typedef struct woi_evidence_options {
     uint32_t K, L; /* L tables of 2^K cells, whose neighbours differ by a bit; K = 0: see n_cells */
     double lambda;
-    uint32_t thin;  /* cells with fewer queries are pooled with their neighbours, nearest first */
-    uint32_t floor; /* no cell holds fewer classes than this: the best ones by evidence */
-    uint32_t cap;   /* nor more than this; 0: any number */
-    bool shares;    /* are kept, for a prior */
+    uint32_t thin;               /* cells with fewer queries are pooled with their neighbours, nearest first */
+    uint32_t floor;              /* no cell holds fewer classes than this: the best ones by evidence */
+    uint32_t cap;                /* nor more than this; 0: any number */
+    bool shares;                 /* are kept */
+    const woi_sparse *shares_of; /* what they are counted by; NULL: needs */
     int threads;
     const wo_progress *progress; /* NULL: nobody asks */
     size_t n_cells;              /* K = 0: so many cells, of which a query has L, */
     const uint32_t *near; /* and whose neighbours are these (n_cells, n_near), nearest first, UINT32_MAX: no more */
     uint32_t n_near;
-    const float *filed; /* (n, L); NULL: all 1 */
+    const float *parts; /* (L): how much of a query the first, second, ... of its cells gets; NULL: all 1 */
 } woi_evidence_options;
 
 /* of (n, L): the cell of each query in each table; UINT32_MAX: none. */

@@ -57,11 +57,12 @@ typedef struct task {
 /* Returns how many queries that were, in parts where they are filed in parts. */
 static double add_cell(const task *t, size_t cell, worker *w, size_t *n_touched)
 {
-    const float *filed = t->options->filed;
+    const uint32_t L = t->options->L;
+    const float *parts = t->options->parts;
     double n = 0;
     for (uint32_t at = t->starts[cell]; at < t->starts[cell + 1]; at++) {
-        const uint32_t query = t->members[at] / t->options->L;
-        const float part = filed ? filed[t->members[at]] : 1;
+        const uint32_t query = t->members[at] / L;
+        const float part = parts ? parts[t->members[at] % L] : 1;
         n += (double)part;
         for (int64_t need = t->needs->indptr[query]; need < t->needs->indptr[query + 1]; need++) {
             const int32_t id = t->needs->ids[need];
@@ -125,6 +126,17 @@ static int by_evidence(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
+/* The evidence of the same queries, by what shares are counted by. */
+static void count_again(const task *t, size_t cell, worker *w, size_t *n_touched)
+{
+    task other = *t;
+    other.needs = t->options->shares_of;
+    for (size_t i = 0; i < *n_touched; i++) w->evidence[w->touched[i]] = 0;
+    *n_touched = 0;
+    const double n = add_cell(&other, cell, w, n_touched);
+    if (n < t->options->thin) add_neighbours(&other, cell, n, w, n_touched);
+}
+
 static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo_error *err)
 {
     const woi_evidence_options *o = t->options;
@@ -154,6 +166,7 @@ static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo
                 if (w->order[i].evidence >= bar) out->ids[at++] = w->order[i].id;
         }
         woi_ids_sort(out->ids + out->n, taken);
+        if (o->shares && o->shares_of && o->shares_of != t->needs) count_again(t, cell, w, &n_touched);
         for (size_t i = out->n; o->shares && i < out->n + taken; i++)
             out->shares[i] = woi_f32_to_bf16((float)((double)w->evidence[out->ids[i]] / n));
         out->n += taken;
@@ -232,7 +245,7 @@ static wo_status join(const task *t, woi_cells *cells, wo_error *err)
         cells->offsets[c + 1] = cells->offsets[c] + t->sizes[c];
         cells->queries[c] = 0;
         for (uint32_t at = t->starts[c]; at < t->starts[c + 1]; at++) /* of those filed in several, its own alone */
-            cells->queries[c] += !t->options->filed || t->members[at] % t->options->L == 0;
+            cells->queries[c] += !t->options->parts || t->members[at] % t->options->L == 0;
     }
     for (size_t b = 0; b * BLOCK < n_cells; b++)
         if (t->blocks[b].n) {

@@ -48,6 +48,9 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "weights",
                                "weights is %s, but method %s answers with f32 rows: f32 or none",
                                o->weights == WO_WEIGHTS_BF16 ? "bf16" : "int8", woi_method_name(o->method));
+    if (o->mix < 0 && o->mix != -1 && woi_option_used(woi_option_find("mix"), o))
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "mix", "mix is %g, expected 0 to %g, or -1: chosen", o->mix,
+                               WOI_MOST_MIX);
     if (o->method != WO_METHOD_EVIDENCE && o->partition)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "partition", "partition is 1, but method %s learns no log Z",
                                woi_method_name(o->method));
@@ -115,51 +118,10 @@ void woi_index_finish(wo_index *index)
     index->options.progress = (wo_progress){0};
 }
 
-wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *given, wo_index **index,
-                         wo_error *err)
-{
-    *index = NULL;
-    wo_build_options taken;
-    wo_status status = woi_build_take(given, &taken, err);
-    if (status) return status;
-    const wo_build_options *options = &taken;
-    if (options->fallback_by == WO_FALLBACK_SCREEN && !options->fallback)
-        return woi_fail_option(err, WO_ERR_ARGUMENT, "fallback_by",
-                               "fallback_by is screen, but fallback is 0: no query knows little");
-    const bool needs_log =
-        options->method != WO_METHOD_FULL && options->method != WO_METHOD_SLIDE && options->method != WO_METHOD_SCREEN;
-    if (!log && needs_log)
-        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
-                              "method %s is built from a log of queries, none was given",
-                              woi_method_name(options->method));
-    if (log && (status = woi_log_check(log, layer->dense.m, layer->dense.d, err)))
-        return woi_about(err, WO_ABOUT_LOG, status);
-    if (needs_log && (status = woi_queries_check(log, err))) return woi_about(err, WO_ABOUT_LOG, status);
-    wo_index *made = NULL;
-    status = woi_index_begin(layer, options, &made, err);
-    if (!status) status = build_method(options->method, layer, log, made, err);
-    if (!status) {
-        woi_index_finish(made);
-        made->options.threads = options->threads;
-        made->options.progress = options->progress;
-        status = woi_small_measure(made, log, err);
-        woi_index_finish(made);
-    }
-    if (status)
-        wo_index_free(made);
-    else
-        *index = made;
-    return status;
-}
-
-wo_status woi_small_measure(wo_index *index, const wo_log *log, wo_error *err)
+/* What rows in fewer bits change. */
+static wo_status measure_small(wo_index *index, const wo_log *log, wo_error *err)
 {
     enum { MOST = 2000, K = 5 };
-    const wo_build_options *o = &index->options;
-    if (o->partition) {
-        const wo_status learned = woi_partition_learn(index, log, &o->progress, o->threads, err);
-        if (learned) return learned;
-    }
     index->same_best = index->same_five = NAN;
     if ((!index->small.bf16 && !index->small.i8) || !index->rows.w || !log || !log->n) return WO_OK;
     wo_index own = *index, plain = *index; /* tables alone, and the same with f32 rows */
@@ -188,6 +150,48 @@ wo_status woi_small_measure(wo_index *index, const wo_log *log, wo_error *err)
     return status;
 }
 
+wo_status woi_index_complete(wo_index *index, const wo_log *log, int threads, const wo_progress *progress,
+                             wo_error *err)
+{
+    wo_status status = WO_OK;
+    if (index->options.partition) status = woi_partition_learn(index, log, progress, threads, err);
+    return status ? status : measure_small(index, log, err);
+}
+
+wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *given, wo_index **index,
+                         wo_error *err)
+{
+    *index = NULL;
+    wo_build_options taken;
+    wo_status status = woi_build_take(given, &taken, err);
+    if (status) return status;
+    const wo_build_options *options = &taken;
+    if (options->fallback_by == WO_FALLBACK_SCREEN && !options->fallback)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "fallback_by",
+                               "fallback_by is screen, but fallback is 0: no query knows little");
+    const bool needs_log =
+        options->method != WO_METHOD_FULL && options->method != WO_METHOD_SLIDE && options->method != WO_METHOD_SCREEN;
+    if (!log && needs_log)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
+                              "method %s is built from a log of queries, none was given",
+                              woi_method_name(options->method));
+    if (log && (status = woi_log_check(log, layer->dense.m, layer->dense.d, err)))
+        return woi_about(err, WO_ABOUT_LOG, status);
+    if (needs_log && (status = woi_queries_check(log, err))) return woi_about(err, WO_ABOUT_LOG, status);
+    wo_index *made = NULL;
+    status = woi_index_begin(layer, options, &made, err);
+    if (!status) status = build_method(options->method, layer, log, made, err);
+    if (!status) {
+        woi_index_finish(made);
+        status = woi_index_complete(made, log, options->threads, &options->progress, err);
+    }
+    if (status)
+        wo_index_free(made);
+    else
+        *index = made;
+    return status;
+}
+
 wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
 {
     const woi_cells *cells = &index->cells;
@@ -208,6 +212,7 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
         .same_five = index->same_five,
         .log_z_error = index->partition.numbers ? (double)index->partition.numbers[WOI_LOG_Z_ERROR] : NAN,
         .log_z_bias = index->partition.numbers ? (double)index->partition.numbers[WOI_LOG_Z_BIAS] : NAN,
+        .checksum = index->checksum,
     };
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A + woi_tree_n_cells(tree);

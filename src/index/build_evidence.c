@@ -2,17 +2,25 @@
 #include "index/build_evidence.h"
 
 #include "base/error.h"
+#include "base/rng.h"
+#include "index/mixture.h"
 #include "route/mix.h"
 
+#include <math.h>
+#include <string.h>
+
 enum {
-    NEAR = 32,           /* leaves that a thin one may borrow from */
-    QUERIES_A_LEAF = 40, /* where the number of leaves follows from the data */
+    NEAR = 32,               /* leaves that a thin one may borrow from */
+    QUERIES_A_LEAF = 40,     /* where the number of leaves follows from the data */
+    MOST_FILED = 16,         /* leaves that a query is filed in: 1 + the most that spread may be */
+    HELD_OUT = 10,           /* every tenth query is one that a mixture is chosen by, */
+    MOST_HELD = 10000,       /* or so many of them */
+    STREAM_MIX = 0x6d697874, /* of the seed */
 };
 
 void woi_routed_free(woi_routed *routed)
 {
     woi_free(routed->of);
-    woi_free(routed->filed);
     woi_free(routed->near);
     *routed = (woi_routed){0};
 }
@@ -57,13 +65,9 @@ wo_status woi_evidence_set_reach(const wo_log *log, const wo_build_options *to, 
     wo_status status = WO_OK;
     if (moved) {
         woi_free(routed->of);
-        woi_free(routed->filed);
-        routed->filed = NULL;
         routed->each = each;
-        routed->of = woi_alloc(log->n, each * sizeof *routed->of, err);
-        if (!routed->of || (each > 1 && !(routed->filed = woi_alloc(log->n, each * sizeof *routed->filed, err))))
-            return WO_ERR_MEMORY;
-        const woi_filing filing = {.each = each, .cells = routed->of, .weights = routed->filed};
+        if (!(routed->of = woi_alloc(log->n, each * sizeof *routed->of, err))) return WO_ERR_MEMORY;
+        const woi_filing filing = {.each = each, .cells = routed->of};
         status = woi_tree_file(tree, log->queries, log->n, threads, &filing, err);
     }
     return status ? status : woi_tree_learn_margin(tree, log->queries, log->n, to->probes, threads, err);
@@ -108,46 +112,103 @@ static wo_status make_screen(wo_index *index, wo_error *err)
     return status;
 }
 
-wo_status woi_evidence_fill(const woi_sparse *needs, const woi_routed *routed, wo_index *index, wo_error *err)
+/* A query filed in several leaves of a tree counts 1 / sqrt(r) in the r-th nearest, whatever the distances, so that no
+ * scale must be known. */
+wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index *index, wo_error *err)
 {
     const wo_build_options *o = &index->options;
     const bool tree = woi_uses_tree(o);
+    float parts[MOST_FILED];
+    for (uint32_t r = 0; r < MOST_FILED; r++) parts[r] = 1 / sqrtf((float)(r + 1));
     const woi_evidence_options fill = {.K = tree ? 0 : o->K,
                                        .L = routed->each,
                                        .n_cells = woi_tree_n_cells(&index->tree),
                                        .near = routed->near,
                                        .n_near = NEAR,
-                                       .filed = routed->filed,
+                                       .parts = tree && routed->each > 1 ? parts : NULL,
                                        .lambda = o->lambda,
                                        .thin = o->thin,
                                        .floor = 1,
                                        .cap = o->cap,
-                                       .shares = o->prior > 0,
+                                       .shares = woi_has_shares(o) || woi_lacks_mix(o),
+                                       .shares_of = by.labels,
                                        .threads = o->threads,
                                        .progress = &o->progress};
     woi_cells_free(&index->cells);
-    const wo_status status = woi_fill_evidence(needs, routed->of, &fill, index->rows.m, &index->cells, err);
+    const wo_status status = woi_fill_evidence(by.needs, routed->of, &fill, index->rows.m, &index->cells, err);
     return status ? status : make_screen(index, err);
+}
+
+/* Of the n queries that a mixture is chosen by, the i-th. */
+static size_t held_place(const wo_index *index, size_t i, size_t n, size_t total)
+{
+    const size_t low = woi_part_start(i, n, total), high = woi_part_start(i + 1, n, total);
+    return low + (size_t)woi_rng_below(index->options.seed, STREAM_MIX, i, high - low);
+}
+
+wo_status woi_evidence_choose_mix(const wo_log *log, woi_evidence by, woi_routed *routed, wo_index *index,
+                                  wo_error *err)
+{
+    wo_build_options *o = &index->options;
+    const int threads = o->threads;
+    const wo_progress progress = o->progress;
+    const size_t each = routed->each, n = log->n / HELD_OUT < MOST_HELD ? log->n / HELD_OUT : MOST_HELD;
+    if (!woi_lacks_mix(o)) return WO_OK;
+    if (!log->indptr || !n) {
+        o->mix = 0;
+        return WO_OK;
+    }
+    double mix = 0;
+    size_t *picks = woi_alloc(n, sizeof *picks, err);
+    uint32_t *own = woi_alloc(n * each, sizeof *own, err);
+    wo_status status = picks && own ? WO_OK : WO_ERR_MEMORY;
+    for (size_t i = 0; !status && i < n; i++) {
+        picks[i] = held_place(index, i, n, log->n);
+        uint32_t *of = routed->of + picks[i] * each;
+        memcpy(own + i * each, of, each * sizeof *of);
+        for (size_t c = 0; c < each; c++) of[c] = UINT32_MAX;
+    }
+    if (!status) {
+        status = woi_evidence_fill(by, routed, index, err);
+        woi_index_finish(index);
+        const woi_mixture_call call = {.log = log, .picks = picks, .n = n, .threads = threads, .progress = &progress};
+        if (!status) status = woi_mixture_choose(index, &call, &mix, err);
+        for (size_t i = 0; i < n; i++) memcpy(routed->of + picks[i] * each, own + i * each, each * sizeof *own);
+    }
+    o->mix = mix;
+    o->threads = threads;
+    o->progress = progress;
+    woi_free(picks);
+    woi_free(own);
+    return status;
+}
+
+static wo_status needs_of(const wo_layer *layer, const wo_log *log, const wo_build_options *o, wo_source source,
+                          woi_sparse *needs, wo_error *err)
+{
+    return woi_needs_of(&(woi_needs_call){.rows = &layer->dense,
+                                          .log = log,
+                                          .source = source,
+                                          .k = o->source_k,
+                                          .threads = o->threads,
+                                          .progress = &o->progress},
+                        needs, err);
 }
 
 wo_status woi_build_evidence(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err)
 {
     const wo_build_options *o = &index->options;
-    woi_routed routed;
-    woi_sparse needs;
-    wo_status status = woi_needs_of(&(woi_needs_call){.rows = &layer->dense,
-                                                      .log = log,
-                                                      .source = o->source,
-                                                      .k = o->source_k,
-                                                      .threads = o->threads,
-                                                      .progress = &o->progress},
-                                    &needs, err);
-    if (status) return status;
-    status = woi_evidence_route(log, &needs, index, &routed, err);
-    if (!status) {
-        status = woi_evidence_fill(&needs, &routed, index, err);
-        woi_routed_free(&routed);
-    }
+    woi_routed routed = {0};
+    woi_sparse needs = {0}, labels = {0};
+    wo_status status = needs_of(layer, log, o, o->source, &needs, err);
+    const bool apart = o->source == WO_SOURCE_BOTH && log->indptr && (woi_has_shares(o) || woi_lacks_mix(o));
+    if (!status && apart) status = needs_of(layer, log, o, WO_SOURCE_LABELS, &labels, err);
+    const woi_evidence by = {&needs, apart ? &labels : &needs};
+    if (!status) status = woi_evidence_route(log, &needs, index, &routed, err);
+    if (!status) status = woi_evidence_choose_mix(log, by, &routed, index, err);
+    if (!status) status = woi_evidence_fill(by, &routed, index, err);
+    woi_routed_free(&routed);
     woi_sparse_free(&needs);
+    woi_sparse_free(&labels);
     return status;
 }

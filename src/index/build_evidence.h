@@ -12,7 +12,6 @@
 typedef struct woi_routed {
     uint32_t each;  /* cells of a query: L, or of a tree 1 + spread */
     uint32_t *of;   /* (n, each): their own cells; of a tree the nearest leaves */
-    float *filed;   /* (n, each): how much of a query each of them gets; NULL: all of it */
     uint32_t *near; /* of a tree: the neighbours of each cell; NULL */
 } woi_routed;
 
@@ -26,8 +25,18 @@ wo_status woi_evidence_route(const wo_log *log, const woi_sparse *needs, wo_inde
 wo_status woi_evidence_set_reach(const wo_log *log, const wo_build_options *to, wo_index *index, woi_routed *routed,
                                  wo_error *err);
 
-/* Fills index->cells, in place of what they held. */
-wo_status woi_evidence_fill(const woi_sparse *needs, const woi_routed *routed, wo_index *index, wo_error *err);
+/* Fills index->cells, in place of what they held, by what the log's queries needed. Shares, where they are kept, are of
+ * labels alone, where these are known: FULL's best say nothing that the network does not. */
+typedef struct woi_evidence {
+    const woi_sparse *needs, *labels; /* by the source; of labels: needs where the source has none, or has them alone */
+} woi_evidence;
+
+wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index *index, wo_error *err);
+
+/* Where probabilities are to be a mixture that is left to choose: by queries of the log that cells are not filled by
+ * meanwhile. Then index->options.mix is chosen; the cells are to be filled again. */
+wo_status woi_evidence_choose_mix(const wo_log *log, woi_evidence by, woi_routed *routed, wo_index *index,
+                                  wo_error *err);
 
 /* All of it. */
 wo_status woi_build_evidence(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err);

@@ -115,8 +115,9 @@ struct wo_index {
     woi_small small;
     woi_screen screen; /* rows NULL: none */
     uint64_t layer_checksum;
-    woi_hash hash; /* K = 0: none */
-    woi_tree tree; /* A = 0: none */
+    uint64_t checksum; /* of the file's header; 0: it was built */
+    woi_hash hash;     /* K = 0: none */
+    woi_tree tree;     /* A = 0: none */
     woi_cells cells;
     woi_partition partition;
     woi_names labels;
@@ -141,6 +142,27 @@ static inline bool woi_uses_tree(const wo_build_options *o)
 static inline bool woi_uses_hash(const wo_build_options *o)
 {
     return o->method >= WO_METHOD_SLIDE && o->method <= WO_METHOD_EVIDENCE && !woi_uses_tree(o);
+}
+
+#define WOI_MOST_MIX 0.9
+
+/* Whether the classes of cells come with shares. */
+static inline bool woi_has_shares(const wo_build_options *o)
+{
+    return o->prior > 0 || (o->partition && o->mix > 0);
+}
+
+/* Whether a mixture is to be chosen; and, in an index that was built, whether none ever was. */
+static inline bool woi_lacks_mix(const wo_build_options *o)
+{
+    return o->partition && o->mix < 0;
+}
+
+/* Whether probabilities are others than logits, and a prior, make. */
+static inline bool woi_has_mixture(const wo_index *index)
+{
+    const wo_build_options *o = &index->options;
+    return index->partition.numbers && (o->mix > 0 || (o->mix == 0 && o->prior > 0));
 }
 
 /* Whether queries that know little have a screen. */
@@ -177,7 +199,8 @@ wo_status woi_build_take(const wo_build_options *given, wo_build_options *option
 
 /* build.c: what is learned last from the log, of an index that is finished: log Z, where the options say so; and what
  * rows in fewer bits change: index->same_best and same_five, NAN where there are none, or no log. */
-wo_status woi_small_measure(wo_index *index, const wo_log *log, wo_error *err);
+wo_status woi_index_complete(wo_index *index, const wo_log *log, int threads, const wo_progress *progress,
+                             wo_error *err);
 
 /* build_lss.c: random planes; Algorithm 1, with its trace. */
 wo_status woi_build_slide(const wo_layer *layer, wo_index *index, wo_error *err);

@@ -16,6 +16,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* An index on its way. */
@@ -245,7 +246,7 @@ static wo_status read_cells(opening *from, wo_error *err)
                                      : 1;
     const woi_tensor *listed = woi_st_find(index->st, "cells.ids");
     const uint64_t n_ids = listed && listed->n_dims == 1 ? listed->n : 0;
-    const bool evidence = index->options.method == WO_METHOD_EVIDENCE, prior = index->options.prior > 0;
+    const bool evidence = index->options.method == WO_METHOD_EVIDENCE, shares = woi_has_shares(&index->options);
     const struct {
         wanted tensor;
         bool there;
@@ -254,7 +255,7 @@ static wo_status read_cells(opening *from, wo_error *err)
         {{"cells.offsets", WOI_U32, n + 1, 0}, true, offsetof(woi_cells, offsets)},
         {{"cells.ids", WOI_I32, n_ids, 0}, true, offsetof(woi_cells, ids)},
         {{"cells.queries", WOI_U32, n, 0}, evidence, offsetof(woi_cells, queries)},
-        {{"cells.shares", WOI_BF16, n_ids, 0}, prior, offsetof(woi_cells, shares)},
+        {{"cells.shares", WOI_BF16, n_ids, 0}, shares, offsetof(woi_cells, shares)},
     };
     wo_status status = WO_OK;
     for (size_t i = 0; !status && i < sizeof parts / sizeof *parts; i++) {
@@ -449,6 +450,8 @@ static wo_status read_index(woi_st *st, const wo_open_options *options, wo_index
         wo_index_free(made);
         return status;
     }
+    const char *digits = woi_st_meta(st, "xxh3.header");
+    if (digits) made->checksum = strtoull(digits, NULL, 16);
     woi_index_finish(made);
     *index = made;
     return WO_OK;

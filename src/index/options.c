@@ -121,14 +121,16 @@ const woi_option woi_options[] = {
      "learn log Z too, for probabilities over all classes"},
     {"fallback_by", WOI_OPTION_U32, AT(fallback_by), "wider|screen", 0, 1, 0, EVIDENCE, BOTH, false,
      ALL(WO_FALLBACK_WIDER), "what queries below it get: more cells, or a screen too"},
+    {"mix", WOI_OPTION_REAL, AT(mix), NULL, -1, WOI_MOST_MIX, 0, EVIDENCE, BOTH, false, ALL(-1),
+     "how much of the cells' evidence probabilities have"},
     {0},
 };
 
 static const struct {
     const char *name;
     double missing;
-} late[] = {{"max_neurons", 0}, {"last_step", 1}, {"cap", 0},         {"prior", 0},
-            {"focus", 0},       {"partition", 0}, {"fallback_by", 0}, {"spread", 0}};
+} late[] = {{"max_neurons", 0}, {"last_step", 1},   {"cap", 0},    {"prior", 0}, {"focus", 0},
+            {"partition", 0},   {"fallback_by", 0}, {"spread", 0}, {"mix", -1}};
 
 const double *woi_option_missing(const woi_option *option)
 {
@@ -184,6 +186,7 @@ void woi_option_set_value(const woi_option *option, double value, wo_build_optio
 bool woi_option_used(const woi_option *option, const wo_build_options *options)
 {
     if (!(option->methods >> options->method & 1)) return false;
+    if (option->offset == AT(mix) && !options->partition) return false; /* there are no probabilities */
     if (options->method != WO_METHOD_EVIDENCE) return true;
     return option->routers >> options->router & 1 && !(option->learns && options->learner == WO_LEARNER_NONE);
 }

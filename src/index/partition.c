@@ -33,7 +33,7 @@ enum {
     GRADIENTS = 8, /* steps to the direction, in each round */
     PARTS = 32,    /* that sums are cut into */
     FEATURES = 3,  /* 1, the length, the candidates */
-    FEW = 200,     /* queries that are not worth halving: they are fitted to and measured on */
+    FEW = WO_LOG_Z_FEW,  /* queries that are not worth halving: they are fitted to and measured on */
     STREAM = 0x6c6f675a, /* of the seed */
 };
 

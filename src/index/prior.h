@@ -1,8 +1,8 @@
-/* Evidence as a prior. How often the training queries of a cell needed a class says something that the network does not
- * know:
+/* Evidence as a prior. How often the training queries of a cell had a class for a label says something that the network
+ * does not know:
  *
  *   score(y) = logit(y) + prior * log(1 + share(y) / WO_PRIOR_FLOOR)
- *   share(y) = sum over the opened cells c of weight(c) * share of c's queries that needed y
+ *   share(y) = sum over the opened cells c of weight(c) * share of c's queries that had the label y
  *
  * The weights sum to 1. All are equal, or, with a focus, in proportion to exp(focus * score of the leaf): a query near
  * the border of its leaf belongs to the next one nearly as much. A class that no opened cell holds gets nothing, so

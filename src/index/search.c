@@ -116,6 +116,11 @@ static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
     t->n_mandatory = c->n_mandatory;
     t->bias = c->logit_bias;
     if (c->no_prior) t->prior = 0;
+    const bool older = index->partition.numbers && index->options.mix < 0; /* a file's: they have the prior */
+    if (c->score == WO_SCORES_LOGPROB && !older) {
+        t->prior = 0;
+        t->mixed = index->partition.numbers && index->options.mix > 0 && !c->no_prior;
+    }
     return WO_OK;
 }
 
@@ -189,6 +194,14 @@ void woi_search_see(wo_searcher *s, const float *queries, size_t n, const woi_se
 {
     woi_task t = begin(s, queries, n, s->index->options.probes);
     t.seen = *seen;
+    woi_answer_by_cells(&t);
+}
+
+void woi_search_see_labels(wo_searcher *s, const float *queries, size_t n, const woi_labels_seen *seen)
+{
+    woi_task t = begin(s, queries, n, s->index->options.probes);
+    t.prior = 0;
+    t.labels_seen = *seen;
     woi_answer_by_cells(&t);
 }
 

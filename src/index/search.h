@@ -6,7 +6,7 @@
 #ifndef WOI_INDEX_SEARCH_H
 #define WOI_INDEX_SEARCH_H
 
-#include "index/partition.h"
+#include "index/mixture.h"
 
 #include <math.h>
 #include <string.h>
@@ -31,9 +31,11 @@ typedef struct woi_task {
     const int32_t *mandatory;
     size_t n_mandatory;
     const float *bias;
-    double prior;  /* 0: none */
-    float *log_z;  /* (n), or NULL: not wanted */
-    woi_seen seen; /* what learning log Z wants to know; zeros: nothing */
+    double prior;                /* 0: none */
+    bool mixed;                  /* probabilities have the shares of the cells in them */
+    float *log_z;                /* (n), or NULL: not wanted */
+    woi_seen seen;               /* what learning log Z wants to know; zeros: nothing */
+    woi_labels_seen labels_seen; /* what choosing a mixture wants to know; zeros: nothing */
 } woi_task;
 
 /* Candidates beside those of the cells; none twice. */
@@ -50,7 +52,13 @@ static inline bool woi_wants_log_z(const woi_task *t)
 /* Scores are relative to a sum over classes, so that none may be left out. */
 static inline bool woi_wants_sum(const woi_task *t)
 {
-    return t->score == WO_SCORES_SOFTMAX || woi_wants_log_z(t) || t->seen.of_candidates;
+    return t->score == WO_SCORES_SOFTMAX || woi_wants_log_z(t) || t->seen.of_candidates || t->labels_seen.labels;
+}
+
+/* Classes of the cells come with their shares. */
+static inline bool woi_wants_shares(const woi_task *t)
+{
+    return t->prior > 0 || t->mixed || t->labels_seen.labels;
 }
 
 /* What became of query i. */
@@ -79,14 +87,15 @@ static inline void woi_pad(const woi_task *t, int32_t *ids, float *scores)
     }
 }
 
-/* Whether query i, as it is answered, has a score that is not finite, or scores that are relative to what is not
- * (`whole`; zeros: to nothing): numbers that are finite by themselves have products that are not. Then it has no
- * answer, and says so: what comes out would be no logit, and no probability. */
-static inline bool woi_refuse_infinite(const woi_task *t, size_t i, woi_log_sum whole)
+/* Whether query i, as it is answered from so many candidates, has a score that is not finite, or scores that are
+ * relative to what is not (`whole`; zeros: to nothing): numbers that are finite by themselves have products that are
+ * not. Where all of them are NaN none is answered. Then it has no answer, and says so: what comes out would be no
+ * logit, and no probability. */
+static inline bool woi_refuse_infinite(const woi_task *t, size_t i, size_t candidates, woi_log_sum whole)
 {
     int32_t *ids = t->ids + i * t->k;
     float *scores = t->scores + i * t->k;
-    bool finite = ids[0] < 0 || isfinite(woi_log_sum_whole(whole));
+    bool finite = ids[0] < 0 ? !candidates : isfinite(woi_log_sum_whole(whole));
     if (t->score != WO_SCORES_LOGPROB) whole = (woi_log_sum){0}; /* which may take a score out of a float's range */
     for (size_t j = 0; finite && j < t->k && ids[j] >= 0; j++)
         finite = isfinite(scores[j]) && isfinite((float)woi_relative(scores[j], whole));

@@ -112,7 +112,8 @@ wo_status woi_answer_by_full(const woi_task *t, size_t first, size_t n, wo_error
                          ? (wo_query_stats){.candidates = (uint32_t)(rows->m - t->n_forbidden), .exact = 1}
                          : (wo_query_stats){.status = WO_ERR_ARGUMENT});
         for (size_t i = 0; i < count; i++) {
-            if (woi_refuse_infinite(t, first + i, sums ? lse[i] : (woi_log_sum){0}) || !sums) continue;
+            if (woi_refuse_infinite(t, first + i, rows->m - t->n_forbidden, sums ? lse[i] : (woi_log_sum){0}) || !sums)
+                continue;
             if (t->log_z) t->log_z[first + i] = (float)woi_log_sum_whole(lse[i]);
             for (size_t j = 0; j < k; j++) {
                 float *score = &t->scores[(first + i) * k + j];
@@ -177,7 +178,8 @@ static void rescore(void *call, int worker, size_t i, const int32_t *screened, s
     n = with_mandatory(t, w, screened, n);
     woi_score_some(t, w, t->queries + i * t->s->index->rows.d, w->ids, n);
     t->s->kernels->pick(w->logits, w->ids, n, t->k, scores, ids);
-    if (!woi_refuse_infinite(t, i, (woi_log_sum){0})) woi_tell(t, i, (wo_query_stats){.candidates = (uint32_t)n});
+    const size_t all = t->s->index->rows.m - t->n_forbidden; /* none of them is a number where none passes the screen */
+    if (!woi_refuse_infinite(t, i, all, (woi_log_sum){0})) woi_tell(t, i, (wo_query_stats){.candidates = (uint32_t)n});
 }
 
 wo_status woi_answer_by_screen(woi_task *t, wo_error *err)

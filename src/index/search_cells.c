@@ -82,9 +82,9 @@ static size_t unite(const woi_task *t, woi_worker *w, woi_opened given, woi_more
     return n;
 }
 
-/* The same with what the prior adds, in w->ids and w->extra. */
-static size_t unite_with_prior(const woi_task *t, woi_worker *w, woi_opened opened, woi_more more,
-                               const int32_t **candidates)
+/* The same with their shares, or what the prior makes of them, in w->ids and w->extra. */
+static size_t unite_with_shares(const woi_task *t, woi_worker *w, woi_opened opened, woi_more more,
+                                const int32_t **candidates)
 {
     size_t n = woi_prior_unite(t->s->index, w, opened);
     for (size_t i = 0; i < more.n; i++) n = woi_prior_add(w, more.ids[i], n);
@@ -98,7 +98,7 @@ static size_t unite_with_prior(const woi_task *t, woi_worker *w, woi_opened open
         }
         n = kept;
     }
-    t->s->kernels->scaled_log(w->extra, n, (float)(1 / WO_PRIOR_FLOOR), (float)t->prior);
+    if (t->prior > 0) t->s->kernels->scaled_log(w->extra, n, (float)(1 / WO_PRIOR_FLOOR), (float)t->prior);
     *candidates = w->ids;
     return n;
 }
@@ -173,7 +173,7 @@ static woi_log_sum log_sum(const woi_kernels *kernels, const float *logits, size
 /* Whether nearer cells count more. */
 static bool wants_scores(const woi_task *t)
 {
-    return t->prior > 0 && t->s->index->tree.A && t->s->index->options.focus > 0;
+    return woi_wants_shares(t) && t->s->index->tree.A && t->s->index->options.focus > 0;
 }
 
 /* WO_WIDER times as many cells of a query, as far as there are more; w->wider. */
@@ -212,17 +212,26 @@ static void answer_from(const woi_task *t, woi_worker *w, size_t i, woi_opened o
     int32_t *ids = t->ids + i * t->k;
     float *scores = t->scores + i * t->k;
     const int32_t *candidates = NULL;
-    const size_t all = (t->prior > 0 ? unite_with_prior : unite)(t, w, opened, more, &candidates);
+    const size_t all = (woi_wants_shares(t) ? unite_with_shares : unite)(t, w, opened, more, &candidates);
+    if (t->labels_seen.labels) {
+        woi_mixture_see(&t->labels_seen, i, w, all);
+        return;
+    }
     const size_t n = screen(t, w, q, &candidates, all);
     woi_score_some(t, w, q, candidates, n);
     if (t->seen.of_candidates) {
         woi_partition_see(&t->seen, i, opened, woi_log_sum_whole(log_sum(t->s->kernels, w->logits, n)));
         return;
     }
-    const woi_log_sum whole = complete(t, w, q, opened, n);
-    if (t->log_z) t->log_z[i] = (float)woi_log_sum_whole(whole);
+    woi_log_sum whole = complete(t, w, q, opened, n);
+    double log_z = woi_log_sum_whole(whole);
+    if (t->mixed && isfinite(log_z)) { /* the scores are probabilities now, relative to nothing */
+        log_z -= woi_mixture_apply(t->s, whole, w->extra, w->logits, n);
+        whole = (woi_log_sum){0};
+    }
+    if (t->log_z) t->log_z[i] = (float)log_z;
     const size_t found = t->s->kernels->pick(w->logits, candidates, n, t->k, scores, ids);
-    if (woi_refuse_infinite(t, i, whole)) return;
+    if (woi_refuse_infinite(t, i, n, whole)) return;
     if (t->score == WO_SCORES_SOFTMAX)
         for (size_t j = 0; j < t->k; j++) scores[j] = j < found ? (float)exp(woi_relative(scores[j], whole)) : 0;
     if (t->score == WO_SCORES_LOGPROB)
@@ -315,7 +324,7 @@ size_t woi_prior_candidates(const woi_task *t, woi_worker *w, const float *q, wo
     const wo_index *index = t->s->index;
     const int32_t *candidates;
     if (index->options.fallback && knows_little(index, opened.cells, opened.n)) opened = widen(t, w, q);
-    return unite_with_prior(t, w, opened, (woi_more){0}, &candidates);
+    return unite_with_shares(t, w, opened, (woi_more){0}, &candidates);
 }
 
 size_t woi_candidates_with(const woi_task *t, woi_worker *w, const float *q, woi_more more, const int32_t **candidates)

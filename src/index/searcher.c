@@ -69,7 +69,7 @@ static wo_status create_workers(wo_searcher *s, wo_error *err)
         w->wider = woi_alloc(most, sizeof *w->wider, err);
         w->q8 = woi_alloc(index->rows.d, 1, err);
         w->route_scratch = woi_alloc_zero(1, route_scratch(s), err);
-        if (index->options.prior > 0) {
+        if (index->cells.shares) {
             w->spots = woi_alloc_zero(m, sizeof *w->spots, err);
             w->extra = woi_alloc(room + 1, sizeof *w->extra, err);
             w->cell_scores = woi_alloc(s->block * n_cells, sizeof *w->cell_scores, err);

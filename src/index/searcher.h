@@ -30,7 +30,7 @@ typedef struct woi_worker {
     uint32_t *wider;                  /* those of a query with little evidence, WO_WIDER times as many */
     uint32_t n_cells[WOI_WIDE_BLOCK]; /* 0: the query is not finite */
     int8_t *q8;                       /* (d): a query in int8 */
-    /* Of an index with a prior: see prior.h. */
+    /* Of an index whose cells have shares: see prior.h. */
     uint32_t *spots; /* (m): the place of a class in the union, from first_spot on */
     uint32_t first_spot, next_spot;
     float *extra;        /* beside ids: what is added to the logits */

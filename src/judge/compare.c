@@ -23,6 +23,7 @@
 #include "base/progress.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { CHUNK = 1024, AT = 5 };
 static const double Z = 2.58, T = 2.744; /* 99.5%, one side: normal, and Student's with WOI_STRETCHES - 1 */
@@ -98,7 +99,8 @@ wo_status woi_judge_make(const woi_judge_call *call, woi_judge *judge, wo_error 
         !(judge->labels = woi_alloc(woi_most_labels(log->indptr, n), sizeof *judge->labels, err)) ||
         !(judge->sorted = woi_alloc(k, sizeof *judge->sorted, err)))
         status = WO_ERR_MEMORY;
-    for (size_t first = 0; !status && first < n; first += CHUNK) {
+    if (!status && !call->rows) memset(judge->full, 0xff, n * room * sizeof *judge->full); /* -1 */
+    for (size_t first = 0; !status && call->rows && first < n; first += CHUNK) {
         const size_t count = n - first < CHUNK ? n - first : CHUNK;
         status = woi_progress(call->progress, "asking the exact layer", first, n, err);
         if (!status)
@@ -110,6 +112,7 @@ wo_status woi_judge_make(const woi_judge_call *call, woi_judge *judge, wo_error 
                                                       .ids = judge->full + first * room,
                                                       .scores = judge->scores},
                                     err);
+        if (!status) woi_drop_infinite(judge->full + first * room, judge->scores, count, room);
     }
     if (status) woi_judge_free(judge);
     return status;

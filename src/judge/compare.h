@@ -52,7 +52,7 @@ typedef struct woi_judge {
 
 /* Whom to ask, and what. */
 typedef struct woi_judge_call {
-    const woi_dense *rows; /* FULL's */
+    const woi_dense *rows; /* FULL's; NULL: it is not asked, and has neither hits nor answers */
     const wo_log *log;
     size_t k;
     int threads;                 /* as in woi_exact_call */

@@ -200,6 +200,7 @@ static wo_status judge_chunk(const woi_eval *eval, worker *workers, chunk *c, wo
                                                   .lse = c->likelihood ? c->full_log_z : NULL},
                                 err);
     if (status) return status;
+    if (eval->full) woi_drop_infinite(c->full_ids, c->scores, c->n, c->k);
     const woi_likely batch = {c->q, c->picks, c->n, eval->full ? c->full_log_z : NULL};
     if (c->likelihood && (status = woi_likelihood_add(c->likelihood, &batch, err))) return status;
     woi_team_ranges(eval->threads, c->n, PIECE, judge_part, &(judging){eval, workers, c});

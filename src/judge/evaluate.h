@@ -62,5 +62,7 @@ void woi_likelihood_free(woi_likelihood *likelihood);
 
 /* timing.c, everything from result->k to full_of_read. */
 wo_status woi_eval_time(const woi_eval *eval, wo_error *err);
+/* Calls of the method in a round of timing that batch size; a quarter as many go before, untimed. */
+size_t woi_eval_calls(uint32_t batch);
 
 #endif

@@ -3,7 +3,8 @@
  *   -log p(label) = log Z - score(label)
  *
  * Every label counts, with its exact score, whether it is a candidate or not. FULL's are those of the layer alone; the
- * index's have its prior, where it has one. Sums are taken in the order of the queries, on one thread. */
+ * index's have the shares of the cells mixed in, or its prior, where its probabilities do. Sums are taken in the order
+ * of the queries, on one thread. */
 #include "judge/evaluate.h"
 
 #include "base/hits.h"
@@ -11,6 +12,7 @@
 #include "index/searcher.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { ANSWERS = 1 << 20 }; /* candidates with their scores that are held at a time */
 
@@ -19,12 +21,13 @@ struct woi_likelihood {
     wo_searcher *searcher;
     size_t room;               /* queries that an addition may have */
     float *log_z, *exact;      /* (room): the index's, and the exact one of the same scores */
+    float *rest;               /* (room): log_z of classes that no opened cell holds, by a mixture */
     int32_t *labels;           /* of a query */
-    size_t k, piece;           /* with a prior: candidates of a query, at most, and queries searched at a time */
+    size_t k, piece;           /* with shares: candidates of a query, at most, and queries searched at a time */
     int32_t *ids;              /* (piece, k) */
     float *scores;             /* log probabilities */
     double sum, full_sum;      /* of -log p */
-    double r, r_square, r_exp; /* of the exact log Z - the index's */
+    double r, r_square, r_exp; /* of the exact log Z - the index's; sums of probabilities */
     uint64_t n_labels, n;      /* queries */
 };
 
@@ -34,16 +37,22 @@ void woi_likelihood_free(woi_likelihood *l)
     wo_searcher_free(l->searcher);
     woi_free(l->log_z);
     woi_free(l->exact);
+    woi_free(l->rest);
     woi_free(l->labels);
     woi_free(l->ids);
     woi_free(l->scores);
     woi_free(l);
 }
 
-/* Whether scores are more than logits. */
+/* Whether probabilities are those of logits and a prior, as in files of older versions; or of a mixture. */
 static bool has_prior(const woi_eval *eval)
 {
-    return eval->index->options.prior > 0 && !eval->options->no_prior;
+    return eval->index->options.prior > 0 && eval->index->options.mix < 0 && !eval->options->no_prior;
+}
+
+static bool is_mixed(const woi_eval *eval)
+{
+    return eval->index->options.mix > 0 && !eval->options->no_prior;
 }
 
 wo_status woi_likelihood_create(const woi_eval *eval, size_t room, woi_likelihood **likelihood, wo_error *err)
@@ -61,15 +70,16 @@ wo_status woi_likelihood_create(const woi_eval *eval, size_t room, woi_likelihoo
         &l->searcher, err);
     l->log_z = woi_alloc(room, sizeof *l->log_z, err);
     l->exact = woi_alloc(room, sizeof *l->exact, err);
+    l->rest = woi_alloc(room, sizeof *l->rest, err);
     l->labels = woi_alloc(woi_most_labels(eval->log->indptr, eval->log->n), sizeof *l->labels, err);
-    if (has_prior(eval)) {
+    if (has_prior(eval) || is_mixed(eval)) {
         l->k = woi_cells_opened(index, woi_wider_probes(index, own)) * index->largest;
         if (l->k > index->rows.m) l->k = index->rows.m;
         l->piece = ANSWERS / l->k < 1 ? 1 : ANSWERS / l->k < room ? ANSWERS / l->k : room;
     }
     l->ids = woi_alloc(l->piece * l->k, sizeof *l->ids, err);
     l->scores = woi_alloc(l->piece * l->k, sizeof *l->scores, err);
-    if (!status && (!l->log_z || !l->exact || !l->labels || !l->ids || !l->scores)) status = WO_ERR_MEMORY;
+    if (!status && (!l->log_z || !l->exact || !l->rest || !l->labels || !l->ids || !l->scores)) status = WO_ERR_MEMORY;
     if (status)
         woi_likelihood_free(l);
     else
@@ -92,7 +102,7 @@ static wo_status add_full(woi_likelihood *l, const float *q, size_t n, double lo
     return WO_OK;
 }
 
-/* By the index, query `at` of a batch. With a prior, what candidates have is not their logits less log Z. */
+/* By the index, query `at` of a batch. With shares, what candidates have is not their logits less log Z. */
 static wo_status add_own(woi_likelihood *l, const float *q, size_t n, size_t at, wo_error *err)
 {
     const size_t row = l->k ? at % l->piece * l->k : 0;
@@ -100,7 +110,7 @@ static wo_status add_own(woi_likelihood *l, const float *q, size_t n, size_t at,
         float logit;
         const wo_status status = wo_score(l->searcher, q, l->labels + j, 1, &logit, err);
         if (status) return status;
-        double log_p = (double)logit - (double)l->log_z[at];
+        double log_p = (double)logit - (double)l->rest[at];
         for (size_t c = 0; c < l->k && l->ids[row + c] >= 0; c++)
             if (l->ids[row + c] == l->labels[j]) log_p = (double)l->scores[row + c];
         l->sum -= log_p;
@@ -116,10 +126,13 @@ static wo_status ask(woi_likelihood *l, const woi_likely *b, wo_error *err)
                            .n = b->n,
                            .by = WO_BY_CELLS,
                            .exact_fallback = l->eval->options->exact_fallback,
-                           .no_prior = l->eval->options->no_prior};
+                           .no_prior = !has_prior(l->eval)};
+    const bool prior = has_prior(l->eval), mixed = is_mixed(l->eval);
     wo_status status = wo_log_partition(l->searcher, &call, l->log_z, err);
+    memcpy(l->rest, l->log_z, b->n * sizeof *l->rest);
+    call.no_prior = 0;
+    if (!status && mixed) status = wo_log_partition(l->searcher, &call, l->rest, err);
     call.by = WO_BY_FULL;
-    const bool prior = has_prior(l->eval);
     if (!status && prior && index->rows.w) return wo_log_partition(l->searcher, &call, l->exact, err);
     for (size_t i = 0; i < b->n; i++)
         l->exact[i] = prior || !b->full_log_z ? NAN : (float)woi_log_sum_whole(b->full_log_z[i]);
@@ -151,9 +164,10 @@ wo_status woi_likelihood_add(woi_likelihood *l, const woi_likely *b, wo_error *e
         if (!isfinite(l->log_z[i]) || (b->full_log_z && !isfinite(b->full_log_z[i].most)))
             continue; /* logits overflow */
         const double r = (double)l->exact[i] - (double)l->log_z[i];
+        const double kept = exp((double)l->log_z[i] - (double)l->rest[i]); /* of the network's probabilities */
         l->r += r;
         l->r_square += r * r;
-        l->r_exp += exp(r);
+        l->r_exp += kept * exp(r) + 1 - kept;
         l->n++;
         l->n_labels += n;
         status = add_own(l, q, n, i, err);

@@ -175,11 +175,16 @@ static wo_status run_round(bench *b, const wo_eval_timing *t, const size_t calls
     return status ? status : run_calls(b, &full, &s[FULL], err);
 }
 
+size_t woi_eval_calls(uint32_t batch)
+{
+    return within(4, READY / batch, MOST_CALLS);
+}
+
 static wo_status time_batch(bench *b, wo_eval_timing *t, wo_error *err)
 {
     const wo_eval_options *o = b->eval->options;
     const uint32_t wanted = o->rounds ? o->rounds : ROUNDS;
-    const size_t calls[2] = {within(4, READY / t->batch, MOST_CALLS), within(1, 1024 / t->batch, MOST_FULL)};
+    const size_t calls[2] = {woi_eval_calls(t->batch), within(1, 1024 / t->batch, MOST_FULL)};
     const uint64_t end = b->done + wanted;
     samples s[2] = {{0}, {0}};
     wo_status status = WO_OK;

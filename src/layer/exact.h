@@ -5,6 +5,7 @@
 #include "base/finite.h"
 #include "kernels/kernels.h"
 
+#include <math.h>
 #include <stdbool.h>
 
 /* W (m, d) and b (m) in memory; b may be NULL. Borrowed. */
@@ -53,6 +54,16 @@ typedef struct woi_exact_call {
 /* A query that is not finite gets ids -1 and lse NAN; the others are answered. Fails only without memory, for a layer
  * that is too large, or where there are no kernels (see woi_kernels_get). From any thread. */
 wo_status woi_exact_topk(const woi_exact_call *call, wo_error *err);
+
+/* Answers (n, k) of FULL as a search gives them: where a score is infinite, that query has none. */
+static inline void woi_drop_infinite(int32_t *ids, const float *scores, size_t n, size_t k)
+{
+    for (size_t i = 0; i < n; i++, ids += k, scores += k) {
+        bool finite = true;
+        for (size_t j = 0; finite && j < k && ids[j] >= 0; j++) finite = isfinite(scores[j]);
+        for (size_t j = 0; !finite && j < k; j++) ids[j] = -1;
+    }
+}
 
 /* About 1 MiB, 6 KiB for each of d, and 2 MiB for each thread; what a call does not need of it is not touched. */
 size_t woi_exact_scratch(size_t d, int threads);

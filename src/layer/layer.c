@@ -5,7 +5,9 @@
  *   layer, index    weight                            bias
  *   network         output.weight                     output.bias
  *   another's       the one of known_names it has     the same name, ending in "bias"
- *   .npy            the array                         the array of bias_path */
+ *   .npy            the array                         the array of bias_path
+ *   fastText        the output matrix                 none
+ *   GGUF            see gguf_layer.c */
 #include "layer/layer.h"
 
 #include "base/error.h"
@@ -34,7 +36,7 @@ static const char *number_text(float value, char text[32])
     return isnan(value) ? "nan" : text;
 }
 
-static wo_status check_shape(uint64_t m, uint64_t d, wo_status status, wo_error *err)
+wo_status woi_layer_check_shape(uint64_t m, uint64_t d, wo_status status, wo_error *err)
 {
     if (m >= 1 && d >= 1 && m <= INT32_MAX && d <= INT32_MAX / 4) return WO_OK;
     return woi_fail(err, status, WO_NO_OFFSET,
@@ -121,7 +123,7 @@ static wo_status scan_layer(pass *p, const array *w, const array *b, wo_layer *l
 }
 
 /* The numbers as they are in memory. */
-static wo_status scan_floats(wo_layer *layer, const char *weight, const char *bias, wo_status status, wo_error *err)
+wo_status woi_layer_scan(wo_layer *layer, const char *weight, const char *bias, wo_status status, wo_error *err)
 {
     const woi_dense *dense = &layer->dense;
     const array w = {.name = weight, .floats = dense->w, .n = dense->m * dense->d, .columns = dense->d};
@@ -312,7 +314,7 @@ static wo_status read_tensors(wo_layer *layer, const wo_layer_options *options, 
     if ((status = check_kind(layer->st, err)) || (status = find_weight(layer->st, options->weight_name, &weight, err)))
         return status;
     if (!is_matrix(weight)) return fail_tensor(weight, "expected a matrix of floats, classes x dimensions", err);
-    if ((status = check_shape(weight->shape[0], weight->shape[1], WO_ERR_FORMAT, err)) ||
+    if ((status = woi_layer_check_shape(weight->shape[0], weight->shape[1], WO_ERR_FORMAT, err)) ||
         (status = find_bias(layer->st, weight->name, options->bias_name, &bias, err)))
         return status;
     woi_dense *dense = &layer->dense;
@@ -408,19 +410,60 @@ static wo_status read_npy(wo_layer *layer, const char *path, const wo_layer_opti
     if (layer->npy_w.n_dims != 2)
         return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
                         "the array has %d dimensions, expected 2: classes x dimensions", layer->npy_w.n_dims);
-    if ((status = check_shape(layer->npy_w.shape[0], layer->npy_w.shape[1], WO_ERR_FORMAT, err))) return status;
+    if ((status = woi_layer_check_shape(layer->npy_w.shape[0], layer->npy_w.shape[1], WO_ERR_FORMAT, err)))
+        return status;
     layer->dense.m = (size_t)layer->npy_w.shape[0];
     layer->dense.d = (size_t)layer->npy_w.shape[1];
     if ((status = npy_floats(&layer->npy_w, &layer->dense.w, &layer->copy_w, err))) return status;
     if (options->bias_path && (status = read_npy_bias(layer, options->bias_path, err))) return status;
-    return scan_floats(layer, "weight", "bias", WO_ERR_FORMAT, err);
+    return woi_layer_scan(layer, "weight", "bias", WO_ERR_FORMAT, err);
 }
 
-static wo_status open_npy(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err)
+/* ---- fastText ---------------------------------------------------------------------------------------------- */
+
+static wo_status refuse_options(const wo_layer_options *options, const char *what, wo_error *err)
+{
+    const char *option = options->weight_name ? "weight_name" : options->bias_name ? "bias_name" : "bias_path";
+    if (!options->weight_name && !options->bias_name && !options->bias_path) return WO_OK;
+    return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, option,
+                          "the file is %s, whose one layer has neither another name nor biases", what);
+}
+
+static wo_status read_fasttext(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err)
+{
+    wo_status status = refuse_options(options, "a model of fastText's", err);
+    if (!status) status = woi_fasttext_open(path, &layer->fasttext, err);
+    if (status) return status;
+    const woi_fasttext *model = &layer->fasttext;
+    woi_dense *dense = &layer->dense;
+    dense->m = (size_t)model->n_labels;
+    dense->d = model->d;
+    layer->weight = &model->output;
+    if ((status = floats_of(layer->weight, &dense->w, &layer->copy_w, err))) return status;
+    const array w = {layer->weight->name, layer->weight, dense->w, layer->copy_w, dense->m * dense->d, dense->d},
+                b = {0};
+    pass p = {.status = WO_ERR_FORMAT, .progress = &options->progress, .total = layer->weight->bytes};
+    if ((status = scan_layer(&p, &w, &b, layer, err))) return status;
+    const char *entry = model->labels;
+    for (int32_t i = 0; !status && i < model->n_labels; i++) {
+        size_t bytes;
+        const char *name = woi_fasttext_name(&entry, &bytes);
+        status = woi_names_append(&layer->labels, name, bytes, err);
+    }
+    return status;
+}
+
+/* ---- Layers ------------------------------------------------------------------------------------------------ */
+
+/* Files whose reader fills a layer that is there. */
+typedef wo_status (*read_fn)(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err);
+
+static wo_status open_by(read_fn read, const char *path, const wo_layer_options *options, wo_layer **layer,
+                         wo_error *err)
 {
     wo_layer *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
-    const wo_status status = read_npy(made, path, options, err);
+    const wo_status status = read(made, path, options, err);
     if (status)
         wo_layer_free(made);
     else
@@ -428,18 +471,18 @@ static wo_status open_npy(const char *path, const wo_layer_options *options, wo_
     return status;
 }
 
-/* ---- Layers ------------------------------------------------------------------------------------------------ */
-
 static wo_status open_any(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err)
 {
     woi_file_kind kind;
     const wo_status status = woi_file_recognise(path, &kind, err);
     if (status) return status;
-    if (kind == WOI_FILE_NPY) return open_npy(path, options, layer, err);
+    if (kind == WOI_FILE_NPY) return open_by(read_npy, path, options, layer, err);
+    if (kind == WOI_FILE_GGUF) return open_by(woi_layer_read_gguf, path, options, layer, err);
+    if (kind == WOI_FILE_FASTTEXT) return open_by(read_fasttext, path, options, layer, err);
     if (kind == WOI_FILE_SAFETENSORS || kind == WOI_FILE_SHARD_INDEX)
         return open_safetensors(path, options, layer, err);
     if (kind == WOI_FILE_GZIP) return woi_refuse_gzip("\x1f\x8b", 2, err);
-    return woi_fail(err, WO_ERR_FORMAT, 0, "the file is no layer: expected a safetensors or .npy file");
+    return woi_fail(err, WO_ERR_FORMAT, 0, "the file is no layer: expected safetensors, .npy, GGUF or fastText");
 }
 
 wo_status wo_layer_open(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err)
@@ -457,12 +500,12 @@ wo_status wo_layer_wrap(const float *weight, const float *bias, size_t m, size_t
 {
     if (!weight || !layer) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the weights or the result are NULL");
     *layer = NULL;
-    wo_status status = check_shape(m, d, WO_ERR_ARGUMENT, err);
+    wo_status status = woi_layer_check_shape(m, d, WO_ERR_ARGUMENT, err);
     if (status) return woi_about(err, WO_ABOUT_LAYER, status);
     wo_layer *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
     made->dense = (woi_dense){m, d, weight, bias};
-    status = scan_floats(made, "weight", "bias", WO_ERR_ARGUMENT, err);
+    status = woi_layer_scan(made, "weight", "bias", WO_ERR_ARGUMENT, err);
     if (status)
         wo_layer_free(made);
     else
@@ -478,6 +521,9 @@ void wo_layer_free(wo_layer *layer)
     woi_free(layer->copy_b);
     woi_npy_close(&layer->npy_w);
     woi_npy_close(&layer->npy_b);
+    woi_fasttext_close(&layer->fasttext);
+    woi_gguf_close(&layer->gguf);
+    for (int i = 0; i < 2; i++) woi_free((void *)(uintptr_t)layer->own[i].name);
     woi_st_free(layer->st);
     woi_free(layer);
 }

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/team.h"
+#include "layer/small.h"
 
 #include <math.h>
 #include <string.h>
@@ -58,7 +59,7 @@ static void make_panel(const making *own, size_t panel, int8_t *bytes)
     memset(to, 128, fours * WOI_I8_COLUMNS * 4);
     for (size_t j = 0; j < WOI_I8_COLUMNS; j++) {
         const size_t i = panel * WOI_I8_COLUMNS + j;
-        own->screen->scales[i] = i < own->rows->m ? own->kernels->quantise(own->rows->w + i * d, d, bytes) : 0;
+        own->screen->scales[i] = i < own->rows->m ? woi_quantise(own->kernels, own->rows->w + i * d, d, bytes) : 0;
         for (size_t x = 0; i < own->rows->m && x < d; x++)
             to[(x / 4 * WOI_I8_COLUMNS + j) * 4 + x % 4] = (uint8_t)(bytes[x] + 128);
     }
@@ -273,19 +274,6 @@ static void scan_group(void *ctx, int worker, size_t group)
 
 /* ---- Queries ----------------------------------------------------------------------------------------------- */
 
-/* A query in int8, as `quantise` has it; one that is too small for that is made larger first. */
-static float quantise(const job *j, const float *q, int8_t *bytes)
-{
-    const size_t d = j->call->screen->d;
-    const float scale = j->kernels->quantise(q, d, bytes);
-    if (scale != 0) return scale;
-    float most = 0;
-    for (size_t x = 0; x < d; x++) most = fmaxf(most, fabsf(q[x]));
-    if (most == 0) return 0;
-    for (size_t x = 0; x < d; x++) bytes[x] = (int8_t)lrint((double)q[x] / (double)most * 127);
-    return (float)((double)most / 127);
-}
-
 /* Queries first .. end-1 of the tile, whole panels, in their places; their lists are empty. */
 static void prepare(void *ctx, int worker, size_t first, size_t end)
 {
@@ -296,7 +284,7 @@ static void prepare(void *ctx, int worker, size_t first, size_t end)
     for (size_t i = first; i < (end + WOI_I8_ROWS - 1) / WOI_I8_ROWS * WOI_I8_ROWS; i++) {
         float scale = 0;
         if (i < end)
-            scale = quantise(j, j->call->q + (j->first + i) * d, bytes);
+            scale = woi_quantise(j->kernels, j->call->q + (j->first + i) * d, d, bytes);
         else
             memset(bytes, 0, row_bytes);
         int32_t sum = 0;

@@ -6,12 +6,25 @@
 #include "base/team.h"
 #include "store/store.h"
 
+#include <math.h>
+
 void woi_small_free(woi_small *small)
 {
     woi_free(small->bf16);
     woi_free(small->i8);
     woi_free(small->scales);
     *small = (woi_small){0};
+}
+
+float woi_quantise(const woi_kernels *kernels, const float *x, size_t d, int8_t *out)
+{
+    const float scale = kernels->quantise(x, d, out);
+    if (scale != 0) return scale;
+    float most = 0;
+    for (size_t j = 0; j < d; j++) most = fmaxf(most, fabsf(x[j]));
+    if (most == 0) return 0;
+    for (size_t j = 0; j < d; j++) out[j] = (int8_t)lrint((double)x[j] / (double)most * 127);
+    return (float)((double)most / 127);
 }
 
 typedef struct making {
@@ -28,7 +41,7 @@ static void make_rows(void *own, int worker, size_t first, size_t end)
     for (size_t i = first; i < end; i++) {
         const float *row = m->rows->w + i * d;
         if (m->small->i8)
-            m->small->scales[i] = m->kernels->quantise(row, d, m->small->i8 + i * d);
+            m->small->scales[i] = woi_quantise(m->kernels, row, d, m->small->i8 + i * d);
         else
             for (size_t j = 0; j < d; j++) m->small->bf16[i * d + j] = woi_f32_to_bf16(row[j]);
     }

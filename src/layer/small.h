@@ -5,6 +5,11 @@
 
 #include "layer/exact.h"
 
+/* As the quantise kernel, but for x of any size: where the kernel has scale 0, codes and scale are taken in double.
+ * Rows down to f32's smallest normal number, 1.2e-38, are so told apart by queries of lengths near 1; below, products
+ * of scales are rounded to a few bits, or to 0. */
+float woi_quantise(const woi_kernels *kernels, const float *x, size_t d, int8_t *out);
+
 /* All NULL: none. */
 typedef struct woi_small {
     uint16_t *bf16; /* (m, d), in place of f32 */

@@ -328,7 +328,7 @@ typedef struct shared {
     char *scratch; /* (threads, each) */
     size_t each;
     uint32_t *cells, *near;
-    float *gaps, *weights;
+    float *gaps;
 } shared;
 
 static void route_range(void *own, int worker, size_t first, size_t end)
@@ -344,22 +344,14 @@ static void route_range(void *own, int worker, size_t first, size_t end)
                                .margin = INFINITY};
     woi_tree_route(s->tree, s->kernels, &asked);
     for (size_t i = 0; i < asked.n; i++)
-        for (uint32_t l = 0; l < s->probes; l++) {
-            if (l >= asked.n_cells[i]) asked.cells[i * s->probes + l] = UINT32_MAX;
-            if (s->weights) s->weights[(first + i) * s->probes + l] = 1 / sqrtf((float)(l + 1));
-        }
+        for (uint32_t l = asked.n_cells[i]; l < s->probes; l++) asked.cells[i * s->probes + l] = UINT32_MAX;
 }
 
 wo_status woi_tree_file(const woi_tree *tree, const float *q, size_t n, int threads, const woi_filing *filing,
                         wo_error *err)
 {
     threads = woi_team_threads(threads);
-    shared s = {.tree = tree,
-                .kernels = woi_kernels_get(err),
-                .q = q,
-                .probes = filing->each,
-                .cells = filing->cells,
-                .weights = filing->weights};
+    shared s = {.tree = tree, .kernels = woi_kernels_get(err), .q = q, .probes = filing->each, .cells = filing->cells};
     if (!s.kernels) return WO_ERR_UNSUPPORTED;
     s.each = woi_tree_scratch(tree, TOGETHER, s.probes);
     if (!(s.scratch = woi_alloc((size_t)threads, s.each, err))) return WO_ERR_MEMORY;

@@ -108,7 +108,6 @@ wo_status woi_tree_learn_margin(woi_tree *tree, const float *q, size_t n, uint32
 typedef struct woi_filing {
     uint32_t each;   /* leaves of a query, at least 1 */
     uint32_t *cells; /* (n, each), nearest first; UINT32_MAX where there are no more, or the query is not finite */
-    float *weights; /* (n, each): 1 / sqrt(1 + rank), whatever the distances, so that no scale must be known; or NULL */
 } woi_filing;
 wo_status woi_tree_file(const woi_tree *tree, const float *q, size_t n, int threads, const woi_filing *filing,
                         wo_error *err);

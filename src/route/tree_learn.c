@@ -17,6 +17,9 @@ enum {
     SAMPLE = 1 << 19,      /* queries that are learned from, at most */
     NODE_SAMPLE = 1 << 16, /* of those, for the coordinates and the nodes */
     POWER_ROUNDS = 20,     /* of the subspace iteration */
+    WIDE = 4096,           /* numbers of a query: of longer ones no second moments are kept, of these 128 MiB */
+    WIDE_SAMPLE = 1 << 26, /* numbers of all queries that the coordinates are then learned from, at most */
+    COLUMNS_AT_ONCE = 16,
     MIN_FAN = 16,
     POINTS_AT_ONCE = 256, /* that a thread takes */
     CENTRES_AT_ONCE = 256,
@@ -64,7 +67,8 @@ static wo_status draw(size_t n, size_t take, uint64_t seed, size_t **picks, wo_e
 typedef struct axes {
     const sample *s;
     size_t n, r;         /* directions that are looked at; axes */
-    double *moments;     /* (d, d) */
+    double *moments;     /* (d, d); NULL: queries are wide */
+    double *along;       /* (n, r), where they are: what the directions have along v */
     double *v, *product; /* (d, r) */
 } axes;
 
@@ -123,25 +127,74 @@ static void multiply_row(void *own, int worker, size_t a)
         for (size_t c = 0; c < r; c++) to[c] += x->moments[a * d + b] * x->v[b * r + c];
 }
 
+/* The same without moments, which are X^T X, where X has a direction in each row: along = X v, then X^T along. Moments
+ * of d numbers take 8 d^2 bytes (d = 20,000: 3.2 GB), these 8 n r. */
+static void take_along(void *own, int worker, size_t i)
+{
+    const axes *x = own;
+    const size_t d = x->s->d, r = x->r;
+    const float *row = x->s->q + x->s->picks[i] * d;
+    double *to = x->along + i * r;
+    (void)worker;
+    memset(to, 0, r * sizeof *to);
+    for (size_t a = 0; a < d; a++)
+        for (size_t c = 0; c < r; c++) to[c] += row[a] * x->v[a * r + c];
+    for (size_t c = 0; c < r; c++) to[c] *= x->s->over[i] * x->s->over[i];
+}
+
+static void gather_columns(void *own, int worker, size_t block)
+{
+    const axes *x = own;
+    const size_t d = x->s->d, r = x->r, first = block * COLUMNS_AT_ONCE;
+    const size_t n = d - first < COLUMNS_AT_ONCE ? d - first : COLUMNS_AT_ONCE;
+    double *to = x->product + first * r;
+    (void)worker;
+    memset(to, 0, n * r * sizeof *to);
+    for (size_t i = 0; i < x->n; i++) {
+        const float *row = x->s->q + x->s->picks[i] * d + first;
+        for (size_t a = 0; a < n; a++)
+            for (size_t c = 0; c < r; c++) to[a * r + c] += row[a] * x->along[i * r + c];
+    }
+}
+
+/* product = moments v */
+static void multiply(axes *x, int threads)
+{
+    if (x->moments) {
+        woi_team_for(threads, x->s->d, multiply_row, x);
+        return;
+    }
+    woi_team_for(threads, x->n, take_along, x);
+    woi_team_for(threads, (x->s->d + COLUMNS_AT_ONCE - 1) / COLUMNS_AT_ONCE, gather_columns, x);
+}
+
+/* Directions that the axes are learned from. Of wide queries fewer: so that time does not grow with d. */
+static size_t n_for_axes(const sample *s, size_t r)
+{
+    const size_t most = s->d > WIDE ? clamp(WIDE_SAMPLE / s->d, 2 * r, NODE_SAMPLE) : NODE_SAMPLE;
+    return s->n < most ? s->n : most;
+}
+
 /* The r axes that hold most of the directions, by subspace iteration. */
 static wo_status find_basis(const woi_kernels *kernels, sample *s, const woi_tree_options *o, woi_tree *tree,
                             wo_error *err)
 {
-    const size_t d = s->d, r = tree->r, n = s->n < NODE_SAMPLE ? s->n : NODE_SAMPLE;
-    double *moments = woi_alloc(d * d, sizeof *moments, err), *v = woi_alloc(d * r, sizeof *v, err),
+    const size_t d = s->d, r = tree->r, n = n_for_axes(s, r);
+    const bool wide = d > WIDE;
+    double *table = woi_alloc(wide ? n * r : d * d, sizeof *table, err), *v = woi_alloc(d * r, sizeof *v, err),
            *product = woi_alloc(d * r, sizeof *product, err);
     float *axis = woi_alloc(d, sizeof *axis, err);
     int8_t *codes = woi_alloc(d, 1, err);
     tree->basis = woi_alloc(r, (d + 3) / 4 * 4, err);
     tree->basis_scales = woi_alloc(r, sizeof *tree->basis_scales, err);
-    const bool there = moments && v && product && axis && codes && tree->basis && tree->basis_scales;
+    const bool there = table && v && product && axis && codes && tree->basis && tree->basis_scales;
     if (there) {
-        axes x = {s, n, r, moments, v, product};
-        measure_spread(&x, o->threads);
+        axes x = {s, n, r, wide ? NULL : table, wide ? table : NULL, v, product};
+        if (!wide) measure_spread(&x, o->threads);
         for (size_t i = 0; i < d * r; i++) v[i] = woi_rng_normal(o->seed, STREAM_BASIS, i);
         for (int round = 0; round < POWER_ROUNDS; round++) {
             orthonormalise(v, d, r);
-            woi_team_for(o->threads, d, multiply_row, &x);
+            multiply(&x, o->threads);
             memcpy(v, product, d * r * sizeof *v);
         }
         orthonormalise(v, d, r);
@@ -154,7 +207,7 @@ static wo_status find_basis(const woi_kernels *kernels, sample *s, const woi_tre
     }
     woi_free(axis);
     woi_free(codes);
-    woi_free(moments);
+    woi_free(table);
     woi_free(v);
     woi_free(product);
     return there ? WO_OK : WO_ERR_MEMORY;

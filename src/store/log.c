@@ -229,6 +229,7 @@ static wo_status read_npy_labels(const char *path, wo_log *log, wo_error *err)
     log->indptr = file->indptr;
     log->labels = file->labels;
     log->max_label = file->max_label;
+    log->labels_apart = true;
     woi_free(table);
     woi_npy_close(&npy);
     return woi_about(err, WO_ABOUT_LABELS, status);
@@ -337,11 +338,14 @@ wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "the log's queries have %zu numbers, the layer's rows %zu%s", log->d, d,
                         likely_cause(log, m, d));
-    if (log->max_label >= (int64_t)m)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the log has label %" PRId64 ", the layer %zu classes%s",
-                        log->max_label, m,
-                        log->max_label == (int64_t)m ? ": do its labels count from 1? Here they count from 0" : "");
-    return WO_OK;
+    if (log->max_label < (int64_t)m) return WO_OK;
+    size_t query = 0;
+    int64_t at = 0;
+    while (log->labels[at] < (int64_t)m) at++;
+    while (log->indptr[query + 1] <= at) query++;
+    return woi_fail_about(err, WO_ERR_ARGUMENT, log->labels_apart ? WO_ABOUT_LABELS : WO_ABOUT_NONE, "",
+                          "query %zu has label %" PRId32 ", the layer %zu classes%s", query, log->labels[at], m,
+                          log->max_label == (int64_t)m ? ": do labels count from 1? Here they count from 0" : "");
 }
 
 wo_status woi_queries_check(const wo_log *log, wo_error *err)

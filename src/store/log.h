@@ -30,9 +30,10 @@ struct wo_log {
     const int64_t *indptr;
     const int32_t *labels;
     int64_t max_label;
-    woi_log file; /* where they lie, for a log file; it owns labels that were read */
-    woi_npy npy;  /* or queries in an array of NumPy's */
-    float *copy;  /* queries that had to be converted, or NULL */
+    bool labels_apart; /* they are of a file of their own */
+    woi_log file;      /* where they lie, for a log file; it owns labels that were read */
+    woi_npy npy;       /* or queries in an array of NumPy's */
+    float *copy;       /* queries that had to be converted, or NULL */
 };
 
 /* Whether a log goes with a layer or an index. */

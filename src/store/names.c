@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -25,9 +26,16 @@ void woi_names_free(woi_names *names)
     memset(names, 0, sizeof *names);
 }
 
-static uint32_t tag_of(const char *name, size_t bytes)
+static uint32_t tag_of(const woi_names *names, const char *name, size_t bytes)
 {
-    return (uint32_t)XXH3_64bits(name, bytes);
+    return (uint32_t)XXH3_64bits_withSeed(name, bytes, names->salt);
+}
+
+/* Where the system has no random numbers yet, the address of a table will do. Ids do not depend on it. */
+static uint64_t draw_salt(const woi_names *names)
+{
+    uint64_t salt;
+    return getrandom(&salt, sizeof salt, GRND_NONBLOCK) == sizeof salt ? salt : (uint64_t)(uintptr_t)names;
 }
 
 /* The slot of a name: its own, or the free one where it would go. */
@@ -50,6 +58,7 @@ static wo_status grow_slots(woi_names *names, wo_error *err)
     woi_names_slot *slots = woi_alloc(n_slots, sizeof *slots, err);
     if (!slots) return WO_ERR_MEMORY;
     memset(slots, 0xff, n_slots * sizeof *slots);
+    if (!names->n_slots) names->salt = draw_salt(names);
     for (size_t i = 0; i < names->n_slots; i++) {
         if (names->slots[i].id < 0) continue;
         size_t to = names->slots[i].tag & (n_slots - 1);
@@ -81,14 +90,14 @@ static wo_status append(woi_names *names, const char *name, size_t bytes, wo_err
 
 int32_t woi_names_find(const woi_names *names, const char *name, size_t bytes)
 {
-    return names->n_slots ? find_slot(names, tag_of(name, bytes), name, bytes)->id : -1;
+    return names->n_slots ? find_slot(names, tag_of(names, name, bytes), name, bytes)->id : -1;
 }
 
 wo_status woi_names_add(woi_names *names, const char *name, size_t bytes, int32_t *id, wo_error *err)
 {
     wo_status status = grow_slots(names, err);
     if (status) return status;
-    uint32_t tag = tag_of(name, bytes);
+    uint32_t tag = tag_of(names, name, bytes);
     woi_names_slot *slot = find_slot(names, tag, name, bytes);
     if (slot->id < 0) {
         if ((status = append(names, name, bytes, err))) return status;

@@ -22,6 +22,7 @@ typedef struct woi_names {
     int64_t *indptr; /* n + 1; NULL while n = 0 */
     woi_names_slot *slots;
     size_t n_slots; /* a power of two */
+    uint64_t salt;  /* of the tags: another in every table, so that nobody's file can make names collide */
     size_t bytes_capacity, indptr_capacity;
 } woi_names;
 

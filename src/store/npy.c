@@ -198,6 +198,17 @@ wo_status woi_npy_open(const char *path, woi_npy *npy, wo_error *err)
     return status;
 }
 
+wo_status woi_npy_open_memory(const void *data, size_t bytes, woi_npy *npy, wo_error *err)
+{
+    memset(npy, 0, sizeof *npy);
+    npy->map = data;
+    npy->map_bytes = bytes;
+    const wo_status status = check_file(npy, err);
+    npy->map = NULL; /* which is not ours to unmap */
+    npy->map_bytes = 0;
+    return status;
+}
+
 void woi_npy_close(woi_npy *npy)
 {
     woi_unmap(npy->map, npy->map_bytes);

@@ -25,6 +25,7 @@ struct woi_outfile {
     char *path;
     char *temporary; /* room for a name beside path */
     bool named;      /* the file has that name */
+    bool synced;     /* all that was written is on the disk */
     size_t used;     /* bytes waiting in buffer */
     char *buffer;
 };
@@ -215,20 +216,28 @@ static void sync_folder(char *path)
 
 wo_status woi_outfile_sync(woi_outfile *out, wo_error *err)
 {
-    if (out->fd < 0) return WO_OK; /* done before */
-    wo_status status = flush(out, err);
+    if (out->synced) return WO_OK;
+    const wo_status status = flush(out, err);
     if (status) return status;
     if (fsync(out->fd) != 0) return fail_output(err, "cannot write", errno);
+    out->synced = true;
+    return WO_OK;
+}
+
+wo_status woi_outfile_name(woi_outfile *out, wo_error *err)
+{
+    wo_status status = woi_outfile_sync(out, err);
+    if (status || out->fd < 0) return status; /* done before */
     if ((status = give_name(out, err))) return status;
     /* Some file systems report a failed write only here. */
-    int fd = out->fd;
+    const int fd = out->fd;
     out->fd = -1;
     return close(fd) == 0 ? WO_OK : fail_output(err, "cannot write", errno);
 }
 
 wo_status woi_outfile_commit(woi_outfile *out, wo_error *err)
 {
-    wo_status status = woi_outfile_sync(out, err);
+    const wo_status status = woi_outfile_name(out, err);
     if (status) return status;
     if (rename(out->temporary, out->path) != 0) return fail_output(err, "cannot rename into place", errno);
     out->named = false;

@@ -41,12 +41,18 @@ wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *er
 
     while (first < n && head[first] && strchr(" \t\r\n", head[first])) first++;
     uint64_t length;
+    uint32_t magic;
     memcpy(&length, head, 8);
+    memcpy(&magic, head, 4);
     if (n > 8 && head[8] == '{' && length <= WOI_ST_MAX_HEADER) {
         /* First: the low byte of a header length may be the first of any other format. */
         *kind = WOI_FILE_SAFETENSORS;
     } else if (memcmp(head, "\x93NUMPY", n < 6 ? n : 6) == 0) {
         *kind = WOI_FILE_NPY;
+    } else if (n >= 4 && magic == WOI_FASTTEXT_MAGIC) {
+        *kind = WOI_FILE_FASTTEXT;
+    } else if (starts_with(head, n, "GGUF", 4) && memchr(head, 0, n)) { /* text has no NUL */
+        *kind = WOI_FILE_GGUF;
     } else if (starts_with(head, n, "\x1f\x8b", 2)) {
         *kind = WOI_FILE_GZIP;
     } else if (starts_with(head, n, "PK\x03\x04", 4)) {

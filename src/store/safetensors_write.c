@@ -40,7 +40,7 @@ struct woi_st_writer {
     bool header_written; /* declarations are over, unless it is a stream */
     bool streaming;
     size_t settled;      /* tensors that will not grow any more */
-    bool synced;         /* nothing is left but the rename */
+    bool synced;         /* nothing is left but the names */
     size_t header_bytes; /* of the header, spaces included */
     size_t current;      /* the tensor that data go to, and */
     size_t filled;       /* how much of it is there */
@@ -323,6 +323,12 @@ wo_status woi_st_sync(woi_st_writer *writer, wo_error *err)
     if (!status) status = woi_outfile_sync(writer->out, err);
     writer->synced = !status;
     return status;
+}
+
+wo_status woi_st_name(woi_st_writer *writer, wo_error *err)
+{
+    const wo_status status = woi_st_sync(writer, err);
+    return status ? status : woi_outfile_name(writer->out, err);
 }
 
 wo_status woi_st_finish(woi_st_writer *writer, wo_error *err)

@@ -3,6 +3,8 @@
  *
  *   safetensors   layers, logs, networks and indexes; also other people's models, sharded ones included
  *   npy           NumPy arrays
+ *   GGUF          models of llama.cpp's, their matrices and tokens
+ *   fastText      supervised models of fastText's, words and labels and two matrices
  *
  * Files are little-endian and may be larger than 4 GiB: so the machines that wideout runs on are little-endian and have
  * 64-bit addresses. */
@@ -60,6 +62,8 @@ typedef enum woi_file_kind {
     WOI_FILE_SAFETENSORS,
     WOI_FILE_SHARD_INDEX, /* the JSON that lists the shards of a safetensors model */
     WOI_FILE_NPY,
+    WOI_FILE_FASTTEXT,
+    WOI_FILE_GGUF,
     WOI_FILE_XC,   /* text */
     WOI_FILE_GZIP, /* compressed: of what, only its reader can tell. We read text that way, and nothing else */
 } woi_file_kind;
@@ -80,9 +84,11 @@ wo_status woi_outfile_patch(woi_outfile *out, uint64_t offset, const void *data,
 /* Reads bytes that were written before: what is never committed is a place to keep things meanwhile. */
 wo_status woi_outfile_read(woi_outfile *out, uint64_t offset, void *data, size_t bytes, wo_error *err);
 wo_status woi_outfile_commit(woi_outfile *out, wo_error *err);
-/* The first half of commit: everything is on the disk, under the temporary name. Several files that belong together are
- * all synced before the first is committed, so that a full disk spares the old ones. */
+/* The parts of commit: everything is on the disk; it has the temporary name. Several files that belong together are all
+ * synced, which may take long, then all named, and then committed: a full disk spares the old ones, and a process that
+ * ends while it syncs leaves no name behind. */
 wo_status woi_outfile_sync(woi_outfile *out, wo_error *err);
+wo_status woi_outfile_name(woi_outfile *out, wo_error *err);
 void woi_outfile_free(woi_outfile *out);
 
 /* ---- safetensors ------------------------------------------------------------------------------------------- */
@@ -145,8 +151,9 @@ wo_status woi_st_append(woi_st_writer *writer, const void *data, size_t bytes, w
  * dimension of the last one. */
 wo_status woi_st_stream(woi_st_writer *writer, size_t spare, wo_error *err);
 wo_status woi_st_grow(woi_st_writer *writer, uint64_t rows, wo_error *err);
-wo_status woi_st_sync(woi_st_writer *writer, wo_error *err);   /* complete, but under its temporary name */
-wo_status woi_st_finish(woi_st_writer *writer, wo_error *err); /* sync, then commit; then free it */
+wo_status woi_st_sync(woi_st_writer *writer, wo_error *err);   /* complete, and on the disk */
+wo_status woi_st_name(woi_st_writer *writer, wo_error *err);   /* and under its temporary name */
+wo_status woi_st_finish(woi_st_writer *writer, wo_error *err); /* all of that, and committed; then free it */
 void woi_st_writer_free(woi_st_writer *writer);
 
 /* ---- npy --------------------------------------------------------------------------------------------------- */
@@ -165,10 +172,88 @@ typedef struct woi_npy {
 } woi_npy;
 
 wo_status woi_npy_open(const char *path, woi_npy *npy, wo_error *err);
+/* The same of a file in the caller's memory, which stays until it is closed. */
+wo_status woi_npy_open_memory(const void *data, size_t bytes, woi_npy *npy, wo_error *err);
 void woi_npy_close(woi_npy *npy); /* a zeroed or closed one is fine */
 
 /* All elements in C order and native byte order. Floats from F16, F32, F64; integers from I32, I64. */
 wo_status woi_npy_read_f32(const woi_npy *npy, float *to, wo_error *err);
 wo_status woi_npy_read_i64(const woi_npy *npy, int64_t *to, wo_error *err);
+
+/* ---- fastText ---------------------------------------------------------------------------------------------- */
+
+#define WOI_FASTTEXT_MAGIC 793712314
+
+/* fastText's numbers for those that end in a layer. What is learned differs, what is computed does not, but for what
+ * fastText makes of a score s: softmax, or for the others 1 / (1 + exp(-s)). */
+typedef enum woi_fasttext_loss {
+    WOI_FASTTEXT_NS = 2,
+    WOI_FASTTEXT_SOFTMAX = 3,
+    WOI_FASTTEXT_OVA = 4
+} woi_fasttext_loss;
+
+const char *woi_fasttext_loss_name(woi_fasttext_loss loss); /* "softmax" */
+
+/* A mapped model. Pointers are into the file, and of any alignment. */
+typedef struct woi_fasttext {
+    woi_fasttext_loss loss;
+    size_t d;
+    int32_t n_words, n_labels;
+    int32_t word_ngrams, minn, maxn; /* words of an n-gram at most; letters of one at least and at most (0: none) */
+    int32_t bucket;                  /* rows that n-grams share; 0 where there are none */
+    woi_tensor input, output;        /* (n_words + bucket or more, d), (n_labels, d) */
+    const char *words, *labels;      /* the first entry of each, for woi_fasttext_name */
+    const void *map;
+    size_t map_bytes;
+} woi_fasttext;
+
+/* WO_ERR_UNSUPPORTED for models that have no such layer: word vectors, hierarchical softmax, quantised ones. Whether
+ * the numbers are finite is not looked at. Names of labels are lines of UTF-8, words are any bytes. */
+wo_status woi_fasttext_open(const char *path, woi_fasttext *model, wo_error *err);
+void woi_fasttext_close(woi_fasttext *model); /* a zeroed or closed one is fine */
+
+/* The name at *entry, terminated, and its bytes; *entry then is the next one. There are as many as the counts say. */
+const char *woi_fasttext_name(const char **entry, size_t *bytes);
+
+/* ---- GGUF -------------------------------------------------------------------------------------------------- */
+
+#define WOI_GGUF_MAX_DIMS 4
+
+typedef struct woi_gguf_tensor {
+    const char *name; /* not terminated */
+    size_t name_bytes;
+    uint32_t type; /* ggml's number */
+    int n_dims;
+    uint64_t shape[WOI_GGUF_MAX_DIMS]; /* as in the file: the numbers of a row first, then the rows */
+    uint64_t n;                        /* numbers */
+    const void *data;                  /* in the mapped file */
+    size_t bytes;                      /* of data; 0 where the type is not read */
+    uint64_t offset;                   /* of data in the file */
+} woi_gguf_tensor;
+
+/* A mapped model. Texts are into the file. */
+typedef struct woi_gguf {
+    uint32_t version, alignment;
+    uint64_t n_pairs; /* of metadata */
+    size_t n_tensors;
+    woi_gguf_tensor *tensors; /* in the file's order */
+    const char *architecture; /* "llama", not terminated; NULL where it does not say */
+    size_t architecture_bytes;
+    uint64_t n_tokens;
+    const char *tokens; /* the first, for woi_gguf_token; NULL where there are none */
+    const void *map;
+    size_t map_bytes;
+} woi_gguf;
+
+wo_status woi_gguf_open(const char *path, woi_gguf *gguf, wo_error *err);
+void woi_gguf_close(woi_gguf *gguf);                                          /* a zeroed or closed one is fine */
+const woi_gguf_tensor *woi_gguf_find(const woi_gguf *gguf, const char *name); /* NULL where there is none */
+
+/* The token at *entry, any bytes; *entry then is the next one. */
+const char *woi_gguf_token(const char **entry, size_t *bytes);
+
+const char *woi_gguf_type_name(uint32_t type); /* "Q4_K"; "unknown" */
+/* All t->n numbers as floats. WO_ERR_UNSUPPORTED for a type that is not read. */
+wo_status woi_gguf_read(const woi_gguf_tensor *tensor, float *to, wo_error *err);
 
 #endif

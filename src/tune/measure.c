@@ -12,7 +12,7 @@
 /* The share of FULL's five best that a screen has. */
 static const double ALL_BUT = 0.999;
 
-enum { ROUNDS = 5, TURNS = 4, FIRST_TURNS = 8, APART_MS = 40 }; /* of timing: some 8,000 single queries */
+enum { ROUNDS = 5, TURNS = 4, FIRST_TURNS = 8, APART_MS = 40 }; /* of timing */
 
 wo_status woi_tune_time(const woi_tune *t, const woi_timing_call *call, wo_error *err)
 {
@@ -36,6 +36,11 @@ wo_status woi_tune_time(const woi_tune *t, const woi_timing_call *call, wo_error
     const wo_status status = woi_eval_time(&eval, err);
     memcpy(call->timings, result.timings, call->n * sizeof *call->timings);
     return status;
+}
+
+double woi_tune_timed(uint32_t batch)
+{
+    return 1.25 * TURNS * ROUNDS * (double)woi_eval_calls(batch) * batch;
 }
 
 static bool reached(const woi_pairs *p, double share)

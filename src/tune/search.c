@@ -93,6 +93,15 @@ wo_status woi_tune_needs(woi_tune *t, const wo_build_options *o, const woi_spars
     return status;
 }
 
+wo_status woi_tune_evidence(woi_tune *t, const wo_build_options *o, woi_evidence *by, wo_error *err)
+{
+    const wo_build_options labels = {.source = WO_SOURCE_LABELS};
+    const bool apart = o->source == WO_SOURCE_BOTH && t->from->indptr && (woi_has_shares(o) || woi_lacks_mix(o));
+    const wo_status status = woi_tune_needs(t, o, &by->needs, err);
+    by->labels = by->needs;
+    return !status && apart ? woi_tune_needs(t, &labels, &by->labels, err) : status;
+}
+
 wo_status woi_tune_route(woi_tune *t, const wo_log *log, const wo_build_options *o, wo_error *err)
 {
     wo_status status;
@@ -123,7 +132,7 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const wo_build_options 
 wo_status woi_tune_fill(woi_tune *t, const wo_build_options *o, wo_error *err)
 {
     wo_build_options *own = &t->bench->options;
-    const woi_sparse *needs;
+    woi_evidence by = {0};
     own->source = o->source;
     own->source_k = o->source_k;
     own->thin = o->thin;
@@ -139,9 +148,9 @@ wo_status woi_tune_fill(woi_tune *t, const wo_build_options *o, wo_error *err)
         woi_small_free(&t->bench->small);
         status = woi_small_make(&t->bench->rows, o->weights, t->threads, &t->bench->small, err);
     }
-    if (!status) status = woi_tune_needs(t, o, &needs, err);
+    if (!status) status = woi_tune_evidence(t, o, &by, err);
     const double start = woi_now_s();
-    if (!status) status = woi_evidence_fill(needs, &t->routed, t->bench, err);
+    if (!status) status = woi_evidence_fill(by, &t->routed, t->bench, err);
     if (!status) woi_index_finish(t->bench);
     t->fill_s = woi_now_s() - start;
     return status;

@@ -13,8 +13,8 @@
 enum {
     PROBE = 256,
     LEAST_JUDGED = 4096,
-    PLANNED = 2000, /* queries of FULL in a round over all batch sizes */
-    TIMED = 8000,   /* single queries by which a setting is timed */
+    PLANNED = 20000,     /* queries of the index in a round over all batch sizes */
+    PLANNED_FULL = 3400, /* and of FULL */
 };
 static const double OF_FULL = 0.25; /* of FULL's time: a screen's */
 static const double LEAST_S = 5; /* that a search has, whatever is asked for: one setting is finished on small layers */
@@ -62,9 +62,12 @@ static double full_s(const woi_tune *t)
     return full ? 1e-6 * woi_row(t, 0)[WOI_CURVE_US] : 0;
 }
 
+/* Where nothing but FULL was found, the index may be a screen. */
 static double plan_s(const woi_tune *t)
 {
-    return PLANNED * full_s(t);
+    const double *best = t->best == WOI_NO_ROW ? NULL : woi_row(t, t->best);
+    const bool other = best && best[WOI_CURVE_METHOD] != WO_METHOD_FULL;
+    return PLANNED_FULL * full_s(t) + PLANNED * (other ? 1e-6 * best[WOI_CURVE_US] : OF_FULL * full_s(t));
 }
 
 /* The screen is the last that is tried, where nothing but FULL was found. */
@@ -72,7 +75,7 @@ static double screen_s(const woi_tune *t)
 {
     if (t->o.fixed & WO_FIX_METHOD || t->best == WOI_NO_ROW) return 0;
     if (woi_row(t, t->best)[WOI_CURVE_METHOD] != WO_METHOD_FULL) return 0;
-    return OF_FULL * full_s(t) * (TIMED + (double)t->judged.n / t->threads);
+    return OF_FULL * full_s(t) * (woi_tune_timed(t->o.batch) + (double)t->judged.n / t->threads);
 }
 
 /* Building from the whole log is worth a third of the time, not more. */

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/sized.h"
+#include "index/mixture.h"
 
 #include <math.h>
 #include <string.h>
@@ -81,6 +82,7 @@ static wo_status check_logs(const woi_tune *t, const wo_log *tune_log, wo_error 
     if (status) return woi_about(err, WO_ABOUT_LOG, status);
     if (tune_log && (status = woi_log_check(tune_log, rows->m, rows->d, err))) {
         woi_error_prefix(err, "the tune log");
+        if (err && err->about == WO_ABOUT_LABELS) woi_error_option(err, WO_ABOUT_LABELS, "tune_log");
         return woi_about(err, WO_ABOUT_TUNE_LOG, status);
     }
     if (tune_log && tune_log->n == 0)
@@ -267,6 +269,33 @@ static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
     return full.from ? let_full_answer(t, full, *index, err) : WO_OK;
 }
 
+/* How much of the cells' evidence probabilities have: by what was judged on, or, where that is in the cells too, by
+ * queries of the log that are left out of them meanwhile. */
+static wo_status choose_mix(woi_tune *t, bool tune_log, wo_index *index, wo_error *err)
+{
+    wo_build_options *o = &index->options;
+    if (o->method != WO_METHOD_EVIDENCE || !woi_lacks_mix(o)) return WO_OK;
+    wo_status status;
+    if (tune_log) {
+        const woi_mixture_call call = {
+            .log = &t->sampled, .n = t->sampled.n, .threads = t->threads, .progress = &t->progress};
+        status = woi_mixture_choose(index, &call, &o->mix, err);
+    } else {
+        woi_evidence by = {0};
+        o->threads = t->threads;
+        o->progress = t->progress;
+        status = woi_tune_evidence(t, o, &by, err);
+        if (!status) status = woi_evidence_choose_mix(t->from, by, &t->routed, index, err);
+        if (!status) status = woi_evidence_fill(by, &t->routed, index, err);
+        woi_index_finish(index);
+    }
+    if (!woi_has_shares(o)) {
+        woi_free(index->cells.shares);
+        index->cells.shares = NULL;
+    }
+    return status;
+}
+
 /* ---- The call ---------------------------------------------------------------------------------------------- */
 
 /* The parts of tuning have stages of their own: to the caller the search is one, as long as its time, and the last
@@ -288,11 +317,12 @@ static int relay(void *ctx, const char *stage, uint64_t done, uint64_t total)
 static wo_status ask_full(woi_tune *t, wo_error *err)
 {
     woi_judged judged;
-    const woi_judge_call calls[] = {
-        {.rows = &t->layer->dense, .log = &t->judged, .k = t->o.k, .threads = t->threads, .progress = &t->progress},
-        {.rows = &t->layer->dense, .log = &t->sampled, .k = t->o.k, .threads = t->threads, .progress = &t->progress}};
-    wo_status status = woi_judge_make(&calls[0], &t->judge, err);
-    if (!status) status = woi_judge_make(&calls[1], &t->quick, err);
+    woi_judge_call call = {
+        .rows = &t->layer->dense, .log = &t->judged, .k = t->o.k, .threads = t->threads, .progress = &t->progress};
+    wo_status status = woi_judge_make(&call, &t->judge, err);
+    call.rows = NULL; /* priors are chosen by the index's own hits */
+    call.log = &t->sampled;
+    if (!status) status = woi_judge_make(&call, &t->quick, err);
     if (!status) status = woi_judge_index(&t->judge, NULL, &judged, err);
     if (status) return status;
     const woi_pairs *of = judged.of;
@@ -398,7 +428,8 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
     if (!status) status = build_winner(t, index, err);
     if (!status && t->above) woi_row(t, t->best)[WOI_CURVE_MET] = is_sure(t, woi_row(t, t->best));
     if (!status) status = plan(t, index, err);
-    if (!status) status = woi_small_measure(*index, t->log, err);
+    if (!status) status = choose_mix(t, tune_log != NULL, *index, err);
+    if (!status) status = woi_index_complete(*index, t->log, t->threads, &t->progress, err);
     if (status) return status;
     t->rows[t->best * WOI_CURVE_COLUMNS + WOI_CURVE_CHOSEN] = 1;
     const bool by_time = asked_us > 0, by_answers = t->o.target_agree > 0;

@@ -150,6 +150,8 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err);
 wo_status woi_tune_route(woi_tune *t, const wo_log *log, const wo_build_options *o, wo_error *err);
 /* What the queries of `train` needed, by the options' source. */
 wo_status woi_tune_needs(woi_tune *t, const wo_build_options *o, const woi_sparse **needs, wo_error *err);
+/* The same, and beside it labels alone, as filling wants them. */
+wo_status woi_tune_evidence(woi_tune *t, const wo_build_options *o, woi_evidence *by, wo_error *err);
 /* Fills it and makes it ready for searches. */
 wo_status woi_tune_fill(woi_tune *t, const wo_build_options *o, wo_error *err);
 /* prior.c: the prior and the focus that are best for t->bench, filled with shares, on validation data: into *o. */
@@ -170,6 +172,8 @@ typedef struct woi_timing_call {
 
 /* Microseconds a query of an index at batch sizes. */
 wo_status woi_tune_time(const woi_tune *t, const woi_timing_call *call, wo_error *err);
+/* Queries by which a setting is timed: 10,000 single ones, 102,400 in batches of 1,024. */
+double woi_tune_timed(uint32_t batch);
 /* Takes the index over, on failure too, and times it. */
 wo_status woi_tune_set_yardstick(woi_tune *t, wo_index *index, wo_error *err);
 /* Judges and times an index: fills a row. The same for FULL, as the first row of the curve. */

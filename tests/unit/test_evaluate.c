@@ -174,6 +174,26 @@ static void odd_queries_are_left_out(void **state)
     free_scene(&s);
 }
 
+/* Logits beyond a float's range order nothing: a search answers such a query with -1, and FULL has no answers there
+ * either. Its labels are missed by both. */
+static void infinite_scores_are_no_answers(void **state)
+{
+    (void)state;
+    scene s = make_line();
+    const float q[] = {3e38F, 1, -1, -1};
+    wo_log *log = wrap_log(q, 4, 1, line_indptr, line_labels);
+    wo_eval_options o = quality();
+    wo_eval_result r = EMPTY;
+    evaluate(s.index, NULL, log, &o, &r);
+    assert_int_equal(r.n, 4);
+    assert_near(r.p_at_1, 0);
+    assert_near(r.full_p_at_1, 0); /* of labels {0}, {1, 4} and {3} */
+    assert_near(r.full_p_at_5, 3.0 / 15);
+    assert_near(r.agreement[1], 3.0 / 5); /* of the three others */
+    wo_log_free(log);
+    free_scene(&s);
+}
+
 /* Equal rows have equal logits, and the lower id is the better one; a label given twice counts once. */
 static void ties_and_repeated_labels(void **state)
 {
@@ -595,7 +615,7 @@ static void what_does_not_fit_is_refused(void **state)
     wo_layer *another = wrap_layer(other, NULL, 5, 1);
     wo_eval_options o = quality();
     assert_refused(s.index, NULL, wide, &o, "the log's queries have 2 numbers, the layer's rows 1");
-    assert_refused(s.index, NULL, beyond, &o, "the log has label 5, the layer 5 classes");
+    assert_refused(s.index, NULL, beyond, &o, "query 0 has label 5, the layer 5 classes");
     assert_refused(s.index, NULL, none, &o, "the log has no queries");
     assert_refused(s.index, NULL, all_odd, &o, "every query of the log has a number that is not finite");
     assert_refused(s.index, another, s.log, &o, "the layer is not the one that the index was built for: its checksum");
@@ -696,6 +716,7 @@ int main(void)
         cmocka_unit_test(figures_by_hand),
         cmocka_unit_test(without_labels_there_is_agreement),
         cmocka_unit_test(odd_queries_are_left_out),
+        cmocka_unit_test(infinite_scores_are_no_answers),
         cmocka_unit_test(ties_and_repeated_labels),
         cmocka_unit_test(figures_against_slow_code),
         cmocka_unit_test(samples_follow_the_seed),

@@ -86,7 +86,7 @@ static double pool_list(const scene *s, const woi_evidence_options *o, uint32_t 
         const uint32_t other = turn ? near[turn - 1] : cell;
         if (other == UINT32_MAX) break;
         for (size_t at = 0; at < s->n * s->L; at++)
-            if (s->of[at] == other) pooled += add_part(s, at / s->L, o->filed ? o->filed[at] : 1, evidence);
+            if (s->of[at] == other) pooled += add_part(s, at / s->L, o->parts ? o->parts[at % s->L] : 1, evidence);
     }
     return pooled;
 }
@@ -208,8 +208,6 @@ static void listed_neighbours_are_borrowed_from(void **state)
                           : UINT32_MAX;
         }
         static const float parts[] = {1, 0.5f, 0.25f}; /* which add up exactly */
-        float *filed = malloc((s.n * s.L + 1) * sizeof *filed);
-        for (size_t i = 0; i < s.n * s.L; i++) filed[i] = parts[woi_rng_below(turn, 18, i, 3)];
         const woi_evidence_options o = {.L = shape[1],
                                         .lambda = 0.1 * (double)woi_rng_below(9, 16, turn, 8),
                                         .thin = thins[woi_rng_below(9, 17, turn, 5)],
@@ -220,15 +218,14 @@ static void listed_neighbours_are_borrowed_from(void **state)
                                         .n_cells = n_cells,
                                         .near = near,
                                         .n_near = n_near,
-                                        .filed = turn % 4 < 2 ? filed : NULL};
+                                        .parts = turn % 4 < 2 ? parts : NULL};
         woi_cells cells = fill(&s, &o);
         assert_evidence(&s, &o, &cells);
         for (uint32_t c = 0; c < n_cells; c++) { /* what is filed in several cells counts in its first */
             uint32_t own = 0;
-            for (size_t i = 0; i < s.n * s.L; i++) own += s.of[i] == c && (!o.filed || i % s.L == 0);
+            for (size_t i = 0; i < s.n * s.L; i++) own += s.of[i] == c && (!o.parts || i % s.L == 0);
             assert_int_equal(cells.queries[c], own);
         }
-        free(filed);
         woi_cells_free(&cells);
         free(near);
         free_scene(&s);
@@ -273,6 +270,20 @@ static void evidence_by_hand(void **state)
     assert_true(cells.ids[0] == 4 && cells.ids[1] == 5);
     assert_int_equal(cells.shares[0], 0x3f80); /* 3 of 3 */
     assert_int_equal(cells.shares[1], 0x3eab); /* 1 of 3 */
+    woi_cells_free(&cells);
+    /* The same cells, with shares that others count: two of the three queries had 5, one of them 7. */
+    int64_t other_indptr[] = {0, 2, 3, 3, 3, 3};
+    int32_t others[] = {5, 7, 5};
+    float ones[] = {1, 1, 1};
+    const woi_sparse labels = {5, other_indptr, others, ones};
+    cells = fill(
+        &s, &(woi_evidence_options){
+                .K = 3, .L = 1, .thin = 1, .floor = 1, .cap = 2, .shares = true, .shares_of = &labels, .threads = 1});
+    assert_true(cells.ids[0] == 4 && cells.ids[1] == 5);
+    assert_int_equal(cells.shares[0], 0);
+    assert_int_equal(cells.shares[1], 0x3f2b); /* 2 of 3 */
+    const uint32_t two = cells.offsets[2];     /* which borrows the three of cell 0 */
+    assert_true(cells.ids[two] == 4 && cells.shares[two] == 0 && cells.shares[two + 1] == 0x3f2b);
     woi_cells_free(&cells);
 }
 

@@ -138,6 +138,45 @@ static void training_queries_find_their_labels(void **state)
 
 /* ---- Refusals ---------------------------------------------------------------------------------------------- */
 
+/* Of a tree with spread, the r-th nearest leaf gets 1 / sqrt(r) of a query: the shares that cells keep, summed anew. */
+static void farther_leaves_get_less_of_a_query(void **state)
+{
+    (void)state;
+    enum { M = 40, SPREAD = 3, EACH = 1 + SPREAD };
+    wo_error err;
+    wo_index *index = NULL;
+    scene s = make_scene(M, 5, 200, true, 15);
+    wo_build_options o = small_options(EVIDENCE_BY_TREE);
+    o.source = WO_SOURCE_LABELS;
+    o.lambda = o.thin = 0;
+    o.prior = 1;
+    o.spread = SPREAD;
+    assert_int_equal(wo_index_build(s.layer, s.log, &o, &index, &err), WO_OK);
+    uint32_t *of = room(s.n * EACH, sizeof *of);
+    assert_int_equal(woi_tree_file(&index->tree, s.q, s.n, 1, &(woi_filing){EACH, of}, &err), WO_OK);
+    size_t compared = 0;
+    for (uint32_t c = 0; c < index->cells.n; c++) {
+        double evidence[M] = {0}, whole_parts = 0;
+        for (size_t i = 0; i < s.n; i++)
+            for (uint32_t r = 0; r < EACH; r++) {
+                if (of[i * EACH + r] != c) continue;
+                bool seen[M] = {false};
+                whole_parts += 1 / sqrt(r + 1);
+                for (int64_t at = s.indptr[i]; at < s.indptr[i + 1]; at++) {
+                    if (!seen[s.labels[at]]) evidence[s.labels[at]] += 1 / sqrt(r + 1);
+                    seen[s.labels[at]] = true;
+                }
+            }
+        for (uint32_t at = index->cells.offsets[c]; at < index->cells.offsets[c + 1]; at++, compared++)
+            assert_true(fabs(from_bf16(index->cells.shares[at]) * whole_parts / evidence[index->cells.ids[at]] - 1) <
+                        0.005);
+    }
+    assert_true(compared > M);
+    free(of);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
 static void refuse(const scene *s, const wo_log *log, const wo_build_options *o, const char *sentence)
 {
     wo_index *index = (wo_index *)s; /* must become NULL */
@@ -248,8 +287,11 @@ static void logs_that_do_not_fit_are_refused(void **state)
         larger.labels[0] = 39;
         wo_log *log = NULL;
         assert_int_equal(wo_log_wrap(larger.q, 20, 3, larger.indptr, larger.labels, &log, &err), WO_OK);
-        assert_true(larger.indptr[20] > 0);
-        refuse(&s, log, &o, "the log has label 39, the layer 10 classes");
+        char beyond[80];
+        size_t query = 0;
+        while (larger.indptr[query + 1] == 0) query++;
+        snprintf(beyond, sizeof beyond, "query %zu has label 39, the layer 10 classes", query);
+        refuse(&s, log, &o, beyond);
         wo_log_free(log);
         if (method == WO_METHOD_FULL || method == WO_METHOD_SLIDE || method == WO_METHOD_SCREEN) continue;
         char sentence[128];
@@ -503,6 +545,7 @@ int main(void)
         cmocka_unit_test(queries_without_a_best_class_need_their_labels),
         cmocka_unit_test(logs_without_labels_serve),
         cmocka_unit_test(training_queries_find_their_labels),
+        cmocka_unit_test(farther_leaves_get_less_of_a_query),
         cmocka_unit_test(options_out_of_range_are_refused),
         cmocka_unit_test(logs_that_do_not_fit_are_refused),
         cmocka_unit_test(arrays_that_are_no_log_are_refused),

@@ -11,6 +11,7 @@
 static void saving_and_opening_changes_nothing(void **state)
 {
     (void)state;
+    uint64_t last = 0;
     for (size_t turn = 0; turn < 4 * N_METHODS; turn++) {
         const size_t d = turn / N_METHODS < 2 ? 5 : 20; /* a tree of 16 coordinates: without a basis, then with one */
         scene s = make_scene(30 + turn, d, 60, turn / 4 % 2, 200 + turn);
@@ -42,6 +43,8 @@ static void saving_and_opening_changes_nothing(void **state)
         assert_true(info.n_cells == other.n_cells && info.n_entries == other.n_entries);
         assert_true(info.n_empty == other.n_empty && info.largest == other.largest);
         assert_true(info.index_bytes == other.index_bytes && info.has_names == other.has_names);
+        assert_true(info.checksum == 0 && other.checksum != 0 && other.checksum != last); /* what was built has none */
+        last = other.checksum;
         assert_true(kept.lambda == o.lambda && kept.t1 == o.t1 && kept.t2 == o.t2);
         assert_true(kept.seed == o.seed && kept.K == o.K && kept.source == o.source);
         assert_true(kept.router == o.router && kept.beam == o.beam);

@@ -111,13 +111,43 @@ static void an_index_is_judged_as_it_will_answer(void **state)
         assert_true(judged.of[WOI_AT_5].h == 1.0 / 5);
         assert_true(k == 5 || judged.of[WOI_AGREE].h == 0);
         woi_judge_free(&judge);
+        /* The same of the index where FULL is not asked. */
+        assert_int_equal(woi_judge_make(&(woi_judge_call){.log = log, .k = k, .threads = 1}, &judge, &err), WO_OK);
+        assert_int_equal(woi_judge_index(&judge, index, &judged, &err), WO_OK);
+        assert_true(judged.of[WOI_AT_1].h == (k == 5) && judged.of[WOI_AT_5].h == 1.0 / 5);
+        assert_true(judged.of[WOI_AT_1].f == 0 && judged.of[WOI_AT_5].f == 0 && judged.of[WOI_AGREE].n == 0);
+        woi_judge_free(&judge);
     }
     assert_true(index->same_five == 0.2); /* the best; the others that int8 keeps are none of FULL's */
     index->full = (woi_batches){1, 0};    /* which says nothing about the tables */
     index->same_five = 1;
-    assert_int_equal(woi_small_measure(index, log, &err), WO_OK);
+    assert_int_equal(woi_index_complete(index, log, 1, NULL, &err), WO_OK);
     assert_true(index->same_five == 0.2);
     wo_index_free(index);
+    wo_log_free(log);
+    wo_layer_free(layer);
+}
+
+/* A query whose logits are infinite has no answers, of FULL's neither, and says nothing about agreement. */
+static void infinite_scores_are_no_answers(void **state)
+{
+    (void)state;
+    const float w[] = {2, 1, 3}, q[] = {3e38F, 1};
+    const int64_t indptr[] = {0, 1, 2};
+    const int32_t labels[] = {0, 2};
+    wo_layer *layer;
+    wo_log *log;
+    wo_error err;
+    woi_judge judge;
+    woi_judged judged;
+    assert_int_equal(wo_layer_wrap(w, NULL, 3, 1, &layer, &err), WO_OK);
+    assert_int_equal(wo_log_wrap(q, 2, 1, indptr, labels, &log, &err), WO_OK);
+    const woi_judge_call call = {.rows = &layer->dense, .log = log, .k = 3, .threads = 1};
+    assert_int_equal(woi_judge_make(&call, &judge, &err), WO_OK);
+    assert_int_equal(woi_judge_index(&judge, NULL, &judged, &err), WO_OK);
+    assert_true(judged.of[WOI_AT_1].n == 2 && judged.of[WOI_AT_1].f == 1);
+    assert_int_equal(judged.of[WOI_AGREE].n, 1);
+    woi_judge_free(&judge);
     wo_log_free(log);
     wo_layer_free(layer);
 }
@@ -127,7 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(margins_are_those_of_the_definition),    cmocka_unit_test(misses_side_by_side_count_for_more),
         cmocka_unit_test(stretches_without_labels_are_no_misses), cmocka_unit_test(few_queries_show_little),
-        cmocka_unit_test(an_index_is_judged_as_it_will_answer),
+        cmocka_unit_test(an_index_is_judged_as_it_will_answer),   cmocka_unit_test(infinite_scores_are_no_answers),
     };
     return cmocka_run_group_tests_name("judge", tests, NULL, NULL);
 }

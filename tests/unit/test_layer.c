@@ -433,7 +433,7 @@ static void bad_files_of_our_own_are_refused(void **state)
     (void)state;
     refuse("nowhere", PLAIN, WO_ERR_IO, "cannot open: No such file or directory");
     scratch_text("text", "1 2 3\n0 1:1\n");
-    refuse("text", PLAIN, WO_ERR_FORMAT, "the file is no layer: expected a safetensors or .npy file");
+    refuse("text", PLAIN, WO_ERR_FORMAT, "the file is no layer: expected safetensors, .npy, GGUF or fastText");
     write_own("log", "log", "weight", "bias", ROWS, 0);
     refuse("log", PLAIN, WO_ERR_FORMAT, "the file is of kind 'log': expected a layer, a network, an index or a model");
     write_own("index", "index", NULL, NULL, 0, ROWS);

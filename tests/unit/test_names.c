@@ -3,6 +3,9 @@
 
 #include "text/names_text.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 static void add(woi_names *names, const char *text, int32_t expected)
 {
     int32_t id;
@@ -34,6 +37,23 @@ static void ids_count_in_the_order_of_adding(void **state)
     assert_int_equal(woi_names_find(&names, "a", 1), 0);
     woi_names_free(&names);
     assert_int_equal(names.n, 0);
+}
+
+/* A stranger's file may have names that all want the same few slots of a table with a hash that he knows. */
+static void names_of_a_stranger_do_not_collide(void **state)
+{
+    (void)state;
+    enum { NAMES = 2000, SLOTS = 4096, MOST = 64 };
+    woi_names names = {0};
+    for (uint64_t next = 0; names.n < NAMES; next++) {
+        int32_t id;
+        if ((XXH3_64bits(&next, sizeof next) & (SLOTS - 1)) < 4)
+            assert_int_equal(woi_names_add(&names, (const char *)&next, sizeof next, &id, NULL), WO_OK);
+    }
+    assert_int_equal(names.n_slots, SLOTS);
+    for (size_t i = 0; i < SLOTS; i++)
+        if (names.slots[i].id >= 0) assert_in_range((i - names.slots[i].tag) & (SLOTS - 1), 0, MOST);
+    woi_names_free(&names);
 }
 
 static void many_names_are_all_found(void **state)
@@ -181,13 +201,10 @@ static void text_gives_the_names_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_count_in_the_order_of_adding),
-        cmocka_unit_test(many_names_are_all_found),
-        cmocka_unit_test(empty_names_are_names),
-        cmocka_unit_test(sorting_goes_by_count_then_by_name),
-        cmocka_unit_test(tensors_give_the_names_back),
-        cmocka_unit_test(damaged_tensors_get_one_sentence),
-        cmocka_unit_test(text_gives_the_names_back),
+        cmocka_unit_test(ids_count_in_the_order_of_adding),   cmocka_unit_test(many_names_are_all_found),
+        cmocka_unit_test(names_of_a_stranger_do_not_collide), cmocka_unit_test(empty_names_are_names),
+        cmocka_unit_test(sorting_goes_by_count_then_by_name), cmocka_unit_test(tensors_give_the_names_back),
+        cmocka_unit_test(damaged_tensors_get_one_sentence),   cmocka_unit_test(text_gives_the_names_back),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -91,6 +91,7 @@ static void the_defaults(void **state)
         {"spread", {"0", "0", "0", "0", "0", "0"}},
         {"partition", {"0", "0", "0", "0", "0", "0"}},
         {"fallback_by", {"wider", "wider", "wider", "wider", "wider", "wider"}},
+        {"mix", {"-1", "-1", "-1", "-1", "-1", "-1"}},
     };
     wo_option_info info = {.struct_size = sizeof info};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {

@@ -4,6 +4,7 @@
 
 #include "net/net.h"
 #include "store/store.h"
+#include "text/npz.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -82,13 +83,15 @@ static wo_status load_text(wo_error *err)
 static woi_network *network;
 static woi_raw raw;
 
+static const char *in_memory; /* NULL: the examples are in a file */
+
 static wo_status take_examples(wo_error *err)
 {
     woi_examples *examples = NULL;
     bool more = true;
-    wo_status status =
-        woi_examples_open(network, scratch("examples"),
-                          &(woi_examples_options){.raw = raw, .base = WOI_XC_ZERO_BASED, .threads = 1}, &examples, err);
+    const woi_examples_options o = {.raw = raw, .base = WOI_XC_ZERO_BASED, .threads = 1};
+    wo_status status = in_memory ? woi_examples_open_memory(network, in_memory, strlen(in_memory), &o, &examples, err)
+                                 : woi_examples_open(network, scratch("examples"), &o, &examples, err);
     while (!status && more) {
         woi_example_batch batch;
         status = woi_examples_next(examples, &batch, &more, err);
@@ -159,15 +162,60 @@ static void reading_examples(void **state)
                              WO_OK);
         if (xc) snprintf(network->extractor, sizeof network->extractor, "deb822");
         assert_true(fail_each(take_examples) >= 5);
+        in_memory = cases[i].text;
+        assert_true(fail_each(take_examples) >= 5);
+        in_memory = NULL;
         woi_network_free(network);
     }
+}
+
+/* Other people's files, and a log of a text by fastText's model. */
+static wo_status read_others(wo_error *err)
+{
+    static const char model[] = "tests/golden/fasttext-ngrams.bin", text[] = "tests/golden/fasttext-text.txt";
+    woi_network *net = NULL;
+    woi_queries *queries = NULL;
+    woi_examples *examples = NULL;
+    woi_query_batch batch;
+    woi_example_batch raw_batch;
+    wo_layer *bin = NULL, *gguf = NULL;
+    woi_label_lists csr = {0}, table = {0};
+    bool more;
+    wo_status status;
+    if ((status = woi_network_open(model, &net, err)) ||
+        (status = woi_queries_open(net, text, &(woi_queries_options){.threads = 1}, &queries, err)) ||
+        (status = woi_queries_next(queries, &batch, &more, err)) ||
+        (status = woi_examples_open(net, text, &(woi_examples_options){.threads = 1}, &examples, err)))
+        goto done;
+    /* Lines before one that fails are handed out first. */
+    for (more = true; !status && more;) status = woi_examples_next(examples, &raw_batch, &more, err);
+    if (status || (status = wo_layer_open(model, NULL, &bin, err)) ||
+        (status = wo_layer_open("tests/golden/model.gguf", NULL, &gguf, err)) ||
+        (status = woi_npz_labels("tests/golden/labels-csr.npz", &csr, err)))
+        goto done;
+    status = woi_npz_labels("tests/golden/labels-table.npz", &table, err);
+done:
+    woi_examples_free(examples);
+    woi_queries_free(queries);
+    woi_network_free(net);
+    wo_layer_free(bin);
+    wo_layer_free(gguf);
+    woi_label_lists_free(&csr);
+    woi_label_lists_free(&table);
+    return status;
+}
+
+static void reading_others(void **state)
+{
+    (void)state;
+    assert_true(fail_each(read_others) >= 40);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writing),      cmocka_unit_test(reading),          cmocka_unit_test(reading_shards),
-        cmocka_unit_test(loading_text), cmocka_unit_test(reading_examples),
+        cmocka_unit_test(loading_text), cmocka_unit_test(reading_examples), cmocka_unit_test(reading_others),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

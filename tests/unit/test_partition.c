@@ -77,6 +77,7 @@ static wo_build_options options_of(wo_router router, double prior)
     o.prior = prior;
     o.focus = router == WO_ROUTER_TREE && prior > 0 ? 4 : 0;
     o.partition = 1;
+    o.mix = 0;
     return o;
 }
 
@@ -85,6 +86,7 @@ static wo_index *make(const planted *p, const wo_build_options *o)
     wo_index *index = NULL;
     wo_error err;
     if (wo_index_build(p->layer, p->log, o, &index, &err)) fail_msg("%s", err.text);
+    index->options.mix = -1; /* as in files of versions without: log Z is of logits, and a prior; see test_mixture.c */
     return index;
 }
 

@@ -66,18 +66,6 @@ static expectation write_rows(const woi_network *net)
     return e;
 }
 
-static void write_token_file(const int32_t *ids, size_t n, const woi_names *words)
-{
-    woi_st_writer *writer = NULL;
-    assert_int_equal(woi_st_create(scratch("data"), "tokens", &writer, NULL), WO_OK);
-    assert_int_equal(woi_st_declare(writer, "tokens", WOI_I32, 1, (uint64_t[]){n}, NULL), WO_OK);
-    assert_int_equal(woi_names_declare(writer, "labels", words, NULL), WO_OK);
-    assert_int_equal(woi_st_append(writer, ids, n * sizeof *ids, NULL), WO_OK);
-    assert_int_equal(woi_names_write(writer, words, NULL), WO_OK);
-    assert_int_equal(woi_st_finish(writer, NULL), WO_OK);
-    woi_st_writer_free(writer);
-}
-
 static int32_t tokens[TOKENS];
 
 /* A token file whose vocabulary is the network's in another order, with one word more that the network calls "<unk>":
@@ -519,12 +507,6 @@ static void logs_hold_the_queries(void **state)
     }
 }
 
-static int stop_in(void *stage_to_stop, const char *stage, uint64_t done, uint64_t total)
-{
-    (void)done, (void)total;
-    return strcmp(stage, stage_to_stop) == 0;
-}
-
 static void a_stopped_embedding_keeps_the_old_log(void **state)
 {
     (void)state;
@@ -550,164 +532,6 @@ static void a_stopped_embedding_keeps_the_old_log(void **state)
     assert_int_equal(woi_embed(net, scratch("data"), &one, &to, &made, &err), WO_ERR_IO);
     assert_int_equal(err.about, WO_ABOUT_OUTPUT);
     free_expectation(&e);
-    woi_network_free(net);
-}
-
-/* ---- Distinct words ---------------------------------------------------------------------------------------- */
-
-enum { WORDS = 2500, LENGTH = 6000 }; /* words that occur: fewer, but over one chunk of 1024 */
-
-/* A word network, and a token file with its words in another order: every 50th unknown to it and so <unk>, word 1. */
-static woi_network *make_words(bool occurs[WORDS])
-{
-    woi_network *net = NULL;
-    woi_names words = {0};
-    static int32_t ids[LENGTH];
-    assert_int_equal(woi_network_create(
-                         &(woi_network_plan){.arch = WOI_ARCH_W2V, .m = WORDS, .d = D, .n_inputs = WORDS}, &net, NULL),
-                     WO_OK);
-    for (size_t i = 0; i < net->params[0].n; i++) net->params[0].w[i] = woi_rng_normal(4, 0, i);
-    net->window = 4;
-    for (int i = 0; i < WORDS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, i == 1 ? "<unk>" : "w%d", i);
-        assert_int_equal(woi_names_append(&net->labels, name, strlen(name), NULL), WO_OK);
-        snprintf(name, sizeof name, "%s%d", (WORDS - 1 - i) % 50 == 1 ? "odd" : "w", WORDS - 1 - i);
-        assert_int_equal(woi_names_append(&words, name, strlen(name), NULL), WO_OK);
-    }
-    memset(occurs, 0, WORDS * sizeof *occurs);
-    for (size_t i = 0; i < LENGTH; i++) {
-        const double u = woi_rng_uniform(8, 1, i);
-        const int32_t word = (int32_t)(u * u * u * WORDS);
-        ids[i] = WORDS - 1 - word;
-        occurs[word % 50 == 1 ? 1 : word] = true;
-    }
-    write_token_file(ids, LENGTH, &words);
-    woi_names_free(&words);
-    return net;
-}
-
-static woi_queries *open_words(const woi_network *net, const woi_queries_options *options)
-{
-    woi_queries *queries = NULL;
-    wo_error err;
-    if (woi_queries_open(net, scratch("data"), options, &queries, &err)) fail_msg("%s", err.text);
-    return queries;
-}
-
-/* All the queries of a stream, (n, D), n as it said before; the caller frees them. */
-static float *collect(woi_queries *queries, bool labelled)
-{
-    const size_t n = (size_t)woi_queries_n(queries);
-    float *q = malloc(n * D * sizeof *q);
-    assert_non_null(q);
-    size_t row = 0;
-    for (bool more = true; more;) {
-        woi_query_batch batch;
-        assert_int_equal(woi_queries_next(queries, &batch, &more, NULL), WO_OK);
-        assert_true(row + batch.n <= n);
-        memcpy(q + row * D, batch.q, batch.n * D * sizeof *q);
-        assert_true((batch.indptr[batch.n] > 0) == (labelled && batch.n > 0));
-        row += batch.n;
-    }
-    assert_int_equal(row, n);
-    return q;
-}
-
-static void each_distinct_word_once(void **state)
-{
-    (void)state;
-    static bool occurs[WORDS];
-    woi_network *net = make_words(occurs);
-    woi_queries *queries = open_words(net, &(woi_queries_options){.max_queries = LENGTH, .threads = 1});
-    float *positions = collect(queries, true);
-    woi_queries_free(queries);
-    for (int threads = 1; threads < 3; threads++) {
-        queries = open_words(net, &(woi_queries_options){.distinct = true, .threads = threads});
-        float *q = collect(queries, false);
-        size_t row = 0;
-        for (size_t word = 0; word < WORDS; word++) {
-            if (!occurs[word]) continue;
-            const float *w = net->params[0].w + word * D;
-            for (size_t j = 0; j < D; j++) assert_true(q[row * D + j] == fmaxf(w[j], 0));
-            size_t at = 0;
-            while (at < LENGTH && memcmp(positions + at * D, q + row * D, D * sizeof *q) != 0) at++;
-            if (at == LENGTH) fail_msg("word %zu is no position's, bit by bit", word);
-            row++;
-        }
-        assert_int_equal(row, woi_queries_n(queries));
-        assert_true(row > 1024 && row < WORDS - 100);
-        assert_int_equal(woi_queries_rewind(queries, NULL), WO_OK);
-        float *again = collect(queries, false);
-        assert_memory_equal(q, again, row * D * sizeof *q);
-        free(again);
-        free(q);
-        woi_queries_free(queries);
-    }
-    free(positions);
-    woi_network_free(net);
-}
-
-static void distinct_words_are_sampled(void **state)
-{
-    (void)state;
-    static bool occurs[WORDS];
-    woi_network *net = make_words(occurs);
-    float *samples[3];
-    for (size_t i = 0; i < 3; i++) {
-        const woi_queries_options some = {.max_queries = 300, .seed = i / 2 + 1, .distinct = true};
-        woi_queries *queries = open_words(net, &some);
-        assert_int_equal(woi_queries_n(queries), 300);
-        samples[i] = collect(queries, false);
-        woi_queries_free(queries);
-    }
-    assert_memory_equal(samples[0], samples[1], 300 * D * sizeof(float));
-    assert_memory_not_equal(samples[0], samples[2], 300 * D * sizeof(float));
-    for (size_t i = 0; i < 3; i++) free(samples[i]);
-    woi_network_free(net);
-}
-
-static void logs_of_distinct_words_have_no_labels(void **state)
-{
-    (void)state;
-    static bool occurs[WORDS];
-    woi_network *net = make_words(occurs);
-    const woi_queries_options options = {.distinct = true, .threads = 1};
-    woi_queries *queries = open_words(net, &options);
-    float *q = collect(queries, false);
-    wo_error err;
-    woi_embedded made;
-    for (woi_dtype dtype = WOI_F32;; dtype = WOI_BF16) {
-        woi_log log;
-        const woi_embed_options to = {.path = scratch("log"), .bf16 = dtype == WOI_BF16};
-        if (woi_embed(net, scratch("data"), &options, &to, &made, &err)) fail_msg("%s", err.text);
-        const uint64_t n = made.n;
-        if (woi_log_open(scratch("log"), &log, &err)) fail_msg("%s", err.text);
-        assert_int_equal(n, woi_queries_n(queries));
-        assert_int_equal(log.n, n);
-        assert_int_equal(log.d, D);
-        assert_int_equal(log.queries->dtype, dtype);
-        assert_true(!log.indptr && !log.labels && log.max_label == -1);
-        assert_null(woi_st_find(log.st, "labels.indptr"));
-        assert_null(woi_st_find(log.st, "labels.indices"));
-        assert_string_equal(woi_st_meta(log.st, "arch"), "w2v");
-        if (dtype == WOI_F32) assert_memory_equal(log.queries->data, q, n * D * sizeof *q);
-        for (size_t i = 0; dtype == WOI_BF16 && i < n * D; i++)
-            assert_int_equal(((const uint16_t *)log.queries->data)[i], woi_f32_to_bf16(q[i]));
-        woi_log_close(&log);
-        if (dtype == WOI_BF16) break;
-    }
-    scratch_text("log", "old");
-    char stage[] = "embedding";
-    const wo_progress stop = {stop_in, stage};
-    const woi_embed_options stopped = {.path = scratch("log"), .progress = &stop};
-    assert_int_equal(woi_embed(net, scratch("data"), &options, &stopped, &made, &err), WO_ERR_CANCELLED);
-    size_t bytes;
-    char *text = slurp(scratch("log"), &bytes);
-    assert_string_equal(text, "old");
-    free(text);
-    free(q);
-    woi_queries_free(queries);
     woi_network_free(net);
 }
 
@@ -867,9 +691,6 @@ int main(void)
         cmocka_unit_test(precision_is_that_counted_by_hand),
         cmocka_unit_test(logs_hold_the_queries),
         cmocka_unit_test(a_stopped_embedding_keeps_the_old_log),
-        cmocka_unit_test(each_distinct_word_once),
-        cmocka_unit_test(distinct_words_are_sampled),
-        cmocka_unit_test(logs_of_distinct_words_have_no_labels),
         cmocka_unit_test(distinct_is_for_word_networks),
         cmocka_unit_test(nothing_to_learn_from),
         cmocka_unit_test(every_allocation_may_fail),

@@ -143,6 +143,41 @@ static void scores_that_are_not_finite_are_refused(void **state)
 
 /* ---- What is refused before building ----------------------------------------------------------------------- */
 
+/* Logits that are all infinity less infinity are no numbers, and no answer: not a query that found nothing. */
+static void scores_that_are_no_numbers_are_refused(void **state)
+{
+    (void)state;
+    static const wo_method methods[] = {WO_METHOD_FULL, WO_METHOD_SLIDE, WO_METHOD_SCREEN};
+    const float q[] = {3e38F, 3e38F, 1, 0};
+    float w[2 * MOST];
+    for (size_t j = 0; j < MOST; j++) {
+        w[2 * j] = 1e30F;
+        w[2 * j + 1] = -1e30F;
+    }
+    for (size_t turn = 0; turn < 3; turn++) {
+        wo_layer *layer = NULL;
+        wo_index *index = NULL;
+        wo_searcher *s = NULL;
+        wo_error err;
+        wo_build_options o;
+        wo_build_defaults(methods[turn], &o, sizeof o);
+        o.K = 1; /* and every cell of slide's */
+        o.probes = methods[turn] == WO_METHOD_SLIDE ? 2 : 1;
+        assert_int_equal(wo_layer_wrap(w, NULL, MOST, 2, &layer, &err), WO_OK);
+        assert_int_equal(wo_index_build(layer, NULL, &o, &index, &err), WO_OK);
+        assert_int_equal(wo_searcher_create(index, NULL, &s, &err), WO_OK);
+        wo_search_call c = scoring(q, 2, WO_SCORES_LOGITS, WO_BY_PLANNER);
+        c.k = K;
+        assert_int_equal(wo_search_run(s, &c, &err), WO_OK);
+        assert_int_equal(c.stats[0].status, WO_ERR_ARGUMENT);
+        assert_int_equal(c.ids[0], -1);
+        assert_int_equal(c.stats[1].status, WO_OK);
+        wo_searcher_free(s);
+        wo_index_free(index);
+        wo_layer_free(layer);
+    }
+}
+
 static void options_that_are_no_numbers_are_refused(void **state)
 {
     (void)state;
@@ -259,6 +294,7 @@ int main(void)
         cmocka_unit_test(softmax_is_the_same_in_every_batch),
         cmocka_unit_test(probabilities_of_large_logits_sum_to_one),
         cmocka_unit_test(scores_that_are_not_finite_are_refused),
+        cmocka_unit_test(scores_that_are_no_numbers_are_refused),
         cmocka_unit_test(options_that_are_no_numbers_are_refused),
         cmocka_unit_test(what_is_built_can_be_opened),
         cmocka_unit_test(weights_that_bf16_cannot_hold_are_refused),

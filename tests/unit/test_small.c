@@ -113,6 +113,43 @@ static void rounding_is_small(void **state)
     free_scene(&s);
 }
 
+/* Rows near the smallest numbers that a float has: int8 still tells them apart, in cells and in a screen. */
+static void tiny_rows_are_told_apart(void **state)
+{
+    (void)state;
+    enum { M = 400 };
+    static const float sizes[] = {1, 1e-31F, 1e-36F, 1e-37F};
+    scene s = make_scene(M, 40, 200, false, 5);
+    wo_build_options o;
+    for (size_t turn = 0; turn < 2 * sizeof sizes / sizeof *sizes; turn++) {
+        for (size_t i = 0; i < s.m * s.d; i++) s.w[i] = sizes[turn / 2] * woi_rng_normal(5, 9, i);
+        for (size_t i = 0; turn == 0 && i < s.n * s.d; i++) s.q[i] /= 20; /* lengths near 1 */
+        if (turn % 2 == 0) {
+            o = small_options(WO_METHOD_POPULAR);
+            o.n_popular = M;
+            o.weights = WO_WEIGHTS_INT8;
+        } else {
+            wo_build_defaults(WO_METHOD_SCREEN, &o, sizeof o);
+        }
+        wo_index *index = build(&s, &o);
+        asker *searcher = create(index, NULL);
+        int32_t ids[200];
+        float scores[200];
+        search_all(&s, searcher, 1, ids, scores, NULL);
+        size_t same = 0;
+        for (size_t i = 0; i < s.n; i++) {
+            int32_t expected;
+            double best;
+            brute_force(&s, s.q + i * s.d, &(rules){0}, 1, &expected, &best);
+            same += ids[i] == expected;
+        }
+        if (same <= s.n * 95 / 100) fail_msg("rows of %g: %zu of %zu", (double)sizes[turn / 2], same, s.n);
+        free_asker(searcher);
+        wo_index_free(index);
+    }
+    free_scene(&s);
+}
+
 static void without_f32_rows_there_is_no_full(void **state)
 {
     (void)state;
@@ -377,6 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_rows_find_the_same),
         cmocka_unit_test(rounding_is_small),
+        cmocka_unit_test(tiny_rows_are_told_apart),
         cmocka_unit_test(without_f32_rows_there_is_no_full),
         cmocka_unit_test(little_evidence_opens_more),
         cmocka_unit_test(the_threshold_is_a_number_of_queries),

@@ -313,24 +313,20 @@ static void batches_are_single_queries(void **state)
         q[17 * d] = NAN;
         for (int threads = 0; threads <= 3; threads++) {
             memset(cells, 0, sizeof cells);
-            assert_int_equal(woi_tree_file(&tree, q, N, threads, &(woi_filing){1, cells, NULL}, &err), WO_OK);
+            assert_int_equal(woi_tree_file(&tree, q, N, threads, &(woi_filing){1, cells}, &err), WO_OK);
             for (size_t i = 0; i < N; i++) {
                 const size_t n = tree_query(&tree, get_kernels(), q + i * d, 1, scratch, own);
                 assert_int_equal(n == 0, i == 17);
                 assert_int_equal(cells[i], n ? own[0] : UINT32_MAX);
             }
         }
-        assert_int_equal(woi_tree_file(&tree, NULL, 0, 2, &(woi_filing){1, NULL, NULL}, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, NULL, 0, 2, &(woi_filing){1, NULL}, &err), WO_OK);
         enum { EACH = 5 };
         uint32_t many[N * EACH];
-        float weights[N * EACH];
-        assert_int_equal(woi_tree_file(&tree, q, N, 2, &(woi_filing){EACH, many, weights}, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, q, N, 2, &(woi_filing){EACH, many}, &err), WO_OK);
         for (size_t i = 0; i < N; i++) {
             const size_t n = tree_query(&tree, get_kernels(), q + i * d, EACH, scratch, own);
-            for (size_t l = 0; l < EACH; l++) {
-                assert_int_equal(many[i * EACH + l], l < n ? own[l] : UINT32_MAX);
-                assert_true(fabs((double)weights[i * EACH + l] * sqrt((double)(l + 1)) - 1) < 1e-6);
-            }
+            for (size_t l = 0; l < EACH; l++) assert_int_equal(many[i * EACH + l], l < n ? own[l] : UINT32_MAX);
         }
         enum { TOGETHER = 32 };
         void *wide = aligned_alloc(64, woi_tree_scratch(&tree, N, PROBES));

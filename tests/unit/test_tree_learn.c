@@ -121,7 +121,7 @@ static void clusters_are_told_apart(void **state)
         woi_tree tree = learn(q, N, d, &o);
         assert_sound(&tree);
         assert_int_equal(tree.r, o.r ? o.r : d);
-        assert_int_equal(woi_tree_file(&tree, q, N, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, q, N, 1, &(woi_filing){1, cells}, &err), WO_OK);
         const size_t pure = count_pure(cells, N, woi_tree_n_cells(&tree));
         if (pure < N / 100 * 99)
             fail_msg("d %zu r %zu noise %g: %zu of %d are apart", d, tree.r, (double)noise, pure, N);
@@ -144,7 +144,7 @@ static void nodes_hold_whole_clusters(void **state)
     float *q = clustered(N, D, 0.1F);
     woi_tree tree = learn(q, N, D, &few);
     uint32_t cells[N];
-    assert_int_equal(woi_tree_file(&tree, q, N, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
+    assert_int_equal(woi_tree_file(&tree, q, N, 1, &(woi_filing){1, cells}, &err), WO_OK);
     size_t together = 0;
     for (size_t k = 0; k < CLUSTERS; k++) {
         size_t counts[16] = {0}, most = 0;
@@ -173,7 +173,7 @@ static void queries_of_any_length_are_learned_from(void **state)
         o.r = r;
         woi_tree tree = learn(q, N, D, &o);
         assert_sound(&tree);
-        assert_int_equal(woi_tree_file(&tree, q, N, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, q, N, 1, &(woi_filing){1, cells}, &err), WO_OK);
         for (size_t i = 0; i < N; i++) assert_true(cells[i] < woi_tree_n_cells(&tree));
         assert_true(count_pure(cells, N, woi_tree_n_cells(&tree)) > N / 100 * 98);
         woi_tree_free(&tree);
@@ -217,8 +217,8 @@ static void the_basis_holds_the_spread(void **state)
     (void)state;
     enum { N = 400 };
     static const size_t cases[][4] = {/* d, r, rank, held in percent */
-                                      {40, 16, 16, 97}, {40, 32, 16, 98}, {130, 16, 8, 95},
-                                      {33, 32, 33, 97}, {17, 16, 17, 94}, {64, 48, 64, 75}};
+                                      {40, 16, 16, 97}, {40, 32, 16, 98}, {130, 16, 8, 95}, {33, 32, 33, 97},
+                                      {17, 16, 17, 94}, {64, 48, 64, 75}, {4500, 16, 8, 70}};
     for (size_t turn = 0; turn < 2 * sizeof cases / sizeof *cases; turn++) {
         const size_t d = cases[turn / 2][0], r = cases[turn / 2][1], rank = cases[turn / 2][2];
         const float noise = turn % 2 ? 0.1F : 0;
@@ -245,6 +245,43 @@ static void the_basis_holds_the_spread(void **state)
         free(q);
         woi_tree_free(&tree);
     }
+}
+
+static size_t largest_allocation;
+static void *measuring_alloc(void *ctx, size_t bytes, size_t align)
+{
+    (void)ctx;
+    if (bytes > largest_allocation) largest_allocation = bytes;
+    return aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void measuring_release(void *ctx, void *memory)
+{
+    (void)ctx;
+    free(memory);
+}
+
+/* Their second moments would be d^2 doubles: 320 MB here. */
+static void wide_queries_take_little_memory(void **state)
+{
+    (void)state;
+    enum { N = 60, D = 6400 };
+    static const wo_allocator measuring = {measuring_alloc, measuring_release, NULL};
+    float *q = clustered(N, D, 0.3F);
+    woi_tree_options o = few;
+    o.r = 16;
+    woi_tree trees[2];
+    largest_allocation = 0;
+    assert_int_equal(wo_allocator_set(&measuring), WO_OK);
+    for (int i = 0; i < 2; i++) {
+        o.threads = 1 + i;
+        trees[i] = learn(q, N, D, &o);
+    }
+    assert_true(largest_allocation > 0 && largest_allocation < 16000000);
+    assert_memory_equal(trees[0].basis, trees[1].basis, 16 * D);
+    for (int i = 0; i < 2; i++) woi_tree_free(&trees[i]);
+    assert_int_equal(wo_allocator_set(NULL), WO_OK);
+    free(q);
 }
 
 static void fan_outs_follow_from_the_data(void **state)
@@ -392,7 +429,7 @@ static void a_flat_tree_is_k_means(void **state)
         assert_sound(&tree);
         assert_int_equal(woi_tree_n_cells(&tree), (o.leaves + 15) / 16 * 16);
         for (size_t a = 1; a < tree.A; a++) assert_true(tree.node_offsets[a] == -INFINITY);
-        assert_int_equal(woi_tree_file(&tree, q, N, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, q, N, 1, &(woi_filing){1, cells}, &err), WO_OK);
         double sums[MOST][24] = {{0}}, counts[MOST] = {0}, x[24];
         for (size_t i = 0; i < N; i++) {
             naive_turn(&tree, q + i * d, x);
@@ -422,7 +459,7 @@ static double mean_distance(woi_tree *tree, const float *q, size_t n, uint32_t b
     uint32_t *cells = malloc(n * sizeof *cells);
     double sum = 0, *x = malloc(tree->r * sizeof *x);
     tree->beam = beam;
-    assert_int_equal(woi_tree_file(tree, q, n, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
+    assert_int_equal(woi_tree_file(tree, q, n, 1, &(woi_filing){1, cells}, &err), WO_OK);
     for (size_t i = 0; i < n; i++) {
         naive_turn(tree, q + i * tree->d, x);
         sum += distance_to(tree, cells[i], x);
@@ -481,10 +518,10 @@ static void little_data_make_a_tree(void **state)
         for (size_t c = 0; c < woi_tree_n_cells(&tree); c++) used += tree.leaf_offsets[c] > -INFINITY;
         assert_true(used >= 1 && used <= n); /* no leaf without a query of its own */
         uint32_t cells[100];
-        assert_int_equal(woi_tree_file(&tree, q, n, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, q, n, 1, &(woi_filing){1, cells}, &err), WO_OK);
         for (size_t i = 0; i < n; i++) assert_true(cells[i] < woi_tree_n_cells(&tree));
         for (size_t i = 1; turn / 36 && i < n; i++) assert_int_equal(cells[i], cells[0]);
-        assert_int_equal(woi_tree_file(&tree, others, 50, 1, &(woi_filing){1, cells, NULL}, &err), WO_OK);
+        assert_int_equal(woi_tree_file(&tree, others, 50, 1, &(woi_filing){1, cells}, &err), WO_OK);
         for (size_t i = 0; i < 50; i++) assert_true(cells[i] < woi_tree_n_cells(&tree));
         free(q);
         free(others);
@@ -574,8 +611,7 @@ static void no_memory_is_an_error(void **state)
         }
         for (long n = 0; n < 2; n++) {
             allocations_left = n;
-            assert_int_equal(woi_tree_file(&tree, q, 100, 2, &(woi_filing){1, cells, NULL}, NULL),
-                             n ? WO_OK : WO_ERR_MEMORY);
+            assert_int_equal(woi_tree_file(&tree, q, 100, 2, &(woi_filing){1, cells}, NULL), n ? WO_OK : WO_ERR_MEMORY);
             allocations_left = n;
             assert_int_equal(woi_tree_neighbours(&tree, 4, 2, near, NULL), n ? WO_OK : WO_ERR_MEMORY);
             allocations_left = n;
@@ -596,6 +632,7 @@ int main(void)
         cmocka_unit_test(nodes_hold_whole_clusters),
         cmocka_unit_test(queries_of_any_length_are_learned_from),
         cmocka_unit_test(the_basis_holds_the_spread),
+        cmocka_unit_test(wide_queries_take_little_memory),
         cmocka_unit_test(fan_outs_follow_from_the_data),
         cmocka_unit_test(nodes_have_leaves_in_proportion),
         cmocka_unit_test(a_flat_tree_is_k_means),

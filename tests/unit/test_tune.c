@@ -1,91 +1,6 @@
 /* index/: the tuner: that its goals are reached, what is fixed is kept, and a file keeps its curve. Times are
  * whatever they are: nothing here depends on them but which setting wins. */
-#include "engine.h"
-
-#include "tune/tune.h"
-
-#include "base/clock.h"
-
-/* ---- Tuning ------------------------------------------------------------------------------------------------ */
-
-enum { M = 60, D = 8, N = 1500, N_TUNE = 700 };
-
-/* A scene whose labels FULL knows, cut into a log to build from and one to judge on. */
-typedef struct pair {
-    scene s;
-    wo_log *log, *tune, *bare; /* bare: the log to judge on, without labels */
-    int64_t *indptr;
-} pair;
-
-static pair make_pair(void)
-{
-    pair p = {.s = make_scene(M, D, N + N_TUNE, true, 31)};
-    wo_error err;
-    for (size_t i = 0; i < p.s.n; i++) {
-        int32_t best;
-        double score;
-        brute_force(&p.s, p.s.q + i * D, &(rules){0}, 1, &best, &score);
-        p.s.labels[i] = best;
-        p.s.indptr[i + 1] = (int64_t)i + 1;
-    }
-    const float *rest = p.s.q + (size_t)N * D;
-    assert_int_equal(wo_log_wrap(p.s.q, N, D, p.s.indptr, p.s.labels, &p.log, &err), WO_OK);
-    assert_int_equal(wo_log_wrap(rest, N_TUNE, D, p.s.indptr, p.s.labels + N, &p.tune, &err), WO_OK);
-    assert_int_equal(wo_log_wrap(rest, N_TUNE, D, NULL, NULL, &p.bare, &err), WO_OK);
-    return p;
-}
-
-static void free_pair(pair *p)
-{
-    wo_log_free(p->log);
-    wo_log_free(p->tune);
-    wo_log_free(p->bare);
-    free_scene(&p->s);
-}
-
-/* A small tree, a goal that several hundred queries can show, and no time: one setting of each kind at most. */
-static wo_build_options built; /* of what quick() returns */
-
-static wo_tune_options quick(void)
-{
-    wo_tune_options o;
-    wo_tune_defaults(&o, sizeof o);
-    wo_build_defaults(WO_METHOD_EVIDENCE, &built, sizeof built);
-    o.build = &built;
-    built.threads = 1;
-    built.iterations = 4;
-    built.batch = 16;
-    built.thin = 3;
-    built.nodes = built.leaves = 16;
-    o.fixed = WO_FIX_METHOD | WO_FIX_ROUTER | WO_FIX_TREE | WO_FIX_SOURCE;
-    built.router = WO_ROUTER_TREE;
-    o.target = 0.97;
-    o.target5 = 0.9;
-    o.max_time_s = 0.001;
-    return o;
-}
-
-static wo_index *tune(const pair *p, const wo_log *tune_log, const wo_tune_options *o)
-{
-    wo_index *index = NULL;
-    wo_error err;
-    if (wo_index_tune(p->s.layer, p->log, tune_log, o, &index, &err)) fail_msg("%s", err.text);
-    return index;
-}
-
-static void refused(const pair *p, const wo_log *tune_log, const wo_tune_options *o, wo_status status, const char *part)
-{
-    wo_index *index = NULL;
-    wo_error err = {0};
-    const wo_status got = wo_index_tune(p->s.layer, p->log, tune_log, o, &index, &err);
-    if (got != status || !strstr(err.text, part) || index)
-        fail_msg("status %d, \"%s\", expected %d, \"%s\"", got, err.text, status, part);
-}
-
-static double at(const wo_curve *curve, size_t row, int column)
-{
-    return curve->values[row * curve->columns + (size_t)column];
-}
+#include "tuning.h"
 
 static void assert_goal_is_reached(const pair *p, const wo_index *index, double target)
 {
@@ -346,7 +261,7 @@ static void another_reach_is_as_if_learned(void **state)
     wo_build_options spread = indexes[0]->options; /* and in more leaves, of which the first is the same */
     spread.spread = 2;
     assert_int_equal(woi_evidence_set_reach(p.log, &spread, indexes[0], &routed[0], &err), WO_OK);
-    assert_true(indexes[0]->options.spread == 2 && routed[0].each == 3 && routed[0].filed && !routed[1].filed);
+    assert_true(indexes[0]->options.spread == 2 && routed[0].each == 3 && routed[1].each == 1);
     for (size_t i = 0; i < N; i++) assert_int_equal(routed[0].of[3 * i], routed[1].of[i]);
     assert_memory_equal(indexes[0]->tree.leaves, indexes[1]->tree.leaves, 16 * 16 * D);
     for (int i = 0; i < 2; i++) {
@@ -628,111 +543,6 @@ static void it_can_be_stopped(void **state)
 
 /* ---- The planner ------------------------------------------------------------------------------------------- */
 
-/* ---- The time ---------------------------------------------------------------------------------------------- */
-
-typedef struct calls {
-    int n, enough_at;
-} calls;
-
-static int seen_enough(void *ctx)
-{
-    calls *c = ctx;
-    return ++c->n >= c->enough_at;
-}
-
-static void the_best_so_far_is_built_when_that_is_enough(void **state)
-{
-    (void)state;
-    pair p = make_pair();
-    calls c = {.enough_at = 1};
-    wo_tune_options o = quick();
-    o.max_time_s = 60;
-    o.fixed = 0;
-    o.enough = seen_enough;
-    o.enough_ctx = &c;
-    wo_index *index = NULL;
-    wo_curve curve = {.struct_size = sizeof curve};
-    /* At once, before FULL is measured: there is nothing to build. */
-    assert_int_equal(wo_index_tune(p.s.layer, p.log, p.tune, &o, &index, NULL), WO_ERR_CANCELLED);
-    assert_null(index);
-    size_t rows = 0;
-    for (int when = 40; when <= 160; when += 40) { /* later and later: more and more is tried, and nothing after that */
-        c = (calls){.enough_at = when};
-        index = tune(&p, p.tune, &o);
-        assert_int_equal(c.n, when); /* it is not asked again */
-        assert_int_equal(wo_index_curve(index, &curve), 1);
-        assert_true(curve.rows >= rows && curve.chosen < curve.rows);
-        assert_int_equal(at(&curve, curve.chosen, WOI_CURVE_MET), 1);
-        rows = curve.rows;
-        wo_index_free(index);
-    }
-    free_pair(&p);
-}
-
-static void the_time_is_held_with_the_last_build(void **state)
-{
-    (void)state;
-    double rows[2][WOI_CURVE_COLUMNS] = {{0}};
-    wo_log log = {.n = 4000000};
-    woi_tune t = {.log = &log, .rows = rows[0], .n_rows = 2, .best = 1, .threads = 1};
-    t.o.max_time_s = 100;
-    t.start = woi_now_s() - 30;
-    t.train.n = 1000000;
-    rows[0][WOI_CURVE_METHOD] = WO_METHOD_FULL;
-    rows[0][WOI_CURVE_US] = 1000;
-    rows[1][WOI_CURVE_METHOD] = WO_METHOD_EVIDENCE;
-    assert_false(woi_tune_is_late(&t, 0.85));
-    assert_true(woi_tune_is_late(&t, 0.25));
-    t.route_s = 4; /* four times as many queries: 16 s, and 2 s for the planner */
-    assert_false(woi_tune_is_late(&t, 0.85) || woi_tune_must_stop(&t));
-    t.start -= 51;
-    assert_false(woi_tune_is_late(&t, 0.85) || woi_tune_must_stop(&t));
-    assert_true(woi_tune_fits_log(&t));
-    t.start -= 2;
-    assert_true(woi_tune_is_late(&t, 0.85));
-    assert_true(woi_tune_must_stop(&t) && t.stopped);
-    t.start -= 5;
-    assert_false(woi_tune_fits_log(&t)); /* then from what was learned from */
-    t.train_is_log = true;
-    assert_true(woi_tune_fits_log(&t));
-    /* Nothing is an answer yet, not even FULL: a search goes on. */
-    t.stopped = false;
-    t.best = WOI_NO_ROW;
-    t.start -= 1000;
-    assert_false(woi_tune_must_stop(&t));
-    /* Queries to judge by: 15% of the time. */
-    t.ask_s = 1e-3;
-    assert_int_equal(woi_tune_most_judged(&t), 12288);
-    t.ask_s = 1;
-    assert_int_equal(woi_tune_most_judged(&t), 4096);
-}
-
-static void what_only_full_can_meet_is_answered_at_once(void **state)
-{
-    (void)state;
-    pair p = make_pair();
-    wo_tune_options o = quick();
-    wo_curve curve = {.struct_size = sizeof curve};
-    o.max_time_s = 60;
-    o.target = 1;
-    o.fixed = WO_FIX_PRIOR; /* none */
-    wo_index *index = tune(&p, p.tune, &o);
-    assert_int_equal(wo_index_curve(index, &curve), 1);
-    assert_true(curve.rows <= 2); /* FULL, and the screen */
-    wo_index_free(index);
-    free_pair(&p);
-    scene s = make_scene(5, 4, 400, true, 3);
-    wo_log *log = NULL;
-    assert_int_equal(wo_log_wrap(s.q, s.n, 4, s.indptr, s.labels, &log, NULL), WO_OK);
-    wo_tune_defaults(&o, sizeof o);
-    assert_int_equal(wo_index_tune(s.layer, log, NULL, &o, &index, NULL), WO_OK);
-    assert_int_equal(wo_index_curve(index, &curve), 1);
-    assert_true(curve.rows <= 2);
-    wo_index_free(index);
-    wo_log_free(log);
-    free_scene(&s);
-}
-
 static void the_planner_gives_full_the_batches_that_it_is_faster_at(void **state)
 {
     (void)state;
@@ -914,9 +724,6 @@ int main(void)
         cmocka_unit_test(few_hits_are_told),
         cmocka_unit_test(a_target_beyond_full_gives_the_best),
         cmocka_unit_test(it_can_be_stopped),
-        cmocka_unit_test(the_best_so_far_is_built_when_that_is_enough),
-        cmocka_unit_test(the_time_is_held_with_the_last_build),
-        cmocka_unit_test(what_only_full_can_meet_is_answered_at_once),
         cmocka_unit_test(the_planner_gives_full_the_batches_that_it_is_faster_at),
         cmocka_unit_test(batches_of_a_tiny_layer_are_left_to_full),
         cmocka_unit_test(a_file_keeps_the_curve),
