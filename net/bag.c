@@ -18,10 +18,11 @@ static void sum_row(const woi_bag *bag, const woi_bag_input *input, const woi_ba
 {
     const int64_t from = rows->indptr[row];
     const size_t n = (size_t)(rows->indptr[row + 1] - from);
+    memset(h, 0, bag->d * sizeof *h);
+    if (!n) return; /* where no row has a feature there may be no arrays of them */
     const int32_t *features = rows->features + from;
     const float *values = rows->values + from;
     double square = 0;
-    memset(h, 0, bag->d * sizeof *h);
     for (size_t i = 0; i < n; i++) {
         const float *restrict e = bag->e + (size_t)features[i] * bag->d;
         const float weight = input->log1p ? log1pf(values[i]) : values[i];

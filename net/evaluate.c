@@ -14,34 +14,74 @@ enum { K = 5 };
 /* Hits so far. */
 typedef struct tally {
     woi_dense layer;
+    size_t n_words;
     int threads;
     uint64_t n, unlabelled, first, hits;
     int32_t *ids, *labels; /* of a batch; of one query */
     float *scores;
     size_t ids_room, labels_room, scores_room;
+    /* A word network has few queries, and many a time: the answers of a word are found once. */
+    int32_t *answers; /* (n_words, K); the first is -1 where a word was not asked yet */
+    float *fresh;     /* the queries of the words that come up in a batch for the first time */
+    int32_t *fresh_words;
+    size_t fresh_room, fresh_words_room;
 } tally;
+
+static tally tally_of(const woi_network *net, int threads)
+{
+    return (tally){.layer = woi_network_output(net), .n_words = net->n_inputs, .threads = threads};
+}
+
+static wo_status answer(tally *t, const float *q, size_t n, wo_error *err)
+{
+    wo_status status;
+    if ((status = woi_grow(&t->ids, &t->ids_room, 0, n * K, sizeof *t->ids, err)) ||
+        (status = woi_grow(&t->scores, &t->scores_room, 0, n * K, sizeof *t->scores, err)))
+        return status;
+    return woi_exact_topk(
+        &(woi_exact_call){
+            .layer = &t->layer, .q = q, .n = n, .k = K, .threads = t->threads, .ids = t->ids, .scores = t->scores},
+        err);
+}
+
+/* Answers the words of a batch that were not asked before. */
+static wo_status answer_words(tally *t, const woi_query_batch *batch, wo_error *err)
+{
+    const size_t d = t->layer.d;
+    size_t n = 0;
+    wo_status status;
+    if (!t->answers) {
+        if (!(t->answers = woi_alloc(t->n_words * K, sizeof *t->answers, err))) return WO_ERR_MEMORY;
+        for (size_t i = 0; i < t->n_words; i++) t->answers[i * K] = -1;
+    }
+    if ((status = woi_grow(&t->fresh, &t->fresh_room, 0, batch->n * d, sizeof *t->fresh, err)) ||
+        (status = woi_grow(&t->fresh_words, &t->fresh_words_room, 0, batch->n, sizeof *t->fresh_words, err)))
+        return status;
+    for (size_t i = 0; i < batch->n; i++) {
+        int32_t *of_word = t->answers + (size_t)batch->words[i] * K;
+        if (of_word[0] >= 0) continue;
+        of_word[0] = 0; /* will be there when the batch is counted */
+        memcpy(t->fresh + n * d, batch->q + i * d, d * sizeof *t->fresh);
+        t->fresh_words[n++] = batch->words[i];
+    }
+    if (n == 0 || (status = answer(t, t->fresh, n, err))) return n ? status : WO_OK;
+    for (size_t i = 0; i < n; i++)
+        memcpy(t->answers + (size_t)t->fresh_words[i] * K, t->ids + i * K, K * sizeof *t->answers);
+    return WO_OK;
+}
 
 static wo_status score_batch(tally *t, const woi_query_batch *batch, wo_error *err)
 {
-    wo_status status;
     const size_t most = woi_most_labels(batch->indptr, batch->n);
-    if ((status = woi_grow(&t->labels, &t->labels_room, 0, most, sizeof *t->labels, err)) ||
-        (status = woi_grow(&t->ids, &t->ids_room, 0, batch->n * K, sizeof *t->ids, err)) ||
-        (status = woi_grow(&t->scores, &t->scores_room, 0, batch->n * K, sizeof *t->scores, err)) ||
-        (status = woi_exact_topk(&(woi_exact_call){.layer = &t->layer,
-                                                   .q = batch->q,
-                                                   .n = batch->n,
-                                                   .k = K,
-                                                   .threads = t->threads,
-                                                   .ids = t->ids,
-                                                   .scores = t->scores},
-                                 err)))
-        return status;
+    wo_status status = woi_grow(&t->labels, &t->labels_room, 0, most, sizeof *t->labels, err);
+    if (!status) status = batch->words ? answer_words(t, batch, err) : answer(t, batch->q, batch->n, err);
+    if (status) return status;
     for (size_t i = 0; i < batch->n; i++) {
+        const int32_t *ids = batch->words ? t->answers + (size_t)batch->words[i] * K : t->ids + i * K;
         const size_t n_labels = woi_labels_of(batch->indptr, batch->labels, i, t->labels);
         t->unlabelled += n_labels == 0;
-        t->first += woi_hits(t->labels, n_labels, t->ids + i * K, 1);
-        t->hits += woi_hits(t->labels, n_labels, t->ids + i * K, K);
+        t->first += woi_hits(t->labels, n_labels, ids, 1);
+        t->hits += woi_hits(t->labels, n_labels, ids, K);
     }
     t->n += batch->n;
     return WO_OK;
@@ -58,13 +98,16 @@ static void tally_free(tally *t)
     woi_free(t->ids);
     woi_free(t->labels);
     woi_free(t->scores);
+    woi_free(t->answers);
+    woi_free(t->fresh);
+    woi_free(t->fresh_words);
 }
 
 wo_status woi_evaluate(const woi_network *net, const char *path, const woi_queries_options *options,
                        const wo_progress *progress, woi_precision *precision, wo_error *err)
 {
     woi_queries *queries = NULL;
-    tally t = {.layer = woi_network_output(net), .threads = options->threads};
+    tally t = tally_of(net, options->threads);
     wo_status status = woi_queries_open(net, path, options, &queries, err);
     for (bool more = !status; !status && more;) {
         woi_query_batch batch;
@@ -83,7 +126,7 @@ wo_status woi_evaluate(const woi_network *net, const char *path, const woi_queri
 wo_status woi_embed(const woi_network *net, const char *path, const woi_queries_options *options,
                     const woi_embed_options *log, woi_embedded *result, wo_error *err)
 {
-    tally score = {.layer = woi_network_output(net), .threads = options->threads};
+    tally score = tally_of(net, options->threads);
     woi_queries *queries = NULL;
     wo_log_writer *writer = NULL;
     const bool with_labels = !options->distinct;

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/team.h"
 #include "base/utf8.h"
+#include "net/fasttext.h"
 #include "text/deb822.h"
 #include "text/text.h"
 
@@ -33,12 +34,13 @@ struct woi_examples {
     float *q;
     uint64_t *lines;
     uint32_t *known;
-    /* the bags of an xc network: example i has features[indptr[i] .. indptr[i+1]) */
+    /* the bags of an xc or fasttext network: example i has features[indptr[i] .. indptr[i+1]) */
     int64_t *indptr;
     int32_t *features;
     float *values;
     entry *entries; /* of the example that is read */
     size_t n_entries, features_room, values_room, entries_room;
+    woi_fasttext_line line; /* the same of a fasttext network */
     /* lm */
     woi_lstm lstm;
     woi_lstm_slice *slice;
@@ -245,22 +247,42 @@ static wo_status word_to_query(woi_examples *s, woi_span line, wo_error *err)
     return status;
 }
 
+static wo_status words_to_mean(woi_examples *s, woi_span text, wo_error *err)
+{
+    const woi_fasttext_line *line = &s->line;
+    const size_t used = (size_t)s->indptr[s->n];
+    wo_status status = woi_fasttext_read(s->net, text.text, text.bytes, woi_text_line_ended(s->text), &s->line, err);
+    if (status ||
+        (status = woi_grow(&s->features, &s->features_room, used, used + line->n_rows, sizeof(int32_t), err)) ||
+        (status = woi_grow(&s->values, &s->values_room, used, used + line->n_rows, sizeof(float), err)))
+        return status;
+    for (size_t i = 0; i < line->n_rows; i++) {
+        s->features[used + i] = line->rows[i];
+        s->values[used + i] = 1 / (float)line->n_rows;
+    }
+    s->indptr[s->n + 1] = (int64_t)(used + line->n_rows);
+    s->known[s->n] = (uint32_t)line->n_known;
+    return WO_OK;
+}
+
 static wo_status take_line(woi_examples *s, bool *more, wo_error *err)
 {
     char *line;
     size_t bytes;
-    wo_status status = skip_blank(s, err);
+    const bool fasttext = s->net->arch == WOI_ARCH_FASTTEXT; /* for which any line will do */
+    wo_status status = fasttext ? WO_OK : skip_blank(s, err);
     if (!status) status = woi_text_line(s->text, &line, &bytes, err);
     if (status) return status;
     *more = line != NULL;
     if (!line) return WO_OK;
     s->lines[s->n] = woi_text_line_number(s->text);
-    if (!woi_utf8_valid(line, bytes))
+    if (!fasttext && !woi_utf8_valid(line, bytes))
         return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "line %" PRIu64 ": is not UTF-8", s->lines[s->n]);
     const woi_span span = {line, bytes};
     switch (s->net->arch) {
     case WOI_ARCH_W2V: return word_to_query(s, span, err);
     case WOI_ARCH_LM: return words_to_state(s, span, err);
+    case WOI_ARCH_FASTTEXT: return words_to_mean(s, span, err);
     default: break;
     }
     status = words_to_bag(s, span, err);
@@ -319,16 +341,15 @@ static wo_status guess(woi_examples *s, wo_error *err)
 }
 
 /* Whether the network can read this at all. */
-static wo_status check_format(const woi_examples *s, wo_error *err)
+static wo_status check_format(const woi_network *net, woi_raw raw, wo_error *err)
 {
-    const woi_network *net = s->net;
-    if (net->arch != WOI_ARCH_XC && s->raw != WOI_RAW_TEXT && s->raw != WOI_RAW_AUTO)
+    if (net->arch != WOI_ARCH_XC && raw != WOI_RAW_TEXT && raw != WOI_RAW_AUTO)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "is a network of words, which takes text only");
     if (net->arch != WOI_ARCH_XC && net->labels.n == 0)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "has no vocabulary: it cannot read words");
-    if (s->raw == WOI_RAW_DEB822 && strcmp(net->extractor, "deb822") != 0)
+    if (raw == WOI_RAW_DEB822 && strcmp(net->extractor, "deb822") != 0)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "was not trained on package stanzas ('data deb822')");
-    if (net->arch == WOI_ARCH_XC && s->raw == WOI_RAW_TEXT && net->features.n == 0)
+    if (net->arch == WOI_ARCH_XC && raw == WOI_RAW_TEXT && net->features.n == 0)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "has no names of features: it takes extreme-classification lines, not text");
     return WO_OK;
@@ -363,19 +384,22 @@ static wo_status open_reader(woi_examples *s, woi_xc_base base, wo_error *err)
     return status;
 }
 
-wo_status woi_examples_open(const woi_network *net, const char *path, const woi_examples_options *options,
-                            woi_examples **result, wo_error *err)
+/* Takes the text over, on failure too. */
+static wo_status open_text(const woi_network *net, woi_text *from, const woi_examples_options *options,
+                           woi_examples **result, wo_error *err)
 {
     woi_examples *s = woi_alloc_zero(1, sizeof *s, err);
-    if (!s) return WO_ERR_MEMORY;
+    if (!s) {
+        woi_text_free(from);
+        return WO_ERR_MEMORY;
+    }
     s->net = net;
     s->raw = options->raw;
     s->threads = woi_team_threads(options->threads);
+    s->text = from;
     const char *text = NULL;
     size_t bytes = 0;
-    wo_status status = check_format(s, err);
-    if (!status) status = make_room(s, err);
-    if (!status) status = woi_text_open(path, &s->text, err);
+    wo_status status = make_room(s, err);
     if (!status) status = woi_text_fill(s->text, &text, &bytes, err);
     if (!status && s->raw == WOI_RAW_AUTO) status = guess(s, err);
     s->finished = bytes == 0; /* a pipe that brings nothing has no example: that is no failure */
@@ -387,6 +411,24 @@ wo_status woi_examples_open(const woi_network *net, const char *path, const woi_
     return status;
 }
 
+wo_status woi_examples_open(const woi_network *net, const char *path, const woi_examples_options *options,
+                            woi_examples **result, wo_error *err)
+{
+    woi_text *text = NULL;
+    wo_status status = check_format(net, options->raw, err);
+    if (!status) status = woi_text_open(path, &text, err);
+    return status ? status : open_text(net, text, options, result, err);
+}
+
+wo_status woi_examples_open_memory(const woi_network *net, const char *from, size_t bytes,
+                                   const woi_examples_options *options, woi_examples **result, wo_error *err)
+{
+    woi_text *text = NULL;
+    wo_status status = check_format(net, options->raw, err);
+    if (!status) status = woi_text_open_memory(from, bytes, &text, err);
+    return status ? status : open_text(net, text, options, result, err);
+}
+
 void woi_examples_free(woi_examples *s)
 {
     if (!s) return;
@@ -394,6 +436,7 @@ void woi_examples_free(woi_examples *s)
     woi_xc_free(s->xc);
     woi_deb822_free(s->deb822);
     woi_lstm_slice_free(s->slice);
+    woi_fasttext_line_free(&s->line);
     void *const owned[] = {s->q, s->lines, s->known, s->indptr, s->features, s->values, s->entries, s->x, s->hidden};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
     woi_free(s);
@@ -437,7 +480,7 @@ wo_status woi_examples_next(woi_examples *s, woi_example_batch *batch, bool *mor
         return bad.status;
     }
     s->bad = bad;
-    if (s->net->arch == WOI_ARCH_XC && s->n) {
+    if ((s->net->arch == WOI_ARCH_XC || s->net->arch == WOI_ARCH_FASTTEXT) && s->n) {
         const woi_bag bag = woi_network_bag(s->net);
         const woi_bag_rows rows = {s->n, s->indptr, s->features, s->values};
         woi_bag_forward(&bag, &s->net->input, &rows, s->n < ROWS_FOR_THREADS ? 1 : s->threads, s->q);

@@ -2,11 +2,11 @@
  *
  *   xc       a line of extreme-classification text, with or without a header above; labels are passed over
  *   text     a line of words: for lm the words so far, for w2v one word, for xc words that are features. A network of
- *            package stanzas takes it as a short description
+ *            package stanzas takes it as a short description, one of fastText's as fastText does
  *   deb822   a package stanza
  *
- * Blank lines are no examples. Reads from a file or from a pipe, and never waits for more while it has an example to
- * hand out. */
+ * Blank lines are no examples, but for fastText's networks, whose word for the end of a line they have. Reads from a
+ * file or from a pipe, and never waits for more while it has an example to hand out. */
 #ifndef WOI_NET_EXAMPLES_H
 #define WOI_NET_EXAMPLES_H
 
@@ -34,6 +34,9 @@ typedef struct woi_examples woi_examples;
  * format. */
 wo_status woi_examples_open(const woi_network *network, const char *path, const woi_examples_options *options,
                             woi_examples **examples, wo_error *err);
+/* The same of text in memory, which is copied. */
+wo_status woi_examples_open_memory(const woi_network *network, const char *text, size_t bytes,
+                                   const woi_examples_options *options, woi_examples **examples, wo_error *err);
 woi_raw woi_examples_raw(const woi_examples *examples); /* never WOI_RAW_AUTO */
 
 /* The next examples: all that can be read without waiting, at least one; *more is false, and the batch empty, after

@@ -6,9 +6,9 @@
 #include "base/rng.h"
 #include "base/size.h"
 #include "base/team.h"
+#include "net/fasttext.h"
 #include "text/names_text.h"
 
-#include <errno.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const arch_names[WOI_N_ARCHS] = {"xc", "w2v", "lm"};
+static const char *const arch_names[] = {"xc", "w2v", "lm", "fasttext"};
 
 const char *woi_arch_name(woi_arch arch)
 {
@@ -305,7 +305,10 @@ wo_status woi_network_open(const char *path, woi_network **result, wo_error *err
 {
     woi_st *st = NULL;
     woi_network *net = NULL;
-    wo_status status = woi_st_open(path, &st, err);
+    woi_file_kind kind;
+    wo_status status = woi_file_recognise(path, &kind, err);
+    if (!status && kind == WOI_FILE_FASTTEXT) return woi_fasttext_network(path, result, err);
+    if (!status) status = woi_st_open(path, &st, err);
     if (!status) status = read_network(st, &net, err);
     woi_st_free(st);
     if (status)

@@ -5,6 +5,9 @@
  *   lm    embed.weight (words, d), lstm.weight_ih_l0 ...      words -> d -> two LSTM layers of d -> m
  *   all   output.weight (m, d), output.bias (m)
  *
+ * And a model of fastText's, opened from its own file: embed.weight (words and buckets of n-grams, d), the mean of a
+ * line's rows -> m, without biases (zeros).
+ *
  * The LSTM's names, shapes and order of gates (i f g o) are PyTorch's. */
 #ifndef WOI_NET_NETWORK_H
 #define WOI_NET_NETWORK_H
@@ -16,7 +19,8 @@
 #include "store/names.h"
 #include "net/softmax.h"
 
-typedef enum woi_arch { WOI_ARCH_XC, WOI_ARCH_W2V, WOI_ARCH_LM, WOI_N_ARCHS } woi_arch;
+/* The first WOI_N_ARCHS are trained and written here; the others are only read. */
+typedef enum woi_arch { WOI_ARCH_XC, WOI_ARCH_W2V, WOI_ARCH_LM, WOI_N_ARCHS, WOI_ARCH_FASTTEXT = WOI_N_ARCHS } woi_arch;
 const char *woi_arch_name(woi_arch arch); /* "xc" */
 
 enum { WOI_MAX_PARAMS = 1 + 4 * WOI_LSTM_DEPTH + 2 };
@@ -29,6 +33,13 @@ typedef struct woi_param {
     float *w, *m, *v; /* the value and Adam's moments; these are NULL where nothing is trained */
 } woi_param;
 
+/* What fastText adds to the words of a line: see net/fasttext.h. */
+typedef struct woi_grams {
+    int32_t words;      /* words of an n-gram at most; 1: none */
+    int32_t minn, maxn; /* letters of one; maxn 0: none */
+    int32_t bucket;     /* rows behind those of the words, which n-grams share by hash */
+} woi_grams;
+
 typedef struct woi_network {
     woi_arch arch;
     size_t m, d, n_inputs; /* classes; size of a query; features or words that come in */
@@ -38,6 +49,7 @@ typedef struct woi_network {
     uint64_t window, drop_top;  /* w2v: words on each side; most frequent words that are no labels */
     char extractor[16];         /* xc: what makes features of raw text: "deb822", "words" or "none" */
     woi_names labels, features; /* empty where the names are not known; words of w2v and lm are labels */
+    woi_grams grams;            /* fasttext */
     uint8_t *is_label;          /* w2v and lm, (m): 0 for words that are never labels */
 } woi_network;
 
@@ -72,7 +84,7 @@ typedef struct woi_meta {
 wo_status woi_network_save(const woi_network *network, const char *path, const woi_meta *record, size_t n_record,
                            wo_error *err);
 
-/* Opens a network of ours. */
+/* Opens a network of ours, or a model of fastText's. */
 wo_status woi_network_open(const char *path, woi_network **network, wo_error *err);
 
 /* Opens other people's LSTM: a state dict with the names above, perhaps sharded, and its vocabulary, a word a line. */

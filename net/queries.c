@@ -7,7 +7,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/team.h"
+#include "net/fasttext.h"
 #include "net/lstm.h"
+#include "text/text.h"
 #include "text/tokens.h"
 
 #include <stdlib.h>
@@ -25,16 +27,20 @@ struct woi_queries {
     float *q;
     int64_t *indptr;
     int32_t *labels;
-    /* xc */
+    /* xc; fasttext has rows too */
     woi_xc *xc;
     int64_t *row_indptr;
     int32_t *features;
     float *values;
     size_t row_room, features_room, values_room;
+    /* fasttext */
+    woi_text *text;
+    woi_fasttext_line line;
     /* w2v and lm */
     woi_tokens tokens;
     int32_t *class_of; /* the network's id of each of the file's words */
     int32_t *distinct; /* (n_examples) the network's ids that occur, rising; NULL: examples are positions */
+    int32_t *asked;    /* (CHUNK) w2v: which word each query of the batch is */
     woi_lstm lstm;
     woi_lstm_slice *slice;
     float *x, *hidden; /* (CHUNK, d) */
@@ -136,6 +142,14 @@ static wo_status take_xc_row(woi_queries *s, const woi_xc_row *row, wo_error *er
     return end_row(s, s->indptr[s->n] + (int64_t)row->n_labels, err);
 }
 
+/* The queries of the batch, from the rows that it has taken. */
+static void add_rows(woi_queries *s)
+{
+    const woi_bag bag = woi_network_bag(s->net);
+    const woi_bag_rows rows = {s->n, s->row_indptr, s->features, s->values};
+    woi_bag_forward(&bag, &s->net->input, &rows, s->options.threads, s->q);
+}
+
 static wo_status next_xc(woi_queries *s, wo_error *err)
 {
     for (int i = 0; i < CHUNK && s->at < s->n_examples; i++) {
@@ -154,9 +168,61 @@ static wo_status next_xc(woi_queries *s, wo_error *err)
         wo_status status = woi_xc_next(s->xc, &row, &more, err);
         if (status) return status;
     }
-    const woi_bag bag = woi_network_bag(s->net);
-    const woi_bag_rows rows = {s->n, s->row_indptr, s->features, s->values};
-    woi_bag_forward(&bag, &s->net->input, &rows, s->options.threads, s->q);
+    add_rows(s);
+    return WO_OK;
+}
+
+/* ---- fasttext ---------------------------------------------------------------------------------------------- */
+
+/* Read once to count the lines: each is an example, also a blank one. */
+static wo_status open_lines(woi_queries *s, const char *path, wo_error *err)
+{
+    wo_status status = woi_text_open(path, &s->text, err);
+    for (bool more = true; !status && more;) {
+        char *line;
+        size_t bytes;
+        status = woi_text_line(s->text, &line, &bytes, err);
+        more = !status && line;
+        s->n_examples += more;
+    }
+    if (!status && s->n_examples == 0) status = woi_fail(err, WO_ERR_FORMAT, 0, "the file is empty");
+    return status ? status : woi_text_rewind(s->text, err);
+}
+
+/* The mean of a line's rows, and its labels. */
+static wo_status take_line(woi_queries *s, const char *text, size_t bytes, wo_error *err)
+{
+    const woi_fasttext_line *line = &s->line;
+    const size_t used = (size_t)s->row_indptr[s->n];
+    wo_status status = woi_fasttext_read(s->net, text, bytes, woi_text_line_ended(s->text), &s->line, err);
+    if (status || (status = woi_grow(&s->row_indptr, &s->row_room, s->n + 1, s->n + 2, sizeof(int64_t), err)) ||
+        (status = woi_grow(&s->features, &s->features_room, used, used + line->n_rows, sizeof(int32_t), err)) ||
+        (status = woi_grow(&s->values, &s->values_room, used, used + line->n_rows, sizeof(float), err)) ||
+        (status = room_for_labels(s, line->n_labels, err)))
+        return status;
+    for (size_t i = 0; i < line->n_rows; i++) {
+        s->features[used + i] = line->rows[i];
+        s->values[used + i] = 1 / (float)line->n_rows;
+    }
+    s->row_indptr[s->n + 1] = (int64_t)(used + line->n_rows);
+    if (line->n_labels) memcpy(s->labels + s->indptr[s->n], line->labels, line->n_labels * sizeof(int32_t));
+    return end_row(s, s->indptr[s->n] + (int64_t)line->n_labels, err);
+}
+
+static wo_status next_lines(woi_queries *s, wo_error *err)
+{
+    for (int i = 0; i < CHUNK && s->at < s->n_examples; i++) {
+        char *line;
+        size_t bytes;
+        wo_status status = woi_text_line(s->text, &line, &bytes, err);
+        if (!status && !line)
+            status =
+                woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "ends after line %llu, but had %llu when it was counted",
+                         (unsigned long long)s->at, (unsigned long long)s->n_examples);
+        if (!status && is_chosen(s)) status = take_line(s, line, bytes, err);
+        if (status) return status;
+    }
+    add_rows(s);
     return WO_OK;
 }
 
@@ -218,6 +284,7 @@ static wo_status open_tokens(woi_queries *s, const char *path, wo_error *err)
         return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has %llu words, expected more than %llu",
                         (unsigned long long)s->tokens.n, (unsigned long long)ahead);
     s->n_examples = lm ? s->tokens.n - ahead : s->tokens.n;
+    if (!lm && !(s->asked = woi_alloc(CHUNK, sizeof *s->asked, err))) return WO_ERR_MEMORY;
     if (s->options.distinct) return list_distinct(s, err);
     if (!lm) {
         if (s->options.max_queries == 0) s->options.max_queries = DEFAULT_POSITIONS;
@@ -257,10 +324,11 @@ static wo_status next_w2v(woi_queries *s, wo_error *err)
 {
     const size_t d = s->net->d;
     const float *e = s->net->params[0].w;
-    for (int i = 0; i < CHUNK && s->at < s->n_examples; i++) {
+    while (s->n < CHUNK && s->at < s->n_examples) {
         const uint64_t at = s->at;
         if (!is_chosen(s)) continue;
-        const float *row = e + (size_t)(s->distinct ? s->distinct[at] : s->class_of[s->tokens.ids[at]]) * d;
+        s->asked[s->n] = s->distinct ? s->distinct[at] : s->class_of[s->tokens.ids[at]];
+        const float *row = e + (size_t)s->asked[s->n] * d;
         for (size_t j = 0; j < d; j++) s->q[s->n * d + j] = row[j] > 0 ? row[j] : 0;
         wo_status status = s->distinct ? end_row(s, s->indptr[s->n], err) : take_window(s, at, err);
         if (status) return status;
@@ -306,7 +374,9 @@ wo_status woi_queries_open(const woi_network *net, const char *path, const woi_q
         (status = woi_grow(&s->row_indptr, &s->row_room, 0, 1, sizeof(int64_t), err)))
         goto done;
     s->indptr[0] = s->row_indptr[0] = 0;
-    status = net->arch == WOI_ARCH_XC ? open_xc(s, path, err) : open_tokens(s, path, err);
+    status = net->arch == WOI_ARCH_XC         ? open_xc(s, path, err)
+             : net->arch == WOI_ARCH_FASTTEXT ? open_lines(s, path, err)
+                                              : open_tokens(s, path, err);
     if (status) goto done;
     const uint64_t most = s->options.max_queries;
     s->n_chosen = most && most < s->n_examples ? most : s->n_examples;
@@ -325,10 +395,11 @@ uint64_t woi_queries_n(const woi_queries *s)
 wo_status woi_queries_next(woi_queries *s, woi_query_batch *batch, bool *more, wo_error *err)
 {
     s->n = 0;
-    wo_status status = s->net->arch == WOI_ARCH_XC    ? next_xc(s, err)
-                       : s->net->arch == WOI_ARCH_W2V ? next_w2v(s, err)
-                                                      : next_lm(s, err);
-    *batch = (woi_query_batch){s->n, s->q, s->indptr, s->labels};
+    wo_status status = s->net->arch == WOI_ARCH_XC         ? next_xc(s, err)
+                       : s->net->arch == WOI_ARCH_FASTTEXT ? next_lines(s, err)
+                       : s->net->arch == WOI_ARCH_W2V      ? next_w2v(s, err)
+                                                           : next_lm(s, err);
+    *batch = (woi_query_batch){s->n, s->q, s->indptr, s->labels, s->asked};
     *more = s->at < s->n_examples;
     return status;
 }
@@ -337,17 +408,19 @@ wo_status woi_queries_rewind(woi_queries *s, wo_error *err)
 {
     s->at = s->taken = 0;
     if (s->slice) woi_lstm_slice_reset(s->slice);
-    return s->xc ? woi_xc_rewind(s->xc, err) : WO_OK;
+    return s->xc ? woi_xc_rewind(s->xc, err) : s->text ? woi_text_rewind(s->text, err) : WO_OK;
 }
 
 void woi_queries_free(woi_queries *s)
 {
     if (!s) return;
     woi_xc_free(s->xc);
+    woi_text_free(s->text);
+    woi_fasttext_line_free(&s->line);
     woi_tokens_close(&s->tokens);
     woi_lstm_slice_free(s->slice);
-    void *const owned[] = {s->q,      s->indptr,   s->labels,   s->row_indptr, s->features,
-                           s->values, s->class_of, s->distinct, s->x,          s->hidden};
+    void *const owned[] = {s->q,        s->indptr,   s->labels, s->row_indptr, s->features, s->values,
+                           s->class_of, s->distinct, s->asked,  s->x,          s->hidden};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
     woi_free(s);
 }

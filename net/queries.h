@@ -4,7 +4,8 @@
  *   xc    an example a row of extreme-classification text
  *   w2v   a sample of the positions of a token file; labels: the distinct words of the window around it. Or each
  *         distinct word once, by its id in the network, without labels: what a word network can be asked is finite
- *   lm    every position of a token file, read as one stream with the state carried; labels: the next words */
+ *   lm    every position of a token file, read as one stream with the state carried; labels: the next words
+ *   fasttext   a line of text, with its labels among its words */
 #ifndef WOI_NET_QUERIES_H
 #define WOI_NET_QUERIES_H
 
@@ -26,6 +27,7 @@ typedef struct woi_query_batch {
     const float *q;        /* (n, d) */
     const int64_t *indptr; /* n + 1, from 0 */
     const int32_t *labels; /* rising in each row */
+    const int32_t *words;  /* w2v: the word that each query is, below n_inputs; NULL for others */
 } woi_query_batch;
 
 typedef struct woi_queries woi_queries;

@@ -22,7 +22,7 @@ struct woi_text {
     size_t capacity, start, end; /* unread: buffer[start, end) */
     uint64_t offset;             /* of buffer[0] in the unpacked text */
     uint64_t n_lines;            /* taken */
-    bool at_end;
+    bool at_end, line_ended;
 };
 
 wo_status woi_text_open(const char *path, woi_text **result, wo_error *err)
@@ -48,6 +48,22 @@ wo_status woi_text_open(const char *path, woi_text **result, wo_error *err)
     else
         *result = text;
     return status;
+}
+
+wo_status woi_text_open_memory(const char *from, size_t bytes, woi_text **result, wo_error *err)
+{
+    woi_text *text = woi_alloc_zero(1, sizeof *text, err);
+    if (!text) return WO_ERR_MEMORY;
+    const wo_status status = woi_grow(&text->buffer, &text->capacity, 0, bytes + 1, 1, err);
+    if (status) {
+        woi_text_free(text);
+        return status;
+    }
+    if (bytes) memcpy(text->buffer, from, bytes);
+    text->end = bytes;
+    text->at_end = true;
+    *result = text;
+    return WO_OK;
 }
 
 void woi_text_free(woi_text *text)
@@ -124,6 +140,7 @@ wo_status woi_text_line(woi_text *text, char **line, size_t *bytes, wo_error *er
             *bytes = so_far;
             text->start += *bytes + (newline != NULL);
             text->n_lines++;
+            text->line_ended = newline != NULL;
             if (!newline) begin[*bytes] = '\n';
             if (*bytes > 0 && begin[*bytes - 1] == '\r') --*bytes;
             return WO_OK;
@@ -138,6 +155,11 @@ wo_status woi_text_line(woi_text *text, char **line, size_t *bytes, wo_error *er
         wo_status status = woi_text_fill(text, &filled, &unread, err);
         if (status) return status;
     }
+}
+
+bool woi_text_line_ended(const woi_text *text)
+{
+    return text->line_ended;
 }
 
 uint64_t woi_text_offset(const woi_text *text)

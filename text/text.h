@@ -13,6 +13,8 @@ typedef struct woi_text woi_text;
 
 /* "-" is standard input. */
 wo_status woi_text_open(const char *path, woi_text **text, wo_error *err);
+/* A copy of text in memory, as it is: not unpacked, and never rewound. */
+wo_status woi_text_open_memory(const char *from, size_t bytes, woi_text **text, wo_error *err);
 void woi_text_free(woi_text *text);
 
 /* From the start again: the same file, also where another has taken its name. Not for standard input. */
@@ -33,6 +35,8 @@ void woi_text_take(woi_text *text, size_t bytes);
  * behind it, which is '\r' or '\n' (also where the last line lacks one); it is valid until the next call. A line over
  * WOI_TEXT_LINE_BYTES is an error, told when so much of it has been read. */
 wo_status woi_text_line(woi_text *text, char **line, size_t *bytes, wo_error *err);
+
+bool woi_text_line_ended(const woi_text *text); /* whether the last line taken had its "\n" */
 
 uint64_t woi_text_offset(const woi_text *text);      /* of what is unread, in unpacked bytes */
 uint64_t woi_text_line_number(const woi_text *text); /* of the last line taken, from 1 */
