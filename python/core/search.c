@@ -1,0 +1,491 @@
+/* Searching, and what else a searcher is for: scores of given classes, log Z; and drawing from answers.
+ *
+ * Idle searchers wait in a list of the index. A call takes one that is large enough for it, or makes one, and puts it
+ * back: so there are as many as calls at once, whatever threads they come from, and a forked child has those that were
+ * idle. One query takes a searcher of one thread: those of all cores have scratch for each of them. */
+#include "core.h"
+
+#include <time.h>
+
+/* Below so many multiply-adds, some 20 us, a call keeps the GIL: to have it back may take longer where others want it.
+ */
+enum { SHORT = 1 << 18 };
+/* Queries between two looks at signals. */
+enum { PIECE = 65536 };
+
+static const char *const by_words[] = {"planner", "cells", "full"};
+static const char *const score_words[] = {"logits", "softmax", "logprob"};
+
+/* ---- Searchers ---------------------------------------------------------------------------------------------- */
+
+void wopy_searchers_free(wopy_index *self)
+{
+    while (self->idle) {
+        wopy_searcher *s = self->idle;
+        self->idle = s->next;
+        wo_searcher_free(s->searcher);
+        PyMem_Free(s);
+    }
+}
+
+/* One that serves; the first of those that are too small is replaced. */
+static wopy_searcher *take_searcher(wopy_index *self, int threads, uint32_t probes, size_t mandatory)
+{
+    wopy_searcher **at = &self->idle, **small = NULL;
+    wo_searcher_options o;
+    wo_error err;
+    for (; *at; at = &(*at)->next) {
+        wopy_searcher *s = *at;
+        if (s->threads != threads) continue;
+        if (probes <= s->max_probes && mandatory <= s->max_mandatory) {
+            *at = s->next;
+            return s;
+        }
+        if (!small) small = at;
+    }
+    wo_searcher_defaults(&o, sizeof o);
+    wopy_searcher *s = small ? *small : PyMem_Calloc(1, sizeof *s);
+    if (!s) return (wopy_searcher *)PyErr_NoMemory();
+    if (small) *small = s->next;
+    o.threads = threads;
+    o.max_probes = probes > s->max_probes ? probes : s->max_probes;
+    if (s->max_mandatory > o.max_mandatory) o.max_mandatory = s->max_mandatory;
+    if (mandatory > o.max_mandatory) o.max_mandatory = mandatory > UINT32_MAX ? UINT32_MAX : (uint32_t)mandatory;
+    wo_searcher_free(s->searcher);
+    *s = (wopy_searcher){.threads = threads, .max_probes = o.max_probes, .max_mandatory = o.max_mandatory};
+    if (!wo_searcher_create(self->index, &o, &s->searcher, &err)) return s;
+    PyMem_Free(s);
+    return wopy_raise(&err, NULL);
+}
+
+static void put_searcher(wopy_index *self, wopy_searcher *s)
+{
+    s->next = self->idle;
+    self->idle = s;
+}
+
+/* ---- Arguments ---------------------------------------------------------------------------------------------- */
+
+/* What a search was asked for; objects are borrowed. */
+typedef struct asked {
+    PyObject *q, *k, *forbid, *require, *bias, *probes, *by, *scores, *prior, *exact_fallback, *stats, *threads, *out;
+} asked;
+enum { N_ASKED = sizeof(asked) / sizeof(PyObject *), N_POSITIONAL = 2 };
+static const char *const asked_names[N_ASKED] = {"q",      "k",       "forbid", "require", "bias",
+                                                 "probes", "by",      "scores", "prior",   "exact_fallback",
+                                                 "stats",  "threads", "out"};
+
+/* PyArg_ParseTupleAndKeywords takes 1 us with this many names. */
+static int read_arguments(PyObject *const *args, Py_ssize_t n_args, PyObject *names, asked *found)
+{
+    PyObject **fields = (PyObject **)found;
+    if (n_args > N_POSITIONAL) {
+        PyErr_Format(PyExc_TypeError, "search() takes q and k, and the rest by name: %zd were given", n_args);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n_args; i++) fields[i] = args[i];
+    const Py_ssize_t n_names = names ? PyTuple_GET_SIZE(names) : 0;
+    for (Py_ssize_t i = 0; i < n_names; i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        int f = 0;
+        while (f < N_ASKED && PyUnicode_CompareWithASCIIString(name, asked_names[f]) != 0) f++;
+        if (f == N_ASKED || fields[f]) {
+            PyErr_Format(PyExc_TypeError,
+                         f == N_ASKED ? "search() has no argument '%U'" : "search() was given '%U' twice", name);
+            return -1;
+        }
+        fields[f] = args[n_args + i];
+    }
+    if (!found->q) PyErr_SetString(PyExc_TypeError, "search() needs queries");
+    return found->q ? 0 : -1;
+}
+
+/* A whole number from 0 to `most`; the default where it was not given. */
+static int read_number(PyObject *object, const char *what, size_t most, size_t *number)
+{
+    if (!object || object == Py_None) return 0;
+    const Py_ssize_t found = PyNumber_AsSsize_t(object, PyExc_OverflowError);
+    if (found == -1 && PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_OverflowError)) return -1;
+        PyErr_Clear();
+        wopy_refuse(what, "%s takes a whole number", what);
+        return -1;
+    }
+    if (found < 0 || (size_t)found > most) {
+        wopy_refuse(what, "%s takes a number from 0 to %zu, not %zd", what, most, found);
+        return -1;
+    }
+    *number = (size_t)found;
+    return 0;
+}
+
+static int read_flag(PyObject *object, int otherwise)
+{
+    return object ? PyObject_IsTrue(object) : otherwise;
+}
+
+int wopy_word(PyObject *word, const char *what, const char *const *words, int n)
+{
+    if (!word || word == Py_None) return 0;
+    const char *text = PyUnicode_Check(word) ? PyUnicode_AsUTF8(word) : NULL;
+    for (int i = 0; text && i < n; i++)
+        if (strcmp(text, words[i]) == 0) return i;
+    PyErr_Clear();
+    char all[96] = "";
+    for (int i = 0; i < n; i++) {
+        strncat(all, i ? (i == n - 1 ? " or " : ", ") : "", sizeof all - strlen(all) - 1);
+        strncat(all, words[i], sizeof all - strlen(all) - 1);
+    }
+    wopy_refuse(what, "%s takes %s, not %.40s", what, all, text ? text : Py_TYPE(word)->tp_name);
+    return -1;
+}
+
+/* ---- A call ------------------------------------------------------------------------------------------------- */
+
+/* All that a search holds while it runs. */
+typedef struct task {
+    wo_search_call call;
+    wopy_floats q, bias;
+    wopy_ids forbid, require;
+    Py_buffer scores, ids, stats;
+    PyObject *arrays[3]; /* scores, ids, stats: owned */
+    size_t threads;
+} task;
+
+static void release(task *t)
+{
+    wopy_floats_release(&t->q);
+    wopy_floats_release(&t->bias);
+    wopy_ids_release(&t->forbid);
+    wopy_ids_release(&t->require);
+    PyBuffer_Release(&t->scores);
+    PyBuffer_Release(&t->ids);
+    PyBuffer_Release(&t->stats);
+    for (int i = 0; i < 3; i++) Py_CLEAR(t->arrays[i]);
+}
+
+static int take_queries(const wopy_index *self, PyObject *object, wopy_floats *q)
+{
+    if (wopy_floats_get(object, "queries", q)) return -1;
+    if (q->d == self->d) return 0;
+    wopy_refuse("q", "queries have %zu numbers each, and the index takes %zu", q->d, self->d);
+    return -1;
+}
+
+static int read_rest(const wopy_index *self, const asked *a, task *t)
+{
+    wo_search_call *c = &t->call;
+    size_t probes = 0;
+    if (read_number(a->threads, "threads", 1024, &t->threads)) return -1;
+    if (read_number(a->probes, "probes", UINT32_MAX, &probes)) return -1;
+    const int by = wopy_word(a->by, "by", by_words, 3), scores = wopy_word(a->scores, "scores", score_words, 3);
+    const int prior = read_flag(a->prior, 1), fallback = read_flag(a->exact_fallback, 0);
+    if (by < 0 || scores < 0 || prior < 0 || fallback < 0) return -1;
+    if (wopy_ids_get(a->forbid, "forbid", &t->forbid) || wopy_ids_get(a->require, "require", &t->require)) return -1;
+    if (a->bias && a->bias != Py_None) {
+        if (wopy_floats_get(a->bias, "bias", &t->bias)) return -1;
+        if (!t->bias.one || t->bias.d != self->m) {
+            wopy_refuse("bias", "bias takes one number for each of the %zu classes", self->m);
+            return -1;
+        }
+    }
+    c->by = (wo_by)by;
+    c->score = (wo_scores)scores;
+    c->probes = (uint32_t)probes;
+    c->exact_fallback = fallback;
+    c->no_prior = !prior;
+    c->forbidden = t->forbid.data;
+    c->n_forbidden = t->forbid.n * t->forbid.d;
+    c->mandatory = t->require.data;
+    c->n_mandatory = t->require.n * t->require.d;
+    c->logit_bias = t->bias.data;
+    return 0;
+}
+
+/* Torch's own functions take ids in int64 alone. The library leaves its int32 in the upper half of such an array, and
+ * this moves them to where they belong: each is read before anything is written over it. 5,120 take 2 us. */
+static int32_t *upper_half(void *ids, size_t n)
+{
+    return (int32_t *)ids + n;
+}
+
+static void widen(void *ids, size_t n)
+{
+    const char *from = (const char *)upper_half(ids, n);
+    char *to = ids;
+    for (size_t i = 0; i < n; i++) {
+        int32_t id;
+        memcpy(&id, from + i * sizeof id, sizeof id);
+        memcpy(to + i * sizeof(int64_t), &(int64_t){id}, sizeof(int64_t));
+    }
+}
+
+/* Where the answers go. */
+static int take_places(const asked *a, task *t)
+{
+    wo_search_call *c = &t->call;
+    const bool one = t->q.one;
+    if (a->out && a->out != Py_None) {
+        if (!PyTuple_Check(a->out) || PyTuple_GET_SIZE(a->out) != 2) {
+            wopy_refuse("out", "out takes two arrays, (scores, ids)");
+            return -1;
+        }
+        PyObject *scores = PyTuple_GET_ITEM(a->out, 0), *ids = PyTuple_GET_ITEM(a->out, 1);
+        if (wopy_array_check(scores, "f", one, c->n, c->k, &t->scores) ||
+            wopy_array_check(ids, "i", one, c->n, c->k, &t->ids))
+            return -1;
+        t->arrays[0] = Py_NewRef(scores);
+        t->arrays[1] = Py_NewRef(ids);
+        t->q.tensor = false; /* they are what the caller wants them to be */
+    } else if (!(t->arrays[0] = wopy_array_new(wopy.float32, one, c->n, c->k, &t->scores)) ||
+               !(t->arrays[1] = wopy_array_new(t->q.tensor ? wopy.int64 : wopy.int32, one, c->n, c->k, &t->ids))) {
+        return -1;
+    }
+    const int stats = read_flag(a->stats, 0);
+    if (stats < 0) return -1;
+    if (stats && !(t->arrays[2] = wopy_array_new(wopy.stats, true, 1, c->n, &t->stats))) return -1;
+    c->scores = t->scores.buf;
+    c->ids = t->q.tensor ? upper_half(t->ids.buf, c->n * c->k) : t->ids.buf;
+    c->stats = t->stats.buf;
+    c->stats_bytes = sizeof(wo_query_stats);
+    return 0;
+}
+
+/* Whether a call is too short to give the GIL away. */
+static bool is_short(const wopy_index *self, const wo_search_call *c)
+{
+    const bool full = c->by == WO_BY_FULL || (c->n >= self->full_from && c->n <= self->full_to && self->full_from);
+    const size_t wider = c->exact_fallback || c->probes || c->n_mandatory || c->logit_bias ? 64 : 1;
+    const size_t each = full ? self->m * self->d : self->work * wider;
+    return c->n == 0 || each < SHORT / c->n;
+}
+
+/* In pieces, between which signals are noticed; the last one is not small, so that it is planned as the others are. */
+static int run_call(const wopy_index *self, wo_searcher *searcher, const wo_search_call *call)
+{
+    wo_error err;
+    if (is_short(self, call)) {
+        if (!wo_search_run(searcher, call, &err)) return 0;
+        wopy_raise(&err, NULL);
+        return -1;
+    }
+    for (size_t begin = 0, n; begin < call->n; begin += n) {
+        wo_search_call piece = *call;
+        n = call->n - begin < 2 * PIECE ? call->n - begin : PIECE;
+        piece.n = n;
+        piece.queries += begin * self->d;
+        piece.ids += begin * call->k;
+        piece.scores += begin * call->k;
+        if (piece.stats) piece.stats += begin;
+        wo_status status;
+        Py_BEGIN_ALLOW_THREADS status = wo_search_run(searcher, &piece, &err);
+        Py_END_ALLOW_THREADS if (status) wopy_raise(&err, NULL);
+        if (status || (begin + n < call->n && PyErr_CheckSignals())) return -1;
+    }
+    return 0;
+}
+
+static int run(wopy_index *self, const task *t)
+{
+    const int threads = t->call.n == 1 ? 1 : (int)t->threads;
+    if (!wopy_index_enter(self)) return -1;
+    wopy_searcher *s = take_searcher(self, threads, t->call.probes, t->call.n_mandatory);
+    const int failed = s ? run_call(self, s->searcher, &t->call) : -1;
+    if (s) put_searcher(self, s);
+    wopy_index_leave(self);
+    return failed;
+}
+
+static PyObject *answer(task *t)
+{
+    const int n = t->arrays[2] ? 3 : 2;
+    PyObject *all = PyTuple_New(n);
+    if (t->q.tensor) widen(t->ids.buf, t->call.n * t->call.k);
+    for (int i = 0; all && i < n; i++) {
+        PyObject *array = wopy_answer(Py_NewRef(t->arrays[i]), t->q.tensor && i < 2);
+        if (array)
+            PyTuple_SET_ITEM(all, i, array);
+        else
+            Py_CLEAR(all);
+    }
+    return all;
+}
+
+PyObject *wopy_index_search(PyObject *object, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+    wopy_index *self = (wopy_index *)object;
+    asked a = {0};
+    task t = {.call.struct_size = sizeof t.call, .threads = (size_t)self->threads};
+    size_t k = 10;
+    PyObject *result = NULL;
+    if (read_arguments(args, n_args, names, &a) || take_queries(self, a.q, &t.q)) goto done;
+    if (read_number(a.k, "k", INT32_MAX, &k) || (names && read_rest(self, &a, &t))) goto done;
+    t.call.queries = t.q.data;
+    t.call.n = t.q.n;
+    t.call.k = k;
+    if (!take_places(&a, &t) && !run(self, &t)) result = answer(&t);
+done:
+    release(&t);
+    return result;
+}
+
+/* ---- Other uses of a searcher ------------------------------------------------------------------------------- */
+
+/* _score(q, ids): exact logits of given classes: ids (j,) for every query, or (n, j) */
+PyObject *wopy_index_score(PyObject *object, PyObject *args)
+{
+    wopy_index *self = (wopy_index *)object;
+    PyObject *given, *classes, *result = NULL;
+    wopy_floats q = {0};
+    wopy_ids ids = {0};
+    Py_buffer out = {0};
+    wopy_searcher *s = NULL;
+    wo_error err;
+    if (!PyArg_ParseTuple(args, "OO", &given, &classes)) return NULL;
+    if (classes == Py_None) return wopy_refuse("ids", "score needs ids of classes");
+    if (take_queries(self, given, &q) || wopy_ids_get(classes, "ids", &ids)) goto done;
+    if (!ids.one && ids.n != q.n) {
+        wopy_refuse("ids", "ids are for %zu queries, and there are %zu", ids.n, q.n);
+        goto done;
+    }
+    result = wopy_array_new(wopy.float32, q.one && ids.one, q.n, ids.d, &out);
+    if (!result || !wopy_index_enter(self)) goto failed;
+    s = take_searcher(self, 1, 0, 0);
+    if (s) {
+        wo_status status = WO_OK;
+        Py_BEGIN_ALLOW_THREADS for (size_t i = 0; i < q.n && !status; i++) status =
+            wo_score(s->searcher, q.data + i * q.d, ids.data + (ids.one ? 0 : i * ids.d), ids.d,
+                     (float *)out.buf + i * ids.d, &err);
+        Py_END_ALLOW_THREADS put_searcher(self, s);
+        if (status) wopy_raise(&err, NULL);
+    }
+    wopy_index_leave(self);
+    if (!PyErr_Occurred()) {
+        result = wopy_answer(result, q.tensor);
+        goto done;
+    }
+failed:
+    Py_CLEAR(result);
+done:
+    PyBuffer_Release(&out);
+    wopy_floats_release(&q);
+    wopy_ids_release(&ids);
+    return result;
+}
+
+/* _log_partition(q, by, prior, threads): log Z of each query */
+PyObject *wopy_index_log_partition(PyObject *object, PyObject *args)
+{
+    wopy_index *self = (wopy_index *)object;
+    asked a = {0};
+    task t = {.call.struct_size = sizeof t.call, .threads = (size_t)self->threads};
+    PyObject *array = NULL;
+    Py_buffer out = {0};
+    wo_error err;
+    if (!PyArg_ParseTuple(args, "OOOO", &a.q, &a.by, &a.prior, &a.threads)) return NULL;
+    if (take_queries(self, a.q, &t.q) || read_rest(self, &a, &t)) goto done;
+    t.call.queries = t.q.data;
+    t.call.n = t.q.n;
+    if (!(array = wopy_array_new(wopy.float32, true, 1, t.q.n, &out))) goto done;
+    if (!wopy_index_enter(self)) goto failed;
+    wopy_searcher *s = take_searcher(self, t.q.n == 1 ? 1 : (int)t.threads, 0, 0);
+    if (s) {
+        wo_status status;
+        Py_BEGIN_ALLOW_THREADS status = wo_log_partition(s->searcher, &t.call, out.buf, &err);
+        Py_END_ALLOW_THREADS put_searcher(self, s);
+        if (status) wopy_raise(&err, NULL);
+    }
+    wopy_index_leave(self);
+    if (PyErr_Occurred()) goto failed;
+    array = wopy_answer(array, t.q.tensor);
+    if (array && t.q.one) Py_SETREF(array, PySequence_GetItem(array, 0));
+    goto done;
+failed:
+    Py_CLEAR(array);
+done:
+    PyBuffer_Release(&out);
+    release(&t);
+    return array;
+}
+
+static double clock_s(clockid_t clock)
+{
+    struct timespec at;
+    clock_gettime(clock, &at);
+    return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
+}
+
+/* _time(q, k, threads, calls): seconds of so many wo_search calls, without Python between, for bench/python.py; calls
+ * 0: one call a query. Those of the processor where there is one thread: others use the machine too. */
+PyObject *wopy_index_time(PyObject *object, PyObject *args)
+{
+    wopy_index *self = (wopy_index *)object;
+    PyObject *given, *seconds = NULL;
+    Py_ssize_t k, calls;
+    int threads;
+    task t = {.call.struct_size = sizeof t.call};
+    wo_error err;
+    if (!PyArg_ParseTuple(args, "Onin", &given, &k, &threads, &calls)) return NULL;
+    if (take_queries(self, given, &t.q)) goto done;
+    t.call.n = t.q.n;
+    t.call.k = (size_t)k;
+    if (take_places(&(asked){0}, &t) || !wopy_index_enter(self)) goto done;
+    const size_t step = calls ? 0 : 1, each = calls ? t.q.n : 1, n_calls = calls ? (size_t)calls : t.q.n;
+    wopy_searcher *s = take_searcher(self, each == 1 ? 1 : threads, 0, 0);
+    wo_status status = WO_OK;
+    const clockid_t clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+    const double begin = clock_s(clock);
+    for (size_t i = 0; s && !status && i < n_calls; i++)
+        status = wo_search(s->searcher, t.q.data + i * step * t.q.d, each, t.call.k, t.call.ids + i * step * t.call.k,
+                           t.call.scores + i * step * t.call.k, &err);
+    const double end = clock_s(clock);
+    if (s) put_searcher(self, s);
+    wopy_index_leave(self);
+    if (s) seconds = status ? wopy_raise(&err, NULL) : PyFloat_FromDouble(end - begin);
+done:
+    release(&t);
+    return seconds;
+}
+
+/* sample(ids, scores, temperature, top_p, top_k, seed, position): a class for each query */
+PyObject *wopy_sample(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *ids_given, *scores_given, *drawn = NULL;
+    wo_sample_call c = {.struct_size = sizeof c, .temperature = 1, .top_p = 1};
+    unsigned long long seed = 0, position = 0;
+    unsigned top_k = 0;
+    wopy_ids ids = {0};
+    wopy_floats scores = {0};
+    Py_buffer out = {0};
+    wo_error err;
+    if (!PyArg_ParseTuple(args, "OOddIKK", &ids_given, &scores_given, &c.temperature, &c.top_p, &top_k, &seed,
+                          &position))
+        return NULL;
+    if (wopy_ids_get(ids_given, "ids", &ids) || wopy_floats_get(scores_given, "scores", &scores)) goto done;
+    if (ids.one != scores.one || ids.n != scores.n || ids.d != scores.d) {
+        wopy_refuse("scores", "ids and scores must have the same shape");
+        goto done;
+    }
+    c.ids = ids.data;
+    c.scores = scores.data;
+    c.n = ids.n;
+    c.k = ids.d;
+    c.top_k = top_k;
+    c.seed = seed;
+    c.position = position;
+    if (!(drawn = wopy_array_new(scores.tensor ? wopy.int64 : wopy.int32, true, 1, ids.n, &out))) goto done;
+    if (wo_sample(&c, scores.tensor ? upper_half(out.buf, ids.n) : out.buf, &err)) {
+        wopy_raise(&err, NULL);
+        Py_CLEAR(drawn);
+        goto done;
+    }
+    if (scores.tensor) widen(out.buf, ids.n);
+    drawn = wopy_answer(drawn, scores.tensor);
+    if (drawn && ids.one) Py_SETREF(drawn, PySequence_GetItem(drawn, 0));
+done:
+    PyBuffer_Release(&out);
+    wopy_floats_release(&scores);
+    wopy_ids_release(&ids);
+    return drawn;
+}

@@ -1,0 +1,187 @@
+"""Building an index: exactly as asked, or tuned to a goal."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Sequence
+
+from . import _core
+from ._errors import argument_error
+from ._index import Index
+from ._layer import layer_of
+from ._log import Log, log_of
+from ._progress import Progress, reporting
+
+#: where Python's word is not the library's: a keyword, and one that tuning needs
+_WORDS = {"lambda_": "lambda", "learn_batch": "batch"}
+#: with any of these the index is named exactly, and is tuned only where a goal is given too
+_NAMING = ("method", "router", "K", "L", "lambda")
+
+
+def _text(name: str, value: Any) -> str:
+    """An option's value as the library reads it."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, str):
+        return value
+    try:
+        whole = int(value)
+        return str(whole) if whole == value else repr(float(value))
+    except (TypeError, ValueError, OverflowError):
+        raise argument_error(name, f"{name} takes a number or a word, not {value!r:.60}") from None
+
+
+def _texts(options: dict[str, Any]) -> dict[str, str]:
+    known = _core.options()
+    texts = {}
+    for word, value in options.items():
+        name = _WORDS.get(word, word)
+        if name not in known or word in ("batch", "lambda"):
+            raise TypeError(f"build() has no option '{word}': wideout.options() lists them")
+        if value is not None:
+            texts[name] = _text(name, value)
+    return texts
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        unit = " of seconds" if name == "max_time" else ""
+        raise argument_error(name, f"{name} takes a number{unit}, not {value!r:.40}") from None
+
+
+def _refuse_unjudged(goals: dict[str, float], log: Log, tune_log: Log | None) -> None:
+    """A share of FULL's P@1 cannot be told without labels; the library would take its own answers for the goal."""
+    if "target_agree" in goals:
+        return
+    if tune_log is not None and tune_log.has_labels is False and log.has_labels is not False:
+        raise argument_error(
+            "tune_labels",
+            "tune_queries have no labels, and queries have: give tune_labels too, or say target_agree for a share of "
+            "FULL's own answers",
+        )
+    given = next((name for name in ("target", "target5") if name in goals), None)
+    judged = log if tune_log is None else tune_log
+    if given is not None and judged.has_labels is False:
+        raise argument_error(
+            given,
+            f"{given} is a share of what FULL gets right, which needs labels, and there are none: give them, or say "
+            "target_agree for a share of FULL's own answers",
+        )
+
+
+def _goals(target: Any, target5: Any, target_agree: Any, target_us: Any) -> dict[str, float]:
+    """The goal, one of three; empty: none was given."""
+    best = target == "best"
+    by_labels = (target is not None and not best) or target5 is not None
+    if isinstance(target, str) and not best:
+        raise argument_error("target", f"target takes a number from 0 to 2, or 'best', not {target!r:.40}")
+    if by_labels + (target_agree is not None) + (target_us is not None) > 1 or (best and target_agree is not None):
+        raise argument_error("target", "target, target_agree and target_us are different goals: give one")
+    goals: dict[str, float] = {}
+    if target is not None and not best:
+        goals["target"] = _number("target", target)
+        goals["target5"] = min(0.99, goals["target"])  # less of one, no more of five
+    if target5 is not None:
+        goals["target5"] = _number("target5", target5)
+    if target_agree is not None:
+        goals["target_agree"] = _number("target_agree", target_agree)
+    if best:
+        goals["target_us"] = float("inf")
+    if target_us is not None:
+        goals["target_us"] = _number("target_us", target_us)
+    for name, value in goals.items():
+        if not value > 0 and name != "target5":
+            raise argument_error(name, f"{name} takes a number above 0, not {value:g}")
+    return goals
+
+
+def build(
+    W: Any,
+    b: Any = None,
+    queries: Any = None,
+    labels: Any = None,
+    *,
+    target: float | str | None = None,
+    target5: float | None = None,
+    target_agree: float | None = None,
+    target_us: float | None = None,
+    tune_queries: Any = None,
+    tune_labels: Any = None,
+    k: int | None = None,
+    batch: int | None = None,
+    max_time: float | None = None,
+    max_queries: int | None = None,
+    names: Sequence[str] | None = None,
+    threads: int = 0,
+    progress: Progress = None,
+    **options: Any,
+) -> Index:
+    """Learns an index from a wide layer and a log of its queries.
+
+    W, b: the layer's weights (m, d) and biases (m,) or None; or a Layer, or the path of a file, alone.
+    queries: (n, d), what reached the layer, best of examples that the network was not trained on; a Log; or a file.
+    labels: of the queries: (n,) ids; (n, l) ids, -1 and -100 for none; a list of lists; a scipy.sparse or bool matrix
+    (n, m); None: FULL's own answers are learned.
+
+    Without method, router, K, L and lambda_ it tunes: it tries many on tune_queries, and keeps the fastest that has
+    `target` (0.995) of FULL's P@1 and `target5` (0.99) of its P@5 there, with 95% confidence. target='best' asks for
+    the best quality within target_us, or a tenth of FULL's time; target_agree for a share of FULL's own k best;
+    target_us for the best within so many microseconds. Without tune_queries a seeded tenth of the queries is held out
+    to judge on: queries that the network was trained on flatter every index. k: answers that will be asked for (5).
+    batch: queries a call when timing (1). max_time: seconds (180).
+
+    With any of these options it builds exactly that, and tunes the rest where a goal is given too. Every option of
+    'wideout build' goes by its name: method, K, L, probes, source_k, weights, seed, ... (wideout.options() lists them);
+    lambda is lambda_ here, and the learner's batch learn_batch.
+
+    The index keeps W and b, where they are not copied, for its rows. Ctrl-C stops with KeyboardInterrupt.
+
+    >>> import wideout
+    >>> W, b, queries, labels = wideout.example()
+    >>> ix = wideout.build(W, b, queries, labels, max_time=5, progress=False)
+    >>> scores, ids = ix.search(queries[0], k=3)
+    >>> ids.shape
+    (3,)
+    """
+    texts = _texts(options)
+    goals = _goals(target, target5, target_agree, target_us)
+    named = any(name in texts for name in _NAMING)
+    given_limits = {"k": k, "batch": batch, "max_time": max_time, "max_queries": max_queries}
+    limits = {name: _number(name, value) for name, value in given_limits.items() if value is not None}
+    if named and not goals and (limits or tune_queries is not None):
+        given = next(iter(limits), "tune_queries")
+        raise argument_error(given, f"{given} is for tuning: give target too, or leave out {', '.join(_NAMING)}")
+    if queries is not None and tune_queries is queries:
+        raise argument_error(
+            "tune_queries",
+            "tune_queries are the queries that are learned from, which flatters every index: give others, or leave it "
+            "out, and a tenth is held out",
+        )
+    layer = layer_of(W, b, names)
+    log = log_of(queries, labels, layer.m, "labels")
+    tune_log = log_of(tune_queries, tune_labels, layer.m, "tune_labels")
+    tuned = not named or bool(goals)
+    if tuned and log is None:
+        raise argument_error("queries", "tuning needs queries to learn from; method='screen' and 'full' need none")
+    if tuned and log is not None:
+        _refuse_unjudged(goals, log, tune_log)
+    if "target_agree" in goals and "source" not in texts and texts.get("method", "evidence") == "evidence":
+        texts["source"] = "top"  # labels have no part in it
+    with reporting(progress) as fn:
+        return Index._build(layer, log, tune_log, texts, {**limits, **goals} if tuned else None, threads, fn)
+
+
+def options() -> dict[str, str]:
+    """The build options by name, and what each is.
+
+    >>> import wideout
+    >>> wideout.options()["probes"][:12]
+    'cells opened'
+    """
+    words = {name: word for word, name in _WORDS.items()}
+    found = {}
+    for name, (help_, values, low, high) in _core.options().items():
+        found[words.get(name, name)] = f"{help_} ({values})" if values else help_
+    return found

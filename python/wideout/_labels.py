@@ -1,0 +1,109 @@
+"""Labels, in the forms that people have them, as the library wants them: where each query's begin, and all of them."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from ._arrays import as_array, is_tensor
+from ._errors import argument_error
+
+NONE = (-1, -100)  #: stand for no label, as in log files and in torch's cross_entropy
+
+
+def _refuse(text: str) -> Exception:
+    return argument_error("labels", text)
+
+
+def _from_sparse(labels: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
+    csr = labels.tocsr()
+    if csr.shape[0] != n:
+        raise _refuse(f"labels are of {csr.shape[0]} queries, and there are {n}")
+    if not csr.has_canonical_format or (csr.data == 0).any():
+        csr = csr.copy()
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+    return csr.indptr.astype(np.int64, copy=False), csr.indices.astype(np.int32, copy=False)
+
+
+def _from_flags(flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(n, m): True where a class is a label."""
+    rows, ids = np.nonzero(flags)
+    return np.searchsorted(rows, np.arange(len(flags) + 1)).astype(np.int64), ids.astype(np.int32)
+
+
+def _to_int32(ids: np.ndarray) -> np.ndarray:
+    if ids.size and ids.dtype != np.int32:
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= 2**31:
+            raise _refuse(f"label {low if low < 0 else high} is no class: classes count from 0, -1 and -100 are none")
+    elif ids.size and int(ids.min()) < 0:
+        raise _refuse(f"label {int(ids.min())} is no class: classes count from 0, -1 and -100 are none")
+    return np.require(ids, np.int32, ["C", "A"])
+
+
+def _from_table(table: np.ndarray, m: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """(n, l) of ids, up to l a query."""
+    if m is not None and table.shape[1] == m > 2 and table.size and table.min() >= 0 and table.max() <= 1:
+        raise _refuse(
+            f"labels have shape {table.shape} and are 0 or 1: a table of ids has the labels themselves; make flags bool"
+        )
+    is_label = (table != NONE[0]) & (table != NONE[1])
+    indptr = np.zeros(len(table) + 1, np.int64)
+    np.cumsum(is_label.sum(axis=1), out=indptr[1:])
+    return indptr, _to_int32(table[is_label])
+
+
+def _from_lists(lists: list) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+    except TypeError:
+        raise _refuse("labels are a list in which some entries are lists and others are not") from None
+    flat = list(chain.from_iterable(lists))
+    ids = np.asarray(flat) if flat else np.zeros(0, np.int32)
+    if ids.dtype.kind not in "iu" or ids.ndim != 1:
+        raise _refuse("labels of a query must be whole numbers, ids of classes")
+    is_label = (ids != NONE[0]) & (ids != NONE[1])
+    before = np.concatenate([[0], np.cumsum(is_label)])  # labels before each entry
+    return before[np.concatenate([[0], np.cumsum(lengths)])].astype(np.int64), _to_int32(ids[is_label])
+
+
+def to_csr(labels: Any, n: int, m: int | None = None) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """(indptr, ids) of the labels of n queries; (None, None) where there are none.
+
+    >>> to_csr([3, 1, -1], 3)
+    (array([0, 1, 2, 2]), array([3, 1], dtype=int32))
+    >>> to_csr([[3], [], [1, 2]], 3)
+    (array([0, 1, 1, 3]), array([3, 1, 2], dtype=int32))
+    """
+    if labels is None:
+        return None, None
+    if hasattr(labels, "tocsr"):
+        return _from_sparse(labels, n)
+    if isinstance(labels, (list, tuple)) and len(labels) and getattr(labels[0], "ndim", None) == 0:
+        labels = [x.item() if getattr(x, "ndim", None) == 0 else x for x in labels]  # scalars of torch's and numpy's
+    if isinstance(labels, (list, tuple)) and len(labels) and hasattr(labels[0], "__len__"):
+        found = _from_lists([x.tolist() if is_tensor(x) or isinstance(x, np.ndarray) else x for x in labels])
+        rows = len(labels)
+    else:
+        a = as_array(labels, "labels")
+        if a.size == 0 and a.dtype.kind == "f" and isinstance(labels, (list, tuple)):
+            a = a.astype(np.int32)
+        if a.ndim not in (1, 2):
+            raise _refuse(f"labels must have one or two dimensions, not {a.ndim}")
+        rows = a.shape[0]
+        if rows != n:
+            raise _refuse(f"labels are of {rows} queries, and there are {n}")
+        if a.ndim == 2 and a.dtype == np.bool_:
+            found = _from_flags(a)
+        elif a.dtype.kind in "iu":
+            found = _from_table(a if a.ndim == 2 else a[:, None], m if a.ndim == 2 else None)
+        else:
+            flags = a.ndim == 2 and a.dtype.kind == "f" and a.shape[1] == m and ((a == 0) | (a == 1)).all()
+            hint = ": make flags bool" if flags else ""
+            raise _refuse(f"labels must be whole numbers, ids of classes, not {a.dtype}{hint}")
+    if rows != n:
+        raise _refuse(f"labels are of {rows} queries, and there are {n}")
+    return np.ascontiguousarray(found[0]), np.ascontiguousarray(found[1])

@@ -1,0 +1,155 @@
+"""Logs: the queries that a network sends to its wide layer, and their labels."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._arrays import as_array, to_floats
+from ._errors import argument_error
+from ._labels import to_csr
+from ._layer import FilePath
+
+
+def _may_have_labels(path: FilePath) -> bool:
+    """Whether the names in a log file, which the library has opened, are those of one with labels."""
+    with open(path, "rb") as file:
+        start = file.read(8)
+        return not start.startswith(b"\x93NUMPY") and b'"labels' in file.read(int.from_bytes(start, "little"))
+
+
+class Log(_core.Log):
+    """Queries (n, d), and labels in any of the forms that build takes, or None.
+
+    Queries of float32 in C order are not copied.
+
+    >>> import numpy as np, wideout
+    >>> log = wideout.Log(np.zeros((2, 3), np.float32), [[4, 1], []])
+    >>> log
+    <wideout.Log of 2 queries with 3 dimensions, with labels>
+    >>> log.queries.shape
+    (2, 3)
+    """
+
+    has_labels: bool | None  #: whether any query has one; None: of a file, not looked at
+    path: str | None
+
+    def __new__(cls, queries: Any, labels: Any = None, *, m: int | None = None) -> "Log":
+        if isinstance(queries, (str, bytes, os.PathLike)):
+            raise argument_error("queries", "queries takes an array: open_log opens a file")
+        array, _ = to_floats(queries, "queries")
+        if array.ndim != 2:
+            raise argument_error("queries", "queries have one dimension: a log has two, (n, d)")
+        indptr, ids = to_csr(labels, len(array), m)
+        self = cls._wrap(array, indptr, ids)
+        self.has_labels, self.path = ids is not None and len(ids) > 0, None
+        return self
+
+    @classmethod
+    def open(cls, path: FilePath, labels: FilePath | None = None) -> "Log":
+        """Opens a log file, anyone's safetensors with `queries` and `labels`, or queries as .npy.
+
+        labels: the .npy file of their labels, for queries that come without.
+        """
+        self = cls._open(path, labels)
+        self.has_labels = None if labels is not None or _may_have_labels(path) else False
+        self.path = os.path.abspath(os.fsdecode(path))
+        return self
+
+    @property
+    def queries(self) -> np.ndarray:
+        """(n, d), float32, not to be written to; not copied."""
+        return np.asarray(self)
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __repr__(self) -> str:
+        labels = {True: ", with labels", False: ", without labels", None: f", {self.path}"}[self.has_labels]
+        return f"<wideout.Log of {self.n:,} queries with {self.d:,} dimensions{labels}>"
+
+    def __reduce__(self) -> Any:
+        raise argument_error("log", "a log is not pickled: pickle its arrays, or its path")
+
+
+class LogWriter(_core.LogWriter):
+    """Writes a log file, any number of queries at a time, in memory that does not grow.
+
+    The file appears under its name, complete, when the `with` ends, or with `finish()`; where the `with` ends by an
+    exception nothing is left behind, and an old file as it was.
+
+    d: numbers in a query. labels: whether every query comes with its labels, perhaps none. n, n_labels: how many there
+    will be, where that is known. bf16: queries are rounded, which halves the file.
+
+    >>> import numpy as np, os, tempfile, wideout
+    >>> path = os.path.join(tempfile.mkdtemp(), "train.log")
+    >>> with wideout.LogWriter(path, d=3) as log:
+    ...     for batch in range(4):
+    ...         log.append(np.ones((2, 3), np.float32), [batch, -1])
+    >>> wideout.open_log(path).n
+    8
+    """
+
+    def __new__(
+        cls,
+        path: FilePath,
+        d: int,
+        *,
+        labels: bool = True,
+        n: int = 0,
+        n_labels: int = 0,
+        bf16: bool = False,
+    ) -> "LogWriter":
+        self = cls._create(path, d, labels, n, n_labels, bf16)
+        self.has_labels = bool(labels)
+        return self
+
+    has_labels: bool
+
+    def append(self, queries: Any, labels: Any = None) -> None:
+        """Adds queries (n, d) or one (d,), and their labels in any of the forms that build takes."""
+        array, _ = to_floats(queries, "queries")
+        one = array.ndim == 1
+        if (labels is not None) != self.has_labels:
+            raise argument_error(
+                "labels", "this log has labels: give them" if self.has_labels else "this log was made without labels"
+            )
+        if one:
+            array = array.reshape(1, -1)
+            labels = None if labels is None else [as_array(labels, "labels").reshape(-1)]
+        self._append(array, *to_csr(labels, len(array)))
+
+    def __enter__(self) -> "LogWriter":
+        return self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        if kind is not None:
+            self.discard()
+        elif not self.closed:
+            self.finish()
+
+    def __repr__(self) -> str:
+        return f"<wideout.LogWriter of {os.fsdecode(self.path)}, {self.n:,} queries{', closed' if self.closed else ''}>"
+
+    def __reduce__(self) -> Any:
+        raise argument_error("log", "a log that is being written is not pickled")
+
+
+def log_of(queries: Any, labels: Any, m: int, what: str) -> Log | None:
+    """A log from what build was given: arrays, a Log or the path of a file."""
+    if queries is None:
+        if labels is not None:
+            raise argument_error(what, "labels go with queries")
+        return None
+    if isinstance(queries, Log):
+        if labels is not None:
+            raise argument_error(what, "a log has its own labels: leave them out")
+        return queries
+    if isinstance(queries, (str, bytes, os.PathLike)):
+        if labels is not None and not isinstance(labels, (str, bytes, os.PathLike)):
+            raise argument_error(what, "labels of a log file are a .npy file's path, or its own")
+        return Log.open(queries, labels)
+    return Log(queries, labels, m=m)

@@ -1,0 +1,194 @@
+"""Tables for people: what an index is, what evaluation found. The words are the tool's."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._index import Evaluation, Index
+
+
+def _bytes(n: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if n < 1024:
+            return f"{n:.0f} {unit}" if unit == "bytes" else f"{n:.1f} {unit}"
+        n /= 1024
+    return f"{n:.1f} GiB"
+
+
+def _wrap(words: list[str], indent: str, width: int = 100) -> list[str]:
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + len(word) + 2 > width:
+            lines[-1] += ","
+            lines.append(indent + word)
+        else:
+            lines[-1] += f", {word}"
+    return lines
+
+
+def _figure(x: float, full: float) -> str:
+    if math.isnan(x):
+        return f"{'-':>8}{'':8}"
+    return f"{x:8.4f}" + (f"{100 * x / full:7.2f}%" if full > 0 else " " * 8)
+
+
+def _proof(tuning: dict[str, Any], row: Any, is_full: bool) -> list[str]:
+    """What was shown, and by what."""
+    if is_full:
+        return ["nothing else was shown to reach that, or was faster: this is FULL itself"]
+    if tuning["target_us"] > 0:
+        return []
+    lines = []
+    if tuning["proof"] == "hits":
+        line = f"shown by the hits on {tuning['labelled']:,} labelled queries: at least {100 * row.sure_p_at_1:.2f}% of FULL's P@1"
+        lines.append(line + (f" and {100 * row.sure_p_at_5:.2f}% of its P@5" if tuning["target5"] > 0 else ""))
+    elif tuning["proof"] == "agreement" and tuning["target_agree"] > 0:
+        line = f"shown by the answers themselves: at least {100 * row.sure_agreement:.2f}% of FULL's {tuning['k']} best"
+        lines.append(line + ("" if tuning["labelled"] else "; there were no labels to judge hits by"))
+    elif tuning["proof"] == "agreement":
+        lines.append(f"hits on {tuning['labelled']:,} labelled queries are too few to show it: shown by FULL's own answers;")
+        lines.append(f"it has {100 * row.sure_agreement:.1f}% of its {tuning['k']} best for sure")
+    elif tuning["proof"] == "all-equal":
+        lines.append(f"{tuning['queries']:,} queries are too few to show that; it scores every class, and hardly ever answers")
+        lines.append("otherwise than FULL")
+    elif row is not None and row.met != 1:
+        lines.append("nothing was shown to reach that: this is the best that was found")
+    if tuning["needed"] > tuning["labelled"]:
+        lines.append(f"about {tuning['needed']:,} labelled queries would show it by hits")
+    return lines
+
+
+def _curve_lines(index: "Index") -> list[str]:
+    curve, tuning = index.curve, index.tuning
+    if curve is None or tuning is None:
+        return []
+    if tuning["target_us"] > 0:
+        goal = f"the best within {tuning['target_us']:.3g} us a query"
+    elif tuning["target_agree"] > 0:
+        goal = f"{tuning['target_agree']:g} of FULL's own {tuning['k']} best"
+    else:
+        goal = f"{tuning['target']:g} of FULL's P@1 and {tuning['target5']:g} of its P@5"
+    lines = [f"tuned to {goal}, on {tuning['queries']:,} queries, batch {tuning['batch']:,}"]
+    chosen = tuning["chosen"] if tuning["chosen"] < len(curve) else None
+    row = curve[chosen] if chosen is not None else None
+    lines += _proof(tuning, row, row is not None and row.method == 0)
+    if tuning["built_from"]:
+        lines.append(f"there was no time to build from all of the log: built from {tuning['built_from']:,} queries of it")
+    full = next((r for r in curve if r.method == 0), None)
+    nan = math.nan
+    lines.append(f"{len(curve):,} tried; the exact layer and this index:")
+    lines.append(f"{'P@1':>8}{'of FULL':>8}{'P@5':>8}{'of FULL':>8}{'agree':>8}{'classes':>10}{'us/query':>10}{'x FULL':>8}")
+    for r in (full, row):
+        if r is None or (r is row and full is not None and row.method == 0):
+            continue
+        times = (full.us if full is not None else nan) / r.us if r.us > 0 else nan
+        lines.append(
+            _figure(r.p_at_1, full.p_at_1 if full is not None else nan)
+            + _figure(r.p_at_5, full.p_at_5 if full is not None else nan)
+            + f"{r.agreement:8.4f}{r.classes:10.1f}{r.us:10.3g}"
+            + (f"{times:8.3g}" if times < 1000 else f"{times:8.0f}")
+            + f"  {r.settings}"
+        )
+    return lines
+
+
+def index_text(index: "Index") -> str:
+    """What print(index) shows."""
+    info, options = index.info, index.options
+    words = [f"method {info['method']}"]
+    for name, value in options.items():
+        if name not in ("method", "weights", "seed"):
+            shown = int(value) if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else value
+            words.append(f"{name} {shown}")
+    lines = [f"index of {info['m']:,} classes and {info['d']:,} dimensions, {'with' if info['has_names'] else 'without'} names"]
+    lines += _wrap(words, "  ")
+    lines.append(f"rows in the file: {options['weights']}; seed {options['seed']}")
+    if info["full_from"]:
+        which = f"to {info['full_to']:,} queries" if info["full_to"] else "queries and more"
+        lines.append(f"batches of {info['full_from']:,} {which} are answered by FULL, which is faster there")
+    if info["method"] == "screen":
+        lines.append(f"all classes in int8; {_bytes(info['index_bytes'])}")
+    elif info["method"] != "full":
+        lines.append(
+            f"{info['cells']:,} cells hold {info['entries']:,} classes, the largest {info['largest_cell']:,}; "
+            f"{info['empty_cells']:,} empty; {_bytes(info['index_bytes'])}"
+        )
+    if not math.isnan(info["same_best"]):
+        lines.append(
+            f"beside f32 rows, on logged queries: the same best answer for {100 * info['same_best']:.2f}%, "
+            f"of the five best {100 * info['same_five']:.2f}%"
+        )
+    if not math.isnan(info["log_z_error"]):
+        lines.append(
+            f"log Z, on logged queries that it was not fitted to: error {info['log_z_error']:.4f} nats, "
+            f"bias {info['log_z_bias']:+.4f}"
+        )
+    lines += _curve_lines(index)
+    return "\n".join(lines)
+
+
+def _cell(x: float, decimals: int) -> str:
+    if math.isnan(x):
+        return f"{'-':>12}"
+    return f"{x:12,.0f}" if decimals == 0 else f"{x:12.{decimals}f}"
+
+
+def _decimals(us: float) -> int:
+    return 2 if us < 10 else 1 if us < 1000 else 0
+
+
+def evaluation_text(e: "Evaluation", index: dict[str, Any]) -> str:
+    """What print(evaluation) shows."""
+    nan = math.nan
+    lines = []
+
+    def row(what: str, own: float, full: float, decimals: int, full_decimals: int, end: str = "") -> None:
+        lines.append(f"{what:<34}{_cell(own, decimals)}{_cell(full, full_decimals)}{end}")
+
+    def share(what: str, own: float, full: float) -> None:
+        row(what, own, full, 4, 4, f"{100 * own / full:9.2f}%" if full > 0 else "")
+
+    def time(what: str, own: float, full: float) -> None:
+        times = full / own if own > 0 else nan
+        end = f"{times:8.{1 if times < 100 else 0}f} x" if math.isfinite(times) else ""
+        row(what, own, full, _decimals(own), _decimals(full), end)
+
+    head = f"{e.n:,} queries"
+    if e.without_label == e.n:
+        head += ", no labels"
+    elif e.without_label:
+        head += f", {e.without_label:,} without a label not in P@k"
+    if e.not_finite:
+        head += f"; {e.not_finite:,} with NaN or infinity left out"
+    lines.append(f"{head:<34}{index['method']:>12}{'FULL':>12}")
+    if not math.isnan(e.p_at_1):
+        for k in (1, 3, 5):
+            share(f"P@{k}", e[f"p_at_{k}"], e[f"full_p_at_{k}"])
+    for k, agreement in e.agreement.items():
+        row(f"share of FULL's best {k}", agreement, nan if math.isnan(agreement) else 1, 4, 0)
+    row("classes a query", e.sample_size, index["m"], 1 if e.sample_size < 1000 else 0, 0, f"{100 * e.sample_size / index['m']:9.2f}%")
+    row("queries without a class", e.empty_share, 0, 4, 0)
+    if e.wider_share > 0:
+        row("queries that knew little", e.wider_share, nan, 4, 0)
+    if e.exact_share > 0:
+        row("queries that FULL answered", e.exact_share, 1, 4, 0)
+    if not math.isnan(e.label_recall):
+        row("labels retrieved", e.label_recall, 1, 4, 0)
+        row("mean rank of those", e.label_rank_retrieved, e.label_rank, 1, 1)
+    if not math.isnan(e.perplexity):
+        share("perplexity of the labels", e.perplexity, e.full_perplexity)
+    if not math.isnan(e.log_z_error):
+        row("log Z, error in nats", e.log_z_error, 0, 4, 0)
+        row("probabilities sum to", e.probability_sum, 1, 4, 0)
+    for t in e.timings:
+        time(f"us/query, batch {t['batch']}, {t['threads']} thread{'s' if t['threads'] != 1 else ''}", t["us"], t["full_us"])
+        row("  99th percentile", t["us_p99"], t["full_us_p99"], _decimals(t["us_p99"]), _decimals(t["full_us_p99"]))
+    if e.timings:
+        time("us, cold caches, batch 1", e.cold_us, e.full_cold_us)
+        t = e.headline_timing
+        row(f"CPU s per 1,000, batch {t['batch']}", t["cpu_s_per_1000"], t["full_cpu_s_per_1000"], 6, 6)
+        if not math.isnan(e.energy_j_per_1000):
+            row(f"J per 1,000, batch {t['batch']}", e.energy_j_per_1000, e.full_energy_j_per_1000, 4, 4)
+    return "\n".join(lines)

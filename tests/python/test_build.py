@@ -1,0 +1,165 @@
+"""Building: exactly as asked, tuned to a goal, options by their names, progress and its end."""
+
+import contextlib
+import io
+import math
+import re
+import unittest
+from unittest import mock
+
+import numpy as np
+
+import wideout
+from data import M, W, b, index, labels, queries, scratch
+
+
+class Exactly(unittest.TestCase):
+    def test_options(self):
+        ix = index(method="evidence", K=5, L=3, lambda_=0.05, source_k=7, learn_batch=256, iterations=10, seed=9)
+        o = ix.options
+        self.assertEqual(
+            [o[x] for x in ("method", "K", "L", "lambda", "source_k", "batch", "seed")],
+            ["evidence", 5, 3, 0.05, 7, 256, 9],
+        )
+        self.assertIs(o["partition"], False)
+        self.assertIn("lambda_", wideout.options())
+        self.assertIn("learn_batch", wideout.options())
+        self.assertIsNone(ix.curve)
+        self.assertIsNone(ix.tuning)
+
+    def test_seed_gives_one_file(self):
+        files = []
+        for threads in (1, 2):
+            path = scratch(f"seed{threads}")
+            wideout.build(W, b, queries, labels, method="lss", iterations=5, threads=threads).save(path)
+            with open(path, "rb") as file:
+                files.append(file.read())
+        self.assertEqual(files[0], files[1])
+
+    def test_labels_matter(self):
+        """The labels that everyone would write, one a query, are not ignored."""
+        ids = wideout.build(W, b, queries, labels, method="popular", popular=20).search(queries[:1], 20)[1]
+        often = np.argsort(-np.bincount(labels, minlength=M), kind="stable")[:20]
+        self.assertEqual(sorted(ids[0]), sorted(often))
+
+    def test_refused(self):
+        for names, words in [
+            ({"method": "magic"}, "method takes"),
+            ({"method": "evidence", "K": 99}, "K takes"),
+            ({"method": "evidence", "K": [1]}, "K takes a number or a word"),
+            ({"method": "evidence", "K": math.nan}, "K takes"),
+            ({"method": "screen", "K": 4}, "K has no part in an index with method screen"),
+            ({"router": "tree", "K": 4}, "router tree"),
+            ({"method": "evidence", "k": 5}, "k is for tuning"),
+            ({"method": "evidence", "tune_queries": W}, "tune_queries is for tuning"),
+            ({"target": 0}, "above 0"),
+            ({"target": "good"}, "or 'best'"),
+            ({"target": 0.9, "target_us": 3}, "give one"),
+            ({"target": "best", "target_agree": 0.9}, "give one"),
+            ({"tune_queries": queries}, "flatters every index"),
+            ({"k": -3}, "k is out of range"),
+            ({"max_time": "5m"}, "max_time takes a number of seconds, not '5m'"),
+            ({"target_agree": "most"}, "target_agree takes a number, not 'most'"),
+            ({"target": [1]}, r"target takes a number, not \[1\]"),
+            ({"tune_queries": queries[:9].copy()}, "give tune_labels too, or say target_agree"),
+            ({"tune_queries": queries[:9].copy(), "target_us": 3}, "give tune_labels too, or say target_agree"),
+            ({"tune_queries": queries[:9].copy(), "tune_labels": [-1] * 9}, "give tune_labels too"),
+            ({"tune_labels": labels}, "labels go with queries"),
+            ({"tune_queries": queries[:, :3]}, "."),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex((wideout.Error, TypeError), words):
+                wideout.build(W, b, queries, labels, **names)
+        with self.assertRaisesRegex(TypeError, "no option 'batch_size'"):
+            wideout.build(W, b, queries, labels, batch_size=3)
+        for args, words in [
+            ((W, b), "tuning needs queries"),
+            ((W, b, queries, labels[:-1]), "of 3999 queries, and there are 4000"),
+            ((W, b, queries[:, :4], labels), "."),
+            ((W.T, b, queries, labels), "2000 biases for 16 classes of 2000 numbers: is the layer"),
+            ((W, b[:, None], queries, labels), r"bias has shape \(2000, 1\): .* \(2000,\)"),
+            ((W, b[:7], queries, labels), "each of the 2000 classes, not 7"),
+            ((W, b, None, labels), "labels go with queries"),
+            ((wideout.Layer(W), b, queries, labels), "leave b out"),
+            ((W, b, queries * np.nan, labels), "has nan at place 0"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(wideout.Error, words):
+                wideout.build(*args)
+
+
+class Tuned(unittest.TestCase):
+    def test_target_needs_labels(self):
+        """The library would tune to agreement without a word."""
+        paths = [scratch("unlabelled.log"), scratch("unlabelled.npy")]
+        with wideout.LogWriter(paths[0], d=16, labels=False) as log:
+            log.append(queries)
+        np.save(paths[1], queries)
+        for log in (queries, *paths, wideout.Log(queries, np.full(len(queries), -1))):
+            for goal in ({"target": 0.9}, {"target5": 0.9}):
+                with self.assertRaisesRegex(wideout.ArgumentError, "which needs labels.*say target_agree") as caught:
+                    wideout.build(W, b, log, max_time=5, **goal)
+                self.assertEqual(caught.exception.option, *goal)
+        agreed = wideout.build(W, b, paths[0], tune_queries=queries, target_agree=0.5, max_time=5)
+        self.assertEqual(agreed.tuning["target_agree"], 0.5)
+        with wideout.LogWriter(scratch("labelled.log"), d=16) as log:
+            log.append(queries, labels)
+        with self.assertRaisesRegex(wideout.ArgumentError, "give tune_labels too"):
+            wideout.build(W, b, scratch("labelled.log"), tune_queries=queries)
+        self.assertEqual(wideout.build(W, b, scratch("labelled.log"), target=0.9, max_time=5).tuning["target"], 0.9)
+
+    def test_goal(self):
+        ix = index(target=0.9, max_time=5, batch=8, k=3)
+        self.assertEqual((ix.tuning["target"], ix.tuning["target5"]), (0.9, 0.9))
+        self.assertEqual((ix.tuning["batch"], ix.tuning["k"]), (8, 3))
+        self.assertEqual(ix.curve.chosen.sum(), 1)
+        self.assertIn("full", ix.curve.settings.tolist())
+        self.assertIn("tuned to 0.9 of FULL's P@1", str(ix))
+        self.assertGreater(ix.curve.us.min(), 0)
+
+    def test_fixed_method(self):
+        ix = wideout.build(
+            W, b, queries[:3000], labels[:3000], method="popular", target_agree=0.02,
+            tune_queries=queries[3000:], tune_labels=labels[3000:], max_time=5,
+        )
+        self.assertEqual((ix.options["method"], ix.tuning["target_agree"], ix.tuning["queries"]), ("popular", 0.02, 1000))
+        with self.assertRaises(wideout.Unsupported) as caught:
+            wideout.build(W, b, queries, labels, method="popular", popular=2, target=0.99, max_time=5)
+        self.assertEqual(caught.exception.status, "unsupported")
+
+
+class Progress(unittest.TestCase):
+    def test_function(self):
+        seen = []
+        wideout.build(W, b, queries, labels, method="evidence", progress=lambda *report: seen.append(report))
+        self.assertTrue(seen)
+        for stage, done, total in seen:
+            self.assertIsInstance(stage, str)
+            self.assertTrue(0 <= done <= total or total == 0)
+
+    def test_stops(self):
+        with self.assertRaises(wideout.Cancelled) as caught:
+            wideout.build(W, b, queries, labels, method="evidence", progress=lambda *report: True)
+        self.assertEqual(caught.exception.status, "cancelled")
+        with self.assertRaises(ZeroDivisionError):
+            wideout.build(W, b, queries, labels, method="evidence", progress=lambda *report: 1 / 0)
+        with self.assertRaises(ZeroDivisionError):
+            index().evaluate(queries, progress=lambda *report: 1 / 0)
+
+    def test_bars(self):
+        def shown(progress, tqdm):
+            with contextlib.redirect_stderr(io.StringIO()) as err:
+                with mock.patch.dict("sys.modules", {} if tqdm else {"tqdm.auto": None}):
+                    wideout.build(W, b, queries, labels, method="evidence", progress=progress)
+            return err.getvalue()
+
+        self.assertEqual(shown(None, tqdm=False), "")  # no terminal
+        self.assertEqual(shown(False, tqdm=False), "")
+        self.assertRegex(shown(True, tqdm=False), re.compile(r"^wideout: [a-z ]+ +\d+%$", re.MULTILINE))
+        try:
+            import tqdm.auto  # noqa: F401
+        except ImportError:
+            self.skipTest("tqdm is not installed")
+        self.assertRegex(shown(True, tqdm=True), r"\d+%\|")
+
+
+if __name__ == "__main__":
+    unittest.main()

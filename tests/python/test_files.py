@@ -1,0 +1,210 @@
+"""Files: indexes, layers and logs, written and read; golden ones; pickles."""
+
+import os
+import pickle
+import unittest
+
+import numpy as np
+
+import wideout
+from data import GOLDEN, M, W, b, index, labels, queries, scratch
+
+
+class Indexes(unittest.TestCase):
+    def test_save_and_open(self):
+        ix = index()
+        path = scratch("saved.index")
+        self.assertIsNone(wideout.build(W, b, method="screen").path)
+        ix.save(path)
+        for verify in ("all", "used", "none"):
+            with wideout.open(path, verify=verify) as again:
+                np.testing.assert_array_equal(again.search(queries[:50], 5)[1], ix.search(queries[:50], 5)[1])
+                self.assertEqual(again.options, ix.options)
+                self.assertEqual((again.m, again.d, again.path, again.layer), (ix.m, ix.d, path, None))
+            self.assertTrue(again.closed)
+        self.assertIs(type(ix.layer), wideout.Layer)
+
+    def test_without_rows(self):
+        path = scratch("none.index")
+        index(method="evidence", K=4, L=2, iterations=20, weights="none").save(path)
+        with self.assertRaises(wideout.Error) as caught:
+            wideout.open(path)
+        self.assertEqual((caught.exception.about, caught.exception.option), ("index", "layer"))
+        layer = wideout.Layer(W, b)
+        ix = wideout.open(path, layer=layer)
+        del layer  # the index keeps it
+        np.testing.assert_array_equal(ix.search(queries[:9], 3)[1], index().search(queries[:9], 3)[1])
+        with self.assertRaises(wideout.ArgumentError):
+            pickle.dumps(ix)  # its layer is in memory alone
+        with self.assertRaisesRegex(wideout.Error, "not the one that the index was built for"):
+            wideout.open(path, layer=wideout.Layer(W * 2, b))
+
+    def test_golden(self):
+        for name in sorted(os.listdir(GOLDEN)):
+            if name.startswith("index-") and name.endswith(".safetensors") and name != "index-none.safetensors":
+                with self.subTest(name), wideout.open(os.path.join(GOLDEN, name)) as ix:
+                    self.assertEqual(ix.search(np.ones(ix.d, np.float32), 2)[1].shape, (2,))
+                    self.assertIn(ix.info["method"], str(ix))
+        with wideout.open(os.path.join(GOLDEN, "index-tuned.safetensors")) as tuned:
+            self.assertEqual(len(tuned.curve), len(tuned.curve.settings))
+            self.assertEqual(tuned.curve.chosen[tuned.tuning["chosen"]], 1)
+            self.assertIn("tuned to", str(tuned))
+        with wideout.open(os.path.join(GOLDEN, "index-lss.safetensors")) as lss:
+            self.assertIn("step", lss.trace.dtype.names)
+            self.assertIsNone(lss.curve)
+        with wideout.open(os.path.join(GOLDEN, "index-names.safetensors")) as named:
+            self.assertIsInstance(named.name(0), str)
+
+    def test_names(self):
+        names = [f"class {i} ü" for i in range(M)]
+        with wideout.build(W, b, method="screen", names=names) as ix:
+            self.assertEqual((ix.name(0), ix.name(np.int64(1999))), ("class 0 ü", "class 1999 ü"))
+            for bad in (-1, M, 2**70):
+                with self.assertRaises(wideout.ArgumentError):
+                    ix.name(bad)
+        self.assertIsNone(index().name(3))
+        for bad in (names[:-1], ["a\nb"] * M, ["a\0"] * M, [1] * M):
+            with self.assertRaises(wideout.ArgumentError):
+                wideout.Layer(W, names=bad)
+
+    def test_pickle(self):
+        with self.assertRaisesRegex(wideout.ArgumentError, "save it first"):
+            pickle.dumps(wideout.build(W, b, method="screen"))
+        ix = wideout.build(W, b, method="screen")
+        ix.save(scratch("pickled.index"))
+        again = pickle.loads(pickle.dumps(ix))
+        np.testing.assert_array_equal(again.search(queries[:9], 3)[1], ix.search(queries[:9], 3)[1])
+        e = ix.evaluate(queries[:50], labels[:50], timing=False)
+        self.assertEqual(str(pickle.loads(pickle.dumps(e))), str(e))
+
+    def test_bad_files(self):
+        with self.assertRaises(OSError) as caught:
+            wideout.open(scratch("nothing here"))
+        self.assertEqual((caught.exception.status, caught.exception.about), ("io", "index"))
+        self.assertIn("nothing here: ", str(caught.exception))
+        path = scratch("saved.index")
+        index().save(path)
+        with open(path, "rb") as file:
+            data = bytearray(file.read())
+        data[-5] ^= 1
+        with open(scratch("damaged"), "wb") as file:
+            file.write(data)
+        with self.assertRaises(wideout.ChecksumError):
+            wideout.open(scratch("damaged"))
+        with open(scratch("short"), "wb") as file:
+            file.write(data[:100])
+        with self.assertRaises(wideout.FormatError) as caught:
+            wideout.open(scratch("short"))
+        self.assertIsInstance(caught.exception, ValueError)
+        with self.assertRaises(wideout.FileError):
+            index().save("/proc/none/index")
+        for bad in (None, 3, "a\0b"):
+            with self.assertRaises((TypeError, ValueError)):
+                wideout.open(bad)
+
+
+class Layers(unittest.TestCase):
+    def test_arrays(self):
+        layer = wideout.Layer(W)
+        self.assertEqual((layer.m, layer.d, layer.info["has_bias"]), (*W.shape, False))
+        for bad_w, bad_b in [(W[0], None), (W, b[1:]), (W, W), (W[:, :0], None), (W[:0], None), (W.astype(int), None)]:
+            with self.assertRaises(wideout.ArgumentError):
+                wideout.Layer(bad_w, bad_b)
+        with self.assertRaisesRegex(wideout.Error, "finite"):
+            wideout.build(np.full((50, 4), np.nan, np.float32), method="screen")
+        for form in (W.astype(np.float64), np.asfortranarray(W), W[::-1][::-1], W.astype(">f4"), W.tolist()):
+            np.testing.assert_array_equal(
+                wideout.build(form, b, method="full").search(queries[:9], 3)[1],
+                index(method="full").search(queries[:9], 3)[1],
+            )
+
+    def test_files(self):
+        np.save(scratch("W.npy"), W)
+        np.save(scratch("b.npy"), b)
+        layer = wideout.open_layer(scratch("W.npy"), bias_path=scratch("b.npy"))
+        self.assertTrue(layer.info["has_bias"])
+        again = pickle.loads(pickle.dumps(layer))
+        np.testing.assert_array_equal(
+            wideout.build(again, method="full").search(queries[:9], 3)[1],
+            index(method="full").search(queries[:9], 3)[1],
+        )
+        self.assertEqual(wideout.build(scratch("W.npy"), method="full").m, M)
+        golden = wideout.Layer.open(os.path.join(GOLDEN, "layer.safetensors"))
+        self.assertEqual(golden.info["weight_name"], "weight")
+        with self.assertRaisesRegex(wideout.Error, "nosuch"):
+            wideout.Layer.open(os.path.join(GOLDEN, "layer.safetensors"), weight_name="nosuch")
+        with self.assertRaises(wideout.ArgumentError):
+            wideout.Layer.open(scratch("W.npy"), verify="much")
+        with self.assertRaises(wideout.ArgumentError):
+            wideout.Layer(scratch("W.npy"))
+        with self.assertRaises(wideout.ArgumentError):
+            pickle.dumps(wideout.Layer(W))
+
+
+class Logs(unittest.TestCase):
+    def test_writer(self):
+        path = scratch("train.log")
+        with wideout.LogWriter(path, d=16) as log:
+            for i in range(0, 1000, 100):
+                log.append(queries[i : i + 100], labels[i : i + 100])
+            log.append(queries[1000], labels[1000])
+            self.assertEqual((log.n, log.closed), (1001, False))
+            self.assertFalse(os.path.exists(path))
+        read = wideout.open_log(path)
+        np.testing.assert_array_equal(read.queries, queries[:1001])
+        self.assertEqual((len(read), read.n, read.d), (1001, 1001, 16))
+        own = wideout.Log(queries[:1001], labels[:1001])
+        for log in (read, own, path):
+            np.testing.assert_array_equal(
+                wideout.build(W, b, log, method="popular").search(queries[:20], 5)[1],
+                wideout.build(W, b, queries[:1001], labels[:1001], method="popular").search(queries[:20], 5)[1],
+            )
+        e = index().evaluate(path, timing=False)
+        self.assertEqual(str(e), str(index().evaluate(own, timing=False)))
+
+    def test_views_outlive_the_log(self):
+        view = wideout.Log(queries.astype(np.float64)).queries
+        np.testing.assert_array_equal(view, queries)
+        with self.assertRaises(ValueError):
+            view[0, 0] = 1
+
+    def test_given_up(self):
+        path = scratch("old.log")
+        with wideout.LogWriter(path, d=16, labels=False) as log:
+            log.append(queries[:10])
+        with self.assertRaises(ZeroDivisionError), wideout.LogWriter(path, d=16) as log:
+            log.append(queries, labels)
+            raise ZeroDivisionError
+        self.assertEqual(wideout.open_log(path).n, 10)
+        self.assertTrue(log.closed)
+        with self.assertRaises(wideout.ClosedError):
+            log.append(queries, labels)
+        with self.assertRaises(wideout.ClosedError):
+            log.finish()
+        log.discard()
+        self.assertEqual([name for name in os.listdir(scratch("")) if name.startswith("old.log")], ["old.log"])
+
+    def test_bad(self):
+        with wideout.LogWriter(scratch("bad.log"), d=16) as log:
+            for bad_q, bad_y in [(queries[:, :3], labels), (queries, labels[1:]), (queries, None)]:
+                with self.assertRaises(wideout.ArgumentError):
+                    log.append(bad_q, bad_y)
+            with self.assertRaises(wideout.ArgumentError):
+                pickle.dumps(log)
+            for end in (3, 1, -1):
+                with self.assertRaisesRegex(wideout.ArgumentError, f"labels end at {end}, and there are 2"):
+                    log._append(queries[:2], np.array([0, 0, end]), np.array([1, 2], np.int32))
+            log.append(queries[:2], [[], [1, 2]])
+            self.assertEqual(log.n, 2)
+        with self.assertRaises(wideout.ArgumentError):
+            wideout.LogWriter(scratch("bad.log"), d=0)
+        with self.assertRaises(wideout.FileError):
+            wideout.LogWriter("/proc/none/log", d=3)
+        with self.assertRaises(wideout.ArgumentError):
+            wideout.Log(queries[0])
+        with self.assertRaises(wideout.ArgumentError):
+            pickle.dumps(wideout.Log(queries))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,343 @@
+"""What cannot be right is an exception with a sentence; what can be converted is."""
+
+import math
+import sys
+import unittest
+
+import numpy as np
+
+import wideout
+from data import D, M, W, b, index, labels, queries
+from wideout._labels import to_csr
+
+try:
+    import scipy.sparse as sparse
+except ImportError:
+    sparse = None
+
+
+class Queries(unittest.TestCase):
+    def test_converted(self):
+        ix = index()
+        expected = ix.search(queries[:8], 3, by="cells")[1]
+        wide = np.zeros((16, 2 * D), np.float32)
+        wide[::2, ::2] = queries[:8]
+        offset = np.frombuffer(b"\0" + queries[:8].tobytes(), np.uint8)[1:].view(np.float32).reshape(8, D)
+        self.assertFalse(offset.flags.aligned)
+        read_only = queries[:8].copy()
+        read_only.flags.writeable = False
+        for form in (
+            queries[:8].astype(np.float64),
+            np.asfortranarray(queries[:8]),
+            wide[::2, ::2],
+            queries[:8].astype(">f4"),
+            queries[:8].tolist(),
+            list(queries[:8]),
+            memoryview(queries[:8]),
+            offset,
+            read_only,
+            queries[7::-1][::-1],
+        ):
+            np.testing.assert_array_equal(ix.search(form, 3, by="cells")[1], expected)
+        half = queries[:8].astype(np.float16)
+        np.testing.assert_array_equal(ix.search(half, 3)[1], ix.search(half.astype(np.float32), 3)[1])
+
+    def test_refused(self):
+        ix = index()
+        for bad, words in [
+            (queries[:, :5], "queries have 5 numbers each, and the index takes 16"),
+            (queries[0][:3], "3 numbers"),
+            (queries[None], "one or two dimensions"),
+            (np.float32(3), "one or two dimensions"),
+            (queries.astype(np.int32), "floats, float32 at best, not int32"),
+            (queries.astype(np.complex64), "complex64"),
+            (queries > 0, "bool"),
+            ([["a"] * D], "floats"),
+            ([[1.0] * D, [1.0] * 3], "differ in length"),
+            (None, "floats"),
+            ("words", "floats"),
+            (object(), "floats"),
+            ({}, "floats"),
+            (b"x" * 64, "floats"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(wideout.ArgumentError, words):
+                ix.search(bad)
+        self.assertEqual(ix.search(np.zeros((0, D), np.float32), 2)[1].shape, (0, 2))
+
+    def test_not_finite(self):
+        q = queries[:6].copy()
+        q[1, 3], q[4, 0] = np.nan, np.inf
+        scores, ids, stats = index().search(q, 3, stats=True)
+        self.assertTrue((ids[[1, 4]] == -1).all() and (ids[[0, 2, 3, 5], 0] >= 0).all())
+        self.assertEqual(stats["status"].tolist(), [0, 5, 0, 0, 5, 0])
+        self.assertTrue((index().search(np.full(D, 1e300), 3)[1] == -1).all())
+        self.assertTrue(math.isnan(index().log_partition(q, by="full")[1]))
+
+    def test_arguments(self):
+        ix = index()
+        for bad, words in [
+            ({"k": 0}, "k is 0"),
+            ({"k": -1}, "k takes a number"),
+            ({"k": 2.5}, "whole number"),
+            ({"k": "3"}, "whole number"),
+            ({"k": 2**80}, "whole number"),
+            ({"forbid": [M]}, f"{M}"),
+            ({"forbid": [-1]}, "-1"),
+            ({"forbid": [1.5]}, "whole numbers"),
+            ({"forbid": [2**40]}, "no id"),
+            ({"forbid": "abc"}, "whole numbers"),
+            ({"require": [M + 3]}, f"{M + 3}"),
+            ({"bias": np.zeros(M - 1, np.float32)}, "one number for each"),
+            ({"bias": np.full(M, np.nan, np.float32)}, "not finite"),
+            ({"by": "magic"}, "by takes planner, cells or full, not magic"),
+            ({"by": 3}, "by takes"),
+            ({"by": "aa" + 30 * "\u20ac"}, "by takes planner, cells or full, not aa\u20ac{12}"),
+            ({"scores": "odds"}, "logits, softmax or logprob"),
+            ({"scores": "logprob"}, "partition"),
+            ({"probes": 1000}, "probes"),
+            ({"probes": -1}, "probes"),
+            ({"threads": -1}, "threads"),
+            ({"threads": 5000}, "threads"),
+            ({"out": 3}, "out takes"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex((wideout.ArgumentError, wideout.Unsupported), words):
+                ix.search(queries[:2], **bad)
+        for args, names in [((), {}), ((queries, 3, 4), {}), ((queries,), {"nosuch": 1}), ((queries, 3), {"k": 3})]:
+            with self.assertRaises(TypeError):
+                ix.search(*args, **names)
+        with self.assertRaises(MemoryError):
+            ix.search(np.zeros((100000, D), np.float32), 2**31 - 1)
+        with self.assertRaises(wideout.ArgumentError):
+            ix.threads = -1
+        with self.assertRaises(TypeError):
+            ix.threads = "two"
+        for bad in ([M], [-1], [[1], [2], [3]], ["a"], None):
+            with self.assertRaises(wideout.ArgumentError):
+                ix.score(queries[:2], bad)
+
+    def test_many_required(self):
+        ids = index().search(queries[0], M, require=np.arange(M), forbid=[3])[1]
+        self.assertEqual(sorted(ids), [-1, *range(3), *range(4, M)])
+
+    def test_closed(self):
+        ix = wideout.build(W, b, method="screen")
+        ix.close()
+        ix.close()
+        self.assertEqual(repr(ix), "<wideout.Index, closed>")
+        self.assertEqual(str(ix), repr(ix))
+        for use in (
+            lambda: ix.search(queries),
+            lambda: ix.score(queries[0], [1]),
+            lambda: ix.log_partition(queries[0], by="full"),
+            lambda: ix.sample(queries[0]),
+            lambda: ix.evaluate(queries, timing=False),
+            lambda: ix.save("/nowhere"),
+            lambda: ix.info,
+            lambda: ix.options,
+            lambda: ix.curve,
+            lambda: ix.trace,
+            lambda: ix.name(3),
+        ):
+            with self.assertRaisesRegex(wideout.ClosedError, "closed"):
+                use()
+
+    def test_not_made_by_hand(self):
+        for kind in (wideout.Index, wideout._core.Index, wideout._core.Layer, wideout._core.Log, wideout._core.LogWriter):
+            with self.assertRaises(TypeError):
+                kind()
+
+
+class Labels(unittest.TestCase):
+    def check(self, form, expected, n=3, m=None):
+        indptr, ids = to_csr(form, n, m)
+        self.assertEqual((indptr.dtype, ids.dtype), (np.int64, np.int32))
+        self.assertEqual([ids[i:j].tolist() for i, j in zip(indptr, indptr[1:])], expected)
+
+    def test_forms(self):
+        self.assertEqual(to_csr(None, 3), (None, None))
+        for form in ([4, 1, -1], (4, 1, -100), np.array([4, 1, -1]), np.array([4, 1, -1], np.int32)[::1]):
+            self.check(form, [[4], [1], []])
+        self.check(np.array([4, 1, 2], np.uint8), [[4], [1], [2]])
+        ragged = [[4, 7], [], [1]]
+        for form in (ragged, [{4, 7}, set(), [1]], [np.array(x, int) for x in ragged], [[4, 7, -1], [-100], [1]]):
+            self.check(form, ragged)
+        self.check(np.array([[4, 7], [-1, -1], [1, -100]]), ragged)
+        flags = np.zeros((3, 9), bool)
+        flags[0, [4, 7]] = flags[2, 1] = True
+        self.check(flags, ragged, m=9)
+        self.check([[], [], []], [[], [], []])
+        self.check([], [], n=0)
+        if sparse:
+            for kind in (sparse.csr_matrix, sparse.csc_matrix, sparse.coo_matrix, sparse.csr_array, sparse.lil_matrix):
+                self.check(kind(flags.astype(float)), ragged)
+            zero = sparse.csr_matrix(flags.astype(float))
+            zero.data[0] = 0
+            self.check(zero, [[7], [], [1]])
+            doubled = sparse.coo_matrix(([1, 1, 1], ([0, 0, 2], [4, 4, 1])), shape=(3, 9))
+            self.check(doubled, [[4], [], [1]])
+
+    def test_refused(self):
+        for bad, words in [
+            ([1, 2], "labels are of 2 queries, and there are 3"),
+            ([[1], [2]], "of 2 queries"),
+            (np.zeros((2, 2), int), "of 2 queries"),
+            ([1.5, 2, 3], "whole numbers"),
+            (np.zeros(3), "not float64$"),
+            (np.eye(3), "not float64: make flags bool"),
+            (np.eye(3) / 2, "not float64$"),
+            (["a", "b", "c"], "whole numbers"),
+            ([[1], ["a"], []], "whole numbers"),
+            ([[1], 2, [3]], "some entries are lists"),
+            ([1, 2, -5], "-5 is no class"),
+            ([[1], [2], [-7]], "-7 is no class"),
+            ([1, 2, 2**40], "no class"),
+            (np.zeros((3, 2, 2), int), "one or two dimensions"),
+            (np.eye(3, dtype=int), "make flags bool"),
+            (object(), "one or two dimensions"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(wideout.ArgumentError, words):
+                to_csr(bad, 3, 3)
+        if sparse:
+            with self.assertRaisesRegex(wideout.ArgumentError, "2 queries"):
+                to_csr(sparse.csr_matrix(np.zeros((2, 9))), 3)
+
+    def test_out_of_range(self):
+        for y in (np.full(len(queries), M), np.where(labels == labels[5], M + 5, labels)):
+            with self.assertRaises(wideout.Error) as caught:
+                wideout.build(W, b, queries, y, method="evidence")
+            self.assertEqual(caught.exception.about, "log")
+        with self.assertRaises(wideout.Error):
+            index().evaluate(queries, np.full(len(queries), M), timing=False)
+
+
+class Tensors(unittest.TestCase):
+    def setUp(self):
+        if "torch" not in sys.modules:
+            try:
+                import torch  # noqa: F401
+            except ImportError:
+                self.skipTest("torch is not installed")
+
+    def test_tensors(self):
+        import torch
+
+        ix = index()
+        t = torch.from_numpy(queries)
+        expected = ix.search(queries[:8], 3, by="cells")
+        grad = t[:8].clone().requires_grad_()
+        for form in (t[:8], t[:8].double(), t[:8].T.contiguous().T, grad, grad * 1.0, torch.nn.Parameter(t[:8])):
+            scores, ids = ix.search(form, 3, by="cells")
+            self.assertEqual((scores.dtype, ids.dtype), (torch.float32, torch.int64))
+            np.testing.assert_array_equal(ids.numpy(), expected[1])
+            np.testing.assert_array_equal(scores.numpy(), expected[0])
+        self.assertEqual(ix.search(t[0], 3)[1].shape, (3,))
+        rounded = t[:8].bfloat16()
+        np.testing.assert_array_equal(ix.search(rounded, 3)[1], ix.search(rounded.float().numpy(), 3)[1])
+        self.assertIsInstance(ix.score(t[:8], ids), torch.Tensor)
+        self.assertIsInstance(ix.log_partition(t[:8], by="full"), torch.Tensor)
+        self.assertIsInstance(ix.sample(t[:8]), torch.Tensor)
+        np.testing.assert_array_equal(ix.search(t[:8], 3, forbid=ids[:, 0])[1], ix.search(queries[:8], 3, forbid=expected[1][:, 0])[1])
+
+    def test_everything_from_tensors(self):
+        import torch
+
+        tensors = [torch.from_numpy(x) for x in (W, b, queries, labels)]
+        ix = wideout.build(*tensors, method="popular")
+        np.testing.assert_array_equal(ix.search(queries[:9], 3)[1], index(method="popular").search(queries[:9], 3)[1])
+        with self.assertRaisesRegex(wideout.ArgumentError, "meta"):
+            ix.search(torch.empty(3, D, device="meta"))
+        for bad in (torch.zeros(3, D, dtype=torch.int32), torch.zeros(3, 5), torch.zeros(3, D).to_sparse(), torch.tensor(3.0)):
+            with self.assertRaises(wideout.ArgumentError):
+                ix.search(bad)
+
+    def test_lists_of_scalars(self):
+        import torch
+
+        for scalars in ([torch.tensor(4), torch.tensor(-1), 2], [np.array(4), np.int64(-1), np.array(2)]):
+            indptr, ids = to_csr(scalars, 3)
+            self.assertEqual((indptr.tolist(), ids.tolist()), ([0, 1, 1, 2], [4, 2]))
+        with self.assertRaisesRegex(wideout.ArgumentError, "whole numbers"):
+            to_csr([torch.tensor(0.5)], 1)
+
+    def test_modules(self):
+        import torch
+
+        with self.assertRaisesRegex(wideout.ArgumentError, "give .weight and .bias of this Linear"):
+            wideout.build(torch.nn.Linear(D, M), None, queries, labels)
+
+    def test_storage_is_kept(self):
+        """model.half() and `weight.data = ...` give a parameter another storage: the layer keeps the old one."""
+        import torch
+
+        for change in (lambda linear: linear.half(), lambda linear: setattr(linear.weight, "data", torch.zeros(M, D))):
+            linear = torch.nn.Linear(D, M)
+            with torch.no_grad():
+                linear.weight.copy_(torch.from_numpy(W))
+                linear.bias.copy_(torch.from_numpy(b))
+            ix = wideout.build(linear.weight, linear.bias, method="full")
+            before = ix.search(queries[:8], 3)
+            change(linear)
+            filled = [torch.full((M, D), 9.0) for _ in range(50)]  # takes what was freed
+            for found, expected in zip(ix.search(queries[:8], 3), before):
+                np.testing.assert_array_equal(found, expected)
+            del filled
+
+    def test_short_storage(self):
+        import torch
+
+        def short(x, n):
+            x = torch.as_tensor(x).clone()
+            x.storage().resize_(n)
+            return x
+
+        ix = index()
+        for n in (0, 16, 8 * D - 1):
+            for kind in (torch.float32, torch.float64, torch.bfloat16):
+                with self.assertRaisesRegex(wideout.ArgumentError, r"shape \(8, 16\) whose storage has [\d,]+ bytes"):
+                    ix.search(short(torch.from_numpy(queries[:8]).to(kind), n))
+        kept = torch.from_numpy(queries[:8]).clone()
+        last = kept[7]
+        before = ix.search(kept[6], 3)[1]
+        kept.storage().resize_(8 * D - 1)
+        with self.assertRaisesRegex(wideout.ArgumentError, "storage"):
+            ix.search(last)
+        np.testing.assert_array_equal(ix.search(kept[6], 3)[1], before)
+        with self.assertRaisesRegex(wideout.ArgumentError, "bias is a tensor of shape .* has 0 bytes"):
+            wideout.Layer(torch.from_numpy(W), short(b, 0))
+        with self.assertRaisesRegex(wideout.ArgumentError, "weights is a tensor"):
+            wideout.Layer(short(W, 16))
+        with self.assertRaisesRegex(wideout.ArgumentError, "labels is a tensor"):
+            wideout.Log(queries, short(labels, 4))
+        self.assertEqual(ix.search(torch.zeros(0, D), 2)[1].shape, (0, 2))
+
+    def test_subclasses(self):
+        """They are taken for what torch knows of them, not for what they say."""
+        import torch
+
+        class Liar(torch.Tensor):
+            shape = property(lambda self: torch.Size((1000, D)))
+
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                raise ZeroDivisionError
+
+        ix = index()
+        scores, ids = ix.search(torch.from_numpy(queries[:8]).as_subclass(Liar), 3)
+        np.testing.assert_array_equal(ids, ix.search(queries[:8], 3)[1])
+
+    def test_interrupted(self):
+        import torch
+        from torch.overrides import TorchFunctionMode
+
+        class Interrupt(TorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                if getattr(func, "__name__", "") == "data_ptr":
+                    raise KeyboardInterrupt
+                return func(*args, **(kwargs or {}))
+
+        with self.assertRaises(KeyboardInterrupt), Interrupt():
+            index().search(torch.from_numpy(queries[:8]), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
