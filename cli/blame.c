@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-static const char *file_of(const cli_files *files, wo_about about)
+static const char *file_of(const cli_files *files, const wo_error *err)
 {
-    switch (about) {
+    switch (err->about) {
     case WO_ABOUT_LAYER: return files->layer;
     case WO_ABOUT_BIAS: return files->bias;
     case WO_ABOUT_LOG: return files->log;
@@ -15,7 +15,7 @@ static const char *file_of(const cli_files *files, wo_about about)
     case WO_ABOUT_INDEX: return files->index;
     case WO_ABOUT_QUERY: return files->query;
     case WO_ABOUT_OUTPUT: return files->output;
-    case WO_ABOUT_LABELS: return files->labels;
+    case WO_ABOUT_LABELS: return strcmp(err->option, "tune_log") == 0 ? files->tune_labels : files->labels;
     case WO_ABOUT_OPTION:
     case WO_ABOUT_NONE: break;
     }
@@ -56,7 +56,7 @@ static const char *hint_of(const wo_error *err)
 static const char *swapped(const cli_files *files, const wo_error *err)
 {
     static const char *const layers[] = {"weight", "output.weight", "lm_head.weight"};
-    const char *path = file_of(files, err->about);
+    const char *path = file_of(files, err);
     const bool log_wanted = err->about == WO_ABOUT_LOG || err->about == WO_ABOUT_TUNE_LOG;
     woi_st *st = NULL;
     bool other = false;
@@ -115,8 +115,7 @@ static const char *option_of(const cli_command *command, const char *option, cha
 int cli_blame(const cli_command *command, const cli_files *files, const wo_error *err)
 {
     char option[64];
-    const char *about =
-        err->about == WO_ABOUT_OPTION ? option_of(command, err->option, option) : file_of(files, err->about);
+    const char *about = err->about == WO_ABOUT_OPTION ? option_of(command, err->option, option) : file_of(files, err);
     const char *hint = swapped(files, err);
     return cli_fail_hint(about, err, hint ? hint : hint_of(err));
 }

@@ -6,7 +6,7 @@
 
 /* What a command was given; NULL: not. */
 typedef struct cli_files {
-    const char *layer, *bias, *log, *tune_log, *labels, *index, *query, *output;
+    const char *layer, *bias, *log, *tune_log, *labels, *tune_labels, *index, *query, *output;
 } cli_files;
 
 /* "wideout: FILE: SENTENCE; HINT" on stderr. FILE is the file, or the option of the command, that the failure is about,

@@ -21,6 +21,12 @@ static bool is_flag(const wo_option_info *info)
     return !info->values && info->whole && info->low == 0 && info->high == 1;
 }
 
+/* Whether it may be left to be chosen, by the word auto. */
+static bool is_auto(const wo_option_info *info)
+{
+    return strcmp(info->name, "prior") == 0 || strcmp(info->name, "mix") == 0;
+}
+
 static const struct word *find_word(const char *name)
 {
     for (size_t i = 0; i < N_WORDS; i++)
@@ -148,11 +154,11 @@ const cli_option *cli_build_options(size_t offset)
                                   .letter = other ? other->letter : 0,
                                   .kind = is_flag(&info) ? CLI_FLAG : CLI_TEXT,
                                   .offset = offset + at,
-                                  .value = is_flag(&info)                    ? NULL
-                                           : info.values                     ? info.values
-                                           : strcmp(info.name, "prior") == 0 ? "auto|off|X"
-                                           : info.whole                      ? "N"
-                                                                             : "X",
+                                  .value = is_flag(&info)   ? NULL
+                                           : info.values    ? info.values
+                                           : is_auto(&info) ? "auto|off|X"
+                                           : info.whole     ? "N"
+                                                            : "X",
                                   .help = helps[n]};
         n++;
     }
@@ -162,11 +168,11 @@ const cli_option *cli_build_options(size_t offset)
 
 /* ---- What was given ---------------------------------------------------------------------------------------- */
 
-/* What the i-th option was given as, NULL: it was not. The prior may be left to tuning, or switched off, by a word. */
+/* What the i-th option was given as, NULL: it was not. A word leaves it to be chosen, or switches it off. */
 static const char *text_of(const cli_build *given, size_t i, const wo_option_info *info)
 {
     const char *text = given->flag[i] ? "1" : given->text[i];
-    if (!text || strcmp(info->name, "prior") != 0) return text;
+    if (!text || !is_auto(info)) return text;
     return strcmp(text, "auto") == 0 ? NULL : strcmp(text, "off") == 0 ? "0" : text;
 }
 
@@ -216,6 +222,7 @@ static int refuse_unused(const cli_command *self, const wo_option_info *info, co
         return cli_usage(self, "%s belongs to --method %s, not to %s", shown, list, own);
     if (!(info->routers >> o->router & 1))
         return cli_usage(self, "%s belongs to --router %s", shown, o->router == WO_ROUTER_TREE ? "hash" : "tree");
+    if (strcmp(info->name, "mix") == 0) return cli_usage(self, "%s is of probabilities: give --partition too", shown);
     return cli_usage(self, "%s is for learning, and --learner none does not", shown);
 }
 

@@ -116,6 +116,7 @@ bool cli_same_file(const char *a, const char *b);
 /* A string of any bytes, a path for instance: what is no UTF-8 becomes U+FFFD. NULL where memory ran out. */
 struct json_t;
 struct json_t *cli_json_text(const char *text);
+struct json_t *cli_json_bytes(const char *text, size_t bytes);
 
 /* One object on stdout and nothing else; takes the reference. NULL (memory ran out) is a failure. */
 int cli_print_json(struct json_t *object);
@@ -143,6 +144,7 @@ double cli_peak_mib(void); /* the most memory this process has held */
 
 extern const cli_command cli_cmd_data_deb822, cli_cmd_data_text, cli_cmd_data_xc, cli_cmd_data_split, cli_cmd_data_draw,
     cli_cmd_data_synthetic, cli_cmd_train_xc, cli_cmd_train_w2v, cli_cmd_train_lm, cli_cmd_embed, cli_cmd_build,
-    cli_cmd_eval, cli_cmd_predict, cli_cmd_generate, cli_cmd_info, cli_cmd_cpu, cli_cmd_version, cli_cmd_completion;
+    cli_cmd_eval, cli_cmd_predict, cli_cmd_generate, cli_cmd_serve, cli_cmd_info, cli_cmd_cpu, cli_cmd_version,
+    cli_cmd_completion;
 
 #endif

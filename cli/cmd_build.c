@@ -5,6 +5,7 @@
 #include "curve_text.h"
 #include "index_text.h"
 #include "inputs.h"
+#include "labelled.h"
 #include "layer_options.h"
 #include "outputs.h"
 #include "tune_options.h"
@@ -25,10 +26,11 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    CLI_LAYER_OPTIONS(arguments, layer, "the wide layer: a layer, a network, a model or .npy"),
+    CLI_LAYER_OPTIONS(arguments, layer, "the wide layer: safetensors, .npy, GGUF or fastText"),
     {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries to learn from: a log ('wideout embed') or .npy",
      false},
-    {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy, where the log has none", false},
+    {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy or .npz, where the log has none",
+     false},
     {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the index", false},
     CLI_TUNE_OPTIONS(arguments, tune),
@@ -114,7 +116,7 @@ static off measure_log_z(const wo_index *index, const wo_log *log, int threads)
     wo_searcher *searcher = NULL;
     const size_t d = wo_index_d(index), all = wo_log_n(log), n = all < MOST ? all : MOST;
     float *q = malloc(n * d * sizeof *q + 1), *z = malloc(n * sizeof *z + 1), *exact = malloc(n * sizeof *exact + 1);
-    wo_search_call call = {.struct_size = sizeof call, .queries = q, .n = n, .by = WO_BY_CELLS};
+    wo_search_call call = {.struct_size = sizeof call, .queries = q, .n = n, .by = WO_BY_CELLS, .no_prior = 1};
     off found = {NAN, NAN};
     double sum = 0, squares = 0;
     size_t counted = 0;
@@ -144,6 +146,7 @@ typedef struct made {
     const wo_index *index;
     wo_layer_info layer;
     off tuned_off;
+    bool fitted; /* what its log Z is judged on, it was fitted to */
     double seconds;
 } made;
 
@@ -181,7 +184,7 @@ static void print_layer_options(const cli_layer *layer)
     print_option("--bias", layer->bias_path);
 }
 
-/* What builds the same again, without tuning. */
+/* What builds the same again, without tuning: beside the tuned file, which has the curve and the planner's batches. */
 static void print_again(const arguments *args, const wo_build_options *o)
 {
     char text[2048];
@@ -192,7 +195,11 @@ static void print_again(const arguments *args, const wo_build_options *o)
     print_option("--labels", args->labels);
     print_option("--names", args->names);
     printf("%s", text);
-    print_option("-o", args->output);
+    const size_t room = strlen(args->output) + sizeof ".again";
+    char *output = malloc(room);
+    if (output) snprintf(output, room, "%s.again", args->output);
+    print_option("-o", output);
+    free(output);
     printf("\n");
 }
 
@@ -245,8 +252,8 @@ static int report(const arguments *args, const made *built)
             json_object_update_new(json,
                                    json_pack("{s:f, s:f}", "same_best", info->same_best, "same_five", info->same_five));
         if (!isnan(info->log_z_error))
-            json_object_update_new(
-                json, json_pack("{s:f, s:f}", "log_z_error", info->log_z_error, "log_z_bias", info->log_z_bias));
+            json_object_update_new(json, json_pack("{s:f, s:f, s:b}", "log_z_error", info->log_z_error, "log_z_bias",
+                                                   info->log_z_bias, "log_z_held_out", !built->fitted));
         if (!isnan(tuned_off.error))
             json_object_update_new(
                 json, json_pack("{s:f, s:f}", "tune_log_z_error", tuned_off.error, "tune_log_z_bias", tuned_off.bias));
@@ -260,8 +267,9 @@ static int report(const arguments *args, const made *built)
         printf("  beside f32 rows, on logged queries: the same best answer for %.2f%%, of the five best %.2f%%\n",
                100 * info->same_best, 100 * info->same_five);
     if (!isnan(info->log_z_error))
-        printf("  log Z, on logged queries that it was not fitted to: error %.4f nats, bias %+.4f\n", info->log_z_error,
-               info->log_z_bias);
+        printf("  log Z, on logged queries that it was %sfitted to: error %.4f nats, bias %+.4f%s\n",
+               built->fitted ? "" : "not ", info->log_z_error, info->log_z_bias,
+               built->fitted ? "; others have a larger one" : "");
     if (!isnan(tuned_off.error))
         printf("  log Z, on the tune log: error %.4f nats, bias %+.4f\n", tuned_off.error, tuned_off.bias);
     if (tuned && cli_is_interrupted()) printf("  interrupted: the best that was found until then\n");
@@ -276,7 +284,7 @@ static int report(const arguments *args, const made *built)
 static int build(const cli_command *self, const arguments *args, const wo_build_options *o, const wo_tune_options *tune)
 {
     wo_layer *layer = NULL;
-    wo_log *log = NULL, *tune_log = NULL;
+    cli_labelled log = {0}, tune_log = {0};
     wo_index *index = NULL;
     wo_error err;
     const cli_files files = {.layer = args->layer.path,
@@ -284,6 +292,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                              .log = args->log,
                              .tune_log = args->tune.log,
                              .labels = args->labels,
+                             .tune_labels = args->tune.labels,
                              .output = args->output};
     const double start = woi_now_s();
     int code = cli_layer_open(self, &args->layer, &layer);
@@ -292,32 +301,33 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
         code = cli_usage(self, "--route-d takes a multiple of 16, or all %zu coordinates, not %" PRIu32,
                          wo_layer_d(layer), o->route_d);
     if (code) goto done;
-    if (args->log && wo_log_open_labelled(args->log, args->labels, &log, &err))
+    if (args->log && cli_labelled_open(args->log, args->labels, &log, &err))
         code = cli_blame(self, &files, &err);
-    else if (args->tune.log && wo_log_open_labelled(args->tune.log, args->tune.labels, &tune_log, &err))
+    else if (args->tune.log && cli_labelled_open(args->tune.log, args->tune.labels, &tune_log, &err))
         code = cli_blame(self, &(cli_files){.log = args->tune.log, .labels = args->tune.labels}, &err);
     cli_keep_on_interrupt(tune);
-    if (!code && ((tune ? wo_index_tune(layer, log, tune_log, tune, &index, &err)
-                        : wo_index_build(layer, log, o, &index, &err)) ||
+    if (!code && ((tune ? wo_index_tune(layer, log.log, tune_log.log, tune, &index, &err)
+                        : wo_index_build(layer, log.log, o, &index, &err)) ||
                   wo_index_save(index, args->output, &err)))
         code = cli_blame(self, &files, &err);
     if (code) goto done;
     cli_progress_end();
-    if (tune && !tune_log && !args->common.quiet)
+    if (tune && !tune_log.log && !args->common.quiet)
         fprintf(stderr,
                 "%s: warning: without --tune-log a tenth of the log was held out to judge on; queries that the "
                 "network was trained on flatter every index\n",
                 cli_program);
     const wo_index_info info = cli_index_of(index).info;
-    const off tuned_off = tune_log && !isnan(info.log_z_error)
-                              ? measure_log_z(index, tune_log, (int)args->common.threads)
+    const off tuned_off = tune_log.log && !isnan(info.log_z_error)
+                              ? measure_log_z(index, tune_log.log, (int)args->common.threads)
                               : (off){NAN, NAN};
-    const made built = {index, cli_layer_about(layer), tuned_off, woi_now_s() - start};
+    const bool fitted = log.log && wo_log_n(log.log) < WO_LOG_Z_FEW;
+    const made built = {index, cli_layer_about(layer), tuned_off, fitted, woi_now_s() - start};
     code = report(args, &built);
 done:
     wo_index_free(index);
-    wo_log_free(log);
-    wo_log_free(tune_log);
+    cli_labelled_free(&log);
+    cli_labelled_free(&tune_log);
     wo_layer_free(layer);
     return code;
 }
@@ -390,6 +400,8 @@ const cli_command cli_cmd_build = {
     "  wideout build --layer net.safetensors --log train.log --tune-log valid.log --target 0.98 -o index\n"
     "  wideout build --layer net.safetensors --log train.log -k 20 --target-agree 0.98 -o recommender\n"
     "  wideout build --layer model.safetensors --weight-name lm_head.weight --log train.log -o index\n"
+    "  wideout build --layer model.gguf --log train.log -o index\n"
+    "  wideout build --layer fasttext.bin --log train.log --tune-log valid.log -o index\n"
     "  wideout build --layer w.npy --bias b.npy --log q.npy --labels y.npy --names labels.txt -o index\n"
     "  wideout build --layer net.safetensors --log train.log --lambda 0.02 --source-k 20 -o wider\n"
     "  wideout build --layer net.safetensors --log train.log --method lss -K 4 -L 10 -o lss\n"

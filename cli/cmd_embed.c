@@ -18,7 +18,8 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"data", 0, CLI_TEXT, offsetof(arguments, data), "FILE", "examples: text for xc, tokens for w2v and lm", false},
+    {"data", 0, CLI_TEXT, offsetof(arguments, data), "FILE",
+     "examples: text for xc and fastText, tokens for w2v and lm", false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the log", false},
     {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N",
      "a seeded sample of N (default: all; w2v: 100,000)", false},
@@ -93,6 +94,10 @@ const cli_command cli_cmd_embed = {
     "\n"
     "  wideout embed net.safetensors --data test.txt -o test.log.safetensors\n"
     "  wideout embed lm.safetensors --data train.tokens.safetensors --max-queries 200000 -o train.log\n"
+    "\n"
+    "A supervised model of fastText's is a network too; its labels are among the words of a line:\n"
+    "\n"
+    "  wideout embed model.bin --data test.txt -o test.log\n"
     "\n"
     "The input of a word network is one word. With --distinct the log has each word of the data once, the\n"
     "rare ones too; of the training text, every query that the network has learned:\n"

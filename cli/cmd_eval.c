@@ -1,6 +1,7 @@
 /* wideout eval: how good an index is and what it costs, beside the exact layer, in one run. */
 #include "cli.h"
 #include "index_text.h"
+#include "labelled.h"
 #include "layer_options.h"
 
 #include <inttypes.h>
@@ -24,7 +25,8 @@ typedef struct arguments {
 static const cli_option options[] = {
     {"index", 0, CLI_TEXT, offsetof(arguments, index), "FILE", "the index ('wideout build')", false},
     {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries that it was not built from: a log or .npy", false},
-    {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy, where the log has none", false},
+    {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy or .npz, where the log has none",
+     false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer it was built for, where the index has no rows"),
     {"top", 'k', CLI_TEXT, offsetof(arguments, ks), "LIST", "compare the k best with FULL's (default: 1,5)", false},
     {"batch", 'b', CLI_SIZE, offsetof(arguments, batch), "N", "time this batch size too, and report it (default: 1024)",
@@ -325,7 +327,7 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
 {
     wo_layer *layer = NULL;
     wo_index *index = NULL;
-    wo_log *log = NULL;
+    cli_labelled log = {0};
     wo_searcher *searcher = NULL;
     const wo_searcher_options so = {.struct_size = sizeof so, .threads = 1, .max_probes = o->probes};
     wo_open_options oo = {.struct_size = sizeof oo};
@@ -348,7 +350,8 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
     wo_searcher_free(searcher);
     info = cli_index_of(index);
     cli_index_warn(args->index, &info, args->exact_fallback);
-    if (wo_log_open_labelled(args->log, args->labels, &log, &err) || wo_evaluate(index, layer, log, o, &result, &err)) {
+    if (cli_labelled_open(args->log, args->labels, &log, &err) ||
+        wo_evaluate(index, layer, log.log, o, &result, &err)) {
         code = cli_blame(self, &files, &err);
         goto done;
     }
@@ -357,7 +360,7 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
     code = args->common.json ? cli_print_json(result_json(args, o, &info, &result))
                              : print_result(args, o, &info, &result);
 done:
-    wo_log_free(log);
+    cli_labelled_free(&log);
     wo_index_free(index);
     wo_layer_free(layer);
     return code;

@@ -3,14 +3,17 @@
 #include "curve_text.h"
 #include "index_text.h"
 #include "layer_options.h"
+#include "model_text.h"
 #include "names_summary.h"
 #include "store/log.h"
 #include "store/store.h"
 #include "text/names_text.h"
+#include "text/unpack.h"
 #include "text/xc.h"
 #include "xc_options.h"
 #include "xc_summary.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -270,7 +273,7 @@ static int info_npy(const char *path, const arguments *args)
 
 /* ---- text -------------------------------------------------------------------------------------------------- */
 
-static int info_xc(const char *path, const arguments *args, bool gzip)
+static int info_xc(const char *path, const arguments *args)
 {
     woi_xc_options xc = cli_xc_options(&args->xc);
     wo_progress progress = cli_progress(&args->common);
@@ -278,12 +281,32 @@ static int info_xc(const char *path, const arguments *args, bool gzip)
     wo_error err;
     if (!args->xc.lenient && !args->xc.one_based && woi_names_look(path))
         return cli_names_info(path, args->common.json);
-    if (xc_summarise(path, &xc, &progress, &summary, &err))
-        return cli_fail_hint(
-            path, &err, gzip ? "it is compressed with gzip, and was read as text: unpack it where it is not" : NULL);
+    if (xc_summarise(path, &xc, &progress, &summary, &err)) return cli_fail(path, &err);
     if (args->common.json) return cli_print_json(xc_summary_json(&summary));
     xc_print_summary(path, &summary);
     return cli_end();
+}
+
+/* Whether what is packed begins as no text does: safetensors and .npy have NUL bytes there. */
+static bool packs_no_text(const char *path)
+{
+    char head[16];
+    size_t n = 0;
+    woi_unpack *unpack = NULL;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const bool found = fd >= 0 && !woi_unpack_open(fd, &unpack, NULL) &&
+                       !woi_unpack_read(unpack, head, sizeof head, &n, NULL) && memchr(head, 0, n);
+    woi_unpack_free(unpack);
+    return found;
+}
+
+static int info_gzip(const char *path, const arguments *args)
+{
+    wo_error err;
+    if (!packs_no_text(path)) return info_xc(path, args);
+    cli_set_error(&err, WO_ERR_UNSUPPORTED,
+                  "is compressed with gzip, and no text inside: unpack it first with gzip -d");
+    return cli_fail(path, &err);
 }
 
 static int run(const cli_command *self, void *given, int n, char **rest)
@@ -300,8 +323,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     case WOI_FILE_SAFETENSORS:
     case WOI_FILE_SHARD_INDEX: return info_st(self, rest[0], args);
     case WOI_FILE_NPY: return info_npy(rest[0], args);
-    case WOI_FILE_XC:
-    case WOI_FILE_GZIP: return info_xc(rest[0], args, kind == WOI_FILE_GZIP);
+    case WOI_FILE_GGUF: return cli_gguf_info(rest[0], args->common.json);
+    case WOI_FILE_FASTTEXT: return cli_fasttext_info(rest[0], args->common.json);
+    case WOI_FILE_XC: return info_xc(rest[0], args);
+    case WOI_FILE_GZIP: return info_gzip(rest[0], args);
     }
     return CLI_FAILED;
 }
@@ -311,15 +336,16 @@ const cli_command cli_cmd_info = {
     "[options] FILE",
     "what is in a file: kind, tensors, counts, checksums",
     "Recognises a file by its content, whatever its name, checks all of it and says what is in it:\n"
-    "safetensors (one file, or the index JSON of a sharded model), npy, extreme-classification text,\n"
-    "plain or gzip, with a histogram of how often its labels occur, and names, one a line, as in\n"
-    "labels.txt of 'wideout data'. Files that wideout wrote\n"
-    "are compared with their checksums. Of an index it prints the method, its options and what the cells\n"
-    "hold; with --trace, the numbers that were taken while its hyperplanes were learned. Of a tuned index\n"
-    "it shows what was best for its time; with --curve, all that was tried.\n"
+    "safetensors (one file, or the index JSON of a sharded model), npy, GGUF, fastText's supervised\n"
+    "models, extreme-classification text, plain or gzip, with a histogram of how often its labels occur,\n"
+    "and names, one a line, as in labels.txt of 'wideout data'. Files that wideout wrote are compared\n"
+    "with their checksums. Of an index it prints the method, its options and what the cells hold; with\n"
+    "--trace, the numbers that were taken while its hyperplanes were learned. Of a tuned index it shows\n"
+    "what was best for its time; with --curve, all that was tried.\n"
     "\n"
     "  wideout info model.safetensors\n"
     "  wideout info model.safetensors.index.json\n"
+    "  wideout info model.gguf\n"
     "  wideout info train.txt.gz\n"
     "  wideout info --trace index.safetensors > trace.csv\n"
     "  wideout info --lenient --one-based=features rcv1.svm",

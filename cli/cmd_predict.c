@@ -522,6 +522,7 @@ const cli_command cli_cmd_predict = {
     "  echo 'a fast web browser' | wideout predict --index index.safetensors --net debian.safetensors\n"
     "  echo 'the capital of' | wideout predict --index words.index --net lm.safetensors --softmax\n"
     "  wideout predict --index index.safetensors --net net.safetensors --format xc test.txt\n"
+    "  wideout predict --index index --net fasttext.bin -k 3 test.txt\n"
     "\n"
     "Without FILE, or with -, it reads standard input and answers at once what has come. Where an index\n"
     "has fewer candidates for a query than were asked for, the line is shorter. A query that is not\n"

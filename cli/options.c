@@ -139,11 +139,22 @@ static int store(const cli_command *command, const cli_option *option, void *arg
     return CLI_USAGE;
 }
 
+/* Options of other commands that people look for here. */
+static const struct {
+    const char *command, *option, *instead;
+} elsewhere[] = {
+    {"serve", "index", "the index is given without an option: wideout serve INDEX"},
+    {"serve", "names", "names go into the index when it is built: wideout build --names FILE"},
+};
+
 static int unknown_option(const cli_command *command, const char *typed)
 {
     char name[64];
     const char *word = typed + strspn(typed, "-");
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
+        if (strcmp(command->name, elsewhere[i].command) == 0 && strcmp(name, elsewhere[i].option) == 0)
+            return cli_usage(command, "unknown option '%s': %s", typed, elsewhere[i].instead);
     const char *meant = cli_suggest_option(command, name);
     if (!meant) return cli_usage(command, "unknown option '%s'", typed);
     return cli_usage(command, "unknown option '%s': did you mean --%s?", typed, meant);

@@ -59,8 +59,12 @@ void cli_print_text(FILE *to, const char *text)
 
 json_t *cli_json_text(const char *text)
 {
+    return cli_json_bytes(text, strlen(text));
+}
+
+json_t *cli_json_bytes(const char *text, size_t bytes)
+{
     static const char replacement[] = "\xef\xbf\xbd";
-    const size_t bytes = strlen(text);
     size_t used = 0;
     char *clean = malloc(3 * bytes + 1);
     if (!clean) return NULL;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,30 +96,49 @@ wo_status cli_outputs_create(cli_outputs *outputs, int i)
     return woi_outfile_create(outputs->path[i], &outputs->file[i], &outputs->err);
 }
 
-wo_status cli_outputs_commit(cli_outputs *outputs)
+/* Removes what was not committed. */
+static void drop(cli_outputs *outputs)
+{
+    for (int i = 0; i < outputs->n; i++) {
+        woi_outfile_free(outputs->file[i]);
+        woi_st_writer_free(outputs->st[i]);
+        outputs->file[i] = NULL;
+        outputs->st[i] = NULL;
+    }
+}
+
+/* One step of all files: these functions, of plain files and of the others. */
+static wo_status step(cli_outputs *outputs, wo_status (*of_file)(woi_outfile *, wo_error *),
+                      wo_status (*of_st)(woi_st_writer *, wo_error *))
 {
     wo_status status = WO_OK;
-    for (int i = 0; !status && i < 2 * outputs->n; i++) {
-        const int which = i % outputs->n;
-        woi_outfile *file = outputs->file[which];
-        woi_st_writer *st = outputs->st[which];
-        outputs->at = outputs->path[which];
-        if (i < outputs->n) { /* first all of them to the disk, which may be full */
-            if (file) status = woi_outfile_sync(file, &outputs->err);
-            if (st) status = woi_st_sync(st, &outputs->err);
-        } else {
-            if (file) status = woi_outfile_commit(file, &outputs->err);
-            if (st) status = woi_st_finish(st, &outputs->err);
-        }
+    for (int i = 0; !status && i < outputs->n; i++) {
+        outputs->at = outputs->path[i];
+        if (outputs->file[i]) status = of_file(outputs->file[i], &outputs->err);
+        if (outputs->st[i]) status = of_st(outputs->st[i], &outputs->err);
     }
+    return status;
+}
+
+wo_status cli_outputs_commit(cli_outputs *outputs)
+{
+    static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM};
+    sigset_t held, before;
+    wo_status status = step(outputs, woi_outfile_sync, woi_st_sync); /* the disk may be full, or slow */
+    if (status) return status;
+    /* From the first temporary name to the last rename, signals wait. */
+    sigemptyset(&held);
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) sigaddset(&held, ending[i]);
+    sigprocmask(SIG_BLOCK, &held, &before);
+    status = step(outputs, woi_outfile_name, woi_st_name);
+    if (!status) status = step(outputs, woi_outfile_commit, woi_st_finish);
+    if (status) drop(outputs); /* with their temporary names */
+    sigprocmask(SIG_SETMASK, &before, NULL);
     return status;
 }
 
 void cli_outputs_free(cli_outputs *outputs)
 {
-    for (int i = 0; i < outputs->n; i++) {
-        woi_outfile_free(outputs->file[i]);
-        woi_st_writer_free(outputs->st[i]);
-        free(outputs->path[i]);
-    }
+    drop(outputs);
+    for (int i = 0; i < outputs->n; i++) free(outputs->path[i]);
 }

@@ -33,7 +33,7 @@ wo_status cli_outputs_name(cli_outputs *outputs, const char *start, const char *
 /* Begins the plain file i; sets `at`, as the next calls that write to it may fail. */
 wo_status cli_outputs_create(cli_outputs *outputs, int i);
 
-/* Syncs all files, then renames all of them into place. */
+/* Syncs all files, then renames all of them into place. A signal meanwhile leaves all of them, or none. */
 wo_status cli_outputs_commit(cli_outputs *outputs);
 
 /* A failure of the command's own: the sentence, about the file at `path`. */

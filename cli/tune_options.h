@@ -19,7 +19,7 @@ typedef struct cli_tune {
      false},                                                                                                          \
         {"tune-labels", 0,                                                                                            \
          CLI_TEXT,      CLI_TUNE_FIELD(args_type, member, labels),                                                    \
-         "FILE",        "tune: their labels as .npy, where they have none",                                           \
+         "FILE",        "tune: their labels as .npy or .npz, where they have none",                                   \
          false},                                                                                                      \
         {"target",                                                                                                    \
          0,                                                                                                           \

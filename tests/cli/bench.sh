@@ -206,6 +206,18 @@ fails 'what is no result' 1 'wideout-bench: no.json: is no result of wideout-ben
     bash -c "echo '{}' >no.json; '$bench' rank no.json"
 fails 'what is no JSON' 1 "wideout-bench: no.json: line 1: '[' or '{' expected near 'x'" bash -c "echo x >no.json; '$bench' rank no.json"
 
+# ---- Outputs, before the work: not even the data are made ----------------------------------------------------------
+touch plain
+mkdir -p taken/tiny.json taken/tiny-table2-paper.json
+untouched() { # NAME SENTENCE ARGUMENT...
+    WIDEOUT_CACHE=$scratch/untouched fails "$1" 1 "wideout-bench: $2" "$bench" "${@:3}"
+}
+untouched 'run: below a file' 'plain/x: cannot make the folder: Not a directory' run ./tiny.workload -o plain/x
+untouched 'run: a folder in place of the result' 'taken/tiny.json: the output exists and is not a plain file' run ./tiny.workload -o taken
+untouched 'table2: below a file' 'plain/x: cannot make the folder: Not a directory' table2 ./tiny.workload -o plain/x
+untouched 'table2: a folder in place of the result' 'taken/tiny-table2-paper.json: the output exists and is not a plain file' table2 ./tiny.workload -o taken
+check 'nothing was worked on' test ! -e untouched
+
 # ---- compare -----------------------------------------------------------------------------------------------------
 check 'the same compares well' "$bench" compare timed/tiny.json timed/tiny.json
 jq '(.rows[1].timings[0] | .us, .us_q1, .us_q3) *= 3' timed/tiny.json >slower.json

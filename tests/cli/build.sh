@@ -132,13 +132,32 @@ check 'prior: scores are others' bash -c '! cmp -s prior.answers plain.answers'
 "$WIDEOUT" predict --no-prior --index prior.1 s/test.log.safetensors >without.answers
 check 'prior: predict --no-prior, logits again' cmp without.answers plain.answers
 build "${uneven[@]}" --prior 1 --focus 5 --partition -o prior.z >/dev/null
-build "${uneven[@]}" --partition -o plain.z >/dev/null
+build "${uneven[@]}" --partition --mix off -o plain.z >/dev/null
 judged() { # ARGUMENT...
     "$WIDEOUT" eval -q --no-timing --json --log s/test.log.safetensors "$@" |
         jq -c '[.p_at_1, .p_at_5, .agreement_at_5, .perplexity, .log_z_error, .mean_rank]'
 }
 same 'prior: eval --no-prior, as if there were none' "$(judged --index plain.z)" "$(judged --index prior.z --no-prior)"
 check 'prior: which is not what it has' test "$(judged --index plain.z)" != "$(judged --index prior.z)"
+# Probabilities: the prior has no part in them, the shares of the cells have.
+build "${uneven[@]}" --partition --mix 0.25 -t 1 -o mixed.1 >/dev/null
+build "${uneven[@]}" --partition --mix 0.25 -t 2 -o mixed.2 >/dev/null
+check 'mix: threads change nothing' cmp mixed.1 mixed.2
+same 'mix: readers must know it' '"mixture,partition,uneven-tree" "0.25"' \
+    "$("$WIDEOUT" info --json mixed.1 | jq -c '.metadata["wideout.needs", "index.mix"]' | paste -sd ' ')"
+for index in plain.z mixed.1 prior.z; do "$WIDEOUT" predict --logprob --index $index s/test.log.safetensors >$index.p; done
+check 'mix: probabilities are others' bash -c '! cmp -s plain.z.p mixed.1.p'
+"$WIDEOUT" predict --logprob --no-prior --index mixed.1 s/test.log.safetensors >without.p
+check 'mix: predict --no-prior, as if there were none' cmp without.p plain.z.p
+same 'mix: eval --no-prior too' "$(judged --index plain.z)" "$(judged --index mixed.1 --no-prior)"
+"$WIDEOUT" predict --index mixed.1 s/test.log.safetensors >without.p
+"$WIDEOUT" predict --index plain.z s/test.log.safetensors >plain.p
+check 'mix: logits stay logits' cmp without.p plain.p
+for index in plain.z mixed.1 prior.z; do "$WIDEOUT" predict --logprob --exact --index $index s/test.log.safetensors >$index.p; done
+check 'mix: the exact probabilities are the layer'"'"'s own' cmp plain.z.p mixed.1.p
+check 'prior: and have none of it' cmp plain.z.p prior.z.p
+usage 'mix: of what' '--mix is of probabilities: give --partition too' --layer s/layer.safetensors --log s/train.log.safetensors \
+    -q --router tree --mix 0.2 -o o
 same 'prior: timed without it too' '[1,1024]' "$("$WIDEOUT" eval -q --rounds 1 --json --log s/test.log.safetensors \
     --index prior.1 --no-prior | jq -c '[.timings[].batch]')"
 same 'prior: scores say what they are' 'logits+prior logits' "$(for how in -q --no-prior; do
@@ -278,7 +297,7 @@ small() { # NAME SENTENCE: a log of one query
 labelled='"labels.indptr":{"dtype":"I64","shape":[2],"data_offsets":[32,48]},"labels.indices":{"dtype":"I32","shape":[1],"data_offsets":[48,52]}'
 one='\1\0\0\0\0\0\0\0'
 st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[1,8],\"data_offsets\":[0,32]},$labelled}" "$(zeros 32)$(zeros 8)$one"'\xf4\x01\0\0'
-small 'a label that the layer lacks' 'the log has label 500, the layer 500 classes: do its labels count from 1? Here they count from 0'
+small 'a label that the layer lacks' 'query 0 has label 500, the layer 500 classes: do labels count from 1? Here they count from 0'
 st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[2,4],\"data_offsets\":[0,32]}}" "$(zeros 32)"
 small 'queries of another size' "the log's queries have 4 numbers, the layer's rows 8"
 st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[1,8],\"data_offsets\":[0,32]},$labelled}" \

@@ -150,7 +150,7 @@ log_file empty.log 0 16 '' ''
 head -c 3000 popular.idx >cut.idx
 fails 'another d' 1 "wideout: wide.log: the log's queries have 8 numbers, the layer's rows 16" \
     "$WIDEOUT" eval --index popular.idx --log wide.log
-fails 'labels beyond m' 1 'wideout: beyond.log: the log has label 600, the layer 600 classes: do its labels count from 1? Here they count from 0' \
+fails 'labels beyond m' 1 'wideout: beyond.log: query 1 has label 600, the layer 600 classes: do labels count from 1? Here they count from 0' \
     "$WIDEOUT" eval --index popular.idx --log beyond.log
 fails 'no query' 1 'wideout: empty.log: the log has no queries' "$WIDEOUT" eval --index popular.idx --log empty.log
 fails 'a missing index' 1 'wideout: no.idx: cannot open: No such file or directory' "$WIDEOUT" eval --index no.idx --log $log

@@ -77,10 +77,15 @@ check 'the index of another layer' grep -qE '^wideout: unk.net: the layer is not
 
 # ---- Log probabilities -------------------------------------------------------------------------------------------------
 check 'build says how far off log Z is' grep -qE '^  log Z, on logged queries that it was not fitted to: error 0[.][0-9]{4} nats, bias [+-]0[.][0-9]{4}$' built
-check 'and in --json, on the tune log too' jq -e '.log_z_error >= 0 and .log_z_error < 0.5 and (.log_z_bias | fabs) < 0.1 and
+check 'and in --json, on the tune log too' jq -e '.log_z_held_out and .log_z_error >= 0 and .log_z_error < 0.5 and (.log_z_bias | fabs) < 0.1 and
     .tune_log_z_error < 0.5 and (.tune_log_z_bias | fabs) < 0.1 and .options.partition == true' \
     <("$WIDEOUT" build -q --layer lm.net --log lm.log -K 4 -L 2 --iterations 10 --partition --tune-log lm.log --json -o again.idx)
 check 'which changes nothing' cmp lm.idx again.idx
+"$WIDEOUT" data draw -q lm.log -n 199 -o few.log >/dev/null
+few=(--layer lm.net --log few.log -K 4 -L 2 --iterations 10 --partition)
+check 'of a log of few queries: on those that it was fitted to' grep -qE '^  log Z, on logged queries that it was fitted to: error .*; others have a larger one$' \
+    <("$WIDEOUT" build -q "${few[@]}" -o few.idx)
+same 'and so in --json' false "$("$WIDEOUT" build -q "${few[@]}" -o few.idx --json | jq .log_z_held_out)"
 usage 'a tune log without a partition' build \
     '--tune-log is for tuning: give --target too, or leave out --method, --router, -K, -L and --lambda' \
     --layer lm.net --log lm.log -K 4 --tune-log lm.log -o no.idx

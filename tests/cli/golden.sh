@@ -34,7 +34,7 @@ for level in $levels; do
         name=$(basename "$index" .safetensors) log=$golden/log.safetensors layer=() scores=()
         [ "$name" != index-names ] || log=$golden/log-bf16.safetensors
         [ "$name" != index-none ] || layer=(--layer "$golden/layer.safetensors")
-        [ "$name" != index-partition ] || scores=(--logprob)
+        case $name in index-partition | index-mixture) scores=(--logprob) ;; esac
         "$WIDEOUT" predict -q --index "$index" "${layer[@]}" "${scores[@]}" "$log" >answers 2>&1
         check "$level: $name answers as it did" same_answers "$golden/$name.answers" answers
     done

@@ -288,4 +288,70 @@ xc xc-bom "begins with a byte order mark, expected the header 'N F L'" '\0357\02
 xc xc-lenient-cr "line 1: the value of feature 1 is '1?1', expected a finite number" '0 1:1\r1 2:1\n' --lenient
 raw png "is not text, it has NUL bytes: 'wideout info' says what a file is" '\x89PNG\r\n\x1a\n\x01\x01\x01\rIHDR\x00'
 
+# ---- fastText ----------------------------------------------------------------------------------------------------
+patch() { # FROM NAME SENTENCE OFFSET BYTES(printf %b): a good file with some bytes changed
+    cp "tests/golden/$1" "$dir/$2"
+    printf '%b' "$5" | dd of="$dir/$2" bs=1 seek="$4" conv=notrunc 2>/dev/null
+    judge "$2" "$3"
+}
+cut_off() { # FROM NAME SENTENCE BYTES: as much of a good file
+    head -c "$4" "tests/golden/$1" >"$dir/$2"
+    judge "$2" "$3"
+}
+ft() { patch fasttext-ngrams.bin "$@"; }
+cut_off fasttext-ngrams.bin ft-magic 'the file ends at byte 4, inside the options' 4
+cut_off fasttext-ngrams.bin ft-options 'the file ends at byte 63, inside the options' 63
+cut_off fasttext-ngrams.bin ft-counts 'the file ends at byte 91, inside the dictionary' 91
+cut_off fasttext-ngrams.bin ft-entry 'the dictionary has 38 entries, more than the 100 bytes that follow can hold' 192
+cut_off fasttext-ngrams.bin ft-entries 'the file ends at byte 500, inside entry 29 of the dictionary' 500
+cut_off fasttext-ngrams.bin ft-input 'the input matrix is 83 x 4: expected 4 columns and at most 69 rows, which the bytes that follow can hold' 1800
+cut_off fasttext-ngrams.bin ft-output 'the output matrix is 5 x 4: expected 4 columns and at most 4 rows, which the bytes that follow can hold' 2116
+ft ft-version "fastText's format version 11 is not read: expected 12" 4 '\v'
+ft ft-dim 'dim is 0, expected 1 to 65536' 8 '\x00'
+ft ft-dim-large 'dim is 67108868, expected 1 to 65536' 8 '\x04\x00\x00\x04'
+ft ft-ngrams 'wordNgrams is 65, expected 0 to 64' 28 'A'
+ft ft-loss 'the loss is 5, expected 2 to 4' 32 '\x05'
+ft ft-hs 'the model was trained with -loss hs, whose output is a tree, not a layer: train it with softmax, ova or ns' 32 '\x01'
+ft ft-vectors 'the model is one of word vectors, not a classifier: it has no layer of labels' 36 '\x02'
+ft ft-bucket 'bucket is 0, expected 1 to 2147483647' 40 '\x00'
+ft ft-buckets 'the input matrix has 83 rows, expected at least 84, for words and buckets' 40 '3'
+ft ft-minn 'minn is -1, expected 0 to 2147483647' 44 '\xff\xff\xff\xff'
+ft ft-maxn 'maxn is 256, expected 0 to 64' 48 '\x00\x01'
+ft ft-size 'the dictionary has 37 entries, 33 words and 5 labels: expected a sum, and a label' 64 '%'
+ft ft-many 'the dictionary has 553648166 entries, more than the 2025 bytes that follow can hold' 64 '&\x00\x00\x21\x21\x00\x00\x21'
+ft ft-pruned 'the model is quantised and pruned: give the .bin file that it was made from' 84 '\x00\x00\x00\x00\x00\x00\x00\x00'
+cp tests/golden/fasttext-ngrams.bin "$dir/ft-more"
+printf x >>"$dir/ft-more"
+judge ft-more '1 bytes follow the output matrix, expected none'
+sed 's/__label__tree/__label__\xffree/' tests/golden/fasttext-ngrams.bin >"$dir/ft-utf8"
+judge ft-utf8 "the label '__label__?ree' is not one line of UTF-8"
+patch fasttext-quantised.ftz ft-quantised 'the model is quantised: give the .bin file that it was made from' 0 '\xba'
+
+# ---- GGUF --------------------------------------------------------------------------------------------------------
+gg() { patch model.gguf "$@"; }
+cut_off model.gguf gguf-head 'the file ends at byte 20, inside the header' 20
+cut_off model.gguf gguf-pairs 'the file ends at byte 360, inside a pair' 360
+cut_off model.gguf gguf-tensors 'the file ends at byte 585, inside a tensor' 585
+cut_off model.gguf gguf-no-data 'the file ends at byte 930, before the data of its tensors' 930
+cut_off model.gguf gguf-data "tensor 'blk.0.attn.weight' lies at 2240 and takes 1632 bytes, but the data have 3040" 4000
+gg gguf-version 'GGUF version 1 is not read: expected 2 or 3' 4 '\x01'
+gg gguf-big-endian 'GGUF version 50331648 is not read: expected 2 or 3' 4 '\x00\x00\x00\x03'
+gg gguf-many-tensors 'the header has 4294967303 tensors and 15 pairs, more than the 4986 bytes that follow can hold' 12 '\x01'
+gg gguf-many-pairs 'the header has 7 tensors and 4294967311 pairs, more than the 4986 bytes that follow can hold' 20 '\x01'
+gg gguf-key 'a key has 1095216660500 bytes, more than the 4978 that follow' 28 '\xff'
+gg gguf-type 'a value has the type 13, expected 0 to 12' 117 '\r'
+gg gguf-alignment 'general.alignment is 20, expected a multiple of 8' 98 '\x14'
+gg gguf-alignment-none 'general.alignment is 0, expected a multiple of 8' 98 '\x00'
+gg gguf-alignment-type 'general.alignment has the type 5, expected 4' 94 '\x05'
+gg gguf-array 'an array has 1095216660483 elements of 4 bytes, more than the 4634 bytes that follow hold' 372 '\xff'
+gg gguf-array-type 'a value has the type 77, expected 0 to 12' 364 'M'
+gg gguf-token 'a string has 1095216660483 bytes, more than the 4533 that follow' 473 '\xff'
+gg gguf-name 'the name of a tensor has 1095216660493 bytes, more than the 4463 that follow' 543 '\xff'
+gg gguf-dims "tensor 'output.weight' has 5 dimensions, expected at most 4" 560 '\x05'
+gg gguf-overflow "tensor 'output.weight': the product of its shape overflows at 18374686479671623686" 571 '\xff\x06\x00\x00\x00\x00\x00\x00\xff'
+gg gguf-rows "tensor 'output.weight' has rows of 257 numbers, which are no blocks of 256" 564 '\x01'
+gg gguf-size "tensor 'output.weight' lies at 0 and takes 37728 bytes, but the data have 4050" 573 '\x01'
+gg gguf-place "tensor 'output.weight' lies at 1095216660480 and takes 864 bytes, but the data have 4050" 588 '\xff'
+gg gguf-unaligned "tensor 'output.weight' lies at 8, which is no multiple of 64" 584 '\b'
+
 [ -n "$keep" ] || finish

@@ -135,8 +135,14 @@ fails 'transposed queries' 1 "wideout: turned-q.npy: the log's queries have 30 n
 one=("${first[@]}")
 one[3]=60
 i64 "${one[@]}" | npy '<i8' '30,' >one.npy
-fails 'labels from 1' 1 'wideout: q.npy: the log has label 60, the layer 60 classes: do its labels count from 1? Here they count from 0' \
+fails 'labels from 1' 1 'wideout: one.npy: query 3 has label 60, the layer 60 classes: do labels count from 1? Here they count from 0' \
     build --layer w.npy --log q.npy --labels one.npy -o bad
+fails 'eval: labels beyond m' 1 'wideout: one.npy: query 3 has label 60, the layer 60 classes: do labels count from 1? Here they count from 0' \
+    "$WIDEOUT" eval --index full --log q.npy --labels one.npy
+one[3]=1000
+i64 "${one[@]}" | npy '<i8' '30,' >one.npy
+fails 'and those that are tuned on' 1 'wideout: one.npy: the tune log: query 3 has label 1000, the layer 60 classes' \
+    "$WIDEOUT" build --layer w.npy --log train.npy --tune-log q.npy --tune-labels one.npy --target 0.1 -o bad
 for file in s/layer.safetensors w.npy; do
     gzip -c "$file" >packed.gz
     fails "gzip is named: a layer, $file" 1 'wideout: packed.gz: the file is compressed with gzip: unpack it first (gunzip), only text is read so' \
@@ -149,8 +155,14 @@ fails 'gzip is named: an index' 1 'wideout: packed.gz: the file is compressed wi
     "$WIDEOUT" predict --index packed.gz q.npy
 fails 'gzip is named: queries' 1 'wideout: packed.gz: is compressed with gzip: unpack it first (gunzip), or name the network that reads it as text with --net FILE' \
     "$WIDEOUT" predict --index full packed.gz
-"$WIDEOUT" info packed.gz 2>err >/dev/null
-check 'gzip is named: info' grep -q 'it is compressed with gzip, and was read as text: unpack it where it is not$' err
+for file in s/test.log.safetensors s/layer.safetensors w.npy; do
+    gzip -c "$file" >packed.gz
+    fails "gzip is named: info of $file" 1 'wideout: packed.gz: is compressed with gzip, and no text inside: unpack it first with gzip -d' \
+        "$WIDEOUT" info packed.gz
+done
+printf '1 2 2\n0,2 1:1\n' | gzip >packed.gz
+fails 'but packed text is read, and what is wrong with it said' 1 'wideout: packed.gz: line 2: label 2 is not below the 2 labels of the header' \
+    "$WIDEOUT" info packed.gz
 check 'nothing was written' test ! -e bad
 
 # ---- What an attacker found --------------------------------------------------------------------------------------

@@ -71,6 +71,29 @@ for name in "${!commands[@]}"; do
     same "$name: the old file stays, alone" 'old result' "$(cat "$name"/*) $(ls -A "$name")"
 done
 check 'it takes seconds' test $((SECONDS - start)) -lt 15
+# Several files that belong together: the second of them is on its way to the disk.
+declare -A together=([once]=TERM [twice]='INT INT')
+for name in "${!together[@]}"; do
+    mkdir "$name"
+    LD_PRELOAD=$preload IO_UNDER=$scratch/$name/ IO_CALL=fsync IO_AT=2 IO_HOW=sleep IO_LOG=$scratch/$name.calls \
+        "$WIDEOUT" data synthetic -q -m 50 -d 8 -n 100 -o "$name" >/dev/null 2>&1 &
+    runs[$name]=$!
+done
+for name in "${!together[@]}"; do
+    for _ in $(seq 200); do
+        [ "$(wc -l <"$name.calls" 2>/dev/null)" != 2 ] || break
+        sleep 0.05
+    done
+    for signal in ${together[$name]}; do
+        kill -"$signal" "${runs[$name]}"
+        sleep 0.1
+    done
+done
+for name in "${!together[@]}"; do
+    wait "${runs[$name]}"
+    code=$?
+    same "several files, signalled $name while they are synced" "$((128 + $(kill -l "${together[$name]##* }"))) " "$code $(ls -A "$name")"
+done
 # A signal that comes when all is nearly done: the command is done, and still dies of it, so that a script stops.
 rm build-full/result
 begin build-full nap

@@ -112,13 +112,14 @@ cp s/layer.safetensors "it's a folder/a layer"
 ln s/train.log.safetensors "it's a folder/\$log"
 "$WIDEOUT" build -q --layer "it's a folder/a layer" --weight-name weight --log "it's a folder/\$log" -t 1 --max-time 0.1s "${valid[@]}" \
     --target 0.9 --target5 0.8 -K 4 -L 3 --iterations 10 --weights none -o "it's an index" >copy.text
-cells() { "$WIDEOUT" info --json "it's an index" | jq -c '.metadata["xxh3.cells.ids"]'; }
-before=$(cells)
+cells() { "$WIDEOUT" info --json "$1" | jq -c '.metadata["xxh3.cells.ids"]'; }
+before=$(cells "it's an index")
 wideout() { "$WIDEOUT" "$@"; }
 check 'next: works when it is copied' eval "$(sed -n 's/^next: //p' copy.text) --no-timing"
-rm "it's an index"
+kept=$(md5sum <"it's an index")
 check 'again: works too' eval "$(sed -n 's/^again: //p' copy.text) -q"
-same 'and builds the same cells' "$before" "$(cells)"
+same 'and builds the same cells' "$before" "$(cells "it's an index.again")"
+same 'beside the tuned file' "$kept" "$(md5sum <"it's an index")"
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree -o $'new\nline' >copy.text
 check 'a name with a line end' eval "$(sed -n 's/^next: //p' copy.text | sed 's/  #.*//') --no-timing"
 

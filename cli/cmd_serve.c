@@ -1,0 +1,152 @@
+/* wideout serve: an index behind a port. The server itself is in serve/, and there only where libmicrohttpd is. */
+#include "blame.h"
+#include "cli.h"
+#include "layer_options.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef WOI_HAVE_SERVE
+#include "serve/serve.h"
+#endif
+
+enum { MAX_CONNECTIONS = 1000000, MAX_K = 1 << 20, MAX_QUERIES = 1 << 20 };
+
+typedef struct arguments {
+    cli_common common;
+    cli_layer layer;
+    const char *net, *listen, *name, *ready_file, *token_file, *access_log, *window;
+    uint64_t max_body, max_queries, max_k, max_connections;
+    double timeout, drain, shadow, alarm;
+    bool exact, watch;
+} arguments;
+
+static const cli_option options[] = {
+    {"net", 0, CLI_TEXT, offsetof(arguments, net), "FILE", "the network that makes queries of text and features",
+     false},
+    CLI_LAYER_OPTIONS(arguments, layer, "the layer of the index, where it has no rows, or none in f32"),
+    {"listen", 0, CLI_TEXT, offsetof(arguments, listen), "ADDR:PORT",
+     "where (default: 127.0.0.1:8080; port 0: any that is free)", false},
+    {"name", 0, CLI_TEXT, offsetof(arguments, name), "NAME", "of the model, in /v2/models/NAME (default: wideout)",
+     false},
+    {"exact", 0, CLI_FLAG, offsetof(arguments, exact), NULL, "score all classes, unless a request says otherwise",
+     false},
+    {"watch", 0, CLI_FLAG, offsetof(arguments, watch), NULL, "open the files again when they change", false},
+    {"shadow", 0, CLI_REAL, offsetof(arguments, shadow), "0-1",
+     "share of the queries also answered over all classes (default: 0)", false},
+    {"alarm", 0, CLI_REAL, offsetof(arguments, alarm), "0-1",
+     "say where the index finds the best by its own scores less often", false},
+    {"batch-window", 0, CLI_TEXT, offsetof(arguments, window), "TIME",
+     "wait so long for requests to share a search: 200us, 2ms", false},
+    {"token-file", 0, CLI_TEXT, offsetof(arguments, token_file), "FILE",
+     "its first line is the token that requests must bring", false},
+    {"access-log", 0, CLI_TEXT, offsetof(arguments, access_log), "FILE", "a line of JSON for each request; -: stdout",
+     false},
+    {"ready-file", 0, CLI_TEXT, offsetof(arguments, ready_file), "FILE",
+     "write the address there when requests are taken", false},
+    {"max-body", 0, CLI_SIZE, offsetof(arguments, max_body), "BYTES", "of a request (default: 16777216)", false},
+    {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N", "of a request (default: 4096)", false},
+    {"max-k", 0, CLI_SIZE, offsetof(arguments, max_k), "N", "answers of a query (default: 1000)", false},
+    {"max-connections", 0, CLI_SIZE, offsetof(arguments, max_connections), "N", "at a time (default: 16384)", false},
+    {"timeout", 0, CLI_REAL, offsetof(arguments, timeout), "0.1-86400",
+     "seconds that a request may take to come (default: 30)", false},
+    {"drain", 0, CLI_REAL, offsetof(arguments, drain), "0-3600",
+     "seconds to say 'not ready' after SIGTERM (default: 0)", false},
+    {0},
+};
+
+/* "200us", "2ms", "0.001s" as seconds; false: it is none of these. */
+static bool read_time(const char *text, double *seconds)
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+    char *end;
+    *seconds = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (end != text && strcmp(end, units[i].unit) == 0) {
+            *seconds *= units[i].seconds;
+            return *seconds >= 0 && *seconds <= 1;
+        }
+    return false;
+}
+
+static int run(const cli_command *self, void *given, int n, char **rest)
+{
+    const arguments *args = given;
+    if (n != 1) return cli_usage(self, "expected one index, found %d", n);
+    if (args->max_connections > MAX_CONNECTIONS)
+        return cli_usage(self, "--max-connections takes at most %d", MAX_CONNECTIONS);
+    if (args->max_k > MAX_K) return cli_usage(self, "--max-k takes at most %d", MAX_K);
+    if (args->max_queries > MAX_QUERIES) return cli_usage(self, "--max-queries takes at most %d", MAX_QUERIES);
+    if (args->name && (!*args->name || strpbrk(args->name, "/?#%")))
+        return cli_usage(self, "--name takes what fits between two slashes of a path, not '%s'", args->name);
+    if (!args->layer.path && (args->layer.weight_name || args->layer.bias_name || args->layer.bias_path))
+        return cli_usage(self, "--weight-name, --bias-name and --bias go with --layer");
+    double window = 0;
+    if (args->window && !read_time(args->window, &window))
+        return cli_usage(self, "--batch-window takes a time up to 1s, as 200us, not '%s'", args->window);
+    if (args->alarm > 0 && !(args->shadow > 0))
+        return cli_usage(self, "--alarm needs --shadow: nothing else says how good the answers are");
+    wo_error err;
+#ifdef WOI_HAVE_SERVE
+    const char *at = NULL;
+    const woi_serve_options how = {.index = rest[0],
+                                   .net = args->net,
+                                   .layer = args->layer.path,
+                                   .weight_name = args->layer.weight_name,
+                                   .bias_name = args->layer.bias_name,
+                                   .bias_path = args->layer.bias_path,
+                                   .listen = args->listen ? args->listen : "127.0.0.1:8080",
+                                   .name = args->name ? args->name : "wideout",
+                                   .ready_file = args->ready_file,
+                                   .token_file = args->token_file,
+                                   .access_log = args->access_log,
+                                   .watch = args->watch,
+                                   .threads = (int)args->common.threads,
+                                   .exact = args->exact,
+                                   .max_body = args->max_body ? args->max_body : 16 << 20,
+                                   .max_queries = args->max_queries ? args->max_queries : 4096,
+                                   .max_k = args->max_k ? args->max_k : 1000,
+                                   .max_connections = args->max_connections ? args->max_connections : 16384,
+                                   .timeout_s = isnan(args->timeout) ? 30 : args->timeout,
+                                   .drain_s = isnan(args->drain) ? 0 : args->drain,
+                                   .shadow = isnan(args->shadow) ? 0 : args->shadow,
+                                   .alarm = isnan(args->alarm) ? 0 : args->alarm,
+                                   .window_s = window,
+                                   .json = args->common.json,
+                                   .quiet = args->common.quiet};
+    if (!woi_serve(&how, &at, &err)) return cli_end();
+    return cli_fail_hint(
+        at, &err, strcmp(err.option, "layer") == 0 ? "--layer FILE gives it, or --net where the network has it" : NULL);
+#else
+    (void)rest;
+    cli_set_error(&err, WO_ERR_UNSUPPORTED,
+                  "this wideout was built without a server: install libmicrohttpd-dev and build it again");
+    return cli_fail(NULL, &err);
+#endif
+}
+
+const cli_command cli_cmd_serve = {
+    "serve",
+    "[options] INDEX",
+    "an index behind a port: HTTP with JSON or raw floats, and the KServe v2 protocol",
+    "Answers searches of INDEX over HTTP until SIGTERM or Ctrl-C. The index must have its rows in\n"
+    "it, or those of --layer or --net. Exact answers, and --shadow, need rows in f32: an index that\n"
+    "was built with others (--weights) has them from --layer.\n"
+    "\n"
+    "  wideout serve index.safetensors --net debian.safetensors\n"
+    "  curl 127.0.0.1:8080/v1/predict -d '{\"text\": \"a fast web browser\", \"k\": 3}'\n"
+    "  curl 127.0.0.1:8080/v1/search -d '{\"query\": [0.1, ...], \"k\": 3}'\n"
+    "  curl 127.0.0.1:8080/v1/search?k=3 -H 'Content-Type: application/octet-stream' --data-binary @q.f32\n"
+    "\n"
+    "Paths: / (a page), /v1/search, /v1/predict, /v1/info, /v2/... (KServe: JSON and binary tensors),\n"
+    "/healthz, /readyz, /metrics (Prometheus) and /admin/reload, as SIGHUP. Every answer names the index\n"
+    "by its checksum; every refusal is a JSON object with one sentence, \"error\". docs/SERVING.md has it\n"
+    "all.",
+    options,
+    sizeof(arguments),
+    run,
+};

@@ -1,0 +1,31 @@
+/* Logs with labels from beside them. */
+#include "labelled.h"
+
+#include "store/log.h"
+
+wo_status cli_labelled_open(const char *log, const char *labels, cli_labelled *l, wo_error *err)
+{
+    if (!labels || !woi_npz_look(labels)) return wo_log_open_labelled(log, labels, &l->log, err);
+    wo_status status = wo_log_open(log, &l->queries, err);
+    if (status) return status;
+    if (l->queries->indptr)
+        status = cli_set_error(err, WO_ERR_ARGUMENT, "the log has labels of its own");
+    else
+        status = woi_npz_labels(labels, &l->lists, err);
+    const size_t n = wo_log_n(l->queries);
+    if (!status && l->lists.n != n)
+        status = cli_set_error(err, WO_ERR_FORMAT, "the labels have %zu rows, expected %zu: one for each query",
+                               l->lists.n, n);
+    if (!status)
+        return wo_log_wrap(wo_log_queries(l->queries), n, wo_log_d(l->queries), l->lists.indptr, l->lists.labels,
+                           &l->log, err);
+    err->about = WO_ABOUT_LABELS;
+    return status;
+}
+
+void cli_labelled_free(cli_labelled *l)
+{
+    wo_log_free(l->log);
+    wo_log_free(l->queries);
+    woi_label_lists_free(&l->lists);
+}

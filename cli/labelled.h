@@ -1,0 +1,20 @@
+/* A log and, where they come in a file of their own, its labels: .npy, or .npz, which is an archive and the tool's to
+ * open. */
+#ifndef WOI_CLI_LABELLED_H
+#define WOI_CLI_LABELLED_H
+
+#include "cli.h"
+#include "text/npz.h"
+
+/* A zeroed one is empty. */
+typedef struct cli_labelled {
+    wo_log *log;     /* to be used */
+    wo_log *queries; /* what it borrows them from, where labels are of an archive */
+    woi_label_lists lists;
+} cli_labelled;
+
+/* `labels` may be NULL. Failures say what they are about, as those of wo_log_open_labelled. */
+wo_status cli_labelled_open(const char *log, const char *labels, cli_labelled *labelled, wo_error *err);
+void cli_labelled_free(cli_labelled *labelled);
+
+#endif

@@ -1,0 +1,29 @@
+/* The port: connections, requests that come over them, and a watch on those that come too slowly. */
+#ifndef WOI_SERVE_HTTP_H
+#define WOI_SERVE_HTTP_H
+
+#include "server.h"
+
+typedef struct woi_http woi_http;
+
+/* Takes requests from now on, on threads of its own. The socket listens already; it is closed in any case. */
+wo_status woi_http_start(woi_server *server, int listening, woi_http **http, wo_error *err);
+/* Ends requests and connections whose time is over: to be called about every second. */
+void woi_http_watch(woi_http *http);
+/* Takes no new connections. */
+void woi_http_quiesce(woi_http *http);
+void woi_http_stop(woi_http *http);
+
+/* listen.c: a socket that listens at "ADDRESS:PORT". */
+wo_status woi_listen(const char *where, int *listening, wo_error *err);
+/* systemd.c: the socket that it hands over (LISTEN_FDS), -1 where it does not; and a word to it, where it wants to hear
+ * (NOTIFY_SOCKET). */
+wo_status woi_listen_given(int *listening, wo_error *err);
+void woi_notify(const char *text);
+/* Where a socket listens, with the port that it has, and whether this machine alone can reach it. */
+enum { WOI_ADDRESS_BYTES = 96 };
+void woi_listen_describe(int listening, char address[WOI_ADDRESS_BYTES], bool *loopback);
+struct sockaddr;
+bool woi_is_loopback(const struct sockaddr *address);
+
+#endif

@@ -1,0 +1,178 @@
+/* The server from its start to its end: files are opened, the port too; then this thread waits for signals, and looks
+ * after the others every second. SIGHUP: the files are opened again. SIGTERM and SIGINT: it says that it is not ready,
+ * answers what has come, and leaves; the second one ends it at once. */
+#include "http.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- Saying where ------------------------------------------------------------------------------------------ */
+
+static wo_status fail_file(wo_error *err, const char *what)
+{
+    *err = (wo_error){.status = WO_ERR_IO, .offset = WO_NO_OFFSET};
+    snprintf(err->text, sizeof err->text, "%s: %s", what, strerror(errno));
+    return WO_ERR_IO;
+}
+
+/* Complete or absent: whoever waits for the file reads all of it. */
+static wo_status write_ready(const char *path, const char *address, wo_error *err)
+{
+    char name[4096];
+    if (snprintf(name, sizeof name, "%s.new", path) >= (int)sizeof name) {
+        errno = ENAMETOOLONG;
+        return fail_file(err, "cannot be written");
+    }
+    FILE *file = fopen(name, "w");
+    if (!file) return fail_file(err, "cannot be written");
+    const bool written = fprintf(file, "%s\n", address) > 0;
+    if (fclose(file) == 0 && written && rename(name, path) == 0) return WO_OK;
+    const wo_status status = fail_file(err, "cannot be written");
+    unlink(name);
+    return status;
+}
+
+static wo_status announce(woi_server *server, const char *address, const char **at, wo_error *err)
+{
+    const woi_serve_options *o = &server->options;
+    woi_lease lease;
+    woi_snapshot_take(server, &lease);
+    if (o->json)
+        printf("{\"address\": \"%s\", \"index\": \"%s\", \"pid\": %ld}\n", address, lease.snapshot->digits,
+               (long)getpid());
+    else if (!o->quiet)
+        printf("serving %zu classes at http://%s/ (index %s, %d threads)\n", lease.snapshot->info.m, address,
+               lease.snapshot->digits, server->threads);
+    woi_snapshot_give(server, &lease);
+    fflush(stdout);
+    woi_notify("READY=1");
+    *at = o->ready_file;
+    return o->ready_file ? write_ready(o->ready_file, address, err) : WO_OK;
+}
+
+/* ---- Signals ----------------------------------------------------------------------------------------------- */
+
+static sigset_t signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    return set;
+}
+
+/* The next signal within so many seconds; 0: none came. */
+static int wait_for(const sigset_t *set, double seconds)
+{
+    const struct timespec most = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    const int signal_number = sigtimedwait(set, NULL, &most);
+    return signal_number > 0 ? signal_number : 0;
+}
+
+static bool told_to_end(const sigset_t *set, double seconds)
+{
+    const int signal_number = wait_for(set, seconds);
+    return signal_number && signal_number != SIGHUP;
+}
+
+/* What has come is answered, as long as the time for a request; connections without one are closed. */
+static void leave(woi_server *server, woi_http *http, const sigset_t *set)
+{
+    const double start = woi_now_s();
+    atomic_store(&server->draining, true);
+    woi_reload_refuse(server);
+    woi_notify("STOPPING=1");
+    if (server->options.drain_s > 0 && told_to_end(set, server->options.drain_s)) return;
+    woi_http_quiesce(http);
+    while (atomic_load(&server->metrics.in_flight) > 0) {
+        if (woi_now_s() - start > server->options.drain_s + server->options.timeout_s) return;
+        if (told_to_end(set, 0.01)) return;
+    }
+}
+
+static void serve_until_told(woi_server *server, woi_http *http, const sigset_t *set)
+{
+    woi_watch watch;
+    woi_watch_begin(&watch, &server->options);
+    for (double next = woi_now_s() + 1;;) {
+        const double left = next - woi_now_s();
+        const int signal_number = wait_for(set, left > 0 ? left : 0);
+        if (signal_number == SIGHUP) {
+            woi_access_reopen(server);
+            woi_watch_begin(&watch, &server->options);
+            woi_reload(server);
+        } else if (signal_number)
+            break;
+        if (woi_now_s() < next) continue;
+        next = woi_now_s() + 1;
+        woi_http_watch(http);
+        if (server->options.watch && woi_watch_changed(&watch, &server->options)) woi_reload(server);
+    }
+    leave(server, http, set);
+}
+
+/* ---- All of it --------------------------------------------------------------------------------------------- */
+
+/* As many files as the system allows: each connection is one. */
+static void raise_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error *err)
+{
+    static woi_server server; /* its counters are many: not for the stack */
+    const sigset_t set = signals();
+    sigset_t before;
+    woi_http *http = NULL;
+    int listening = -1;
+    char address[WOI_ADDRESS_BYTES];
+    bool loopback;
+    raise_limit();
+    signal(SIGPIPE, SIG_IGN);
+    pthread_sigmask(SIG_BLOCK, &set, &before); /* every thread that is started has it so */
+    wo_status status = woi_server_open(&server, options, at, err);
+    if (!status) {
+        *at = NULL;
+        status = woi_listen_given(&listening, err);
+    }
+    if (!status && listening < 0) {
+        *at = options->listen;
+        status = woi_listen(options->listen, &listening, err);
+    }
+    if (!status) {
+        woi_listen_describe(listening, address, &loopback);
+        if (!loopback && !server.token)
+            fprintf(stderr,
+                    "wideout serve: warning: %s can be reached from other machines, and no token is asked for "
+                    "(--token-file)\n",
+                    address);
+        status = woi_shadow_start(&server, err);
+        if (!status) status = woi_batch_start(&server, err);
+        if (status)
+            close(listening);
+        else
+            status = woi_http_start(&server, listening, &http, err);
+    }
+    if (!status) status = announce(&server, address, at, err);
+    if (!status) serve_until_told(&server, http, &set);
+    woi_batch_stop(&server); /* no connection sleeps any more */
+    woi_http_stop(http);
+    woi_batch_free(&server);
+    woi_shadow_stop(&server);
+    woi_server_close(&server);
+    if (!status && options->ready_file) unlink(options->ready_file);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}

@@ -1,0 +1,305 @@
+/* What the files of the server share. A request's way:
+ *
+ *   http.c        bytes on a connection become a woi_request, and a woi_reply goes back
+ *   route.c       which function answers a path; who may
+ *   v1.c, v2.c    read a body into a woi_job, and write its answers down, each in its dialect
+ *   search.c      runs a job with a searcher of the snapshot that is current
+ *   snapshot.c    the index and the network that are served: opened, lent, replaced
+ *   reload.c      when they are replaced
+ *
+ * Handlers see requests and replies alone, no connection: so they can be called, and fuzzed, without one. */
+#ifndef WOI_SERVE_SERVER_H
+#define WOI_SERVE_SERVER_H
+
+#include "net/net.h"
+#include "out.h"
+#include "serve.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* ---- Requests and replies ---------------------------------------------------------------------------------- */
+
+typedef enum woi_part { WOI_HEADERS, WOI_ARGUMENTS } woi_part;
+
+/* All of it is the caller's. */
+typedef struct woi_request {
+    const char *method, *path; /* unescaped, without what follows a question mark */
+    const char *(*header)(const void *ctx, const char *name);
+    const char *(*argument)(const void *ctx, const char *name);       /* behind the question mark; NULL: absent */
+    const char *(*name_at)(const void *ctx, woi_part part, size_t i); /* of all there are; NULL: no more */
+    const void *ctx;
+    const void *body; /* aligned for floats */
+    size_t body_bytes;
+    bool loopback; /* it comes from this machine, as far as the connection tells */
+} woi_request;
+
+typedef struct woi_server woi_server;
+typedef struct woi_ticket woi_ticket;
+typedef struct woi_job woi_job;
+
+/* A zeroed one is empty. */
+typedef struct woi_reply {
+    int status;       /* HTTP's */
+    const char *type; /* of the body; static */
+    woi_out body;
+    uint64_t checksum;      /* of the index that answered; 0: none did */
+    size_t json_bytes;      /* KServe: where binary tensors follow, the bytes before them; else 0 */
+    const char *allow;      /* 405: the methods that do */
+    unsigned retry_after_s; /* 503 */
+    size_t n_queries, n_k;  /* that were answered */
+    const char *fixed;      /* in place of the body: static */
+    size_t fixed_bytes;
+    /* The answer comes later: whoever answers calls this once the connection sleeps; it wakes by the ticket's `done`.
+     */
+    void (*later)(woi_server *server, woi_ticket *ticket);
+    struct woi_work *work; /* that it waits for; of a batch */
+} woi_reply;
+
+/* A request that is answered later. */
+struct woi_ticket {
+    woi_ticket *next;
+    woi_reply reply; /* to be filled, then done is called, once */
+    void (*done)(woi_ticket *ticket);
+};
+
+void woi_reply_free(woi_reply *reply);
+/* {"error": "SENTENCE"}, in place of whatever the reply had. */
+void woi_refusal(woi_reply *reply, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same, and false: checks end with it. */
+#define woi_refuse(...) (woi_refusal(__VA_ARGS__), false)
+/* The same for a failure of the library: 400 where the request asks for what cannot be, else 500. */
+bool woi_refuse_error(woi_reply *reply, const wo_error *err);
+
+/* ---- Snapshots --------------------------------------------------------------------------------------------- */
+
+/* An index with its network and searchers, as they were opened together. Never changes but for what is lent; freed when
+ * it is no longer current and nobody has a part of it. */
+typedef struct woi_snapshot {
+    wo_index *index;
+    wo_layer *layer; /* that was given, or of an index without rows; or NULL */
+    woi_network *net;
+    wo_index_info info;
+    char digits[17]; /* the checksum */
+    bool prior, has_full;
+    uint32_t max_probes;
+    atomic_bool damaged; /* a part of its file is gone: see guard.c */
+    /* under the server's lock */
+    size_t refs, n_idle, n_searchers;
+    wo_searcher **idle;
+} woi_snapshot;
+
+typedef struct woi_lease {
+    woi_snapshot *snapshot;
+    wo_searcher *searcher;
+} woi_lease;
+
+/* ---- Metrics: metrics.c ------------------------------------------------------------------------------------ */
+
+enum { WOI_MAX_ROUTES = 24, WOI_N_CODES = 16, WOI_N_LATENCIES = 18, WOI_N_SIZES = 14 };
+
+typedef struct woi_metrics {
+    atomic_ullong requests[WOI_MAX_ROUTES + 1][WOI_N_CODES]; /* the last row: paths that are none */
+    atomic_ullong latency[WOI_N_LATENCIES + 1], latency_us;
+    atomic_ullong sizes[WOI_N_SIZES + 1], queries, classes;
+    atomic_ullong by_cells, by_wider, by_full;
+    atomic_ullong reloads, failed_reloads, expired, unread;
+    atomic_llong connections, in_flight;
+} woi_metrics;
+
+/* ---- The server -------------------------------------------------------------------------------------------- */
+
+struct woi_server {
+    woi_serve_options options;
+    int threads;
+    pthread_mutex_t lock; /* of `current` and of what snapshots lend */
+    woi_snapshot *current;
+    atomic_bool draining;
+    double started_s;
+    woi_metrics metrics;
+    char *token;                 /* or NULL: none is needed */
+    int access_log;              /* -1: none */
+    woi_ticket *reloaders;       /* who waits for the next reload; under the lock */
+    bool may_reload;             /* somebody looks at that list */
+    struct woi_shadow *shadow;   /* NULL: none */
+    struct woi_batcher *batcher; /* NULL: every request is answered by itself */
+};
+
+/* Opens the files of the options. Sentences of a failure are about *at. */
+wo_status woi_server_open(woi_server *server, const woi_serve_options *options, const char **at, wo_error *err);
+void woi_server_close(woi_server *server);
+
+double woi_now_s(void); /* of a clock that never goes back */
+
+/* snapshot.c: opens the files and makes the result current; what was current stays where that fails. */
+wo_status woi_snapshot_load(woi_server *server, const char **at, wo_error *err);
+extern const char woi_no_exact[]; /* what is said where has_full is false */
+void woi_snapshot_take(woi_server *server, woi_lease *lease);
+void woi_snapshot_give(woi_server *server, const woi_lease *lease);
+/* A part of the same snapshot once more, without a searcher; and a searcher for it, if one is left. */
+void woi_snapshot_return(woi_server *server, woi_lease *lease); /* the searcher alone */
+void woi_snapshot_keep(woi_server *server, const woi_lease *from, woi_lease *lease);
+bool woi_snapshot_borrow(woi_server *server, woi_lease *lease);
+void woi_snapshot_drop(woi_server *server); /* nothing is current any more */
+
+/* reload.c: opens the files again, answers all that wait for it, and says on standard error what came of it. */
+void woi_reload(woi_server *server);
+/* Those that wait will not be answered by a reload any more. */
+void woi_reload_refuse(woi_server *server);
+/* Whether the files have changed since the last call, and are the same as a moment ago: half-written ones may wait. */
+typedef struct woi_file_state {
+    uint64_t words[12];
+} woi_file_state;
+typedef struct woi_watch {
+    woi_file_state loaded, seen;
+} woi_watch;
+bool woi_watch_changed(woi_watch *watch, const woi_serve_options *options);
+void woi_watch_begin(woi_watch *watch, const woi_serve_options *options);
+
+/* auth.c: the token of the file. */
+wo_status woi_token_read(const char *path, char **token, wo_error *err);
+typedef enum woi_access { WOI_FOR_ALL, WOI_FOR_CLIENTS, WOI_FOR_ADMINS } woi_access;
+/* Whether a request may have what is for these; false: the reply says why not. */
+bool woi_may(const woi_server *server, const woi_request *request, woi_access access, woi_reply *reply);
+
+/* access_log.c */
+typedef struct woi_access_line {
+    const char *peer, *method, *path;
+    size_t bytes_in, bytes_out;
+    double seconds;
+} woi_access_line;
+wo_status woi_access_open(woi_server *server, wo_error *err);
+void woi_access_reopen(woi_server *server); /* the file of that name, which may be another by now */
+void woi_access_write(woi_server *server, const woi_access_line *line, const woi_reply *reply);
+
+/* shadow.c: a share of the queries is also answered over all classes, on a thread of low priority. */
+wo_status woi_shadow_start(woi_server *server, wo_error *err);
+void woi_shadow_stop(woi_server *server);
+void woi_shadow_see(woi_server *server, const woi_lease *lease, const woi_job *job);
+/* A share of the best answers, and of the five best, with 95% confidence. */
+typedef struct woi_share {
+    double at1, low1, high1, at5, low5, high5;
+} woi_share;
+/* Of the last queries that were checked: how many of the answers among all classes the index had. `same` is by the same
+ * scores, so that it tells what the cells missed; `layer` is by the layer's logits alone, so that it also has what a
+ * prior changes. The alarm goes by `same`: a prior is meant to change answers. */
+typedef struct woi_agreement {
+    uint64_t n; /* queries */
+    woi_share same, layer;
+    uint64_t checked, dropped; /* since the start */
+    bool alarm;
+} woi_agreement;
+bool woi_shadow_tell(woi_server *server, woi_agreement *agreement); /* false: there is no shadow */
+
+/* batch.c: requests that come together are searched together. */
+wo_status woi_batch_start(woi_server *server, wo_error *err);
+/* The thread ends, after what it has; requests that still come are answered one by one. Then, when none can come: */
+void woi_batch_stop(woi_server *server);
+void woi_batch_free(woi_server *server);
+bool woi_batch_takes(const woi_server *server, const woi_job *job);
+void woi_batch_enter(woi_server *server, woi_ticket *ticket); /* a woi_reply's `later` */
+
+/* guard.c: from now on a mapped file that is cut short is no end of the process. A thread that met such a place reads
+ * zeros there, and woi_guard_met says so, once, to that thread. */
+void woi_guard_set(void);
+bool woi_guard_met(void);
+
+/* route.c: finds who answers and whether they may. `route` receives its number, for the metrics; false: the reply says
+ * why nobody will. Decided by the head of a request, before there is a body. */
+bool woi_route_find(woi_server *server, const woi_request *request, size_t *route, woi_reply *reply);
+void woi_route_answer(woi_server *server, size_t route, const woi_request *request, woi_reply *reply);
+const char *woi_route_name(size_t route); /* NULL beyond the last */
+
+/* Handlers: each fills the reply. */
+typedef void woi_handler(woi_server *server, const woi_request *request, woi_reply *reply);
+woi_handler woi_v1_search, woi_v1_predict, woi_v1_info;
+woi_handler woi_v2_server, woi_v2_live, woi_v2_ready, woi_v2_model, woi_v2_infer;
+woi_handler woi_healthz, woi_readyz, woi_metrics_show, woi_admin_reload;
+woi_handler woi_page, woi_page_style, woi_page_script;
+
+/* v2.c: the rest of a path behind "/v2/models/NAME" or "/v2/models/NAME/versions/VERSION"; NULL: the path does not
+ * begin so, or, where the reply has a status then, of a model that is not served. */
+const char *woi_v2_rest(woi_server *server, const char *path, woi_reply *reply);
+
+/* Whether requests are answered at all; `why` receives a sentence where they are not. */
+bool woi_is_ready(woi_server *server, const char **why);
+
+void woi_metrics_request(woi_server *server, size_t route, int status, double seconds);
+
+/* ---- Jobs: params.c, search.c ------------------------------------------------------------------------------ */
+
+/* One search. A zeroed one is empty; what it points to is its own, unless it says otherwise. */
+struct woi_job {
+    size_t n, k;          /* queries; answers of each: never more than there are classes */
+    const float *queries; /* (n, d), not its own */
+    float *made;          /* where queries had to be made; its own */
+    wo_scores score;
+    bool exact, no_prior, names;
+    uint32_t probes;
+    int32_t *forbid, *require;
+    size_t n_forbid, n_require;
+    float *bias;     /* (m) */
+    uint32_t *known; /* (n), predict: features or words that the network knows */
+    /* answers */
+    int32_t *ids;  /* (n, k) */
+    float *scores; /* (n, k) */
+    wo_query_stats *stats;
+    double seconds; /* that the search took, with those that shared its batch */
+};
+
+/* A job with its lease, and what is done with its answers: at once, or when a batch has it. */
+typedef struct woi_work {
+    struct woi_work *next;
+    woi_job job;
+    woi_lease lease;
+    woi_ticket *ticket;
+    /* Called once: writes the answers down where the job was done, and frees the work, which is within something
+     * larger. */
+    void (*finish)(woi_server *server, struct woi_work *work, woi_reply *reply, bool done);
+} woi_work;
+
+/* Takes a snapshot for the work. */
+void woi_work_begin(woi_server *server, woi_work *work,
+                    void (*finish)(woi_server *server, woi_work *work, woi_reply *reply, bool done));
+/* Runs it, or leaves it to a batch, which then finishes it; `read`: its job is complete, else it is finished as it is.
+ */
+void woi_work_run(woi_server *server, woi_work *work, bool read, woi_reply *reply);
+/* What every finish ends with: gives back the snapshot and frees the job. */
+void woi_work_end(woi_server *server, woi_work *work);
+
+void woi_job_begin(woi_job *job, const woi_server *server);
+void woi_job_free(woi_job *job);
+/* One member of a JSON object that all dialects share: k, scores, exact, ... false: the reply says what is wrong with
+ * it, or, where its status is 0, it is none of these. */
+bool woi_job_set(woi_job *job, const woi_snapshot *snapshot, const char *key, const json_t *value, woi_reply *reply);
+/* The same from what follows a question mark, where the body is raw. */
+bool woi_job_arguments(woi_job *job, const woi_snapshot *snapshot, const woi_request *request, woi_reply *reply);
+/* Whether nothing follows a question mark, where the body has all that is said. */
+bool woi_no_arguments(const woi_request *request, woi_reply *reply);
+/* Queries as JSON: numbers, lists of d numbers; `what` is for the sentence. */
+bool woi_job_queries(woi_job *job, const woi_server *server, const woi_snapshot *snapshot, const json_t *list,
+                     const char *what, woi_reply *reply);
+/* Numbers of a list, lists in it taken apart: *n counts all, and the first `room` of them are written. */
+bool woi_json_floats(const json_t *list, float *to, size_t room, size_t *n, woi_reply *reply);
+/* Queries of texts, or of features, by the network: predict.c. */
+typedef struct woi_raw_input {
+    const json_t *texts; /* a list of strings, or of objects, which are features */
+    woi_raw format;
+    const char *what; /* for sentences */
+} woi_raw_input;
+bool woi_job_read(woi_job *job, const woi_server *server, const woi_snapshot *snapshot, const woi_raw_input *input,
+                  woi_reply *reply);
+/* Whether so many queries may be asked. */
+bool woi_job_fits(const woi_server *server, size_t n, woi_reply *reply);
+/* Searches, and counts what was searched. */
+bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_reply *reply);
+const char *woi_job_scores(const woi_job *job, const woi_snapshot *snapshot); /* "logits+prior" */
+/* A body that should be a JSON object; NULL: the reply says why it is none. */
+json_t *woi_body_object(const char *body, size_t bytes, woi_reply *reply);
+/* Whether a header, Content-Type or Accept, names this type. */
+bool woi_names_type(const char *header, const char *type);
+
+extern const char woi_type_json[], woi_type_bytes[], woi_type_text[];
+
+#endif

@@ -1,0 +1,217 @@
+/* The index and the network that are served: opened together, lent to whoever searches, replaced as a whole.
+ *
+ * A request takes one snapshot and gives it back after its last answer, so that no answer is of two indexes. The lock
+ * is held for a few pointers at a time; opening and freeing happen outside of it. */
+#include "server.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_PROBES = 64 };
+
+const char woi_no_exact[] = "the index has no f32 rows, which exact answers need: build it with --weights f32, or give "
+                            "its layer with --layer FILE";
+
+static void free_snapshot(woi_snapshot *s)
+{
+    if (!s) return;
+    for (size_t i = 0; i < s->n_idle; i++) wo_searcher_free(s->idle[i]);
+    free(s->idle);
+    wo_index_free(s->index);
+    wo_layer_free(s->layer);
+    woi_network_free(s->net);
+    free(s);
+}
+
+static wo_status fail(wo_error *err, wo_status status, const char *text)
+{
+    *err = (wo_error){.status = status, .offset = WO_NO_OFFSET};
+    snprintf(err->text, sizeof err->text, "%s", text);
+    return status;
+}
+
+static wo_status open_layer(woi_snapshot *s, const woi_serve_options *o, const char **at, wo_error *err)
+{
+    const wo_layer_options how = {
+        .struct_size = sizeof how, .weight_name = o->weight_name, .bias_name = o->bias_name, .bias_path = o->bias_path};
+    *at = o->layer;
+    const wo_status status = wo_layer_open(o->layer, &how, &s->layer, err);
+    if (status && err->about == WO_ABOUT_BIAS) *at = o->bias_path;
+    return status;
+}
+
+/* An index without rows has those of the layer that is given, else those of the network. */
+static wo_status open_index(woi_snapshot *s, const woi_serve_options *o, const char **at, wo_error *err)
+{
+    wo_open_options how = {.struct_size = sizeof how};
+    wo_status status = o->layer ? open_layer(s, o, at, err) : WO_OK;
+    if (status) return status;
+    how.layer = s->layer;
+    *at = o->index;
+    status = wo_index_open(o->index, &how, &s->index, err);
+    if (status && s->layer) {
+        if (err->about == WO_ABOUT_LAYER) *at = o->layer;
+        return status;
+    }
+    if (!status || !o->net || strcmp(err->option, "layer") != 0) return status;
+    *at = o->net;
+    if ((status = wo_layer_open(o->net, NULL, &s->layer, err))) return status;
+    how.layer = s->layer;
+    *at = o->index;
+    return wo_index_open(o->index, &how, &s->index, err);
+}
+
+static wo_status open_network(woi_snapshot *s, const woi_serve_options *o, const char **at, wo_error *err)
+{
+    if (!o->net) return WO_OK;
+    *at = o->net;
+    wo_status status = woi_network_open(o->net, &s->net, err);
+    if (status || s->net->d == s->info.d) return status;
+    char text[160];
+    snprintf(text, sizeof text, "the network makes queries of %zu numbers, the index takes %zu", s->net->d, s->info.d);
+    return fail(err, WO_ERR_ARGUMENT, text);
+}
+
+/* One for each thread that answers, made now: a search allocates nothing. */
+static wo_status make_searchers(woi_snapshot *s, size_t n, wo_error *err)
+{
+    wo_searcher_options how;
+    wo_searcher_defaults(&how, sizeof how);
+    if (!(s->idle = calloc(n, sizeof *s->idle))) return fail(err, WO_ERR_MEMORY, "out of memory");
+    for (how.max_probes = MOST_PROBES; how.max_probes; how.max_probes /= 2) { /* as many as the index has cells for */
+        if (!wo_searcher_create(s->index, &how, &s->idle[0], err)) break;
+        if (err->status == WO_ERR_MEMORY) return err->status;
+    }
+    if (!s->idle[0]) {
+        wo_status status = wo_searcher_create(s->index, &how, &s->idle[0], err);
+        if (status) return status;
+    }
+    s->max_probes = how.max_probes;
+    for (s->n_idle = 1; s->n_idle < n; s->n_idle++) {
+        wo_status status = wo_searcher_create(s->index, &how, &s->idle[s->n_idle], err);
+        if (status) return status;
+    }
+    s->n_searchers = n;
+    return WO_OK;
+}
+
+/* Whether the exact layer can be asked: one query of zeros tells. */
+static bool has_full(const woi_snapshot *s)
+{
+    float *zeros = calloc(s->info.d, sizeof *zeros), score;
+    int32_t id;
+    const wo_search_call call = {
+        .struct_size = sizeof call, .queries = zeros, .n = 1, .k = 1, .ids = &id, .scores = &score, .by = WO_BY_FULL};
+    const bool has = zeros && !wo_search_run(s->idle[0], &call, NULL);
+    free(zeros);
+    return has;
+}
+
+static wo_status open_all(woi_server *server, woi_snapshot **result, const char **at, wo_error *err)
+{
+    const woi_serve_options *o = &server->options;
+    woi_snapshot *s = calloc(1, sizeof *s);
+    *at = NULL;
+    if (!s) return fail(err, WO_ERR_MEMORY, "out of memory");
+    (void)woi_guard_met();
+    wo_build_options built = {.struct_size = sizeof built};
+    s->info.struct_size = sizeof s->info;
+    wo_status status = open_index(s, o, at, err);
+    if (!status) status = wo_index_describe(s->index, &s->info);
+    if (!status) status = open_network(s, o, at, err);
+    if (!status) status = make_searchers(s, (size_t)server->threads + 2, err);
+    if (status) {
+        free_snapshot(s);
+        return status;
+    }
+    *at = o->index;
+    s->prior = !wo_index_options(s->index, &built) && built.prior > 0;
+    snprintf(s->digits, sizeof s->digits, "%016" PRIx64, s->info.checksum);
+    s->has_full = has_full(s);
+    s->refs = 1;
+    if (woi_guard_met())
+        status = fail(err, WO_ERR_IO, "a part of the file is gone: it was shortened while it was opened");
+    else if ((o->exact || o->shadow > 0) && !s->has_full)
+        status = fail(err, WO_ERR_UNSUPPORTED, woi_no_exact);
+    if (status)
+        free_snapshot(s);
+    else
+        *result = s;
+    return status;
+}
+
+static void release(woi_server *server, woi_snapshot *s)
+{
+    if (!s) return;
+    pthread_mutex_lock(&server->lock);
+    const bool last = --s->refs == 0;
+    pthread_mutex_unlock(&server->lock);
+    if (last) free_snapshot(s);
+}
+
+wo_status woi_snapshot_load(woi_server *server, const char **at, wo_error *err)
+{
+    woi_snapshot *made = NULL;
+    const wo_status status = open_all(server, &made, at, err);
+    if (status) return status;
+    pthread_mutex_lock(&server->lock);
+    woi_snapshot *old = server->current;
+    server->current = made;
+    pthread_mutex_unlock(&server->lock);
+    release(server, old);
+    return WO_OK;
+}
+
+void woi_snapshot_take(woi_server *server, woi_lease *lease)
+{
+    pthread_mutex_lock(&server->lock);
+    woi_snapshot *s = server->current;
+    s->refs++;
+    *lease = (woi_lease){s, s->n_idle ? s->idle[--s->n_idle] : NULL};
+    pthread_mutex_unlock(&server->lock);
+}
+
+void woi_snapshot_give(woi_server *server, const woi_lease *lease)
+{
+    woi_snapshot *s = lease->snapshot;
+    pthread_mutex_lock(&server->lock);
+    if (lease->searcher) s->idle[s->n_idle++] = lease->searcher;
+    const bool last = --s->refs == 0;
+    pthread_mutex_unlock(&server->lock);
+    if (last) free_snapshot(s);
+}
+
+void woi_snapshot_return(woi_server *server, woi_lease *lease)
+{
+    woi_snapshot *s = lease->snapshot;
+    pthread_mutex_lock(&server->lock);
+    if (lease->searcher) s->idle[s->n_idle++] = lease->searcher;
+    pthread_mutex_unlock(&server->lock);
+    lease->searcher = NULL;
+}
+
+void woi_snapshot_keep(woi_server *server, const woi_lease *from, woi_lease *lease)
+{
+    pthread_mutex_lock(&server->lock);
+    from->snapshot->refs++;
+    pthread_mutex_unlock(&server->lock);
+    *lease = (woi_lease){from->snapshot, NULL};
+}
+
+bool woi_snapshot_borrow(woi_server *server, woi_lease *lease)
+{
+    woi_snapshot *s = lease->snapshot;
+    pthread_mutex_lock(&server->lock);
+    if (!lease->searcher && s->n_idle) lease->searcher = s->idle[--s->n_idle];
+    pthread_mutex_unlock(&server->lock);
+    return lease->searcher;
+}
+
+void woi_snapshot_drop(woi_server *server)
+{
+    woi_snapshot *old = server->current;
+    server->current = NULL;
+    release(server, old);
+}

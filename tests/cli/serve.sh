@@ -1,0 +1,102 @@
+#!/bin/bash
+# The server: what the tool says before it serves, curl's requests, and the programs of tests/serve, which speak to it over
+# 127.0.0.1 alone and stop every server that they start.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+golden=tests/golden
+index=$golden/index-prior.safetensors
+
+usage() { # NAME SENTENCE ARGUMENT...
+    local name=$1 sentence=$2
+    shift 2
+    fails "$name" 2 "wideout serve: $sentence (see 'wideout serve --help')" "$WIDEOUT" serve "$@"
+}
+usage 'no index' 'expected one index, found 0'
+usage 'a name that is no part of a path' "--name takes what fits between two slashes of a path, not 'a/b'" --name a/b $index
+usage 'names are for building' "unknown option '--names': names go into the index when it is built: wideout build --names FILE" --names x $index
+usage 'the index is no option' "unknown option '--index': the index is given without an option: wideout serve INDEX" --index $index
+usage 'a tensor of no file' '--weight-name, --bias-name and --bias go with --layer' --weight-name x $index
+usage 'no time' "--timeout takes a number from 0.1 to 86400, not '0'" --timeout 0 $index
+
+if "$WIDEOUT" serve $index --listen nowhere 2>&1 | grep -q 'built without a server'; then
+    fails 'there is no server here' 1 \
+        'wideout: this wideout was built without a server: install libmicrohttpd-dev and build it again' "$WIDEOUT" serve $index
+    finish
+    exit
+fi
+fails 'no file' 1 'wideout: none: cannot open: No such file or directory' "$WIDEOUT" serve none
+fails 'another file' 1 "wideout: $golden/log.safetensors: the file is of kind log, not an index" "$WIDEOUT" serve $golden/log.safetensors
+fails 'an index without rows' 1 "wideout: $golden/index-none.safetensors: the index has no rows (it was built with weights none): the layer has them; --layer FILE gives it, or --net where the network has it" \
+    "$WIDEOUT" serve $golden/index-none.safetensors
+fails 'a layer of another index' 1 \
+    "wideout: $golden/layer-v1.safetensors: the layer is not the one that the index was built for: its checksum is 07baae1b7f76539f, expected 0c8f2a37243f5bf8" \
+    "$WIDEOUT" serve $golden/index-bf16.safetensors --layer $golden/layer-v1.safetensors
+fails 'a network of another size' 1 \
+    "wideout: $golden/network-xc.safetensors: the network makes queries of 8 numbers, the index takes 16" \
+    "$WIDEOUT" serve $index --net $golden/network-xc.safetensors
+fails 'no port' 1 'wideout: 127.0.0.1: expected an address and a port, as 127.0.0.1:8080 or [::1]:8080' \
+    "$WIDEOUT" serve $index --listen 127.0.0.1
+fails 'no such address' 1 'wideout: 203.0.113.1:80: cannot listen there: Cannot assign requested address' \
+    "$WIDEOUT" serve $index --listen 203.0.113.1:80
+fails 'a ready file that cannot be' 1 "wideout: $scratch/none/ready: cannot be written: No such file or directory" \
+    "$WIDEOUT" serve -q $index --listen 127.0.0.1:0 --ready-file "$scratch/none/ready"
+
+# ---- curl ---------------------------------------------------------------------------------------------------------------
+if command -v curl >/dev/null; then
+    "$WIDEOUT" serve $index --listen 127.0.0.1:0 --ready-file "$scratch/ready" >"$scratch/said" &
+    server=$!
+    trap 'kill $server 2>/dev/null; rm -rf "$scratch"' EXIT
+    for _ in $(seq 600); do [ -e "$scratch/ready" ] || sleep 0.05; done
+    at=http://$(cat "$scratch/ready")
+    check 'the first line says where' grep -qE "^serving 64 classes at $at/ \(index [0-9a-f]{16}, [0-9]+ threads\)$" "$scratch/said"
+    "$WIDEOUT" predict --json --index $index -k 3 $golden/log.safetensors | head -1 >"$scratch/expected"
+    tail -c +$((9 + $(od -An -tu8 -N8 $golden/log.safetensors))) $golden/log.safetensors | head -c 64 >"$scratch/q"
+    curl -s "$at/v1/search?k=3" -H 'Content-Type: application/octet-stream' --data-binary @"$scratch/q" >"$scratch/got"
+    same 'raw floats by curl' "$(jq -c '[.answers[].id]' "$scratch/expected")" "$(jq -c '[.results[0].answers[].id]' "$scratch/got")"
+    query=$(od -An -v -tf4 -w64 "$scratch/q" | sed 's/^ *//; s/  */,/g')
+    # The example of KServe's specification, with this model's names.
+    curl -s "$at/v2/models/wideout/infer" -H 'Content-Type: application/json' -d '{
+      "id" : "42",
+      "inputs" : [ { "name" : "queries", "shape" : [ 1, 16 ], "datatype" : "FP32", "data" : ['"$query"'] } ],
+      "outputs" : [ { "name" : "ids" } ],
+      "parameters" : { "k" : 3 }
+    }' >"$scratch/got"
+    same 'KServe by curl' "\"42\" $(jq -c '[.answers[].id]' "$scratch/expected")" \
+        "$(jq -c .id "$scratch/got") $(jq -c '.outputs[0].data' "$scratch/got")"
+    head='{"inputs":[{"name":"queries","shape":[1,16],"datatype":"FP32","parameters":{"binary_data_size":64}}],"outputs":[{"name":"ids","parameters":{"binary_data":true}}],"parameters":{"k":3}}'
+    { printf %s "$head" && cat "$scratch/q"; } >"$scratch/body"
+    curl -s "$at/v2/models/wideout/infer" -H 'Content-Type: application/octet-stream' -H "Inference-Header-Content-Length: ${#head}" \
+        --data-binary @"$scratch/body" -D "$scratch/headers" -o "$scratch/got"
+    skip=$(tr -d '\r' <"$scratch/headers" | sed -n 's/^Inference-Header-Content-Length: //p')
+    same 'binary tensors by curl' "$(jq -c '[.answers[].id]' "$scratch/expected")" \
+        "[$(tail -c +$((skip + 1)) "$scratch/got" | od -An -v -td4 | sed 's/^ *//; s/  */,/g')]"
+    same 'another on the same port' 1 "$("$WIDEOUT" serve $index --listen "${at#http://}" 2>&1 |
+        grep -c "cannot listen there: Address already in use")"
+    kill $server
+    wait $server
+    same 'SIGTERM is a good end' 0 $?
+else
+    ok 'no curl here # skip'
+fi
+
+# ---- Python ------------------------------------------------------------------------------------------------------------
+if [ -x /usr/bin/python3 ]; then
+    export WIDEOUT PYTHONDONTWRITEBYTECODE=1
+    for part in tests/serve/*.py; do
+        [ "${part##*/}" != lib.py ] || continue
+        timeout 300 /usr/bin/python3 "$part" >"$scratch/tap" 2>&1
+        code=$?
+        lines=()
+        mapfile -t lines <"$scratch/tap"
+        for i in "${!lines[@]}"; do
+            case ${lines[i]} in
+            'ok '*) ok "${part##*/}: ${lines[i]#* - }" ;;
+            'not ok '*) not_ok "${part##*/}: ${lines[i]#* - }" "${lines[@]:i+1:2}" ;;
+            esac
+        done
+        [ $code -eq 0 ] || grep -q '^not ok' "$scratch/tap" || not_ok "$part" "$(tail -5 "$scratch/tap")"
+    done
+else
+    ok 'no python3 here: the server is not asked more # skip'
+fi
+finish

@@ -1,0 +1,119 @@
+"""docs/openapi.json against the running server: it has all paths and no others, methods and statuses are as it says, and its
+examples are answered in the form that it gives."""
+import json
+import re
+import sys
+import tempfile
+
+sys.path.insert(0, "tests/serve")
+from lib import GOLDEN, Server, check, finish, same
+
+with open("docs/openapi.json") as file:
+    spec = json.load(file)
+KINDS = {"string": str, "boolean": bool, "object": dict, "array": list, "null": type(None)}
+SAID = {"description", "default", "format", "minimum", "pattern", "example"}  # that are not checked, or are below
+
+
+def resolve(value):
+    while "$ref" in value:
+        part = spec
+        for name in value["$ref"].removeprefix("#/").split("/"):
+            part = part[name]
+        value = part
+    return value
+
+
+def wrong(value, schema, at="$"):
+    """What of a value is not as its schema says: a list of sentences."""
+    schema = resolve(schema)
+    unknown = set(schema) - SAID - {"type", "properties", "required", "additionalProperties", "items", "enum", "oneOf"}
+    assert not unknown, unknown
+    if "oneOf" in schema:
+        return [] if sum(not wrong(value, s, at) for s in schema["oneOf"]) == 1 else [f"{at}: not one of the forms"]
+    kind, said = schema.get("type"), []
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    fits = is_number if kind == "number" else is_number and isinstance(value, int) if kind == "integer" else isinstance(value, KINDS[kind])
+    if not fits:
+        return [f"{at}: {value!r} is no {kind}"]
+    if "enum" in schema and value not in schema["enum"]:
+        said.append(f"{at}: {value!r} is none of {schema['enum']}")
+    if kind == "string" and "pattern" in schema and not re.search(schema["pattern"], value):
+        said.append(f"{at}: {value!r}")
+    if kind == "object":
+        for name in schema.get("required", []):
+            if name not in value:
+                said.append(f"{at}: no {name}")
+        for name, inner in value.items():
+            more = schema.get("additionalProperties", True)
+            if name in schema.get("properties", {}):
+                said += wrong(inner, schema["properties"][name], f"{at}.{name}")
+            elif more is False:
+                said.append(f"{at}: {name} is in no schema")
+            elif isinstance(more, dict):
+                said += wrong(inner, more, f"{at}.{name}")
+    if kind == "array" and "items" in schema:
+        for i, inner in enumerate(value):
+            said += wrong(inner, schema["items"], f"{at}[{i}]")
+    return said
+
+
+# The check itself can fail.
+same("a schema that is not met is found", ["$: no a", "$.b: 1 is no string", "$: c is in no schema"],
+     wrong({"b": 1, "c": 2}, {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "required": ["a"],
+                              "additionalProperties": False}))
+
+with open("serve/route.c") as file:
+    listed = re.findall(r'^    \{(MODEL)?\s?(?:"([^"]*)")?, "([A-Z]+)", woi_', file.read(), re.M)
+routes = {(("/v2/models/{name}" if model else "") + path, method.lower()) for model, path, method in listed}
+said = {(path, method) for path, item in spec["paths"].items() for method in item}
+check("there are routes", len(routes) > 10, routes)
+same("the file has the server's paths and methods", sorted(routes), sorted(said))
+
+
+def ask(s, path, method, operation, token=None):
+    headers = {"Authorization": "Bearer " + token} if token else {}
+    body = operation.get("requestBody")
+    data = body["content"]["application/json"]["example"] if body else b"" if method == "post" else None
+    return s.ask(path.replace("{name}", "wideout"), data, headers, method.upper())
+
+
+def judge(name, reply, operation):
+    """Whether a reply is one of those that an operation promises."""
+    promised = operation["responses"].get(str(reply.status))
+    if not check(f"{name}: status {reply.status} is promised", promised is not None, reply.body):
+        return
+    promised = resolve(promised)
+    kind = reply.headers["Content-Type"].split(";")[0]
+    if not check(f"{name}: so is {kind}", kind in promised["content"], list(promised["content"])):
+        return
+    if kind == "application/json":
+        same(f"{name}: and its form", [], wrong(reply.json(), promised["content"][kind]["schema"]))
+    for header, about in promised.get("headers", {}).items():
+        check(f"{name}: {header}", header in reply.headers and not wrong(reply.headers[header], about["schema"]), reply.headers)
+
+
+index, net = GOLDEN + "index-names.safetensors", GOLDEN + "network-xc.safetensors"
+with Server(index, "--net", net, "-q", "--shadow", "1") as s:
+    for path, item in spec["paths"].items():
+        for method, operation in item.items():
+            body = operation.get("requestBody")
+            if body:
+                content = body["content"]["application/json"]
+                same(f"{method} {path}: its example is as its schema says", [], wrong(content["example"], content["schema"]))
+            reply = ask(s, path, method, operation)
+            same(f"{method} {path}: it is answered", 200, reply.status)
+            judge(f"{method} {path}", reply, operation)
+            if body:
+                judge(f"{method} {path}, malformed", s.ask(path.replace("{name}", "wideout"), b"{"), operation)
+            other = s.ask(path.replace("{name}", "wideout"), b"", method="DELETE")
+            same(f"delete {path}: no method of it", 405, other.status)
+with tempfile.NamedTemporaryFile("w") as token:
+    token.write("a-token-of-some-length")
+    token.flush()
+    with Server(index, "--net", net, "-q", "--token-file", token.name) as s:
+        for path, item in spec["paths"].items():
+            for method, operation in item.items():
+                for_all = operation.get("security") == []
+                same(f"{method} {path} without the token", 200 if for_all else 401, ask(s, path, method, operation).status)
+                same(f"{method} {path} with it", 200, ask(s, path, method, operation, "a-token-of-some-length").status)
+finish()

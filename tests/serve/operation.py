@@ -1,0 +1,252 @@
+"""Operation: reload in three ways, under load too; files that vanish; who may ask; the access log; systemd's way to start."""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, "tests/serve")
+from lib import GOLDEN, TOOL, Server, check, finish, predict, queries, read_answer, same
+
+folder = tempfile.TemporaryDirectory()
+here = folder.name + "/index"
+rows = queries(GOLDEN + "log.safetensors")[:8]
+kinds = {name: GOLDEN + f"index-{name}.safetensors" for name in ("prior", "popular", "screen")}
+
+
+def checksum(path):
+    done = subprocess.run([TOOL, "info", "--json", path], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["metadata"]["xxh3.header"]
+
+
+def put(path):
+    """In place of the index, as it should be done: by rename."""
+    shutil.copy(path, here + ".new")
+    os.rename(here + ".new", here)
+
+
+def until(what, seconds=10):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if what():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def served(s):
+    return s.get("/readyz").json().get("index")
+
+
+sums = {name: checksum(path) for name, path in kinds.items()}
+answers = {sums[name]: [[a["id"] for a in line["answers"]] for line in predict(path, GOLDEN + "log.safetensors")[:8]]
+           for name, path in kinds.items()}
+check("the indexes answer differently", len({json.dumps(a) for a in answers.values()}) == 3)
+
+# ---- Three ways to reload ----
+put(kinds["prior"])
+with Server(here, "-q") as s:
+    same("the first index", sums["prior"], served(s))
+    put(kinds["popular"])
+    time.sleep(0.1)
+    same("a new file alone changes nothing", sums["prior"], served(s))
+    s.process.send_signal(signal.SIGHUP)
+    check("SIGHUP", until(lambda: served(s) == sums["popular"]), served(s))
+    put(kinds["prior"])
+    reply = s.ask("/admin/reload", b"")
+    same("by request", (200, {"index": sums["prior"], "before": sums["popular"]}), (reply.status, reply.json()))
+    same("and it is served", sums["prior"], served(s))
+
+    with open(here + ".new", "wb") as file:
+        file.write(b"no index")
+    os.rename(here + ".new", here)
+    reply = s.ask("/admin/reload", b"")
+    check("a bad file is refused, and why", reply.status == 500 and f"; index {sums['prior']} stays" in reply.error(), reply.body)
+    same("what was served stays", answers[sums["prior"]][0],
+         [a["id"] for a in s.ask("/v1/search", {"query": rows[0]}).json()["results"][0]["answers"]])
+    check("standard error says so too", until(lambda: here + ": " in s.stderr() and "stays" in s.stderr()), s.stderr())
+    os.unlink(here)
+    reply = s.ask("/admin/reload", b"")
+    check("a file that is gone", reply.status == 500 and "No such file" in reply.error(), reply.body)
+    same("changes nothing", (200, sums["prior"]), (s.ask("/v1/search", {"query": rows[0]}).status, served(s)))
+    same("reloads are counted", (2.0, 2.0), (s.metric('wideout_reloads_total{result="ok"}'), s.metric('wideout_reloads_total{result="failed"}')))
+    put(GOLDEN + "index-names.safetensors")
+    same("an index of other dimensions is taken", 200, s.ask("/admin/reload", b"").status)
+    same("and asked accordingly", "query 0 has 16 numbers, the index takes 8", s.ask("/v1/search", {"query": rows[0]}).error())
+
+put(kinds["prior"])
+with Server(here, "--watch") as s:
+    put(kinds["popular"])
+    check("a file that changes is seen", until(lambda: served(s) == sums["popular"]), served(s))
+    check("and told", f"index {sums['popular']} is served, {sums['prior']} before" in s.stderr(), s.stderr())
+    with open(here + ".new", "wb") as file:
+        file.write(b"\0" * 100)
+    os.rename(here + ".new", here)
+    check("a bad one too", until(lambda: "stays" in s.stderr()), s.stderr())
+    time.sleep(2.5)
+    same("once", 1, s.stderr().count("stays"))
+    put(kinds["screen"])
+    check("and the next good one is taken", until(lambda: served(s) == sums["screen"]), served(s))
+
+# ---- Reloads under load: no answer is lost, none is of two indexes ----
+put(kinds["prior"])
+with Server(here, "-q") as s:
+    wrong, seen, stop = [], set(), threading.Event()
+    body = json.dumps({"queries": rows}).encode()
+    message = b"POST /v1/search HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+    def load():
+        with socket.create_connection(s.address, timeout=30) as c:
+            while not stop.is_set():
+                c.sendall(message)
+                reply = read_answer(c)
+                if reply is None or reply.status != 200:
+                    wrong.append(reply and reply.body)
+                    return
+                value = reply.json()
+                seen.add(value["index"])
+                got = [[a["id"] for a in r["answers"]] for r in value["results"]]
+                if value["index"] != reply.headers["X-Wideout-Index"] or answers[value["index"]] != got:
+                    wrong.append(reply.body)
+
+    threads = [threading.Thread(target=load) for _ in range(4)]
+    for t in threads:
+        t.start()
+    files = before = None
+    for i in range(40):
+        put(list(kinds.values())[i % 3])
+        if s.ask("/admin/reload", b"").status != 200:
+            wrong.append("reload")
+        if i == 9:
+            files, before = s.metric("process_open_fds"), s.metric("process_resident_memory_bytes")
+    stop.set()
+    for t in threads:
+        t.join()
+    same("40 reloads under load: nothing is lost or mixed", [], wrong[:3])
+    same("all three were seen", set(sums.values()), seen)
+    check("files do not pile up", s.metric("process_open_fds") <= files, (files, s.metric("process_open_fds")))
+    grown = s.metric("process_resident_memory_bytes") - before
+    check("nor does memory", grown < 8 << 20 or os.environ.get("SAN"), grown)
+    pending = [threading.Thread(target=lambda: s.ask("/admin/reload", b"")) for _ in range(5)]
+    for t in pending:
+        t.start()
+    for t in pending:
+        t.join(20)
+    check("five at once are all answered", not any(t.is_alive() for t in pending))
+    same("it leaves with", 0, s.stop())
+
+# ---- The file is cut short under the server ----
+put(kinds["prior"])
+with Server(here, "-q") as s:
+    same("first it answers", 200, s.ask("/v1/search", {"query": rows[0], "exact": True}).status)
+    os.truncate(here, 0)
+    gone = "a part of the index file is gone: it was shortened while it was in use"
+    reply = s.ask("/v1/search", {"query": rows[0], "exact": True})
+    same("then it says what is wrong", (503, gone), (reply.status, reply.error()))
+    same("and is not ready", (503, gone), (s.get("/readyz").status, s.get("/readyz").error()))
+    same("but alive", 200, s.get("/healthz").status)
+    same("nobody gets an answer out of it", 503, s.ask("/v1/search", {"query": rows[1]}).status)
+    reply = s.ask("/admin/reload", b"")
+    same("an empty file is no index", 500, reply.status)
+    put(kinds["popular"])
+    same("a good one heals it", (200, sums["popular"]), (s.ask("/admin/reload", b"").status, served(s)))
+    same("it answers again", 200, s.ask("/v1/search", {"query": rows[0], "exact": True}).status)
+
+# ---- Who may ----
+token = "correct-horse-battery"
+with open(folder.name + "/token", "w") as file:
+    file.write(token + "\n")
+put(kinds["prior"])
+with Server(here, "-q") as s:
+    ask = lambda **headers: s.ask("/admin/reload", b"", {k.replace("_", "-"): v for k, v in headers.items()})
+    same("this machine may, without a token", 200, ask().status)
+    same("a page of its own too", 200, ask(Origin=s.base).status)
+    other = "a page of another origin may not ask for this"
+    same("a page of another origin may not", (403, other), (ask(Origin="http://evil.example").status, ask(Origin="http://evil.example").error()))
+    same("nor one of no origin", 403, ask(Origin="null").status)
+    same("nor by a name that leads here", 403, ask(Host="evil.example", Origin="http://evil.example").status)
+    for name in ("X-Forwarded-For", "X-Forwarded-Host", "x-forwarded-anything", "Forwarded", "Via", "X-Real-IP"):
+        same("nor through a proxy that says " + name, 403, ask(**{name: "203.0.113.9"}).status)
+    same("nor for another site", (403, other), (ask(Sec_Fetch_Site="cross-site").status, ask(Sec_Fetch_Site="cross-site").error()))
+    same("nor for a neighbour", 403, ask(Sec_Fetch_Site="same-site").status)
+    same("its own page may, or who typed it", [200, 200], [ask(Sec_Fetch_Site=site).status for site in ("same-origin", "none")])
+    same("what follows a host is a port", [403, 403, 200], [ask(Host=h).status for h in ("127.0.0.1:evil.example", "localhost:80@evil", "localhost:80")])
+    same("searches are for everyone", 200, s.ask("/v1/search", {"query": rows[0]}, {"Origin": "http://evil.example"}).status)
+with Server(here, "-q", "--token-file", folder.name + "/token") as s:
+    right = {"Authorization": "Bearer " + token}
+    refused = s.ask("/v1/search", {"query": rows[0]})
+    same("without the token nothing", (401, "Bearer"), (refused.status, refused.headers.get("WWW-Authenticate")))
+    for wrong in ("Bearer " + token[:-1], "Bearer " + token + "x", "Bearer ", "Basic " + token, "Bearer " + token.upper()):
+        same("nor with " + wrong, 401, s.ask("/v1/search", {"query": rows[0]}, {"Authorization": wrong}).status)
+    same("with it all", [200] * 3, [s.ask("/v1/search", {"query": rows[0]}, right).status, s.get("/metrics", right).status,
+                                    s.ask("/admin/reload", b"", right).status])
+    same("health is for everyone", [200, 200, 200], [s.get(p).status for p in ("/healthz", "/readyz", "/v2/health/ready")])
+    same("metrics are not", 401, s.get("/metrics").status)
+    for path in ("/v2/models/x", "/v2/models/x/ready", "/v2/models/wideout/versions/x", "/v2/models/wideout/versions/x/ready"):
+        closed = s.get(path)
+        check("nor are names: " + path, closed.status == 401 and sums["prior"] not in closed.body.decode() and "wideout" not in closed.body.decode(), closed.body)
+        same("with the token it is told", 404, s.get(path, right).status)
+    same("and a token does not help another page", 403, s.ask("/admin/reload", b"", {**right, "Origin": "http://evil.example"}).status)
+    same("nothing was said", "", s.stderr().replace(f"index {sums['prior']}", ""))
+with Server(here, "-q", "--listen", "0.0.0.0:0") as s:
+    check("open to the world without a token: a warning",
+          "can be reached from other machines, and no token is asked for (--token-file)" in s.stderr(), s.stderr())
+for text, sentence in (("short", "the token has 5 characters, expected 16 to 4096"),
+                       ("has a space in the middle", "the token has a space, or what is no ASCII, at place 3")):
+    with open(folder.name + "/bad", "w") as file:
+        file.write(text)
+    done = subprocess.run([TOOL, "serve", here, "--token-file", folder.name + "/bad"], capture_output=True, text=True)
+    same("a token that is none", (1, f"wideout: {folder.name}/bad: {sentence}\n"), (done.returncode, done.stderr))
+
+# ---- The access log ----
+log = folder.name + "/access"
+with Server(here, "-q", "--access-log", log) as s:
+    s.ask("/v1/search", {"queries": rows, "k": 3})
+    s.get("/%22%0a%00%ff")
+    s.ask("/admin/reload", b"")
+    os.rename(log, log + ".1")
+    s.process.send_signal(signal.SIGHUP)
+    check("a log that was moved is made anew", until(lambda: os.path.exists(log)))
+    s.get("/healthz")
+    until(lambda: os.path.getsize(log) > 0)
+with open(log + ".1") as file:
+    lines = [json.loads(line) for line in file]
+same("a line for each request", [("POST", "/v1/search", 200, 8, 3, sums["prior"]), ("GET", '/"\n', 404, 0, 0, None),
+                                 ("POST", "/admin/reload", 200, 0, 0, None)],
+     [(x["method"], x["path"], x["status"], x["queries"], x["k"], x.get("index")) for x in lines])
+same("with its peer", {"127.0.0.1"}, {x["peer"] for x in lines})
+with open(log) as file:
+    same("and the rest in the new file", ["/healthz"], [json.loads(line)["path"] for line in file])
+
+# ---- systemd: a socket that is handed over, and a word when it is ready ----
+listening = socket.create_server(("127.0.0.1", 0))
+listening.set_inheritable(True)
+told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+told.bind(folder.name + "/notify")
+told.settimeout(30)
+waiting = socket.create_connection(listening.getsockname())  # before anybody serves
+process = subprocess.Popen(["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" serve -q "$1"', TOOL, here],
+                           env={**os.environ, "NOTIFY_SOCKET": folder.name + "/notify"}, close_fds=False,
+                           preexec_fn=lambda: os.dup2(listening.fileno(), 3))
+try:
+    same("it says that it is ready", b"READY=1", told.recv(100))
+    waiting.settimeout(30)
+    waiting.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    same("a connection that waited is served", 200, read_answer(waiting).status)
+finally:
+    process.terminate()
+    same("and it leaves with", 0, process.wait(30))
+same("saying so", b"STOPPING=1", told.recv(100))
+done = subprocess.run(["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" serve -q "$1" 3</dev/null', TOOL, here], capture_output=True,
+                      text=True, timeout=30)
+same("what is no socket is refused", (1, "wideout: the descriptor that LISTEN_FDS speaks of is no socket that listens\n"),
+     (done.returncode, done.stderr))
+if shutil.which("systemd-analyze"):
+    done = subprocess.run(["systemd-analyze", "verify", "serve/systemd/wideout.socket"], capture_output=True, text=True)
+    check("systemd takes the units", "wideout" not in done.stderr.replace("/usr/local/bin/wideout is not executable", ""), done.stderr)
+finish()

@@ -1,0 +1,164 @@
+"""The plain dialect: the tool's own answers, over a port, as JSON and as raw floats; health, metrics, the end."""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, "tests/serve")
+from lib import GOLDEN, TOOL, Server, check, finish, floats, make_network, predict, queries, read_answer, read_raw, same
+
+BYTES = "application/octet-stream"
+rows = queries(GOLDEN + "log.safetensors")[:12]
+
+
+def answers(result):
+    return [(a["id"], a["score"]) for a in result["answers"]]
+
+
+def tool(index, *arguments):
+    return [answers(line) for line in predict(index, *arguments, GOLDEN + "log.safetensors")[: len(rows)]]
+
+
+def search(server, **how):
+    reply = server.ask("/v1/search", {"queries": rows, **how})
+    return [answers(result) for result in reply.json()["results"]] if reply.status == 200 else reply.body
+
+
+prior = GOLDEN + "index-prior.safetensors"
+with Server(prior) as s:
+    checksum = json.loads(subprocess.run([TOOL, "info", "--json", prior], capture_output=True, text=True).stdout)
+    checksum = checksum["metadata"]["xxh3.header"]
+    same("many queries", tool(prior, "-k", "5"), search(s))
+    one = s.ask("/v1/search", {"query": rows[0], "k": 3})
+    same("one query", tool(prior, "-k", "3")[0], answers(one.json()["results"][0]))
+    same("its scores are named", "logits+prior", one.json()["scores"])
+    same("the answer carries the checksum", (checksum, checksum), (one.json()["index"], one.headers["X-Wideout-Index"]))
+    same("as the tool: cells and candidates", [(x["cells"], x["candidates"]) for x in predict(prior, GOLDEN + "log.safetensors")[:1]],
+         [(x["cells"], x["candidates"]) for x in one.json()["results"]])
+    same("softmax", tool(prior, "--softmax"), search(s, scores="softmax"))
+    same("exactly", tool(prior, "--exact"), search(s, exact=True))
+    same("without the prior", tool(prior, "--no-prior"), search(s, prior=False))
+    same("more probes", tool(prior, "--probes", "8"), search(s, probes=8))
+    same("masks", tool(prior, "--forbid", "1,2,3", "--require", "40,41"), search(s, forbid=[1, 2, 3], require=[40, 41]))
+    biased = search(s, bias={"50": 1000, "3": -5.5}, require=[50])
+    check("a bias", all(row[0][0] == 50 for row in biased), biased)
+    same("as many as there are classes, at most", 64, len(search(s, k=1000, exact=True)[0]))
+
+    body = b"".join(floats(row) for row in rows)
+    raw = s.ask("/v1/search?k=4", body, {"Content-Type": BYTES, "Accept": BYTES})
+    ids, scores = read_raw(raw.body, len(rows), 4)
+    expected = tool(prior, "-k", "4")
+    same("raw both ways: ids", [a[0] for row in expected for a in row], ids)
+    check("and scores", all(abs(a[1] - b) < 1e-6 for a, b in zip([a for row in expected for a in row], scores)), scores)
+    same("its type and checksum", (BYTES, checksum), (raw.headers["Content-Type"], raw.headers["X-Wideout-Index"]))
+    half = s.ask("/v1/search?k=4&exact=true&forbid=1,2", body, {"Content-Type": BYTES})
+    same("raw in, JSON out", tool(prior, "-k", "4", "--exact", "--forbid", "1,2"),
+         [answers(r) for r in half.json()["results"]])
+    back = s.ask("/v1/search", {"query": rows[0], "k": 2}, {"Accept": BYTES})
+    same("JSON in, raw out", [a[0] for a in tool(prior, "-k", "2")[0]], read_raw(back.body, 1, 2)[0])
+
+    info = s.get("/v1/info").json()
+    same("what it is", ("evidence", 64, 16, True, None), tuple(info[k] for k in ("method", "m", "d", "prior", "network")))
+    same("no network, no text", "no network is served beside the index: it takes queries, not text",
+         s.ask("/v1/predict", {"text": "a"}).error())
+    same("healthz", {"alive": True}, s.get("/healthz").json())
+    same("readyz", {"ready": True, "index": checksum}, s.get("/readyz").json())
+    head = s.ask("/readyz", method="HEAD")
+    same("HEAD", (200, b""), (head.status, head.body))
+
+    # ---- Metrics ----
+    before = s.metric('wideout_queries_total{by="cells"}'), s.metric('wideout_queries_total{by="full"}')
+    search(s)
+    search(s, exact=True)
+    after = s.metric('wideout_queries_total{by="cells"}'), s.metric('wideout_queries_total{by="full"}')
+    same("who answered is counted", (before[0] + 12, before[1] + 12), after)
+    text = s.get("/metrics").body.decode()
+    names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    for name in ("requests_total", "errors_total", "request_seconds", "batch_queries", "classes_scored_total", "ready"):
+        check("metric " + name, "wideout_" + name in names, names)
+    same("every line is a comment or a sample", [],
+         [x for x in text.splitlines() if not x.startswith("# ") and len(x.rsplit(" ", 1)) != 2])
+    buckets = [float(x.split()[-1]) for x in text.splitlines() if x.startswith("wideout_request_seconds_bucket")]
+    check("buckets rise to the count", buckets == sorted(buckets) and buckets[-1] == s.metric("wideout_request_seconds_count") - 1,
+          buckets)
+    if shutil.which("promtool"):
+        done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+        same("promtool has nothing to say", (0, ""), (done.returncode, done.stdout + done.stderr))
+    errors = s.metric("wideout_errors_total")
+    s.get("/nowhere")
+    same("errors are counted", errors + 1, s.metric("wideout_errors_total"))
+
+# ---- A network beside it ----
+folder = tempfile.TemporaryDirectory()
+named, net, features = make_network(folder.name)
+with Server(named, "--net", net) as s:
+    info = s.get("/v1/info").json()
+    same("the network is told of", ("xc", True), (info["network"]["arch"], info["network"]["text"]))
+    line = " ".join(features[:3])
+    expected = json.loads(subprocess.run([TOOL, "predict", "--json", "--index", named, "--net", net,
+                                          "--format", "text"], input=line + "\n", capture_output=True, text=True).stdout)
+    got = s.ask("/v1/predict", {"text": line}).json()["results"][0]
+    same("text", expected["answers"], got["answers"])
+    same("how much of it is known", expected["known"], got["known"])
+    two = s.ask("/v1/predict", {"text": [line, features[4] + "\n" + features[5]], "k": 2}).json()["results"]
+    same("two texts, one with two lines", (2, 2, 2), (len(two), len(two[0]["answers"]), two[1]["known"]))
+    same("features by name", [a["id"] for a in expected["answers"]],
+         [a["id"] for a in s.ask("/v1/predict", {"features": {f: 1 for f in features[:3]}}).json()["results"][0]["answers"]])
+    same("a row", [a["id"] for a in expected["answers"]],
+         [a["id"] for a in s.ask("/v1/predict", {"text": " 0:1 1:1 2:1", "format": "xc"}).json()["results"][0]["answers"]])
+    same("nothing that it knows", "features 0: the network knows none of them", s.ask("/v1/predict", {"features": {"?": 1}}).error())
+    same("blank", "text 1 is blank", s.ask("/v1/predict", {"text": ["a", " \n"]}).error())
+    same("both", "text and features are two ways to say it: one of them will do",
+         s.ask("/v1/predict", {"text": "a", "features": {}}).error())
+    check("names can be left out", "name" not in s.ask("/v1/predict", {"text": line, "names": False}).json()["results"][0]["answers"][0])
+
+# ---- Starting and leaving ----
+with Server(prior, "--exact", "--drain", "1") as s:
+    same("--exact", tool(prior, "--exact"), search(s))
+    same("unless a request says otherwise", tool(prior), search(s, exact=False))
+    with s.connect() as slow:  # half of a request when SIGTERM comes: it is answered all the same
+        body = json.dumps({"query": rows[0]}).encode()
+        slow.sendall(b"POST /v1/search HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body[:10])
+        time.sleep(0.1)
+        s.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        not_ready = s.get("/readyz")
+        same("after SIGTERM it is not ready", (503, "the server is about to leave"), (not_ready.status, not_ready.error()))
+        check("and says when to come again", "Retry-After" in not_ready.headers)
+        slow.sendall(body[10:])
+        answer = read_answer(slow)
+        same("what had begun is answered", 200, answer and answer.status)
+        same("and the connection ends", "close", answer and answer.headers.get("Connection"))
+    same("it leaves with", 0, s.stop())
+    check("the ready file is gone", not os.path.exists(s.folder.name + "/ready"))
+with Server(prior) as s:
+    start = time.monotonic()
+    idle = socket.create_connection(s.address)
+    same("SIGINT ends it too", 0, s.stop(signal.SIGINT))
+    check("and nobody waits for idle connections", time.monotonic() - start < 5)
+    idle.close()
+
+# ---- Many at a time ----
+with Server(prior) as s:
+    expected, wrong = tool(prior, "-k", "5"), []
+
+    def ask_many():
+        for i in range(60):
+            row = i % len(rows)
+            got = s.ask("/v1/search", {"query": rows[row]})
+            if got.status != 200 or answers(got.json()["results"][0]) != expected[row]:
+                wrong.append(got.body)
+
+    threads = [threading.Thread(target=ask_many) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    same("480 requests on 8 threads have their own answers", [], wrong)
+finish()

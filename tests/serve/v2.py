@@ -1,0 +1,135 @@
+"""The KServe v2 protocol: the examples of its specification, in JSON and with binary tensors, by urllib.
+
+The specification's model has inputs and outputs of its own; its examples are replayed with ours in their place, and as
+they stand they are refused in the form that it gives."""
+import array
+import json
+import struct
+import sys
+
+sys.path.insert(0, "tests/serve")
+from lib import GOLDEN, Server, check, finish, floats, predict, queries, same
+
+prior = GOLDEN + "index-prior.safetensors"
+rows = queries(GOLDEN + "log.safetensors")[:2]
+flat = [x for row in rows for x in row]
+expected = [[a["id"] for a in line["answers"]] for line in predict(prior, "-k", "3", GOLDEN + "log.safetensors")[:2]]
+expected_ids = [i for row in expected for i in row]
+
+
+def binary(head, *tensors):
+    text = json.dumps(head).encode()
+    return text + b"".join(tensors), {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(text))}
+
+
+def split(reply):
+    """The object and the tensors behind it, by name."""
+    size = int(reply.headers["Inference-Header-Content-Length"])
+    head, at, found = json.loads(reply.body[:size]), size, {}
+    for output in head["outputs"]:
+        if "parameters" in output:
+            n = output["parameters"]["binary_data_size"]
+            found[output["name"]] = reply.body[at: at + n]
+            at += n
+    return head, found, len(reply.body) - at
+
+
+with Server(prior, "--name", "mymodel") as s:
+    # ---- Health and metadata, as the specification names them ----
+    same("server live", 200, s.get("/v2/health/live").status)
+    same("server ready", 200, s.get("/v2/health/ready").status)
+    same("model ready", 200, s.get("/v2/models/mymodel/ready").status)
+    about = s.get("/v2").json()
+    same("server metadata", ("wideout", ["binary_tensor_data"]), (about["name"], about["extensions"]))
+    model = s.get("/v2/models/mymodel").json()
+    same("model metadata", ("mymodel", "wideout", [{"name": "queries", "datatype": "FP32", "shape": [-1, 16]}]),
+         (model["name"], model["platform"], model["inputs"]))
+    version = model["versions"][0]
+    same("of a version", 200, s.get(f"/v2/models/mymodel/versions/{version}/ready").status)
+    same("of another", 404, s.get("/v2/models/mymodel/versions/2/ready").status)
+    same("of another model", "there is no model 'other': this one is 'mymodel'", s.get("/v2/models/other/ready").error())
+
+    # ---- Inference in JSON: the example of the specification ----
+    example = {"id": "42", "inputs": [{"name": "queries", "shape": [2, 16], "datatype": "FP32", "data": flat}],
+               "outputs": [{"name": "ids"}], "parameters": {"k": 3}}
+    reply = s.ask("/v2/models/mymodel/infer", example)
+    same("the example is answered", (200, {"model_name": "mymodel", "model_version": version, "id": "42", "outputs": [
+        {"name": "ids", "datatype": "INT32", "shape": [2, 3], "data": expected_ids}]}), (reply.status, reply.json()))
+    example["inputs"][0]["data"] = rows
+    same("data may be nested", expected_ids, s.ask("/v2/models/mymodel/infer", example).json()["outputs"][0]["data"])
+    del example["outputs"], example["id"]
+    both = s.ask(f"/v2/models/mymodel/versions/{version}/infer", example).json()
+    same("without outputs there are two", ["ids", "scores"], [o["name"] for o in both["outputs"]])
+    check("and no id", "id" not in both, both)
+    one = {"inputs": [{"name": "queries", "shape": [16], "datatype": "FP32", "data": rows[0]}], "parameters": {"k": 3}}
+    same("one query of one dimension", [1, 3], s.ask("/v2/models/mymodel/infer", one).json()["outputs"][0]["shape"])
+    literal = {"id": "42", "inputs": [{"name": "input0", "shape": [2, 2], "datatype": "UINT32", "data": [1, 2, 3, 4]},
+                                      {"name": "input1", "shape": [3], "datatype": "BOOL", "data": [True]}],
+               "outputs": [{"name": "output0"}]}
+    reply = s.ask("/v2/models/mymodel/infer", literal)
+    same("another model's example is refused", (400, "there is no output 'output0'"), (reply.status, reply.error()))
+    del literal["outputs"]
+    same("and why", "there are 2 inputs, expected one: queries", s.ask("/v2/models/mymodel/infer", literal).error())
+
+    # ---- Binary tensors: the example of the extension ----
+    head = {"model_name": "mymodel", "inputs": [{"name": "queries", "shape": [2, 16], "datatype": "FP32",
+                                                 "parameters": {"binary_data_size": 128}}],
+            "outputs": [{"name": "ids", "parameters": {"binary_data": True}}], "parameters": {"k": 3}}
+    reply = s.ask("/v2/models/mymodel/infer", *binary(head, floats(flat)))
+    got, tensors, rest = split(reply)
+    same("the binary example is answered", (200, "application/octet-stream", 24, 0),
+         (reply.status, reply.headers["Content-Type"], got["outputs"][0]["parameters"]["binary_data_size"], rest))
+    same("with the same ids", expected_ids, array.array("i", tensors["ids"]).tolist())
+    head["outputs"] = [{"name": "ids", "parameters": {"binary_data": False}}, {"name": "scores"}]
+    head["parameters"]["binary_data_output"] = True
+    got, tensors, rest = split(s.ask("/v2/models/mymodel/infer", *binary(head, floats(flat))))
+    same("binary_data_output, and an exception", (expected_ids, 24, 0), (got["outputs"][0].get("data"), len(tensors["scores"]), rest))
+    head["outputs"] = [{"name": "ids"}, {"name": "scores"}]
+    head["parameters"]["binary_data_output"] = False
+    reply = s.ask("/v2/models/mymodel/infer", *binary(head, floats(flat)))
+    same("binary in, JSON out", ("application/json", expected_ids), (reply.headers["Content-Type"], reply.json()["outputs"][0]["data"]))
+
+    # ---- What cannot be ----
+    def refused(name, sentence, body, headers=None, status=400):
+        reply = s.ask("/v2/models/mymodel/infer", body, headers)
+        same(name, (status, sentence), (reply.status, reply.error()))
+
+    refused("too few bytes", "input 'queries' has 124 bytes, expected 128",
+            *binary({**head, "inputs": [{**head["inputs"][0], "parameters": {"binary_data_size": 124}}]}, floats(flat)[4:]))
+    refused("more than there are", "binary_data_size of input 'queries' is more than the 124 bytes that are there",
+            *binary(head, floats(flat)[4:]))
+    refused("bytes of nobody", "4 bytes behind the JSON belong to no input", *binary(head, floats(flat + [1])))
+    refused("a header that is longer than the body", "Inference-Header-Content-Length is '99', and the body has 2 bytes", b"{}",
+            {"Inference-Header-Content-Length": "99"})
+    refused("another type", "input 'queries' is of FP64, expected FP32",
+            {"inputs": [{"name": "queries", "shape": [1, 16], "datatype": "FP64", "data": rows[0]}]})
+    refused("another shape", "input 'queries' has shape (2, 15), the index takes (n, 16)",
+            {"inputs": [{"name": "queries", "shape": [2, 15], "datatype": "FP32", "data": flat[:30]}]})
+    refused("a shape that is none", "shape of input 'queries' has 3 dimensions",
+            {"inputs": [{"name": "queries", "shape": [2, 4, 4], "datatype": "FP32", "data": flat}]})
+    refused("too few numbers", "data of input 'queries' has 31 numbers, expected 32",
+            {"inputs": [{"name": "queries", "shape": [2, 16], "datatype": "FP32", "data": flat[:31]}]})
+    refused("no data", "input 'queries' has neither data and binary_data_size",
+            {"inputs": [{"name": "queries", "shape": [2, 16], "datatype": "FP32"}]})
+    refused("another input", "there is no input 'text', expected queries",
+            {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["a"]}]})
+    refused("a parameter that is none", "there is no parameter 'kk'", {**one, "parameters": {"kk": 1}})
+
+with Server(GOLDEN + "index-names.safetensors", "--net", GOLDEN + "network-xc.safetensors") as s:
+    ask = {"inputs": [{"name": "text", "shape": [2], "datatype": "BYTES", "data": ["one word", "two words"]}],
+           "outputs": [{"name": "names"}, {"name": "ids"}], "parameters": {"k": 2}}
+    got = s.ask("/v2/models/wideout/infer", ask).json()
+    same("text in, names out", ([2, 2], 4), (got["outputs"][1]["shape"], len(got["outputs"][1]["data"])))
+    text = b"".join(struct.pack("<I", len(t)) + t for t in (b"one word", b"two words"))
+    ask["inputs"][0] = {"name": "text", "shape": [2], "datatype": "BYTES", "parameters": {"binary_data_size": len(text)}}
+    ask["outputs"][0]["parameters"] = {"binary_data": True}
+    head, tensors, rest = split(s.ask("/v2/models/wideout/infer", *binary(ask, text)))
+    names, at = [], 0
+    while at < len(tensors["names"]):
+        n = struct.unpack_from("<I", tensors["names"], at)[0]
+        names.append(tensors["names"][at + 4: at + 4 + n].decode())
+        at += 4 + n
+    same("the same as bytes", ([o for o in got["outputs"] if o["name"] == "names"][0]["data"], 0), (names, rest))
+    ask["inputs"][0]["parameters"]["binary_data_size"] = len(text) - 1
+    same("a text that is cut off", 400, s.ask("/v2/models/wideout/infer", *binary(ask, text[:-1])).status)
+finish()
