@@ -70,6 +70,26 @@ SHOP_OBJ := $(SHOP_SRC:%.c=$(BUILD)/obj/%.o)
 ARCHIVES := $(BUILD)/libworkshop.a $(BUILD)/libwideout.a
 CLI_SRC  := $(wildcard cli/*.c)
 CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/obj/%.o)
+# The server is an optional part: without libmicrohttpd 'wideout serve' says that it is missing.
+MHD      := $(shell $(PKG_CONFIG) --libs libmicrohttpd 2>/dev/null)
+SERVE_SRC := $(if $(MHD),$(wildcard serve/*.c))
+SERVE_OBJ := $(SERVE_SRC:%.c=$(BUILD)/obj/%.o)
+$(BUILD)/obj/serve/page.o: $(wildcard serve/page/*)
+$(BUILD)/obj/cli/cmd_serve.o: private CPPFLAGS += $(if $(MHD),-DWOI_HAVE_SERVE)
+
+# Which Python: Debian's, unless another is named. Its headers are asked for only by goals that need them: name a new one here.
+PYTHON   ?= $(firstword $(wildcard /usr/bin/python3) python3)
+PY_GOALS := $(filter python check test-python bench-python install-python lint,$(MAKECMDGOALS))
+PY_ASKED := $(if $(PY_GOALS),$(shell $(PYTHON) python/backend.py ask 2>/dev/null))
+PY_SUFFIX := $(word 2,$(PY_ASKED))
+# Whether its tests can run. Not under ThreadSanitizer, which Python is not made for.
+PY_TESTED := $(if $(filter thread,$(SAN)),,$(filter numpy,$(PY_ASKED)))
+PY_BUILT := $(BUILD)/python
+PY_FILES := $(patsubst python/%,$(PY_BUILT)/%,$(wildcard python/wideout/*.py python/wideout/*.pyi python/wideout/py.typed))
+PY_SRC   := $(wildcard python/core/*.c)
+PY_OBJ   := $(PY_SRC:python/core/%.c=$(BUILD)/obj/python$(PY_SUFFIX)/%.o)
+PY_CORE  := $(PY_BUILT)/wideout/_core$(PY_SUFFIX)
+
 
 .DEFAULT_GOAL := all
 all: $(BUILD)/libwideout.a $(BUILD)/libwideout.so $(BUILD)/wideout  ## build the library and the tool (default)
@@ -87,16 +107,17 @@ FORCE:
 
 $(BUILD)/libwideout.a: $(LIB_OBJ)
 $(BUILD)/libworkshop.a: $(SHOP_OBJ)
-$(ARCHIVES):
+$(BUILD)/libserve.a: $(SERVE_OBJ)
+$(ARCHIVES) $(BUILD)/libserve.a:
 	@rm -f $@
 	$(call say,AR) $(AR) rc $@ $^ && $(RANLIB) $@
 # nodelete: the library's threads sleep until the process ends (src/base/team.c), and must not lose their code to dlclose.
 $(BUILD)/libwideout.so: $(LIB_OBJ)
 	$(call say,LD) $(LINK) -shared -Wl,-z,nodelete -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
-$(BUILD)/wideout: $(CLI_OBJ) $(ARCHIVES)
-	$(call say,LD) $(LINK) -o $@ $^ $(ZLIB) $(LIBS)
+$(BUILD)/wideout: $(CLI_OBJ) $(if $(MHD),$(BUILD)/libserve.a) $(ARCHIVES)
+	$(call say,LD) $(LINK) -o $@ $^ $(MHD) $(ZLIB) $(LIBS)
 
--include $(LIB_OBJ:.o=.d) $(SHOP_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
+-include $(LIB_OBJ:.o=.d) $(SHOP_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(SERVE_OBJ:.o=.d)
 
 
 # ---- Set-up ----------------------------------------------------------------------------------------------------------
@@ -113,16 +134,19 @@ TEST_SRC := $(wildcard tests/unit/test_*.c tests/kernels/test_*.c)
 # The cmocka programs are an optional part: left out, with a line, where the library is missing (DEPS=0).
 CMOCKA   := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 TESTS    := $(if $(CMOCKA),$(TEST_SRC:tests/%.c=$(BUILD)/tests/%))
-FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+# That of the server is left out where there is no server.
+FUZZ_SRC := $(filter-out $(if $(MHD),,tests/fuzz/fuzz_serve.c),$(wildcard tests/fuzz/fuzz_*.c))
 FUZZERS  := $(FUZZ_SRC:tests/%.c=$(BUILD)/tests/%)
 TOOLS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
 PRELOADS := $(BUILD)/tests/failing_io.so
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 
 # A test includes one .c and links the static library, so it sees the internal symbols too.
+$(BUILD)/tests/fuzz/fuzz_serve: FUZZ_LIBS := $(BUILD)/libserve.a
+$(BUILD)/tests/fuzz/fuzz_serve: $(BUILD)/libserve.a
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(wildcard tests/fuzz/*.h tests/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< tests/fuzz/replay.c $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
+	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< tests/fuzz/replay.c $(FUZZ_LIBS) $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
 $(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h tests/*/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(ARCHIVES) $(LDFLAGS) $(CMOCKA) $(ZLIB) $(LIBS)
@@ -140,9 +164,17 @@ test:  ## all set-up, then every test
 	@$(INNER) check
 
 # Not under ThreadSanitizer: Faiss brings an OpenMP of its own, which is not instrumented.
-check: all $(TESTS) $(FUZZERS) $(TOOLS) $(EXAMPLES) $(PRELOADS) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench)  # the tests alone, without set-up
+check: all $(TESTS) $(FUZZERS) $(TOOLS) $(EXAMPLES) $(PRELOADS) $(if $(PY_TESTED),python) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench)  # the tests alone, without set-up
 	@$(if $(CMOCKA),:,echo 'the unit tests are left out: cmocka is not installed (make deps)')
-	@BUILD=$(BUILD) SAN=$(SAN) CC='$(CC)' tests/run.sh
+	@$(if $(PY_TESTED),:,echo 'the Python tests are left out: python3-dev or numpy is not installed (make deps), or this is ThreadSanitizer')
+	@BUILD=$(BUILD) SAN=$(SAN) CC='$(CC)' PYTHON='$(PYTHON)' PY_TESTED='$(PY_TESTED)' tests/run.sh
+
+# Chromium and node are large, so 'make test' looks at the page only where they are here already.
+test-browser:  ## all set-up, then the server's page in Debian's Chromium: pictures in build/screenshots
+	$(call setup,build test browser)
+	$(if $(filter 0,$(DEPS)),,@scripts/browser.sh $(BUILD))
+	@$(INNER) all
+	@BUILD=$(BUILD) tests/cli/serve_page.sh
 
 # KINDS of tests, for those who want fewer: unit, kernels.
 KINDS ?= unit kernels
@@ -186,18 +218,18 @@ torture:  ## the long form of the tests that mutate indexes, fail I/O calls and 
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
 TARGET    ?= fuzz_xc
 FUZZ_TIME ?= 60
-fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text|index), FUZZ_TIME=seconds
+fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text|fasttext|gguf|npz|index|serve), FUZZ_TIME=seconds
 	$(call setup,build check)
-	@$(INNER) BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a build/fuzz/libworkshop.a
+	@$(INNER) BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a build/fuzz/libworkshop.a $(if $(MHD),build/fuzz/libserve.a)
 	@mkdir -p build/fuzz/corpus/$(TARGET)
 	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. -Itests -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
-	    tests/fuzz/$(TARGET).c build/fuzz/libworkshop.a build/fuzz/libwideout.a $(ZLIB) $(LIBS)
+	    tests/fuzz/$(TARGET).c $(if $(MHD),build/fuzz/libserve.a) build/fuzz/libworkshop.a build/fuzz/libwideout.a $(ZLIB) $(LIBS)
 	@tests/cli/malformed.sh --make build/fuzz/seeds
 	build/fuzz/$(TARGET) -artifact_prefix=build/fuzz/ -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds tests/fuzz/seeds tests/golden
 
 # ---- Lint ------------------------------------------------------------------------------------------------------------
 
-C_FILES := $(wildcard include/*.h src/*/*.[ch] text/*.[ch] net/*.[ch] cli/*.[ch] bench/*.[ch] bench/peers/*.[ch] bench/peers/*.cpp tests/*/*.[ch] tests/*.h examples/*.c)
+C_FILES := $(wildcard include/*.h src/*/*.[ch] text/*.[ch] net/*.[ch] serve/*.[ch] cli/*.[ch] bench/*.[ch] bench/peers/*.[ch] bench/peers/*.cpp tests/*/*.[ch] tests/*.h examples/*.c python/core/*.[ch])
 SH_FILES := $(wildcard scripts/*.sh bench/*.sh tests/*.sh tests/*/*.sh .ci/run)
 
 format:  ## format the C code in place
@@ -220,9 +252,13 @@ lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck, the ABI
 	scripts/check-arrows.sh
 	shellcheck $(SH_FILES)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,portability,performance \
-	    --suppress=missingIncludeSystem --suppress=uninitvar:/usr/include/xxhash.h --suppress=uninitvar:src/kernels/avx2pick.c -D_GNU_SOURCE -Iinclude -Isrc -I. -Icli src text net cli
-	printf '%s\n' $(filter-out src/kernels/avx%,$(LIB_SRC)) $(SHOP_SRC) $(CLI_SRC) | xargs -P $$(nproc) -n 4 sh -c \
+	    --suppress=missingIncludeSystem --suppress=uninitvar:/usr/include/xxhash.h --suppress=uninitvar:src/kernels/avx2pick.c -D_GNU_SOURCE -Iinclude -Isrc -I. -Icli src text net serve cli
+	printf '%s\n' $(filter-out src/kernels/avx%,$(LIB_SRC)) $(SHOP_SRC) $(SERVE_SRC) $(CLI_SRC) | xargs -P $$(nproc) -n 4 sh -c \
 	    'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. $(PKG_CFLAGS) 2>/dev/null' tidy
+	$(if $(PY_SUFFIX),clang-tidy --quiet --warnings-as-errors="*" $(PY_SRC) -- -std=c17 -D_GNU_SOURCE -Iinclude \
+	    -isystem $(firstword $(PY_ASKED)) 2>/dev/null)
+	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,portability,performance \
+	    --suppress=missingIncludeSystem -D_GNU_SOURCE -Iinclude python/core
 
 # ---- Demo and benchmarks ---------------------------------------------------------------------------------------------
 
@@ -233,7 +269,8 @@ demo:  ## all set-up, then from the package catalogue to an index 100 times fast
 
 $(BUILD)/bench/%: bench/%.c $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(call say,BENCH) $(CC) $(ALL_CFLAGS) -o $@ $< $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
+	$(call say,BENCH) $(CC) $(ALL_CFLAGS) -o $@ $< $(ARCHIVES) $(LDFLAGS) $(BENCH_LIBS) $(ZLIB) $(LIBS)
+$(BUILD)/bench/load: BENCH_LIBS := $(MHD)
 
 # What a reduced run covers, and what everything is; workloads whose data are not here are left out with a sentence.
 BENCH_WORKLOADS := debian synthetic-100k eurlex57k diginetica wikitext-2
@@ -277,6 +314,16 @@ bench-products:  ## our products beside those of OpenBLAS, oneDNN and BLIS
 	@$(INNER) $(BUILD)/bench/products
 	@$(BUILD)/bench/products --json bench/results/products.json
 
+bench-python: python  ## what Python adds to a search, beside the C call
+	@PYTHONPATH=$(PY_BUILT) $(PYTHON) bench/python.py
+
+# INDEX and LOG are yours to name, and OTHER, an index of the same layer, to reload; SECONDS a round.
+SECONDS ?= 2
+bench-serve:  ## load on 'wideout serve' beside a bare libmicrohttpd, over loopback: INDEX=FILE LOG=FILE [OTHER=FILE]
+	$(call setup,build bench)
+	@$(INNER) all $(BUILD)/bench/load
+	@$(BUILD)/bench/load $(BUILD)/wideout $(INDEX) $(LOG) $(SECONDS) $(OTHER)
+
 bench-layout:  ## what the order and the pages of the rows are worth, on Debian's network (INDEX=FILE: time that too)
 	$(call setup,build bench)
 	@$(INNER) $(BUILD)/bench/layout
@@ -292,7 +339,7 @@ PEERS      := $(if $(PEER_GOALS),$(shell printf '%s\n' '$(HASH)if __has_include(
                   '$(HASH)if __has_include(<faiss/IndexPQ.h>)' faiss '$(HASH)endif' | $(CXX) -E -P -x c++ - 2>/dev/null))
 PEER_OBJ   := $(patsubst %,$(BUILD)/obj/bench/peers/%.o,peers $(PEERS))
 PEER_LD     = $(if $(PEERS),$(CXX),$(CC))
-FAISS_LIBS ?= -lfaiss
+FAISS_LIBS ?= -lfaiss -llapack -lblas
 # Both use OpenMP, which the library does not.
 PEER_LIBS  := $(if $(filter faiss,$(PEERS)),$(FAISS_LIBS)) $(if $(PEERS),-fopenmp)
 CXXFLAGS   ?= -O3 -march=native
@@ -308,7 +355,7 @@ $(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OB
 -include $(wildcard $(BUILD)/obj/bench/peers/*.d)
 
 # wideout-bench: the harness, the peers, the report, and the tool's own way with options and messages.
-BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c bench/products.c bench/coordinates.c,$(wildcard bench/*.c))
+BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c bench/products.c bench/coordinates.c bench/load.c,$(wildcard bench/*.c))
 BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
 BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options build_options output progress suggest)
 $(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'
@@ -328,6 +375,35 @@ nets:  ## train the networks that benchmarks use, once, into $WIDEOUT_CACHE (NET
 	$(call setup,build bench)
 	@$(INNER) all
 	@BUILD=$(BUILD) bench/nets.sh $(NETS)
+
+# ---- Python ----------------------------------------------------------------------------------------------------------
+
+$(BUILD)/obj/python$(PY_SUFFIX)/%.o: python/core/%.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(call say,CC) $(CC) $(filter-out -Isrc -I. -Wpedantic,$(ALL_CFLAGS)) -isystem $(firstword $(PY_ASKED)) $(word 4,$(PY_ASKED)) -MMD -MP -c $< -o $@
+# The library is inside, its symbols hidden: another version of it in the same process does no harm.
+$(PY_CORE): $(PY_OBJ) $(BUILD)/libwideout.a
+	@mkdir -p $(@D)
+	$(call say,LD) $(LINK) -shared -Wl,--exclude-libs,ALL -Wl,-z,nodelete -o $@ $^ $(LIBS)
+$(PY_BUILT)/%: python/%
+	@mkdir -p $(@D)
+	@cp $< $@
+ifneq ($(PY_SUFFIX),)
+-include $(PY_OBJ:.o=.d)
+python: $(PY_CORE) $(PY_FILES)  ## the Python package, in build/python (PYTHON=another python3)
+else
+python:
+	@echo 'the Python package needs Python.h: install python3-dev (make deps)' >&2; exit 1
+endif
+
+test-python: python  ## the Python tests alone (PYTHON=/usr/bin/python3-dbg: under a debug Python)
+	@BUILD=$(BUILD) SAN=$(SAN) CC='$(CC)' PYTHON='$(PYTHON)' PY_TESTED='$(PY_TESTED)' tests/run.sh python
+
+PYTHONDIR = $(shell $(PYTHON) python/backend.py where $(PREFIX))
+install-python: python  ## install the Python package under PREFIX (PYTHONDIR: the folder itself), DESTDIR before it
+	@$(PYTHON) python/backend.py install $(PY_BUILT) $(DESTDIR)$(PYTHONDIR)
+uninstall-python:  ## remove it
+	@$(PYTHON) python/backend.py uninstall $(DESTDIR)$(PYTHONDIR)
 
 # ---- Install ---------------------------------------------------------------------------------------------------------
 
@@ -378,6 +454,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all abi deps test check check-unit test-arm asan ubsan tsan torture fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-layout bench-peers-test nets install uninstall \
-        clean help FORCE
+.PHONY: all abi deps test test-browser check check-unit test-arm asan ubsan tsan torture fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-python bench-layout bench-serve bench-peers-test nets install uninstall \
+        python test-python install-python uninstall-python clean help FORCE
 .DELETE_ON_ERROR:

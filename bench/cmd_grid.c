@@ -100,6 +100,10 @@ static int run_grid(const cli_command *self, const arguments *args, int n, char 
     if (n != 1) return cli_usage(self, "expected one workload, found %d", n);
     if (bench_workload_read(rest[0], &workload, &err)) return cli_fail(rest[0], &err);
     if (args->queries) workload.queries[0] = args->queries;
+    snprintf(path, sizeof path, "%s/%s-%s-%s", folder, workload.name, self->name, loss);
+    snprintf(command, sizeof command, "wideout-bench %s %s --loss %s", self->name, workload.name, loss);
+    add_arguments(args, path, sizeof path, command, sizeof command);
+    if ((code = bench_try_output(folder, path))) goto done;
     wo_progress progress = cli_progress(&args->common);
     wo_status status = bench_data_open(&workload, false, &progress, &data, &err);
     cli_progress_end();
@@ -116,12 +120,8 @@ static int run_grid(const cli_command *self, const arguments *args, int n, char 
         code = cli_fail(workload.name, &err);
         goto done;
     }
-    snprintf(path, sizeof path, "%s/%s-%s-%s", folder, workload.name, self->name, loss);
-    snprintf(command, sizeof command, "wideout-bench %s %s --loss %s", self->name, workload.name, loss);
-    add_arguments(args, path, sizeof path, command, sizeof command);
     const bench_run run = {&args->common, command, false, 0};
-    code = bench_make_folder(folder, &err) ? cli_fail(folder, &err)
-                                           : bench_run_configs(&run, &workload, &data, &configs, path);
+    code = bench_run_configs(&run, &workload, &data, &configs, path);
     if (!code && bench_result_read(path, result, &err)) code = cli_fail(path, &err);
 done:
     bench_workload_free(&workload);

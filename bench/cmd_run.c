@@ -53,7 +53,10 @@ static int run_workload(const arguments *args, const char *command, const bench_
     bench_data data = {0};
     bench_configs configs = {0};
     wo_error err;
-    int code = CLI_OK;
+    *ran = false;
+    snprintf(path, sizeof path, "%s/%s.json", folder, workload->name);
+    int code = bench_try_output(folder, path);
+    if (code) return code;
     wo_progress progress = cli_progress(&args->common);
     wo_status status = bench_data_open(workload, args->full, &progress, &data, &err);
     cli_progress_end();
@@ -69,10 +72,8 @@ static int run_workload(const arguments *args, const char *command, const bench_
         code = cli_fail(workload->name, &err);
         goto done;
     }
-    snprintf(path, sizeof path, "%s/%s.json", folder, workload->name);
     const bench_run run = {&args->common, command, !args->no_timing, BUDGET_S[args->full]};
-    code = bench_make_folder(folder, &err) ? cli_fail(folder, &err)
-                                           : bench_run_configs(&run, workload, &data, &configs, path);
+    code = bench_run_configs(&run, workload, &data, &configs, path);
     if (!code && !args->common.json) printf("%s\n", path);
     if (!code) json_array_append_new(results, json_string(path));
 done:

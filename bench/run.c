@@ -35,7 +35,7 @@ typedef struct state {
     size_t ran;
 } state;
 
-wo_status bench_make_folder(const char *folder, wo_error *err)
+static wo_status make_folder(const char *folder, wo_error *err)
 {
     char path[4096];
     for (size_t i = 1; i <= strlen(folder) && i < sizeof path; i++) {
@@ -45,6 +45,16 @@ wo_status bench_make_folder(const char *folder, wo_error *err)
             return cli_set_error(err, WO_ERR_IO, "cannot make the folder: %s", strerror(errno));
     }
     return WO_OK;
+}
+
+int bench_try_output(const char *folder, const char *path)
+{
+    wo_error err;
+    woi_outfile *out = NULL;
+    if (make_folder(folder, &err)) return cli_fail(folder, &err);
+    const wo_status status = woi_outfile_create(path, &out, &err);
+    woi_outfile_free(out);
+    return status ? cli_fail(path, &err) : CLI_OK;
 }
 
 static bool stopped(const state *s)

@@ -17,8 +17,9 @@ typedef struct bench_run {
 int bench_run_configs(const bench_run *run, const bench_workload *workload, const bench_data *data,
                       bench_configs *configs, const char *path);
 
-/* Makes a folder and those above it. */
-wo_status bench_make_folder(const char *folder, wo_error *err);
+/* Makes a folder and those above it, and tries the file at `path` in it: before the work. Where that cannot be, says
+ * why and returns CLI_FAILED. */
+int bench_try_output(const char *folder, const char *path);
 
 extern const char bench_results_folder[]; /* where results go by default */
 

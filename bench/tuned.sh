@@ -3,7 +3,7 @@
 # eurlex57k, each of them with -best, and diginetica-20 by default. NAME-300: five seeded draws of 300 validation rows, and
 # the worst of them.
 #
-# Builds on the validation log alone, with --target 0.995, NAME-best with --target best, and no option that goes by the data
+# Builds on the validation log alone, with --target 0.995, NAME-best with --target best --partition, and no option that goes by the data
 # (diginetica-20: 98% of FULL's own 20 best; synthetic layers: 0.95, to see what more classes cost), and judges on the test
 # log, with times. Needs 'make nets', and for the synthetic layers
 # 'wideout-bench run NAME', which makes them; WikiText-2 is PyTorch's network. Prints every command and a few lines of figures for
@@ -35,12 +35,13 @@ judge() {
         {data: $data, machine: $machine, command: $command, options: $built[0].options, method, m, d, p_at_1, p_at_5, full_p_at_1, full_p_at_5,
          p_at_1_of_full: (.p_at_1 / .full_p_at_1), p_at_5_of_full: (.p_at_5 / .full_p_at_5), agreement_at_20,
          neurons: .sample_size, wider_share, build_s: $built[0].seconds, peak_mib: $built[0].peak_mib,
-         index_bytes: $built[0].index_bytes, cold_us, full_cold_us, timings}' "$scratch/eval.json" >"$scratch/line"
+         index_bytes: $built[0].index_bytes, cold_us, full_cold_us, perplexity, full_perplexity, log_z_error, timings}' "$scratch/eval.json" >"$scratch/line"
     jq -r '
         "  \(.options | tojson)",
         "  P@1 \(.p_at_1) (\(.p_at_1_of_full * 1e4 | round / 100)% of FULL)  P@5 \(.p_at_5) (\(.p_at_5_of_full * 1e4 | round / 100)%)  "
         + (if .agreement_at_20 then "of FULL'"'"'s 20 best \(.agreement_at_20 * 1e4 | round / 100)%  " else "" end)
         + "neurons \(.neurons * 10 | round / 10)  "
+        + (if .perplexity then "perplexity \(.perplexity), FULL \(.full_perplexity)  " else "" end)
         + "build \(.build_s | round) s, \(.peak_mib | round) MiB",
         (.timings[]? | "  batch \(.batch), \(.threads) threads: \(.us_per_query) us, FULL \(.full_us_per_query) us, \(.speedup | round) times")' "$scratch/line"
 }
@@ -108,7 +109,7 @@ folder_of() { # NAME
 for name in "$@"; do
     data=$name goal=(--target 0.995)
     case $name in
-    *-best) data=${name%-best} goal=(--target best) ;;
+    *-best) data=${name%-best} goal=(--target best --partition) ;;
     *-300) data=${name%-300} ;;
     esac
     case $data in

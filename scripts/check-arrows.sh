@@ -3,7 +3,7 @@
 #
 #   base <- kernels, store <- layer, route, fill <- index <- judge <- tune
 #   base, store <- text;   base, kernels, store, layer, text <- net
-#   python, examples: wideout.h only.   serve, mpi: also net/net.h.   cli, bench: also store/store.h, store/log.h and base/clock.h, cli base/utf8.h;
+#   python, examples: wideout.h only.   serve, mpi: also net/net.h.   cli, bench: also store/store.h, store/log.h and base/clock.h, cli base/utf8.h and serve/serve.h;
 #   bench also what it measures on a machine: kernels, layer/exact.h, layer/screen.h, base/cpu.h, judge/energy.h, and how: base/team.h, base/hits.h.   tests: anything.
 #   bench/peers: their own headers and one library each, hnswlib or Faiss; nothing of ours but for the test beside them.
 set -eu
@@ -61,7 +61,7 @@ allow judge "wideout.h base/ kernels/ store/ layer/ route/ fill/ index/ judge/" 
 allow tune "wideout.h base/ kernels/ store/ layer/ route/ fill/ index/ judge/ tune/" src/tune/*.[ch]
 allow text "wideout.h base/ store/ text/" text/*.[ch]
 allow net "wideout.h base/ kernels/ store/ layer/ text/ net/" net/*.[ch]
-allow cli "wideout.h store/store.h store/log.h net/net.h text/ base/clock.h base/utf8.h" cli/*.[ch]
+allow cli "wideout.h serve/serve.h store/store.h store/log.h net/net.h text/ base/clock.h base/utf8.h" cli/*.[ch]
 # wideout-bench reads options and speaks as the tool does, hands the layer's rows to the peers, and meters them itself.
 allow bench "wideout.h store/store.h store/log.h net/net.h text/ kernels/ base/clock.h base/cpu.h base/team.h base/hits.h judge/energy.h layer/exact.h layer/screen.h layer/layer.h ../cli/cli.h peers/peers.h" bench/*.[ch]
 # A shim knows its own library and what peers.h promises; the test beside them reads layers and logs.
@@ -70,9 +70,9 @@ allow bench/peers "store/store.h store/log.h base/clock.h" bench/peers/test_peer
 only hnswlib bench/peers/hnswlib.cpp
 only faiss bench/peers/faiss.cpp
 only no-library bench/peers/*.h bench/peers/*.c
-for room in python examples; do
-    allow $room "wideout.h" $room/*.[ch]
-done
+allow examples "wideout.h" examples/*.[ch]
+# The extension's own header includes the library's in <>, as a user would.
+allow python "" python/core/*.[ch]
 for room in serve mpi; do
     allow $room "wideout.h net/net.h" $room/*.[ch]
 done

@@ -95,3 +95,9 @@ Made, in $out: data/ (train.txt, valid.txt, test.txt, features.txt, labels.txt),
 Next: $wideout eval --index $out/evidence.index.safetensors --log $out/test.log.safetensors
       $wideout predict --index $out/evidence.index.safetensors --net $out/net.safetensors --format text -
 TEXT
+if "$wideout" serve none 2>&1 | grep -q 'built without a server'; then
+    printf '      (wideout serve, which puts an index behind a port, needs libmicrohttpd-dev: make deps, then make)\n'
+else
+    printf '      %s serve %s --net %s --shadow 0.1\n      # then open http://127.0.0.1:8080/\n' "$wideout" \
+        "$out/evidence.index.safetensors" "$out/net.safetensors"
+fi

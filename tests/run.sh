@@ -1,5 +1,6 @@
 #!/bin/bash
-# Runs every test that was built in $BUILD, and the scripts beside it: run.sh [KIND...], of unit, kernels, build and cli.
+# Runs every test that was built in $BUILD, and the scripts beside it: run.sh [KIND...], of unit, kernels, build, cli and
+# python.
 # Every test speaks TAP ("ok 1 - name", "not ok ..."); what fails is shown, what passes is counted. Ends with one line,
 # "N passed, N failed", also left in $BUILD/test-counts. Programs built for another processor run under $RUN, which is
 # qemu-user, once for each of the processors that $CPUS names; $LEAVE_OUT names tests that make no sense there.
@@ -12,7 +13,7 @@ export WIDEOUT CMOCKA_MESSAGE_OUTPUT=TAP
 export ASAN_OPTIONS=allocator_may_return_null=1:exitcode=99 UBSAN_OPTIONS=print_stacktrace=1:exitcode=99
 export TSAN_OPTIONS=exitcode=99:allocator_may_return_null=1
 passed=0 failed=0
-[ $# -gt 0 ] || set -- unit kernels build cli
+[ $# -gt 0 ] || set -- unit kernels build cli python
 
 run() { # NAME COMMAND...: one program or script that prints TAP
     local name=$1 start=$SECONDS out status ok bad

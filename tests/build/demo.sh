@@ -48,6 +48,8 @@ elif demo; then
     check 'and how many the index has' grep -qE '^In all, the index has [0-9]+ of the [0-9]+ answers of FULL\.$' "$scratch/out"
     check 'commands that were shown can be copied' grep -q 'wideout-bench report .*--title wideout:.. the.. demo$' \
         <(sed 's/\\/../g' "$scratch/out")
+    check 'the command that serves the index comes last' grep -qE '^      # then open http://127.0.0.1:8080/$|needs libmicrohttpd-dev' \
+        <(tail -n 1 "$scratch/out")
     check 'the report is there' grep -q '<h1>wideout: the demo</h1>' "$scratch/build/demo/report.html"
     # What --specific is for: libc6 leads where the order is that of scores, and the library that was named with it.
     echo 'a tool for kind7 people' >"$scratch/kind"

@@ -2,11 +2,11 @@
 # What the documents name is there: files, functions, types. Documents fall behind silently; here they fail.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-code=(src text net cli include bench tests)
-rooms='src|text|net|cli|include|bench|tests|docs|scripts|examples'
+code=(src text net serve cli python include bench tests)
+rooms='src|text|net|serve|cli|python|include|bench|tests|docs|scripts|examples'
 grep -rhowE '[A-Za-z_][A-Za-z0-9_]*' "${code[@]}" --include='*.[ch]' --include='*.cpp' --include='*.def' | sort -u >"$scratch/words"
 grep -rhoE '\b[A-Za-z_][A-Za-z0-9_]*[(]' "${code[@]}" --include='*.[ch]' --include='*.cpp' | sort -u >"$scratch/called"
-find src text net cli include bench tests docs scripts -type f | sed 's|.*/||' | sort -u >"$scratch/files"
+find src text net serve cli python include bench tests docs scripts -type f | sed 's|.*/||' | sort -u >"$scratch/files"
 
 # paths DOCUMENT: those that begin with a folder of ours, and are not there. A * may stand for anything; NAME and what is
 # in <> is the reader's.
@@ -55,7 +55,7 @@ all() { # DOCUMENT
 
 same 'all that ARCHITECTURE names is there' '' "$(all docs/ARCHITECTURE.md)"
 check 'ARCHITECTURE has at most 300 lines' test "$(wc -l <docs/ARCHITECTURE.md)" -le 300
-for document in CONTRIBUTING.md docs/FORMAT.md docs/PERFORMANCE.md docs/BENCHMARKING.md docs/EXPERIMENTS.md; do
+for document in CONTRIBUTING.md docs/SERVING.md docs/FORMAT.md docs/PYTHON.md docs/PERFORMANCE.md docs/BENCHMARKING.md docs/EXPERIMENTS.md; do
     same "files that $document names are there" '' "$(paths "$document")"
     same "names of the library in $document too" '' "$(words "$document")"
 done

@@ -5,7 +5,7 @@
 
 # tool_words FILE...: string literals, as "FILE:LINE:...", with an option of the tool or one of its commands in them
 tool_words() {
-    local verbs='build|eval|predict|embed|train|data|info|cpu|version|completion|bench'
+    local verbs='build|eval|predict|embed|train|data|info|cpu|version|completion|generate|bench'
     grep -HnoE '"([^"\\]|\\.)*"' "$@" | grep -E "[^-[:alnum:]]--[a-z]|wideout ($verbs)([^[:alnum:]]|\$)"
 }
 

@@ -12,6 +12,9 @@ echo '#include "store/store.h"' >>"$scratch/tree/src/base/mem.c"
 same 'a wrong include is found' 'src/base/mem.c: base must not include "store/store.h"' \
     "$("$scratch/tree/scripts/check-arrows.sh")"
 
+same 'there is one clock' src/base/clock.h \
+    "$(grep -lE '(clock_gettime|gettimeofday|timespec_get) *\(' src/*/*.[ch] text/*.[ch] net/*.[ch] cli/*.[ch] bench/*.[ch])"
+
 if [ -z "$SAN" ]; then # sanitizers add symbols of their own
     nm -D --defined-only "$BUILD/libwideout.so" | awk '{ print $3 }' | LC_ALL=C sort >"$scratch/exported"
     check 'the shared library exports src/exports.txt, nothing else' diff src/exports.txt "$scratch/exported"
