@@ -8,10 +8,11 @@
 # words.log, a query for each word of the training text.
 #
 # Every network is trained for as many epochs as its validation part gains by (--epochs auto). Only by name: debian-7,
-# debian-15 and debian-30, of that many epochs; eurlex57k-seed2 and eurlex57k-seed3, of other seeds.
+# debian-15 and debian-30, of that many epochs; eurlex57k-seed2 and eurlex57k-seed3, of other seeds;
+# diginetica-half, of the first half of the sessions.
 set -eu
 cd "$(dirname "$0")/.."
-wideout=$PWD/${BUILD:-build}/wideout
+wideout=$(realpath "${BUILD:-build}")/wideout
 cache=${WIDEOUT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wideout}
 mkdir -p "$cache"
 [ $# -gt 0 ] || set -- debian eurlex57k diginetica tmall wikitext-2 wikitext-2-torch wikitext-2-next35 enwiki100m enwiki100m-drop200
@@ -110,6 +111,21 @@ for name in "$@"; do
         # shellcheck disable=SC2086
         xc $options
         ;;
+    diginetica-half)
+        from=$(raw diginetica)
+        [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
+        options='--counts raw --batch 512 --epochs auto'
+        # The first half of the time is learned from; the second is what comes later (bench/drift.sh).
+        begin diginetica-half "--last $options" "$from"/train.txt.gz
+        if [ ! -s "$at/data/test.txt" ]; then
+            "$wideout" data split "$from/train.txt.gz" --last --valid 0.5 -o "$at/halves"
+            "$wideout" data split "$at/halves/train.txt" --last --valid 0.05 -o "$at/data"
+            mv "$at/halves/valid.txt" "$at/data/test.txt"
+            rm -r "$at/halves"
+        fi
+        # shellcheck disable=SC2086
+        xc $options
+        ;;
     tmall)
         from=$(raw tmall)
         [ -n "$from" ] || { echo "$name: left out, its data are not here (set WIDEOUT_DATA)"; continue; }
@@ -159,7 +175,7 @@ for name in "$@"; do
         [ -s "$at/words.log" ] || "$wideout" embed "$at/net.safetensors" --data "$at/data/train.tokens.safetensors" --distinct -o "$at/words.log"
         ;;
     *)
-        echo "nets: '$name' is not one of debian, debian-7, debian-15, debian-30, eurlex57k, eurlex57k-seed2, eurlex57k-seed3, diginetica, tmall, wikitext-2, wikitext-2-torch, wikitext-2-next35, enwiki100m, enwiki100m-drop200" >&2
+        echo "nets: '$name' is not one of debian, debian-7, debian-15, debian-30, eurlex57k, eurlex57k-seed2, eurlex57k-seed3, diginetica, diginetica-half, tmall, wikitext-2, wikitext-2-torch, wikitext-2-next35, enwiki100m, enwiki100m-drop200" >&2
         exit 2
         ;;
     esac
