@@ -7,6 +7,7 @@
 #include "inputs.h"
 #include "labelled.h"
 #include "layer_options.h"
+#include "memory.h"
 #include "outputs.h"
 #include "tune_options.h"
 
@@ -22,7 +23,7 @@ typedef struct arguments {
     cli_layer layer;
     cli_tune tune;
     cli_build build;
-    const char *log, *labels, *names, *output;
+    const char *log, *labels, *names, *output, *memory;
 } arguments;
 
 static const cli_option options[] = {
@@ -33,6 +34,8 @@ static const cli_option options[] = {
      false},
     {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the index", false},
+    {"memory", 0, CLI_TEXT, offsetof(arguments, memory), "SIZE",
+     "500M, 4G: keep within it; large arrays lie in files beside\nthe output", false},
     CLI_TUNE_OPTIONS(arguments, tune),
     {"build", 0, CLI_BUILD, offsetof(arguments, build), NULL, NULL, false},
     {0},
@@ -210,7 +213,7 @@ static void print_next(const arguments *args, const wo_build_options *o)
     printf("next: wideout %s", log ? "eval --index" : "info");
     printf(" ");
     cli_print_shell(stdout, args->output);
-    if (log && (o->weights == WO_WEIGHTS_BF16 || o->weights == WO_WEIGHTS_NONE)) print_layer_options(&args->layer);
+    if (log && o->weights != WO_WEIGHTS_F32 && o->weights != WO_WEIGHTS_INT8) print_layer_options(&args->layer);
     print_option("--log", log);
     if (log) print_option("--labels", args->tune.log ? args->tune.labels : args->labels);
     printf(log && !args->tune.log ? "  # better: a log that it was not built from\n" : "\n");
@@ -375,6 +378,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                          "or leave it out, and a tenth of the log is held out");
     if (!tuned && o.fallback_by == WO_FALLBACK_SCREEN && !o.fallback)
         return cli_usage(self, "--fallback-by screen needs --fallback N: which queries know little");
+    if ((code = cli_memory_keep(self, args->memory, args->output))) return code;
     return build(self, args, &o, tuned ? &tune : NULL);
 }
 

@@ -292,7 +292,8 @@ typedef enum wo_weights {
     WO_WEIGHTS_F32 = 0,
     WO_WEIGHTS_BF16 = 1,
     WO_WEIGHTS_INT8 = 2,
-    WO_WEIGHTS_NONE = 3
+    WO_WEIGHTS_NONE = 3,
+    WO_WEIGHTS_INT8_BF16 = 4
 } wo_weights;
 
 typedef struct wo_build_options {
@@ -333,8 +334,8 @@ typedef struct wo_build_options {
     uint32_t trace_points; /* how often the trace is taken while learning */
 
     /* Rows inside the index. bf16: candidates are scored with halves; int8: screened in int8, the best few scored
-     * exactly. wo_index_save writes all rows in that precision (int8: and in f32), or none: the layer is then needed
-     * to open it. Without the layer FULL needs f32 or int8. full and screen take f32 or none: screen has its int8 rows
+     * exactly; int8_bf16: screened in int8, the best few scored with halves. wo_index_save writes all rows in that
+     * precision (int8: and in f32; int8_bf16: in both), or none: the layer is then needed to open it. Without the layer FULL needs f32 or int8. full and screen take f32 or none: screen has its int8 rows
      * in any case. */
     wo_weights weights;
     uint64_t seed;

@@ -44,10 +44,13 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "prior", "prior is %g, but method %s counts no evidence", o->prior,
                                woi_method_name(o->method));
     if ((o->method == WO_METHOD_FULL || o->method == WO_METHOD_SCREEN) &&
-        (o->weights == WO_WEIGHTS_BF16 || o->weights == WO_WEIGHTS_INT8))
+        (woi_has_bf16(o->weights) || woi_has_int8(o->weights))) {
+        char word[WOI_OPTION_BYTES];
+        woi_option_print(woi_option_find("weights"), o, word);
         return woi_fail_option(err, WO_ERR_ARGUMENT, "weights",
-                               "weights is %s, but method %s answers with f32 rows: f32 or none",
-                               o->weights == WO_WEIGHTS_BF16 ? "bf16" : "int8", woi_method_name(o->method));
+                               "weights is %s, but method %s answers with f32 rows: f32 or none", word,
+                               woi_method_name(o->method));
+    }
     if (o->mix < 0 && o->mix != -1 && woi_option_used(woi_option_find("mix"), o))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "mix", "mix is %g, expected 0 to %g, or -1: chosen", o->mix,
                                WOI_MOST_MIX);

@@ -322,8 +322,10 @@ static wo_status read_int8(opening *from, wo_error *err)
         return woi_fail(err, WO_ERR_FORMAT, 8, "the index has int8 rows of %zu numbers: at most %d", d, WOI_MAX_I8);
     wo_status status = take(from, (wanted){"weight.int8", WOI_I8, m, d}, &rows, err);
     if (!status) status = take(from, (wanted){"weight.scales", WOI_F32, m, 0}, &scales, err);
-    if (!status) index->small = (woi_small){.i8 = (int8_t *)rows, .scales = (float *)scales};
-    return status;
+    if (status) return status;
+    index->small.i8 = (int8_t *)rows;
+    index->small.scales = (float *)scales;
+    return WO_OK;
 }
 
 /* A layer that is given has the f32 rows that the file lacks. */
@@ -333,7 +335,7 @@ static wo_status read_rows(opening *from, const wo_layer *layer, wo_error *err)
     const wo_weights weights = index->options.weights;
     wo_status status = check_layer(index, layer, err);
     if (status) return status;
-    const bool f32 = weights == WO_WEIGHTS_F32 || weights == WO_WEIGHTS_INT8;
+    const bool f32 = !woi_has_bf16(weights) && weights != WO_WEIGHTS_NONE;
     if (!f32 && layer) index->rows = layer->dense;
     if (weights == WO_WEIGHTS_NONE) return WO_OK;
     const size_t m = index->rows.m, d = index->rows.d;
@@ -343,7 +345,7 @@ static wo_status read_rows(opening *from, const wo_layer *layer, wo_error *err)
         index->rows.w = data;
     else
         index->small.bf16 = (uint16_t *)data;
-    if (weights == WO_WEIGHTS_INT8 && (status = read_int8(from, err))) return status;
+    if (woi_has_int8(weights) && (status = read_int8(from, err))) return status;
     if (!woi_st_find(index->st, "bias")) return WO_OK;
     status = take(from, (wanted){"bias", WOI_F32, m, 0}, &data, err);
     if (!status) index->rows.b = data;

@@ -101,7 +101,7 @@ const woi_option woi_options[] = {
      "t1 and t2 are logits, not ranks"},
     {"trace_points", WOI_OPTION_U32, AT(trace_points), NULL, 0, 1e5, 0, LSS, BOTH, false, ALL(50),
      "how often the trace is taken while learning"},
-    {"weights", WOI_OPTION_U32, AT(weights), "f32|bf16|int8|none", 0, 3, 0, ANY, BOTH, false, ALL(WO_WEIGHTS_F32),
+    {"weights", WOI_OPTION_U32, AT(weights), "f32|bf16|int8|none|int8-bf16", 0, 4, 0, ANY, BOTH, false, ALL(WO_WEIGHTS_F32),
      "rows of the layer in the index"},
     {"seed", WOI_OPTION_U64, AT(seed), NULL, 0, 18446744073709551615.0, 0, ANY, BOTH, false, ALL(1),
      "seed of everything random"},

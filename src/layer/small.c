@@ -40,9 +40,8 @@ static void make_rows(void *own, int worker, size_t first, size_t end)
     (void)worker;
     for (size_t i = first; i < end; i++) {
         const float *row = m->rows->w + i * d;
-        if (m->small->i8)
-            m->small->scales[i] = woi_quantise(m->kernels, row, d, m->small->i8 + i * d);
-        else
+        if (m->small->i8) m->small->scales[i] = woi_quantise(m->kernels, row, d, m->small->i8 + i * d);
+        if (m->small->bf16)
             for (size_t j = 0; j < d; j++) m->small->bf16[i * d + j] = woi_f32_to_bf16(row[j]);
     }
 }
@@ -61,24 +60,23 @@ wo_status woi_small_make(const woi_dense *rows, wo_weights weights, int threads,
 {
     const size_t m = rows->m, d = rows->d;
     *small = (woi_small){0};
-    if (weights != WO_WEIGHTS_BF16 && weights != WO_WEIGHTS_INT8) return WO_OK;
+    const bool screened = woi_has_int8(weights), halves = woi_has_bf16(weights);
+    if (!screened && !halves) return WO_OK;
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
-    const bool screened = weights == WO_WEIGHTS_INT8;
     if (screened && d > WOI_MAX_I8)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "weights", "rows of %zu numbers are too long for int8: at most %d",
                                d, WOI_MAX_I8);
-    if (!screened) {
+    if (halves) {
         const wo_status status = woi_small_check(rows, err);
         if (status) return status;
     }
     if (screened) {
         small->i8 = woi_alloc(m, d, err);
         small->scales = woi_alloc(m, sizeof *small->scales, err);
-    } else {
-        small->bf16 = woi_alloc(m, d * sizeof *small->bf16, err);
     }
-    if (screened ? !small->i8 || !small->scales : !small->bf16) {
+    if (halves) small->bf16 = woi_alloc(m, d * sizeof *small->bf16, err);
+    if ((screened && (!small->i8 || !small->scales)) || (halves && !small->bf16)) {
         woi_small_free(small);
         return WO_ERR_MEMORY;
     }

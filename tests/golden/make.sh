@@ -64,6 +64,7 @@ index screen --method screen
 index evidence-tree "${tree[@]}" --fallback 4
 index bf16 "${tree[@]}" --weights bf16
 index int8 "${tree[@]}" --weights int8
+index int8-bf16 "${tree[@]}" --weights int8-bf16
 index none "${hash[@]}" --weights none
 index prior --method evidence --router tree --nodes 5 --leaves 9 --beam 3 --probes 3 --lambda 0.02 --cap 20 --prior 1 \
     --focus 10 --fallback 12

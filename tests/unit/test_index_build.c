@@ -244,7 +244,7 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(WO_METHOD_SCREEN, weights, WO_WEIGHTS_BF16,
             "weights is bf16, but method screen answers with f32 rows: f32 or none");
     REFUSED(WO_METHOD_POPULAR, fallback, 3, "fallback is 3, but method popular counts no evidence");
-    REFUSED(WO_METHOD_FULL, weights, (wo_weights)4, "weights is 4, expected 0 to 3");
+    REFUSED(WO_METHOD_FULL, weights, (wo_weights)5, "weights is 5, expected 0 to 4");
     REFUSED(WO_METHOD_FULL, threads, -1, "threads is -1, expected 0 to 1024");
     REFUSED(WO_METHOD_FULL, threads, 1025, "threads is 1025, expected 0 to 1024");
     /* What a method does not use is still written into a file, by its name. */

@@ -478,6 +478,8 @@ static void hostile_small_rows_are_refused(void **state)
         {WO_WEIGHTS_BF16, {.name = "weight", .dtype = WOI_BF16, .n_dims = 2, .shape = {2, 6}}, "expected shape (6, 2)"},
         {WO_WEIGHTS_INT8, {.name = "weight", .dtype = WOI_BF16, .n_dims = 2, .shape = {6, 2}}, "expected F32"},
         {WO_WEIGHTS_INT8, {.name = "weight", .drop = true}, "no tensor 'weight'"},
+        {WO_WEIGHTS_INT8_BF16, {.name = "weight", .dtype = WOI_F32, .n_dims = 2, .shape = {6, 2}}, "expected BF16"},
+        {WO_WEIGHTS_INT8_BF16, {.name = "weight.int8", .drop = true}, "no tensor 'weight.int8'"},
         {WO_WEIGHTS_INT8, {.name = "weight.int8", .dtype = WOI_U8, .n_dims = 2, .shape = {6, 2}}, "expected I8"},
         {WO_WEIGHTS_INT8,
          {.name = "weight.int8", .dtype = WOI_I8, .n_dims = 1, .shape = {12}},
@@ -540,8 +542,9 @@ static void a_layer_of_another_shape_is_refused(void **state)
     (void)state;
     scene s = make_scene(6, 2, 30, true, 9);
     wo_build_options o = small_options(WO_METHOD_POPULAR);
-    static const wo_weights all[] = {WO_WEIGHTS_NONE, WO_WEIGHTS_F32, WO_WEIGHTS_BF16, WO_WEIGHTS_INT8};
-    for (size_t i = 0; i < 4; i++) { /* with rows of its own it could hold together, and its layer is another */
+    static const wo_weights all[] = {WO_WEIGHTS_NONE, WO_WEIGHTS_F32, WO_WEIGHTS_BF16, WO_WEIGHTS_INT8,
+                                     WO_WEIGHTS_INT8_BF16};
+    for (size_t i = 0; i < 5; i++) { /* with rows of its own it could hold together, and its layer is another */
         o.weights = all[i];
         wo_index *index = build(&s, &o);
         save(index, scratch("whole"));

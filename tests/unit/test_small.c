@@ -27,17 +27,18 @@ static void small_rows_find_the_same(void **state)
     (void)state;
     static const int methods[] = {WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE};
     static const size_t ks[] = {1, 3, 40, 200};
-    for (uint64_t turn = 0; turn < 16; turn++) {
+    for (uint64_t turn = 0; turn < 24; turn++) {
         scene s = make_scene(90, 5 + turn, 60, turn % 2, turn);
         wo_build_options o = small_options(methods[turn % 4]);
         o.probes = 2;
         o.lambda = 0.01;
         o.n_popular = 80;
         wo_index *full = build(&s, &o);
-        o.weights = turn / 4 % 2 ? WO_WEIGHTS_INT8 : WO_WEIGHTS_BF16;
+        static const wo_weights precisions[] = {WO_WEIGHTS_BF16, WO_WEIGHTS_INT8, WO_WEIGHTS_INT8_BF16};
+        o.weights = precisions[turn / 4 % 3];
         wo_index *built = build(&s, &o), *opened = through_a_file(built, NULL);
         assert_true(isnan(full->same_best) && isnan(opened->same_best));
-        assert_true(built->same_best == 1 || o.weights == WO_WEIGHTS_INT8);
+        assert_true(built->same_best == 1 || o.weights != WO_WEIGHTS_BF16);
         asker *exact = create(full, NULL), *searchers[] = {create(built, NULL), create(opened, NULL)};
         for (size_t i = 0; i < 4; i++) {
             const size_t k = ks[i], n = s.n * k;
@@ -82,8 +83,9 @@ static void rounding_is_small(void **state)
     for (size_t i = 0; i < s.m * s.d; i++) s.w[i] = woi_rng_normal(5, 9, i);
     wo_build_options o = small_options(WO_METHOD_POPULAR);
     o.n_popular = 400;
-    for (int weights = WO_WEIGHTS_BF16; weights <= WO_WEIGHTS_INT8; weights++) {
-        o.weights = (wo_weights)weights;
+    static const wo_weights precisions[] = {WO_WEIGHTS_BF16, WO_WEIGHTS_INT8, WO_WEIGHTS_INT8_BF16};
+    for (size_t which = 0; which < 3; which++) {
+        const wo_weights weights = o.weights = precisions[which];
         wo_index *index = build(&s, &o);
         asker *searcher = create(index, NULL);
         int32_t ids[200 * K];
@@ -97,8 +99,8 @@ static void rounding_is_small(void **state)
             same += ids[i * K] == expected[0];
             double size = 0;
             for (size_t j = 0; j < s.d; j++) size += fabs((double)s.q[i * s.d + j]) * 4;
-            const double close = weights == WO_WEIGHTS_BF16 ? 0x1p-8 : 0x1p-22;
-            for (size_t at = 0; at < K; at++) /* int8 decides which, f32 how much */
+            const double close = weights == WO_WEIGHTS_INT8 ? 0x1p-22 : 0x1p-8;
+            for (size_t at = 0; at < K; at++) /* int8 decides which, f32 or bf16 how much */
                 if (weights == WO_WEIGHTS_BF16 || ids[i * K + at] == expected[at])
                     assert_true(fabs((double)scores[i * K + at] - logits[at]) < close * size);
         }
