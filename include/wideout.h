@@ -335,8 +335,8 @@ typedef struct wo_build_options {
 
     /* Rows inside the index. bf16: candidates are scored with halves; int8: screened in int8, the best few scored
      * exactly; int8_bf16: screened in int8, the best few scored with halves. wo_index_save writes all rows in that
-     * precision (int8: and in f32; int8_bf16: in both), or none: the layer is then needed to open it. Without the layer FULL needs f32 or int8. full and screen take f32 or none: screen has its int8 rows
-     * in any case. */
+     * precision (int8: and in f32; int8_bf16: in both), or none: the layer is then needed to open it. Without
+     * the layer FULL needs f32 or int8. full and screen take f32 or none: screen has its int8 rows in any case. */
     wo_weights weights;
     uint64_t seed;
     int threads; /* 0: all cores. The result does not depend on it. */
@@ -377,6 +377,9 @@ typedef struct wo_build_options {
      * most; 0 where nothing is gained. wo_index_options has what was chosen; -1 without a partition, and in files of
      * versions that had none, whose probabilities have the prior. */
     double mix;
+    /* evidence by a tree: a cell holds besides so many classes that FULL finds best at the mean of its queries,
+     * whatever the cap. For layers with far more classes than a log names: FULL is asked once a cell. 0: none. */
+    uint32_t centre_k;
 } wo_build_options;
 
 #define WO_PRIOR_FLOOR (1.0 / 1024)

@@ -22,6 +22,7 @@ void woi_routed_free(woi_routed *routed)
 {
     woi_free(routed->of);
     woi_free(routed->near);
+    woi_centres_free(&routed->centres);
     *routed = (woi_routed){0};
 }
 
@@ -69,6 +70,7 @@ wo_status woi_evidence_set_reach(const wo_log *log, const wo_build_options *to, 
         if (!(routed->of = woi_alloc(log->n, each * sizeof *routed->of, err))) return WO_ERR_MEMORY;
         const woi_filing filing = {.each = each, .cells = routed->of};
         status = woi_tree_file(tree, log->queries, log->n, threads, &filing, err);
+        if (!status) status = woi_centres_ask(index, log, routed->of, each, &routed->centres, err);
     }
     return status ? status : woi_tree_learn_margin(tree, log->queries, log->n, to->probes, threads, err);
 }
@@ -135,7 +137,8 @@ wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index 
                                        .threads = o->threads,
                                        .progress = &o->progress};
     woi_cells_free(&index->cells);
-    const wo_status status = woi_fill_evidence(by.needs, routed->of, &fill, index->rows.m, &index->cells, err);
+    wo_status status = woi_fill_evidence(by.needs, routed->of, &fill, index->rows.m, &index->cells, err);
+    if (!status && routed->centres.k) status = woi_centres_join(&routed->centres, &index->cells, err);
     return status ? status : make_screen(index, err);
 }
 

@@ -6,13 +6,14 @@
 #ifndef WOI_INDEX_BUILD_EVIDENCE_H
 #define WOI_INDEX_BUILD_EVIDENCE_H
 
-#include "index/index.h"
+#include "index/centres.h"
 
 /* Where the log's queries lie. */
 typedef struct woi_routed {
     uint32_t each;  /* cells of a query: L, or of a tree 1 + spread */
     uint32_t *of;   /* (n, each): their own cells; of a tree the nearest leaves */
     uint32_t *near; /* of a tree: the neighbours of each cell; NULL */
+    woi_centres centres;
 } woi_routed;
 
 void woi_routed_free(woi_routed *routed); /* and zeroed again */

@@ -101,8 +101,8 @@ const woi_option woi_options[] = {
      "t1 and t2 are logits, not ranks"},
     {"trace_points", WOI_OPTION_U32, AT(trace_points), NULL, 0, 1e5, 0, LSS, BOTH, false, ALL(50),
      "how often the trace is taken while learning"},
-    {"weights", WOI_OPTION_U32, AT(weights), "f32|bf16|int8|none|int8-bf16", 0, 4, 0, ANY, BOTH, false, ALL(WO_WEIGHTS_F32),
-     "rows of the layer in the index"},
+    {"weights", WOI_OPTION_U32, AT(weights), "f32|bf16|int8|none|int8-bf16", 0, 4, 0, ANY, BOTH, false,
+     ALL(WO_WEIGHTS_F32), "rows of the layer in the index"},
     {"seed", WOI_OPTION_U64, AT(seed), NULL, 0, 18446744073709551615.0, 0, ANY, BOTH, false, ALL(1),
      "seed of everything random"},
     {"max_neurons", WOI_OPTION_U32, AT(max_neurons), NULL, 0, UINT32_MAX, 0, LSS, BOTH, false, ALL(0),
@@ -123,6 +123,8 @@ const woi_option woi_options[] = {
      ALL(WO_FALLBACK_WIDER), "what queries below it get: more cells, or a screen too"},
     {"mix", WOI_OPTION_REAL, AT(mix), NULL, -1, WOI_MOST_MIX, 0, EVIDENCE, BOTH, false, ALL(-1),
      "how much of the cells' evidence probabilities have"},
+    {"centre_k", WOI_OPTION_U32, AT(centre_k), NULL, 0, 65536, 0, EVIDENCE, TREE, false, ALL(0),
+     "a cell holds besides so many of FULL's best at its centre"},
     {0},
 };
 
@@ -130,7 +132,7 @@ static const struct {
     const char *name;
     double missing;
 } late[] = {{"max_neurons", 0}, {"last_step", 1},   {"cap", 0},    {"prior", 0}, {"focus", 0},
-            {"partition", 0},   {"fallback_by", 0}, {"spread", 0}, {"mix", -1}};
+            {"partition", 0},   {"fallback_by", 0}, {"spread", 0}, {"mix", -1},  {"centre_k", 0}};
 
 const double *woi_option_missing(const woi_option *option)
 {
