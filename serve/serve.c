@@ -173,6 +173,7 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
     woi_shadow_stop(&server);
     woi_server_close(&server);
     if (!status && options->ready_file) unlink(options->ready_file);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    /* A server that was told to leave leaves with 0, however often it is told: signals stay blocked to the end. */
+    if (status) pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
 }

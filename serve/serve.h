@@ -30,7 +30,8 @@ typedef struct woi_serve_options {
 } woi_serve_options;
 
 /* Serves until SIGTERM or SIGINT. A failure is one before the first request: a file, the address. *at is the file that
- * it is about, or NULL. The calling thread must be the only one. */
+ * it is about, or NULL. The calling thread must be the only one; where it has served, SIGTERM, SIGINT and SIGHUP are
+ * blocked from then on. */
 wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error *err);
 
 #endif

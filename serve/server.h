@@ -214,7 +214,7 @@ const char *woi_route_name(size_t route); /* NULL beyond the last */
 /* Handlers: each fills the reply. */
 typedef void woi_handler(woi_server *server, const woi_request *request, woi_reply *reply);
 woi_handler woi_v1_search, woi_v1_predict, woi_v1_info;
-woi_handler woi_v2_server, woi_v2_live, woi_v2_ready, woi_v2_model, woi_v2_infer;
+woi_handler woi_v2_server, woi_v2_live, woi_v2_ready, woi_v2_model, woi_v2_model_ready, woi_v2_infer;
 woi_handler woi_healthz, woi_readyz, woi_metrics_show, woi_admin_reload;
 woi_handler woi_page, woi_page_style, woi_page_script;
 

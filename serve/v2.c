@@ -60,15 +60,28 @@ void woi_v2_live(woi_server *server, const woi_request *request, woi_reply *repl
     say(reply, "{\"live\": true}\n");
 }
 
+/* The specification calls it "live" in one place and "ready" in others: both are there. */
 void woi_v2_ready(woi_server *server, const woi_request *request, woi_reply *reply)
 {
     const char *why;
     (void)request;
+    if (woi_is_ready(server, &why))
+        say(reply, "{\"ready\": true, \"live\": true}\n");
+    else
+        woi_refusal(reply, 503, "the server is not ready: /readyz says why");
+}
+
+void woi_v2_model_ready(woi_server *server, const woi_request *request, woi_reply *reply)
+{
+    const char *why;
+    (void)request;
     if (!woi_is_ready(server, &why)) {
-        woi_refusal(reply, 503, "%s", why);
+        woi_refusal(reply, 503, "the model is not ready: /readyz says why");
         return;
     }
-    say(reply, "{\"ready\": true}\n");
+    say(reply, "{\"name\": ");
+    woi_out_json_text(&reply->body, server->options.name);
+    woi_out_text(&reply->body, ", \"ready\": true}\n");
 }
 
 void woi_v2_model(woi_server *server, const woi_request *request, woi_reply *reply)
@@ -81,7 +94,7 @@ void woi_v2_model(woi_server *server, const woi_request *request, woi_reply *rep
     reply->checksum = s->info.checksum;
     say(reply, "{\"name\": ");
     woi_out_json_text(out, server->options.name);
-    woi_out_format(out, ", \"versions\": [\"%s\"], \"platform\": \"wideout\", \"inputs\": [", s->digits);
+    woi_out_format(out, ", \"versions\": [\"%s\"], \"platform\": \"wideout_index\", \"inputs\": [", s->digits);
     woi_out_format(out, "{\"name\": \"queries\", \"datatype\": \"FP32\", \"shape\": [-1, %zu]}", s->info.d);
     if (s->net) woi_out_text(out, ", {\"name\": \"text\", \"datatype\": \"BYTES\", \"shape\": [-1]}");
     woi_out_text(out, "], \"outputs\": [{\"name\": \"ids\", \"datatype\": \"INT32\", \"shape\": [-1, -1]}, "
@@ -117,7 +130,10 @@ static bool read_outputs(woi_infer *infer, const json_t *outputs, const woi_snap
     if (outputs && !json_is_array(outputs)) return woi_refuse(reply, 400, "outputs is no list");
     for (size_t i = 0; i < json_array_size(outputs); i++)
         if (!read_output(infer, json_array_get(outputs, i), s, reply)) return false;
-    if (json_array_size(outputs) == 0) infer->wanted[WOI_IDS] = infer->wanted[WOI_SCORES] = true;
+    if (json_array_size(outputs) == 0) {
+        infer->wanted[WOI_IDS] = infer->wanted[WOI_SCORES] = true;
+        infer->wanted[WOI_NAMES] = s->info.has_names && infer->work.job.names;
+    }
     return true;
 }
 
