@@ -72,7 +72,9 @@ CLI_SRC  := $(wildcard cli/*.c)
 CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/obj/%.o)
 # The server is an optional part: without libmicrohttpd 'wideout serve' says that it is missing.
 MHD      := $(shell $(PKG_CONFIG) --libs libmicrohttpd 2>/dev/null)
-SERVE_SRC := $(if $(MHD),$(wildcard serve/*.c))
+# In front of other servers (--shards) it needs libcurl too, and says so.
+CURL     := $(if $(MHD),$(shell $(PKG_CONFIG) --libs libcurl 2>/dev/null))
+SERVE_SRC := $(if $(MHD),$(filter-out $(if $(CURL),serve/no_shards.c,serve/shards.c serve/fanout.c serve/merge.c),$(wildcard serve/*.c)))
 SERVE_OBJ := $(SERVE_SRC:%.c=$(BUILD)/obj/%.o)
 $(BUILD)/obj/serve/page.o: $(wildcard serve/page/*)
 $(BUILD)/obj/cli/cmd_serve.o: private CPPFLAGS += $(if $(MHD),-DWOI_HAVE_SERVE)
@@ -115,7 +117,7 @@ $(ARCHIVES) $(BUILD)/libserve.a:
 $(BUILD)/libwideout.so: $(LIB_OBJ)
 	$(call say,LD) $(LINK) -shared -Wl,-z,nodelete -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
 $(BUILD)/wideout: $(CLI_OBJ) $(if $(MHD),$(BUILD)/libserve.a) $(ARCHIVES)
-	$(call say,LD) $(LINK) -o $@ $^ $(MHD) $(ZLIB) $(LIBS)
+	$(call say,LD) $(LINK) -o $@ $^ $(MHD) $(CURL) $(ZLIB) $(LIBS)
 
 -include $(LIB_OBJ:.o=.d) $(SHOP_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(SERVE_OBJ:.o=.d)
 
@@ -143,10 +145,11 @@ EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 
 # A test includes one .c and links the static library, so it sees the internal symbols too.
 $(BUILD)/tests/fuzz/fuzz_serve: FUZZ_LIBS := $(BUILD)/libserve.a
+$(BUILD)/tests/fuzz/fuzz_serve: FUZZ_NEEDS := $(CURL)
 $(BUILD)/tests/fuzz/fuzz_serve: $(BUILD)/libserve.a
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(wildcard tests/fuzz/*.h tests/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< tests/fuzz/replay.c $(FUZZ_LIBS) $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
+	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< tests/fuzz/replay.c $(FUZZ_LIBS) $(ARCHIVES) $(LDFLAGS) $(FUZZ_NEEDS) $(ZLIB) $(LIBS)
 $(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h tests/*/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(ARCHIVES) $(LDFLAGS) $(CMOCKA) $(ZLIB) $(LIBS)
@@ -223,7 +226,7 @@ fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822
 	@$(INNER) BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a build/fuzz/libworkshop.a $(if $(MHD),build/fuzz/libserve.a)
 	@mkdir -p build/fuzz/corpus/$(TARGET)
 	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. -Itests -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
-	    tests/fuzz/$(TARGET).c $(if $(MHD),build/fuzz/libserve.a) build/fuzz/libworkshop.a build/fuzz/libwideout.a $(ZLIB) $(LIBS)
+	    tests/fuzz/$(TARGET).c $(if $(MHD),build/fuzz/libserve.a) build/fuzz/libworkshop.a build/fuzz/libwideout.a $(CURL) $(ZLIB) $(LIBS)
 	@tests/cli/malformed.sh --make build/fuzz/seeds
 	build/fuzz/$(TARGET) -artifact_prefix=build/fuzz/ -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds tests/fuzz/seeds tests/golden
 

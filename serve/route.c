@@ -51,8 +51,7 @@ bool woi_route_find(woi_server *server, const woi_request *request, size_t *numb
     for (size_t i = 0; i < N_ROUTES; i++) {
         const bool of_model = strncmp(routes[i].path, MODEL, sizeof MODEL - 1) == 0;
         if (of_model != (rest != NULL)) continue;
-        if (strcmp(rest ? routes[i].path + sizeof MODEL - 1 : routes[i].path, rest ? rest : path) != 0)
-            continue;
+        if (strcmp(rest ? routes[i].path + sizeof MODEL - 1 : routes[i].path, rest ? rest : path) != 0) continue;
         *number = i;
         const bool head = strcmp(request->method, "HEAD") == 0 && strcmp(routes[i].method, "GET") == 0;
         if (head || strcmp(request->method, routes[i].method) == 0)
@@ -80,7 +79,7 @@ bool woi_is_ready(woi_server *server, const char **why)
     *why = atomic_load(&server->draining) ? "the server is about to leave"
            : damaged                      ? "a part of the index file is gone: it was shortened while it was in use"
                                           : NULL;
-    return !*why;
+    return !*why && (!server->shards || woi_shards_ready(server, why));
 }
 
 void woi_healthz(woi_server *server, const woi_request *request, woi_reply *reply)

@@ -160,6 +160,7 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
                     address);
         status = woi_shadow_start(&server, err);
         if (!status) status = woi_batch_start(&server, err);
+        if (!status) status = woi_shards_start(&server, err);
         if (status)
             close(listening);
         else
@@ -168,6 +169,7 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
     if (!status) status = announce(&server, address, at, err);
     if (!status) serve_until_told(&server, http, &set);
     woi_batch_stop(&server); /* no connection sleeps any more */
+    woi_shards_stop(&server);
     woi_http_stop(http);
     woi_batch_free(&server);
     woi_shadow_stop(&server);
