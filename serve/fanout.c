@@ -136,7 +136,10 @@ static void explain(char *why, CURLcode code, long status)
 static size_t on_info(char *data, size_t size, size_t n, void *ctx)
 {
     woi_told *told = ctx;
-    if (size * n > MOST_INFO - told->body.bytes) return 0;
+    if (size * n > MOST_INFO - told->body.bytes) {
+        snprintf(told->why, sizeof told->why, "what it says at /v1/info has more than %d bytes", MOST_INFO);
+        return 0;
+    }
     woi_out_bytes(&told->body, data, size * n);
     return told->body.failed ? 0 : size * n;
 }
@@ -153,9 +156,7 @@ void woi_fanout_ask(const woi_server *server, woi_told *told)
         char url[400];
         snprintf(url, sizeof url, "http://%.300s/v1/info", all->shard[i].address);
         asks[i] = fine ? make_easy(url, seconds) : NULL;
-        snprintf(told[i].why, sizeof told[i].why, "it is not asked: out of memory");
         if (!asks[i]) continue;
-        snprintf(told[i].why, sizeof told[i].why, "it does not answer within %g seconds", seconds);
         curl_easy_setopt(asks[i], CURLOPT_HTTPHEADER, headers);
         curl_easy_setopt(asks[i], CURLOPT_WRITEFUNCTION, on_info);
         curl_easy_setopt(asks[i], CURLOPT_WRITEDATA, &told[i]);
@@ -170,12 +171,13 @@ void woi_fanout_ask(const woi_server *server, woi_told *told)
             long status = 0;
             curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &one);
             curl_easy_getinfo(m->easy_handle, CURLINFO_RESPONSE_CODE, &status);
-            one->why[0] = '\0';
             explain(one->why, m->data.result, status);
+            one->done = true;
         }
         if (running) curl_multi_poll(multi, NULL, 0, WAIT_MS, NULL);
     }
     for (size_t i = 0; i < all->n; i++) {
+        if (!told[i].done) snprintf(told[i].why, sizeof told[i].why, "it could not be asked: out of memory, or time");
         if (!asks[i]) continue;
         curl_multi_remove_handle(multi, asks[i]);
         curl_easy_cleanup(asks[i]);

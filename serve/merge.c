@@ -46,8 +46,7 @@ bool woi_shard_request(const woi_job *job, const woi_snapshot *s, woi_out *out, 
         "{\"inputs\": [{\"name\": \"queries\", \"shape\": [%zu, %zu], \"datatype\": \"FP32\", "
         "\"parameters\": {\"binary_data_size\": %zu}}], \"outputs\": [{\"name\": \"ids\"}, {\"name\": \"scores\"}, ",
         job->n, s->info.d, bytes);
-    woi_out_format(out, "{\"name\": \"candidates\"}%s%s], ",
-                   job->names && s->info.has_names ? ", {\"name\": \"names\"}" : "",
+    woi_out_format(out, "{\"name\": \"candidates\"}%s%s], ", job->names ? ", {\"name\": \"names\"}" : "",
                    logprob ? ", {\"name\": \"log_z\"}" : "");
     woi_out_format(out, "\"parameters\": {\"binary_data_output\": true, \"k\": %zu, \"scores\": \"%s\", \"exact\": %s",
                    job->k, logprob ? "logprob" : "logits", job->exact ? "true" : "false");
@@ -191,7 +190,7 @@ static bool read_outputs(woi_piece *piece, const woi_job *job, size_t m, const w
         (!find(outputs, body, "log_z", &t) || !take_words(&t, "FP32", job->n, 0, (void **)&piece->log_z) ||
          !finite_all(piece->log_z, job->n)))
         return wrong(why, "has no log_z of the right shape");
-    if (find(outputs, body, "names", &t) && job->names && !take_names(piece, &t, job->n))
+    if (job->names && (!find(outputs, body, "names", &t) || !take_names(piece, &t, job->n)))
         return wrong(why, "has names that are none");
     return true;
 }

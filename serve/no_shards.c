@@ -14,10 +14,10 @@ wo_status woi_shards_open(woi_server *server, const char **at, wo_error *err)
     return WO_ERR_UNSUPPORTED;
 }
 
-wo_status woi_shards_describe(woi_server *server, woi_snapshot *s, const char **at, wo_error *err)
+wo_status woi_shards_describe(woi_server *server, woi_snapshot *s, wo_error *err)
 {
     (void)s;
-    return woi_shards_open(server, at, err);
+    return woi_shards_open(server, NULL, err);
 }
 
 wo_status woi_shards_start(woi_server *server, wo_error *err)

@@ -208,8 +208,8 @@ void woi_batch_enter(woi_server *server, woi_ticket *ticket); /* a woi_reply's `
 
 /* shards.c, fanout.c: other servers answer, each with a part of the classes (--shards). */
 wo_status woi_shards_open(woi_server *server, const char **at, wo_error *err);
-/* Asks all of them who they are, and makes the snapshot one of theirs; sentences are about *at. */
-wo_status woi_shards_describe(woi_server *server, woi_snapshot *snapshot, const char **at, wo_error *err);
+/* Asks all of them who they are, and makes the snapshot one of theirs. */
+wo_status woi_shards_describe(woi_server *server, woi_snapshot *snapshot, wo_error *err);
 void woi_members_free(struct woi_members *members);
 wo_status woi_shards_start(woi_server *server, wo_error *err);
 /* What is under way is answered with a refusal; then, when no request can come: */

@@ -275,11 +275,10 @@ static wo_status make_members(woi_snapshot *s, const woi_shards *all, const aske
     return WO_OK;
 }
 
-wo_status woi_shards_describe(woi_server *server, woi_snapshot *s, const char **at, wo_error *err)
+wo_status woi_shards_describe(woi_server *server, woi_snapshot *s, wo_error *err)
 {
     woi_shards *all = server->shards;
     asked *a = ask_all(server);
-    *at = NULL;
     if (!a) return fail(err, WO_ERR_MEMORY, "out of memory", "", "");
     const size_t with = typical(all, a);
     size_t n_fit = 0, bad = all->n, silent = all->n;
@@ -302,8 +301,7 @@ wo_status woi_shards_describe(woi_server *server, woi_snapshot *s, const char **
                           : woi_shards_enough(server, n_fit)                                      ? all->n
                                                                                                   : silent;
     if (blamed < all->n) {
-        *at = all->shard[blamed].address;
-        status = fail(err, WO_ERR_ARGUMENT, "%s%s", a[blamed].why, "");
+        status = fail(err, WO_ERR_ARGUMENT, "shard %s: %s", all->shard[blamed].address, a[blamed].why);
     } else
         status = make_members(s, all, a, err);
     free(a);
@@ -426,6 +424,7 @@ bool woi_shards_take(woi_server *server, woi_work *work, woi_reply *reply)
         if (!members->log_z && !job->exact)
             return woi_refuse(reply, 400, "log probabilities cannot be merged: not every shard estimates log Z");
     }
+    job->names = job->names && s->info.has_names;
     if (!woi_job_room(job, server, s, reply)) return false;
     reply->later = woi_fanout_enter;
     reply->work = work;

@@ -64,6 +64,7 @@ void woi_shards_hurry(woi_shards *shards); /* looks at them now, and not only wh
 /* fanout.c: asks every shard for /v1/info at once. bodies[i] is what came, or why[i] says why nothing did. */
 typedef struct woi_told {
     woi_out body;
+    bool done;
     char why[WOI_WHY_BYTES];
 } woi_told;
 wo_status woi_fanout_open(wo_error *err);

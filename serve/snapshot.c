@@ -119,7 +119,7 @@ static wo_status open_all(woi_server *server, woi_snapshot **result, const char 
     (void)woi_guard_met();
     wo_build_options built = {.struct_size = sizeof built};
     s->info.struct_size = sizeof s->info;
-    wo_status status = server->shards ? woi_shards_describe(server, s, at, err) : open_index(s, o, at, err);
+    wo_status status = server->shards ? woi_shards_describe(server, s, err) : open_index(s, o, at, err);
     if (!status && s->index) {
         status = wo_index_describe(s->index, &s->info);
         s->m = s->info.m;
