@@ -137,16 +137,17 @@ TEST_SRC := $(wildcard tests/unit/test_*.c tests/kernels/test_*.c)
 CMOCKA   := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 TESTS    := $(if $(CMOCKA),$(TEST_SRC:tests/%.c=$(BUILD)/tests/%))
 # That of the server is left out where there is no server.
-FUZZ_SRC := $(filter-out $(if $(MHD),,tests/fuzz/fuzz_serve.c),$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SRC := $(filter-out $(if $(MHD),,tests/fuzz/fuzz_serve.c) $(if $(CURL),,tests/fuzz/fuzz_shards.c),$(wildcard tests/fuzz/fuzz_*.c))
 FUZZERS  := $(FUZZ_SRC:tests/%.c=$(BUILD)/tests/%)
 TOOLS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
 PRELOADS := $(BUILD)/tests/failing_io.so
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 
 # A test includes one .c and links the static library, so it sees the internal symbols too.
-$(BUILD)/tests/fuzz/fuzz_serve: FUZZ_LIBS := $(BUILD)/libserve.a
-$(BUILD)/tests/fuzz/fuzz_serve: FUZZ_NEEDS := $(CURL)
-$(BUILD)/tests/fuzz/fuzz_serve: $(BUILD)/libserve.a
+SERVE_FUZZERS := $(BUILD)/tests/fuzz/fuzz_serve $(BUILD)/tests/fuzz/fuzz_shards
+$(SERVE_FUZZERS): FUZZ_LIBS := $(BUILD)/libserve.a
+$(SERVE_FUZZERS): FUZZ_NEEDS := $(CURL)
+$(SERVE_FUZZERS): $(BUILD)/libserve.a
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(wildcard tests/fuzz/*.h tests/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< tests/fuzz/replay.c $(FUZZ_LIBS) $(ARCHIVES) $(LDFLAGS) $(FUZZ_NEEDS) $(ZLIB) $(LIBS)
@@ -221,7 +222,7 @@ torture:  ## the long form of the tests that mutate indexes, fail I/O calls and 
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
 TARGET    ?= fuzz_xc
 FUZZ_TIME ?= 60
-fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text|fasttext|gguf|npz|index|serve), FUZZ_TIME=seconds
+fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text|fasttext|gguf|npz|index|serve|shards), FUZZ_TIME=seconds
 	$(call setup,build check)
 	@$(INNER) BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a build/fuzz/libworkshop.a $(if $(MHD),build/fuzz/libserve.a)
 	@mkdir -p build/fuzz/corpus/$(TARGET)
