@@ -321,12 +321,14 @@ bench-products:  ## our products beside those of OpenBLAS, oneDNN and BLIS
 bench-python: python  ## what Python adds to a search, beside the C call
 	@PYTHONPATH=$(PY_BUILT) $(PYTHON) bench/python.py
 
-# INDEX and LOG are yours to name, and OTHER, an index of the same layer, to reload; SECONDS a round.
+# INDEX and LOG are yours to name, and OTHER, an index of the same layer, to reload; SECONDS a round. SOAK=600: full load for
+# so many seconds instead, and a tenth of that with --exact, where nothing may fail and nothing grow.
 SECONDS ?= 2
-bench-serve:  ## load on 'wideout serve' beside a bare libmicrohttpd, over loopback: INDEX=FILE LOG=FILE [OTHER=FILE]
+SOAK    ?=
+bench-serve:  ## load on 'wideout serve' beside a bare libmicrohttpd, over loopback: INDEX=FILE LOG=FILE [OTHER=FILE] [SOAK=600]
 	$(call setup,build bench)
 	@$(INNER) all $(BUILD)/bench/load
-	@$(BUILD)/bench/load $(BUILD)/wideout $(INDEX) $(LOG) $(SECONDS) $(OTHER)
+	@$(BUILD)/bench/load $(if $(SOAK),--soak $(SOAK)) $(BUILD)/wideout $(INDEX) $(LOG) $(if $(SOAK),,$(SECONDS) $(OTHER))
 
 bench-layout:  ## what the order and the pages of the rows are worth, on Debian's network (INDEX=FILE: time that too)
 	$(call setup,build bench)
