@@ -161,6 +161,7 @@ const cli_command cli_cmd_serve = {
     "  curl 127.0.0.1:8080/v1/predict -d '{\"text\": \"a fast web browser\", \"k\": 3}'\n"
     "  curl 127.0.0.1:8080/v1/search -d '{\"query\": [0.1, ...], \"k\": 3}'\n"
     "  curl 127.0.0.1:8080/v1/search?k=3 -H 'Content-Type: application/octet-stream' --data-binary @q.f32\n"
+    "  wideout serve --shards 10.0.0.10:8080,10.0.0.11:8080   (servers with a part of the classes each)\n"
     "\n"
     "Paths: / (a page), /v1/search, /v1/predict, /v1/info, /v2/... (KServe: JSON and binary tensors),\n"
     "/healthz, /readyz, /metrics (Prometheus) and /admin/reload, as SIGHUP. Every answer names the index\n"
