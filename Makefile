@@ -72,7 +72,9 @@ CLI_SRC  := $(wildcard cli/*.c)
 CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/obj/%.o)
 # The server is an optional part: without libmicrohttpd 'wideout serve' says that it is missing.
 MHD      := $(shell $(PKG_CONFIG) --libs libmicrohttpd 2>/dev/null)
-SERVE_SRC := $(if $(MHD),$(wildcard serve/*.c))
+# In front of other servers (--shards) it needs libcurl too, and says so.
+CURL     := $(if $(MHD),$(shell $(PKG_CONFIG) --libs libcurl 2>/dev/null))
+SERVE_SRC := $(if $(MHD),$(filter-out $(if $(CURL),serve/no_shards.c,serve/shards.c serve/fanout.c serve/merge.c),$(wildcard serve/*.c)))
 SERVE_OBJ := $(SERVE_SRC:%.c=$(BUILD)/obj/%.o)
 $(BUILD)/obj/serve/page.o: $(wildcard serve/page/*)
 $(BUILD)/obj/cli/cmd_serve.o: private CPPFLAGS += $(if $(MHD),-DWOI_HAVE_SERVE)
@@ -115,7 +117,7 @@ $(ARCHIVES) $(BUILD)/libserve.a:
 $(BUILD)/libwideout.so: $(LIB_OBJ)
 	$(call say,LD) $(LINK) -shared -Wl,-z,nodelete -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
 $(BUILD)/wideout: $(CLI_OBJ) $(if $(MHD),$(BUILD)/libserve.a) $(ARCHIVES)
-	$(call say,LD) $(LINK) -o $@ $^ $(MHD) $(ZLIB) $(LIBS)
+	$(call say,LD) $(LINK) -o $@ $^ $(MHD) $(CURL) $(ZLIB) $(LIBS)
 
 -include $(LIB_OBJ:.o=.d) $(SHOP_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(SERVE_OBJ:.o=.d)
 
@@ -135,18 +137,20 @@ TEST_SRC := $(wildcard tests/unit/test_*.c tests/kernels/test_*.c)
 CMOCKA   := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 TESTS    := $(if $(CMOCKA),$(TEST_SRC:tests/%.c=$(BUILD)/tests/%))
 # That of the server is left out where there is no server.
-FUZZ_SRC := $(filter-out $(if $(MHD),,tests/fuzz/fuzz_serve.c),$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SRC := $(filter-out $(if $(MHD),,tests/fuzz/fuzz_serve.c) $(if $(CURL),,tests/fuzz/fuzz_shards.c),$(wildcard tests/fuzz/fuzz_*.c))
 FUZZERS  := $(FUZZ_SRC:tests/%.c=$(BUILD)/tests/%)
 TOOLS    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/tools/*.c))
 PRELOADS := $(BUILD)/tests/failing_io.so
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 
 # A test includes one .c and links the static library, so it sees the internal symbols too.
-$(BUILD)/tests/fuzz/fuzz_serve: FUZZ_LIBS := $(BUILD)/libserve.a
-$(BUILD)/tests/fuzz/fuzz_serve: $(BUILD)/libserve.a
+SERVE_FUZZERS := $(BUILD)/tests/fuzz/fuzz_serve $(BUILD)/tests/fuzz/fuzz_shards
+$(SERVE_FUZZERS): FUZZ_LIBS := $(BUILD)/libserve.a
+$(SERVE_FUZZERS): FUZZ_NEEDS := $(CURL)
+$(SERVE_FUZZERS): $(BUILD)/libserve.a
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(wildcard tests/fuzz/*.h tests/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
-	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< tests/fuzz/replay.c $(FUZZ_LIBS) $(ARCHIVES) $(LDFLAGS) $(ZLIB) $(LIBS)
+	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< tests/fuzz/replay.c $(FUZZ_LIBS) $(ARCHIVES) $(LDFLAGS) $(FUZZ_NEEDS) $(ZLIB) $(LIBS)
 $(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h tests/*/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(ARCHIVES) $(LDFLAGS) $(CMOCKA) $(ZLIB) $(LIBS)
@@ -218,12 +222,12 @@ torture:  ## the long form of the tests that mutate indexes, fail I/O calls and 
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
 TARGET    ?= fuzz_xc
 FUZZ_TIME ?= 60
-fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text|fasttext|gguf|npz|index|serve), FUZZ_TIME=seconds
+fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text|fasttext|gguf|npz|index|serve|shards), FUZZ_TIME=seconds
 	$(call setup,build check)
 	@$(INNER) BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a build/fuzz/libworkshop.a $(if $(MHD),build/fuzz/libserve.a)
 	@mkdir -p build/fuzz/corpus/$(TARGET)
 	$(CLANG) -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. -Itests -O1 -g -fsanitize=fuzzer,address,undefined -o build/fuzz/$(TARGET) \
-	    tests/fuzz/$(TARGET).c $(if $(MHD),build/fuzz/libserve.a) build/fuzz/libworkshop.a build/fuzz/libwideout.a $(ZLIB) $(LIBS)
+	    tests/fuzz/$(TARGET).c $(if $(MHD),build/fuzz/libserve.a) build/fuzz/libworkshop.a build/fuzz/libwideout.a $(CURL) $(ZLIB) $(LIBS)
 	@tests/cli/malformed.sh --make build/fuzz/seeds
 	build/fuzz/$(TARGET) -artifact_prefix=build/fuzz/ -max_total_time=$(FUZZ_TIME) build/fuzz/corpus/$(TARGET) build/fuzz/seeds tests/fuzz/seeds tests/golden
 
@@ -317,12 +321,14 @@ bench-products:  ## our products beside those of OpenBLAS, oneDNN and BLIS
 bench-python: python  ## what Python adds to a search, beside the C call
 	@PYTHONPATH=$(PY_BUILT) $(PYTHON) bench/python.py
 
-# INDEX and LOG are yours to name, and OTHER, an index of the same layer, to reload; SECONDS a round.
+# INDEX and LOG are yours to name, and OTHER, an index of the same layer, to reload; SECONDS a round. SOAK=600: full load for
+# so many seconds instead, and a tenth of that with --exact, where nothing may fail and nothing grow.
 SECONDS ?= 2
-bench-serve:  ## load on 'wideout serve' beside a bare libmicrohttpd, over loopback: INDEX=FILE LOG=FILE [OTHER=FILE]
+SOAK    ?=
+bench-serve:  ## load on 'wideout serve' beside a bare libmicrohttpd, over loopback: INDEX=FILE LOG=FILE [OTHER=FILE] [SOAK=600]
 	$(call setup,build bench)
 	@$(INNER) all $(BUILD)/bench/load
-	@$(BUILD)/bench/load $(BUILD)/wideout $(INDEX) $(LOG) $(SECONDS) $(OTHER)
+	@$(BUILD)/bench/load $(if $(SOAK),--soak $(SOAK)) $(BUILD)/wideout $(INDEX) $(LOG) $(if $(SOAK),,$(SECONDS) $(OTHER))
 
 bench-layout:  ## what the order and the pages of the rows are worth, on Debian's network (INDEX=FILE: time that too)
 	$(call setup,build bench)

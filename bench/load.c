@@ -2,15 +2,18 @@
  * the same sizes, in the same run. See docs/SERVING.md for figures.
  *
  *   load WIDEOUT INDEX LOG [SECONDS [OTHER]]
+ *   load --soak SECONDS WIDEOUT INDEX LOG
  *
  * Starts the servers itself and stops them. One thread here keeps 64 connections busy, each with one request at a time.
  * Every answer is compared: with what the library itself answers, by the checksum that it carries. With OTHER, an index
- * of the same layer, the server's file is replaced and reloaded 200 times under that load. */
+ * of the same layer, the server's file is replaced and reloaded 200 times under that load. A soak is full load for so
+ * long, then a tenth of that with --exact: no request may fail, and memory and descriptors may not grow. */
 #include "base/clock.h"
 #include "median.h"
 #include "wideout.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -39,7 +42,7 @@ static void die(const char *what)
 
 typedef struct expected {
     uint64_t checksum;
-    int32_t ids[QUERIES * K];
+    int32_t ids[QUERIES * K], exact[QUERIES * K]; /* by cells; by all classes */
 } expected;
 
 static size_t d;
@@ -60,8 +63,13 @@ static void expect(const char *path)
         fprintf(stderr, "load: %s: %s\n", path, err.text);
         exit(1);
     }
-    for (size_t i = 0; i < QUERIES; i++)
-        wo_search(searcher, queries + i * d, 1, K, e->ids + i * K, scores + i * K, NULL);
+    wo_search_call call = {.struct_size = sizeof call, .n = 1, .k = K, .scores = scores, .by = WO_BY_FULL};
+    for (size_t i = 0; i < QUERIES; i++) {
+        wo_search(searcher, queries + i * d, 1, K, e->ids + i * K, scores, NULL);
+        call.queries = queries + i * d;
+        call.ids = e->exact + i * K;
+        wo_search_run(searcher, &call, NULL); /* fails where the index has no f32 rows: then no answer is right */
+    }
     e->checksum = info.checksum;
     wo_searcher_free(searcher);
     wo_index_free(index);
@@ -73,6 +81,7 @@ typedef struct load {
     int port;
     size_t batch;      /* queries of a request */
     bool exact, check; /* answers by all classes; answers are compared */
+    bool asks;         /* for exact ones: else the server gives them by itself */
     double seconds;
 } load;
 
@@ -106,7 +115,7 @@ static void send_more(const load *l, client *c)
                                       "POST /v1/search?k=%d%s HTTP/1.1\r\nHost: x\r\nContent-Type: "
                                       "application/octet-stream\r\nAccept: application/octet-stream\r\n"
                                       "Content-Length: %zu\r\n\r\n",
-                                      K, l->exact ? "&exact=true" : "", body);
+                                      K, l->asks ? "&exact=true" : "", body);
     while (c->sent < n + body) {
         struct iovec parts[2] = {{head + c->sent, c->sent < n ? n - c->sent : 0}, {0}};
         const size_t in_body = c->sent > n ? c->sent - n : 0;
@@ -135,7 +144,8 @@ static bool is_right(const load *l, const client *c, const char *body, size_t by
     const uint64_t checksum = strtoull(digits + 17, NULL, 16);
     for (size_t i = 0; i < n_indexes; i++)
         if (indexes[i].checksum == checksum)
-            return memcmp(body, indexes[i].ids + c->query * K, l->batch * K * sizeof(int32_t)) == 0;
+            return memcmp(body, (l->exact ? indexes[i].exact : indexes[i].ids) + c->query * K,
+                          l->batch * K * sizeof(int32_t)) == 0;
     return false;
 }
 
@@ -210,7 +220,7 @@ typedef struct server {
 } server;
 
 /* The server itself, or an echo: as long as this process lives. */
-static server start_server(const char *tool, const char *index)
+static server start_server(const char *tool, const char *index, bool exact)
 {
     char ready[] = "/tmp/wideout-load-XXXXXX", line[64] = "";
     const int fd = mkstemp(ready);
@@ -221,7 +231,7 @@ static server start_server(const char *tool, const char *index)
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGTERM); /* no server outlives this program */
         execl(tool, tool, "serve", "-q", "--listen", "127.0.0.1:0", "--threads", "2", "--ready-file", ready, index,
-              (char *)NULL);
+              exact ? "--exact" : (char *)NULL, (char *)NULL);
         _exit(127);
     }
     FILE *file = NULL;
@@ -299,6 +309,17 @@ static double resident_mib(pid_t pid)
     return (double)resident * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
 }
 
+static size_t open_files(pid_t pid)
+{
+    char path[64];
+    size_t n = 0;
+    snprintf(path, sizeof path, "/proc/%ld/fd", (long)pid);
+    DIR *folder = opendir(path);
+    while (folder && readdir(folder)) n++;
+    if (folder) closedir(folder);
+    return n > 2 ? n - 2 : 0; /* . and .. */
+}
+
 /* ---- What is measured -------------------------------------------------------------------------------------- */
 
 /* The server beside the echo, in turn; the medians of the rounds. */
@@ -351,7 +372,7 @@ static uint64_t reload_under_load(const char *tool, const char *const files[2])
     if (fd < 0 || pipe2(ends, O_CLOEXEC) != 0) die("temporary file");
     close(fd);
     copy_file(files[0], here);
-    const server s = start_server(tool, here);
+    const server s = start_server(tool, here, false);
     fflush(stdout); /* not to be printed by two */
     const pid_t pid = fork();
     if (pid == 0) {
@@ -403,14 +424,50 @@ static uint64_t idle_connections(server s)
     return r.failed;
 }
 
+/* Full load in SLICES slices, between which the connections are closed: then descriptors can be counted. What the first
+ * half takes up may stay; the second may take no more. */
+static uint64_t soak(const char *tool, const char *index, bool exact, double seconds)
+{
+    enum { SLICES = 20, SETTLE_US = 300000 };
+    const server s = start_server(tool, index, exact);
+    double mib[SLICES + 1] = {resident_mib(s.pid)}, p99 = 0;
+    size_t files[SLICES + 1] = {open_files(s.pid)};
+    result all = {0};
+    for (int i = 1; i <= SLICES; i++) {
+        const load l = {.port = s.port, .batch = 1, .exact = exact, .check = true, .seconds = seconds / SLICES};
+        const result r = run(&l);
+        all.requests += r.requests;
+        all.failed += r.failed;
+        all.seconds += r.seconds;
+        if (r.p99_us > p99) p99 = r.p99_us;
+        usleep(SETTLE_US);
+        mib[i] = resident_mib(s.pid);
+        files[i] = open_files(s.pid);
+    }
+    const bool grows = mib[SLICES] > mib[SLICES / 2] + 1 || files[SLICES] > files[0];
+    printf("%-18s %" PRIu64 " requests in %.0f s, %.0f a second, %" PRIu64 " failed; worst p99 of a slice %.0f us\n",
+           exact ? "soak, --exact" : "soak", all.requests, all.seconds, (double)all.requests / all.seconds, all.failed,
+           p99);
+    printf("%-18s memory %.1f, %.1f, %.1f MiB; descriptors %zu, %zu, %zu: at the start, middle and end%s\n", "", mib[0],
+           mib[SLICES / 2], mib[SLICES], files[0], files[SLICES / 2], files[SLICES], grows ? "; THEY GROW" : "");
+    fflush(stdout);
+    return all.failed + grows + (stop_server(s) != 0);
+}
+
 int main(int argc, char **argv)
 {
     enum { LONGEST_S = 1200 };
     wo_log *log = NULL;
     wo_error err;
-    alarm(LONGEST_S); /* whatever happens */
-    if (argc < 4 || argc > 6) {
-        fprintf(stderr, "usage: load WIDEOUT INDEX LOG [SECONDS [OTHER]]\n");
+    const double soak_s = argc > 2 && strcmp(argv[1], "--soak") == 0 ? strtod(argv[2], NULL) : 0;
+    if (soak_s > 0) {
+        argc -= 2;
+        argv += 2;
+    }
+    alarm((unsigned)(LONGEST_S + 2 * soak_s)); /* whatever happens */
+    if (argc < 4 || argc > (soak_s > 0 ? 4 : 6)) {
+        fprintf(stderr,
+                "usage: load WIDEOUT INDEX LOG [SECONDS [OTHER]]\n       load --soak SECONDS WIDEOUT INDEX LOG\n");
         return 2;
     }
     struct rlimit limit;
@@ -422,14 +479,19 @@ int main(int argc, char **argv)
     queries = wo_log_queries(log);
     d = wo_log_d(log);
     expect(argv[2]);
+    if (soak_s > 0) {
+        const uint64_t bad = soak(argv[1], argv[2], false, soak_s) + soak(argv[1], argv[2], true, soak_s / 10);
+        wo_log_free(log);
+        return bad ? 1 : 0;
+    }
     const double seconds = argc > 4 ? strtod(argv[4], NULL) : 2;
     uint64_t failed = 0;
-    server s = start_server(argv[1], argv[2]);
+    server s = start_server(argv[1], argv[2], false);
     const double before = resident_mib(s.pid);
     printf("%d connections, %d threads of the server, one of the load; %d rounds of %g s each, in turn with the echo\n",
            CONNECTIONS, THREADS, ROUNDS, seconds);
     failed += beside_echo("one vector", s, &(load){.batch = 1, .check = true, .seconds = seconds});
-    failed += beside_echo("one, exact", s, &(load){.batch = 1, .exact = true, .seconds = seconds});
+    failed += beside_echo("one, exact", s, &(load){.batch = 1, .exact = true, .asks = true, .seconds = seconds});
     failed += beside_echo("256 vectors", s, &(load){.batch = QUERIES, .check = true, .seconds = seconds});
     failed += idle_connections(s);
     printf("%-18s %.1f MiB before, %.1f after\n", "memory", before, resident_mib(s.pid));

@@ -17,8 +17,9 @@ typedef struct arguments {
     cli_common common;
     cli_layer layer;
     const char *net, *listen, *name, *ready_file, *token_file, *access_log, *window;
+    const char *shards, *need, *shard_token_file;
     uint64_t max_body, max_queries, max_k, max_connections;
-    double timeout, drain, shadow, alarm;
+    double timeout, drain, shadow, alarm, shard_timeout;
     bool exact, watch;
 } arguments;
 
@@ -43,6 +44,14 @@ static const cli_option options[] = {
      "its first line is the token that requests must bring", false},
     {"access-log", 0, CLI_TEXT, offsetof(arguments, access_log), "FILE", "a line of JSON for each request; -: stdout",
      false},
+    {"shards", 0, CLI_TEXT, offsetof(arguments, shards), "HOST:PORT,...",
+     "in place of INDEX: servers that have a part of the classes each", false},
+    {"need", 0, CLI_TEXT, offsetof(arguments, need), "WHICH", "shards that must answer: all or most (default: all)",
+     false},
+    {"shard-timeout", 0, CLI_REAL, offsetof(arguments, shard_timeout), "0.01-3600",
+     "seconds that a shard may take, a second try included (default: 2)", false},
+    {"shard-token-file", 0, CLI_TEXT, offsetof(arguments, shard_token_file), "FILE",
+     "its first line is the token that the shards ask for", false},
     {"ready-file", 0, CLI_TEXT, offsetof(arguments, ready_file), "FILE",
      "write the address there when requests are taken", false},
     {"max-body", 0, CLI_SIZE, offsetof(arguments, max_body), "BYTES", "of a request (default: 16777216)", false},
@@ -76,7 +85,14 @@ static bool read_time(const char *text, double *seconds)
 static int run(const cli_command *self, void *given, int n, char **rest)
 {
     const arguments *args = given;
-    if (n != 1) return cli_usage(self, "expected one index, found %d", n);
+    if (args->shards && n) return cli_usage(self, "--shards stands in place of an index, and '%s' is one", rest[0]);
+    if (!args->shards && n != 1) return cli_usage(self, "expected one index, found %d", n);
+    if (!args->shards && (args->need || !isnan(args->shard_timeout) || args->shard_token_file))
+        return cli_usage(self, "--need, --shard-timeout and --shard-token-file go with --shards");
+    if (args->need && strcmp(args->need, "all") != 0 && strcmp(args->need, "most") != 0)
+        return cli_usage(self, "--need takes all or most, not '%s'", args->need);
+    if (args->shards && (args->layer.path || args->shadow > 0 || args->window || args->watch))
+        return cli_usage(self, "--layer, --shadow, --batch-window and --watch are the shards' own: give them there");
     if (args->max_connections > MAX_CONNECTIONS)
         return cli_usage(self, "--max-connections takes at most %d", MAX_CONNECTIONS);
     if (args->max_k > MAX_K) return cli_usage(self, "--max-k takes at most %d", MAX_K);
@@ -93,7 +109,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     wo_error err;
 #ifdef WOI_HAVE_SERVE
     const char *at = NULL;
-    const woi_serve_options how = {.index = rest[0],
+    const woi_serve_options how = {.index = args->shards ? NULL : rest[0],
                                    .net = args->net,
                                    .layer = args->layer.path,
                                    .weight_name = args->layer.weight_name,
@@ -116,6 +132,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                                    .shadow = isnan(args->shadow) ? 0 : args->shadow,
                                    .alarm = isnan(args->alarm) ? 0 : args->alarm,
                                    .window_s = window,
+                                   .shards = args->shards,
+                                   .shard_token_file = args->shard_token_file,
+                                   .need_most = args->need && strcmp(args->need, "most") == 0,
+                                   .shard_timeout_s = isnan(args->shard_timeout) ? 2 : args->shard_timeout,
                                    .json = args->common.json,
                                    .quiet = args->common.quiet};
     if (!woi_serve(&how, &at, &err)) return cli_end();
@@ -131,7 +151,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
 
 const cli_command cli_cmd_serve = {
     "serve",
-    "[options] INDEX",
+    "[options] INDEX | [options] --shards HOST:PORT,...",
     "an index behind a port: HTTP with JSON or raw floats, and the KServe v2 protocol",
     "Answers searches of INDEX over HTTP until SIGTERM or Ctrl-C. The index must have its rows in\n"
     "it, or those of --layer or --net. Exact answers, and --shadow, need rows in f32: an index that\n"
@@ -141,6 +161,7 @@ const cli_command cli_cmd_serve = {
     "  curl 127.0.0.1:8080/v1/predict -d '{\"text\": \"a fast web browser\", \"k\": 3}'\n"
     "  curl 127.0.0.1:8080/v1/search -d '{\"query\": [0.1, ...], \"k\": 3}'\n"
     "  curl 127.0.0.1:8080/v1/search?k=3 -H 'Content-Type: application/octet-stream' --data-binary @q.f32\n"
+    "  wideout serve --shards 10.0.0.10:8080,10.0.0.11:8080   (servers with a part of the classes each)\n"
     "\n"
     "Paths: / (a page), /v1/search, /v1/predict, /v1/info, /v2/... (KServe: JSON and binary tensors),\n"
     "/healthz, /readyz, /metrics (Prometheus) and /admin/reload, as SIGHUP. Every answer names the index\n"

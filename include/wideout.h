@@ -480,6 +480,7 @@ typedef struct wo_index_info {
     /* Of an index that was opened: its file's own checksum, which is over the checksums of all that is in it: two files
      * with one are the same index. 0: it was built, and is in no file. */
     uint64_t checksum;
+    uint64_t layer_checksum; /* of the layer that it was built for: one layer may have many indexes */
 } wo_index_info;
 
 /* Both fail, with WO_ERR_ARGUMENT, only where struct_size is not set. */

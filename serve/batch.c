@@ -24,7 +24,8 @@ typedef struct woi_batcher {
 
 bool woi_batch_takes(const woi_server *server, const woi_job *job)
 {
-    return server->batcher && job->n <= MOST_OF_ONE && !job->n_forbid && !job->n_require && !job->bias;
+    return server->batcher && job->n <= MOST_OF_ONE && !job->n_forbid && !job->n_require && !job->bias &&
+           !job->wants_log_z;
 }
 
 /* ---- One batch --------------------------------------------------------------------------------------------- */

@@ -162,6 +162,7 @@ static void add_headers(struct MHD_Response *response, const woi_server *server,
         snprintf(text, sizeof text, "%016" PRIx64, r->checksum);
         MHD_add_response_header(response, "X-Wideout-Index", text);
     }
+    if (r->missing) MHD_add_response_header(response, "X-Wideout-Missing", r->missing);
     if (r->json_bytes) {
         snprintf(text, sizeof text, "%zu", r->json_bytes);
         MHD_add_response_header(response, "Inference-Header-Content-Length", text);

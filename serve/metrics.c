@@ -186,6 +186,7 @@ void woi_metrics_show(woi_server *server, const woi_request *request, woi_reply 
                    lease.snapshot->digits, lease.snapshot->info.method_name, lease.snapshot->info.m,
                    lease.snapshot->info.d);
     woi_snapshot_give(server, &lease);
+    if (server->shards) woi_shards_metrics(server, out);
     woi_agreement agreement;
     if (woi_shadow_tell(server, &agreement)) show_agreement(out, &agreement);
     show_process(out);

@@ -21,8 +21,8 @@ void woi_job_begin(woi_job *job, const woi_server *server)
 
 void woi_job_free(woi_job *job)
 {
-    void *const owned[] = {job->made,  job->forbid, job->require, job->bias,
-                           job->known, job->ids,    job->scores,  job->stats};
+    void *const owned[] = {job->made,   job->forbid, job->require, job->bias,   job->known,   job->ids,
+                           job->scores, job->stats,  job->log_z,   job->labels, job->label_at};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) free(owned[i]);
 }
 
@@ -68,8 +68,8 @@ static bool set_flag(bool *flag, const char *key, const json_t *value, woi_reply
 
 static bool add_class(int32_t *id, const char *key, json_int_t value, const woi_snapshot *s, woi_reply *reply)
 {
-    if (value < 0 || (uint64_t)value >= s->info.m)
-        return woi_refuse(reply, 400, "%s: %lld is not one of the %zu classes", key, (long long)value, s->info.m);
+    if (value < 0 || (uint64_t)value >= s->m)
+        return woi_refuse(reply, 400, "%s: %lld is not one of the %zu classes", key, (long long)value, s->m);
     *id = (int32_t)value;
     return true;
 }
@@ -96,7 +96,7 @@ static bool set_bias(woi_job *job, const woi_snapshot *s, const json_t *object, 
 {
     if (!json_is_object(object))
         return woi_refuse(reply, 400, "bias is no object of classes and what is added to their logits");
-    if (!job->bias && !(job->bias = calloc(s->info.m, sizeof *job->bias))) return no_memory(reply);
+    if (!job->bias && !(job->bias = calloc(s->m, sizeof *job->bias))) return no_memory(reply);
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value)
@@ -106,7 +106,7 @@ static bool set_bias(woi_job *job, const woi_snapshot *s, const json_t *object, 
         const long long id = strtoll(key, &end, 10);
         int32_t class = 0;
         if (*key < '0' || *key > '9' || *end || errno)
-            return woi_refuse(reply, 400, "bias: '%.40s' is not one of the %zu classes", key, s->info.m);
+            return woi_refuse(reply, 400, "bias: '%.40s' is not one of the %zu classes", key, s->m);
         if (!add_class(&class, "bias", id, s, reply)) return false;
         const float added = (float)json_number_value(value);
         if (!json_is_number(value) || !isfinite(added))

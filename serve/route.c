@@ -21,7 +21,7 @@ static const route routes[] = {
     {"/v2/health/live", "GET", woi_v2_live, WOI_FOR_ALL},
     {"/v2/health/ready", "GET", woi_v2_ready, WOI_FOR_ALL},
     {MODEL, "GET", woi_v2_model, WOI_FOR_CLIENTS},
-    {MODEL "/ready", "GET", woi_v2_ready, WOI_FOR_ALL},
+    {MODEL "/ready", "GET", woi_v2_model_ready, WOI_FOR_ALL},
     {MODEL "/infer", "POST", woi_v2_infer, WOI_FOR_CLIENTS},
     {"/healthz", "GET", woi_healthz, WOI_FOR_ALL},
     {"/readyz", "GET", woi_readyz, WOI_FOR_ALL},
@@ -43,14 +43,15 @@ const char *woi_route_name(size_t number)
 bool woi_route_find(woi_server *server, const woi_request *request, size_t *number, woi_reply *reply)
 {
     *number = WOI_MAX_ROUTES;
-    const char *rest = woi_v2_rest(server, request->path, reply);
+    /* KServe's own OpenAPI file ends this one with a slash, its text does not. */
+    const char *path = strcmp(request->path, "/v2/") == 0 ? "/v2" : request->path;
+    const char *rest = woi_v2_rest(server, path, reply);
     /* The refusal names the model, or its version: for clients alone. */
     if (reply->status) return woi_may(server, request, WOI_FOR_CLIENTS, reply) && false;
     for (size_t i = 0; i < N_ROUTES; i++) {
         const bool of_model = strncmp(routes[i].path, MODEL, sizeof MODEL - 1) == 0;
         if (of_model != (rest != NULL)) continue;
-        if (strcmp(rest ? routes[i].path + sizeof MODEL - 1 : routes[i].path, rest ? rest : request->path) != 0)
-            continue;
+        if (strcmp(rest ? routes[i].path + sizeof MODEL - 1 : routes[i].path, rest ? rest : path) != 0) continue;
         *number = i;
         const bool head = strcmp(request->method, "HEAD") == 0 && strcmp(routes[i].method, "GET") == 0;
         if (head || strcmp(request->method, routes[i].method) == 0)
@@ -78,7 +79,7 @@ bool woi_is_ready(woi_server *server, const char **why)
     *why = atomic_load(&server->draining) ? "the server is about to leave"
            : damaged                      ? "a part of the index file is gone: it was shortened while it was in use"
                                           : NULL;
-    return !*why;
+    return !*why && (!server->shards || woi_shards_ready(server, why));
 }
 
 void woi_healthz(woi_server *server, const woi_request *request, woi_reply *reply)
@@ -98,12 +99,21 @@ static void write_share(woi_out *out, const woi_share *share)
                    share->at1, share->low1, share->high1, share->at5, share->low5, share->high5);
 }
 
+/* Whoever asks may know whether, as a load balancer must; why not, which index and how good it is are for clients. */
 void woi_readyz(woi_server *server, const woi_request *request, woi_reply *reply)
 {
     const char *why;
-    (void)request;
-    if (!woi_is_ready(server, &why)) {
-        woi_refusal(reply, 503, "%s", why);
+    woi_reply told = {0};
+    const bool client = woi_may(server, request, WOI_FOR_CLIENTS, &told), ready = woi_is_ready(server, &why);
+    woi_reply_free(&told);
+    if (!ready) {
+        woi_refusal(reply, 503, "%s", client ? why : "the server is not ready");
+        return;
+    }
+    if (!client) {
+        reply->status = 200;
+        reply->type = woi_type_json;
+        woi_out_text(&reply->body, "{\"ready\": true}\n");
         return;
     }
     woi_lease lease;

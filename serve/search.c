@@ -15,6 +15,8 @@ const char woi_type_json[] = "application/json", woi_type_bytes[] = "application
 void woi_reply_free(woi_reply *reply)
 {
     woi_out_free(&reply->body);
+    free(reply->missing);
+    reply->missing = NULL;
 }
 
 void woi_refusal(woi_reply *reply, int status, const char *format, ...)
@@ -70,7 +72,7 @@ const char *woi_job_scores(const woi_job *job, const woi_snapshot *s)
     return s->prior && !job->no_prior ? "logits+prior" : "logits";
 }
 
-static bool check(woi_job *job, const woi_server *server, const woi_snapshot *s, woi_reply *reply)
+bool woi_job_room(woi_job *job, const woi_server *server, const woi_snapshot *s, woi_reply *reply)
 {
     if (job->k > server->options.max_k)
         return woi_refuse(reply, 400, "k is %zu, expected at most %zu", job->k, server->options.max_k);
@@ -81,7 +83,17 @@ static bool check(woi_job *job, const woi_server *server, const woi_snapshot *s,
     job->ids = malloc(job->n * job->k * sizeof *job->ids);
     job->scores = malloc(job->n * job->k * sizeof *job->scores);
     job->stats = malloc(job->n * sizeof *job->stats);
-    return (job->ids && job->scores && job->stats) || woi_refuse(reply, 503, "out of memory");
+    if (job->wants_log_z) job->log_z = malloc(job->n * sizeof *job->log_z);
+    return (job->ids && job->scores && job->stats && (job->log_z || !job->wants_log_z)) ||
+           woi_refuse(reply, 503, "out of memory");
+}
+
+const char *woi_job_label(const woi_job *job, const woi_snapshot *s, size_t at, size_t *bytes)
+{
+    if (s->index) return wo_index_label(s->index, job->ids[at], bytes);
+    if (!job->labels) return NULL;
+    *bytes = job->label_at[at + 1] - job->label_at[at];
+    return job->labels + job->label_at[at];
 }
 
 static bool is_finite(const float *q, size_t d)
@@ -91,7 +103,7 @@ static bool is_finite(const float *q, size_t d)
     return true;
 }
 
-static void count(woi_server *server, const woi_job *job)
+void woi_job_count(woi_server *server, const woi_job *job)
 {
     woi_metrics *m = &server->metrics;
     unsigned long long classes = 0, full = 0, wider = 0;
@@ -117,7 +129,7 @@ bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_r
     if (atomic_load(&s->damaged))
         return woi_refuse(reply, 503, "a part of the index file is gone: it was shortened while it was in use");
     if (job->exact && !s->has_full) return woi_refuse(reply, 400, "%s", woi_no_exact);
-    if (!check(job, server, s, reply)) return false;
+    if (!woi_job_room(job, server, s, reply)) return false;
     wo_error err;
     const wo_search_call call = {.struct_size = sizeof call,
                                  .queries = job->queries,
@@ -137,7 +149,8 @@ bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_r
                                  .logit_bias = job->bias,
                                  .no_prior = job->no_prior};
     const double before = woi_now_s();
-    const wo_status status = wo_search_run(lease->searcher, &call, &err);
+    wo_status status = wo_search_run(lease->searcher, &call, &err);
+    if (!status && job->wants_log_z) status = wo_log_partition(lease->searcher, &call, job->log_z, &err);
     job->seconds = woi_now_s() - before;
     if (woi_guard_met()) atomic_store(&s->damaged, true);
     if (atomic_load(&s->damaged))
@@ -149,7 +162,7 @@ bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_r
                               is_finite(job->queries + i * s->info.d, s->info.d)
                                   ? "its scores are too large: not finite"
                                   : "is not finite");
-    count(server, job);
+    woi_job_count(server, job);
     if (server->shadow) woi_shadow_see(server, lease, job);
     reply->status = 200;
     reply->checksum = s->info.checksum;
@@ -170,6 +183,10 @@ void woi_work_begin(woi_server *server, woi_work *work,
 
 void woi_work_run(woi_server *server, woi_work *work, bool read, woi_reply *reply)
 {
+    if (read && server->shards) {
+        read = woi_shards_take(server, work, reply);
+        if (read) return;
+    }
     if (read && woi_batch_takes(server, &work->job)) {
         woi_snapshot_return(server, &work->lease); /* those who wait need none */
         reply->later = woi_batch_enter;

@@ -160,6 +160,7 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
                     address);
         status = woi_shadow_start(&server, err);
         if (!status) status = woi_batch_start(&server, err);
+        if (!status) status = woi_shards_start(&server, err);
         if (status)
             close(listening);
         else
@@ -168,11 +169,13 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
     if (!status) status = announce(&server, address, at, err);
     if (!status) serve_until_told(&server, http, &set);
     woi_batch_stop(&server); /* no connection sleeps any more */
+    woi_shards_stop(&server);
     woi_http_stop(http);
     woi_batch_free(&server);
     woi_shadow_stop(&server);
     woi_server_close(&server);
     if (!status && options->ready_file) unlink(options->ready_file);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    /* A server that was told to leave leaves with 0, however often it is told: signals stay blocked to the end. */
+    if (status) pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
 }

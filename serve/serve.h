@@ -26,11 +26,16 @@ typedef struct woi_serve_options {
     double shadow;    /* share of the queries that is also answered exactly; 0: none */
     double alarm;     /* a line on standard error where agreement on the best answer is surely below; 0: none */
     double window_s;  /* in which requests wait for others to share a search with; 0: they do not */
-    bool json, quiet; /* the first line on standard output: an object, or none */
+    /* Servers that answer in place of an index, each with a part of the classes: "host:port,host:port"; NULL: none */
+    const char *shards, *shard_token_file;
+    bool need_most;         /* more than half of them do; else all must answer */
+    double shard_timeout_s; /* in which one must have answered, a second try included */
+    bool json, quiet;       /* the first line on standard output: an object, or none */
 } woi_serve_options;
 
 /* Serves until SIGTERM or SIGINT. A failure is one before the first request: a file, the address. *at is the file that
- * it is about, or NULL. The calling thread must be the only one. */
+ * it is about, or NULL. The calling thread must be the only one; where it has served, SIGTERM, SIGINT and SIGHUP are
+ * blocked from then on. */
 wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error *err);
 
 #endif

@@ -30,12 +30,17 @@ wo_status woi_server_open(woi_server *server, const woi_serve_options *options, 
         *at = options->access_log;
         status = woi_access_open(server, err);
     }
+    if (!status && options->shards) {
+        *at = NULL;
+        status = woi_shards_open(server, at, err);
+    }
     return status ? status : woi_snapshot_load(server, at, err);
 }
 
 void woi_server_close(woi_server *server)
 {
     woi_snapshot_drop(server);
+    woi_shards_free(server);
     free(server->token);
     if (server->access_log >= 0) close(server->access_log);
     pthread_mutex_destroy(&server->lock);

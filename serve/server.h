@@ -6,6 +6,7 @@
  *   search.c      runs a job with a searcher of the snapshot that is current
  *   snapshot.c    the index and the network that are served: opened, lent, replaced
  *   reload.c      when they are replaced
+ *   shards.h      or, in place of an index: other servers, each with a part of the classes
  *
  * Handlers see requests and replies alone, no connection: so they can be called, and fuzzed, without one. */
 #ifndef WOI_SERVE_SERVER_H
@@ -38,6 +39,7 @@ typedef struct woi_request {
 typedef struct woi_server woi_server;
 typedef struct woi_ticket woi_ticket;
 typedef struct woi_job woi_job;
+typedef struct woi_work woi_work;
 
 /* A zeroed one is empty. */
 typedef struct woi_reply {
@@ -51,10 +53,11 @@ typedef struct woi_reply {
     size_t n_queries, n_k;  /* that were answered */
     const char *fixed;      /* in place of the body: static */
     size_t fixed_bytes;
+    char *missing; /* shards that have no part in the answer, with commas between them; malloc's, or NULL */
     /* The answer comes later: whoever answers calls this once the connection sleeps; it wakes by the ticket's `done`.
      */
     void (*later)(woi_server *server, woi_ticket *ticket);
-    struct woi_work *work; /* that it waits for; of a batch */
+    woi_work *work; /* that it waits for; of a batch */
 } woi_reply;
 
 /* A request that is answered later. */
@@ -81,10 +84,12 @@ typedef struct woi_snapshot {
     wo_layer *layer; /* that was given, or of an index without rows; or NULL */
     woi_network *net;
     wo_index_info info;
+    size_t m;        /* classes of the whole layer, which ids are of; info.m: those that are here */
     char digits[17]; /* the checksum */
     bool prior, has_full;
     uint32_t max_probes;
-    atomic_bool damaged; /* a part of its file is gone: see guard.c */
+    struct woi_members *members; /* the shards that answer in place of the index, which is NULL then */
+    atomic_bool damaged;         /* a part of its file is gone: see guard.c */
     /* under the server's lock */
     size_t refs, n_idle, n_searchers;
     wo_searcher **idle;
@@ -124,6 +129,7 @@ struct woi_server {
     bool may_reload;             /* somebody looks at that list */
     struct woi_shadow *shadow;   /* NULL: none */
     struct woi_batcher *batcher; /* NULL: every request is answered by itself */
+    struct woi_shards *shards;   /* NULL: the index is here */
 };
 
 /* Opens the files of the options. Sentences of a failure are about *at. */
@@ -200,6 +206,22 @@ void woi_batch_free(woi_server *server);
 bool woi_batch_takes(const woi_server *server, const woi_job *job);
 void woi_batch_enter(woi_server *server, woi_ticket *ticket); /* a woi_reply's `later` */
 
+/* shards.c, fanout.c: other servers answer, each with a part of the classes (--shards). */
+wo_status woi_shards_open(woi_server *server, const char **at, wo_error *err);
+/* Asks all of them who they are, and makes the snapshot one of theirs. */
+wo_status woi_shards_describe(woi_server *server, woi_snapshot *snapshot, wo_error *err);
+void woi_members_free(struct woi_members *members);
+wo_status woi_shards_start(woi_server *server, wo_error *err);
+/* What is under way is answered with a refusal; then, when no request can come: */
+void woi_shards_stop(woi_server *server);
+void woi_shards_free(woi_server *server);
+/* Takes the work over, to be answered later; false: the reply says why not. */
+bool woi_shards_take(woi_server *server, woi_work *work, woi_reply *reply);
+/* Whether enough of them are there; `why` receives a sentence of this thread's where they are not. */
+bool woi_shards_ready(woi_server *server, const char **why);
+void woi_shards_info(woi_server *server, woi_out *out); /* members of an object */
+void woi_shards_metrics(woi_server *server, woi_out *out);
+
 /* guard.c: from now on a mapped file that is cut short is no end of the process. A thread that met such a place reads
  * zeros there, and woi_guard_met says so, once, to that thread. */
 void woi_guard_set(void);
@@ -214,7 +236,7 @@ const char *woi_route_name(size_t route); /* NULL beyond the last */
 /* Handlers: each fills the reply. */
 typedef void woi_handler(woi_server *server, const woi_request *request, woi_reply *reply);
 woi_handler woi_v1_search, woi_v1_predict, woi_v1_info;
-woi_handler woi_v2_server, woi_v2_live, woi_v2_ready, woi_v2_model, woi_v2_infer;
+woi_handler woi_v2_server, woi_v2_live, woi_v2_ready, woi_v2_model, woi_v2_model_ready, woi_v2_infer;
 woi_handler woi_healthz, woi_readyz, woi_metrics_show, woi_admin_reload;
 woi_handler woi_page, woi_page_style, woi_page_script;
 
@@ -241,23 +263,27 @@ struct woi_job {
     size_t n_forbid, n_require;
     float *bias;     /* (m) */
     uint32_t *known; /* (n), predict: features or words that the network knows */
+    bool wants_log_z;
     /* answers */
     int32_t *ids;  /* (n, k) */
     float *scores; /* (n, k) */
     wo_query_stats *stats;
-    double seconds; /* that the search took, with those that shared its batch */
+    float *log_z;     /* (n), where it is wanted */
+    char *labels;     /* of shards: the names of the answers, one behind the other, */
+    size_t *label_at; /* (n * k + 1), and where each begins; NULL: the index has the names */
+    double seconds;   /* that the search took, with those that shared its batch */
 };
 
 /* A job with its lease, and what is done with its answers: at once, or when a batch has it. */
-typedef struct woi_work {
-    struct woi_work *next;
+struct woi_work {
+    woi_work *next;
     woi_job job;
     woi_lease lease;
     woi_ticket *ticket;
     /* Called once: writes the answers down where the job was done, and frees the work, which is within something
      * larger. */
-    void (*finish)(woi_server *server, struct woi_work *work, woi_reply *reply, bool done);
-} woi_work;
+    void (*finish)(woi_server *server, woi_work *work, woi_reply *reply, bool done);
+};
 
 /* Takes a snapshot for the work. */
 void woi_work_begin(woi_server *server, woi_work *work,
@@ -290,6 +316,13 @@ typedef struct woi_raw_input {
 } woi_raw_input;
 bool woi_job_read(woi_job *job, const woi_server *server, const woi_snapshot *snapshot, const woi_raw_input *input,
                   woi_reply *reply);
+/* Whether k and n are within the limits; k is then no more than there are classes, and there is room for the answers.
+ */
+bool woi_job_room(woi_job *job, const woi_server *server, const woi_snapshot *snapshot, woi_reply *reply);
+/* Counts what was searched. */
+void woi_job_count(woi_server *server, const woi_job *job);
+/* The name of the answer at a place of `ids`; NULL: it has none. */
+const char *woi_job_label(const woi_job *job, const woi_snapshot *snapshot, size_t at, size_t *bytes);
 /* Whether so many queries may be asked. */
 bool woi_job_fits(const woi_server *server, size_t n, woi_reply *reply);
 /* Searches, and counts what was searched. */

@@ -22,6 +22,7 @@ static void free_snapshot(woi_snapshot *s)
     wo_index_free(s->index);
     wo_layer_free(s->layer);
     woi_network_free(s->net);
+    woi_members_free(s->members);
     free(s);
 }
 
@@ -118,18 +119,23 @@ static wo_status open_all(woi_server *server, woi_snapshot **result, const char 
     (void)woi_guard_met();
     wo_build_options built = {.struct_size = sizeof built};
     s->info.struct_size = sizeof s->info;
-    wo_status status = open_index(s, o, at, err);
-    if (!status) status = wo_index_describe(s->index, &s->info);
+    wo_status status = server->shards ? woi_shards_describe(server, s, err) : open_index(s, o, at, err);
+    if (!status && s->index) {
+        status = wo_index_describe(s->index, &s->info);
+        s->m = s->info.m;
+    }
     if (!status) status = open_network(s, o, at, err);
-    if (!status) status = make_searchers(s, (size_t)server->threads + 2, err);
+    if (!status && s->index) status = make_searchers(s, (size_t)server->threads + 2, err);
     if (status) {
         free_snapshot(s);
         return status;
     }
     *at = o->index;
-    s->prior = !wo_index_options(s->index, &built) && built.prior > 0;
     snprintf(s->digits, sizeof s->digits, "%016" PRIx64, s->info.checksum);
-    s->has_full = has_full(s);
+    if (s->index) {
+        s->prior = !wo_index_options(s->index, &built) && built.prior > 0;
+        s->has_full = has_full(s);
+    }
     s->refs = 1;
     if (woi_guard_met())
         status = fail(err, WO_ERR_IO, "a part of the file is gone: it was shortened while it was opened");

@@ -5,6 +5,8 @@
  * scores as float32. */
 #include "server.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,10 +14,9 @@
 
 static void write_answer(woi_out *out, const woi_job *job, const woi_snapshot *s, size_t at)
 {
-    const int32_t id = job->ids[at];
     size_t bytes = 0;
-    const char *name = job->names ? wo_index_label(s->index, id, &bytes) : NULL;
-    woi_out_format(out, "{\"id\": %d", (int)id);
+    const char *name = job->names ? woi_job_label(job, s, at, &bytes) : NULL;
+    woi_out_format(out, "{\"id\": %d", (int)job->ids[at]);
     if (name) {
         woi_out_text(out, ", \"name\": ");
         woi_out_json(out, name, bytes);
@@ -23,6 +24,19 @@ static void write_answer(woi_out *out, const woi_job *job, const woi_snapshot *s
     woi_out_text(out, ", \"score\": ");
     woi_out_float(out, job->scores[at]);
     woi_out_text(out, "}");
+}
+
+/* "a:1,b:2" as a list */
+static void write_missing(woi_out *out, const char *missing)
+{
+    woi_out_text(out, ", \"missing\": [");
+    for (const char *at = missing; at && *at;) {
+        const size_t bytes = strcspn(at, ",");
+        if (at != missing) woi_out_text(out, ", ");
+        woi_out_json(out, at, bytes);
+        at += bytes + (at[bytes] == ',');
+    }
+    woi_out_text(out, "]");
 }
 
 static void write_json(woi_reply *reply, const woi_job *job, const woi_snapshot *s)
@@ -44,7 +58,9 @@ static void write_json(woi_reply *reply, const woi_job *job, const woi_snapshot 
         }
         woi_out_text(out, "]}");
     }
-    woi_out_text(out, "]}\n");
+    woi_out_text(out, "]");
+    if (s->members) write_missing(out, reply->missing);
+    woi_out_text(out, "}\n");
 }
 
 static void write_raw(woi_reply *reply, const woi_job *job)
@@ -152,6 +168,7 @@ void woi_v1_search(woi_server *server, const woi_request *request, woi_reply *re
     const woi_snapshot *s = p->work.lease.snapshot;
     const bool read =
         raw ? read_raw(&p->work.job, server, s, request, reply) : read_search(&p->work.job, server, s, object, reply);
+    if (p->raw) p->work.job.names = false; /* they have no place there */
     woi_work_run(server, &p->work, read, reply);
 }
 
@@ -232,8 +249,10 @@ void woi_v1_info(woi_server *server, const woi_request *request, woi_reply *repl
     reply->checksum = info->checksum;
     woi_out_format(out, "{\"index\": \"%s\", \"model\": ", s->digits);
     woi_out_json_text(out, o->name);
+    woi_out_format(out, ", \"layer\": \"%016" PRIx64 "\", \"classes\": %zu, \"log_z\": %s", info->layer_checksum,
+                   info->m, isfinite(info->log_z_error) ? "true" : "false");
     woi_out_format(out, ", \"version\": \"%s\", \"method\": \"%s\", \"m\": %zu, \"d\": %zu, \"cells\": %llu, ",
-                   wo_version(), info->method_name, info->m, info->d, (unsigned long long)info->n_cells);
+                   wo_version(), info->method_name, s->m, info->d, (unsigned long long)info->n_cells);
     woi_out_format(out, "\"entries\": %llu, \"index_bytes\": %llu, \"names\": %s, \"prior\": %s, \"exact_rows\": %s, ",
                    (unsigned long long)info->n_entries, (unsigned long long)info->index_bytes,
                    info->has_names ? "true" : "false", s->prior ? "true" : "false", s->has_full ? "true" : "false");
@@ -246,8 +265,10 @@ void woi_v1_info(woi_server *server, const woi_request *request, woi_reply *repl
         woi_out_text(out, "null");
     woi_out_format(out,
                    ", \"threads\": %d, \"uptime_s\": %.1f, \"limits\": {\"body_bytes\": %zu, \"queries\": %zu, "
-                   "\"k\": %zu, \"connections\": %zu, \"seconds\": %g}}\n",
+                   "\"k\": %zu, \"connections\": %zu, \"seconds\": %g}",
                    server->threads, woi_now_s() - server->started_s, o->max_body, o->max_queries, o->max_k,
                    o->max_connections, o->timeout_s);
+    if (server->shards) woi_shards_info(server, out);
+    woi_out_text(out, "}\n");
     woi_snapshot_give(server, &lease);
 }

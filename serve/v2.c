@@ -4,7 +4,8 @@
  *   input   queries  FP32  (n, d)    or, where a network is served:   text  BYTES  (n)
  *   output  ids      INT32 (n, k)    padded with -1
  *           scores   FP32  (n, k)
- *           names    BYTES (n, k)    where it is asked for
+ *           names    BYTES (n, k)    where the index has names
+ *           log_z    FP32  (n), candidates INT32 (n), where they are asked for: what a front of shards needs
  *
  * The model's version is the index's checksum, so that an answer says which index it is of. */
 #include "v2.h"
@@ -60,15 +61,28 @@ void woi_v2_live(woi_server *server, const woi_request *request, woi_reply *repl
     say(reply, "{\"live\": true}\n");
 }
 
+/* The specification calls it "live" in one place and "ready" in others: both are there. */
 void woi_v2_ready(woi_server *server, const woi_request *request, woi_reply *reply)
 {
     const char *why;
     (void)request;
+    if (woi_is_ready(server, &why))
+        say(reply, "{\"ready\": true, \"live\": true}\n");
+    else
+        woi_refusal(reply, 503, "the server is not ready: /readyz says why");
+}
+
+void woi_v2_model_ready(woi_server *server, const woi_request *request, woi_reply *reply)
+{
+    const char *why;
+    (void)request;
     if (!woi_is_ready(server, &why)) {
-        woi_refusal(reply, 503, "%s", why);
+        woi_refusal(reply, 503, "the model is not ready: /readyz says why");
         return;
     }
-    say(reply, "{\"ready\": true}\n");
+    say(reply, "{\"name\": ");
+    woi_out_json_text(&reply->body, server->options.name);
+    woi_out_text(&reply->body, ", \"ready\": true}\n");
 }
 
 void woi_v2_model(woi_server *server, const woi_request *request, woi_reply *reply)
@@ -81,7 +95,7 @@ void woi_v2_model(woi_server *server, const woi_request *request, woi_reply *rep
     reply->checksum = s->info.checksum;
     say(reply, "{\"name\": ");
     woi_out_json_text(out, server->options.name);
-    woi_out_format(out, ", \"versions\": [\"%s\"], \"platform\": \"wideout\", \"inputs\": [", s->digits);
+    woi_out_format(out, ", \"versions\": [\"%s\"], \"platform\": \"wideout_index\", \"inputs\": [", s->digits);
     woi_out_format(out, "{\"name\": \"queries\", \"datatype\": \"FP32\", \"shape\": [-1, %zu]}", s->info.d);
     if (s->net) woi_out_text(out, ", {\"name\": \"text\", \"datatype\": \"BYTES\", \"shape\": [-1]}");
     woi_out_text(out, "], \"outputs\": [{\"name\": \"ids\", \"datatype\": \"INT32\", \"shape\": [-1, -1]}, "
@@ -93,8 +107,13 @@ void woi_v2_model(woi_server *server, const woi_request *request, woi_reply *rep
 
 /* ---- Inference --------------------------------------------------------------------------------------------- */
 
-static const char *const output_names[WOI_N_OUTPUTS] = {"ids", "scores", "names"};
-static const char *const output_types[WOI_N_OUTPUTS] = {"INT32", "FP32", "BYTES"};
+static const char *const output_names[WOI_N_OUTPUTS] = {"ids", "scores", "names", "log_z", "candidates"};
+static const char *const output_types[WOI_N_OUTPUTS] = {"INT32", "FP32", "BYTES", "FP32", "INT32"};
+
+static bool of_query(int which) /* a number each, and not one for each answer */
+{
+    return which == WOI_LOG_Z || which == WOI_CANDIDATES;
+}
 
 static bool read_output(woi_infer *infer, const json_t *output, const woi_snapshot *s, woi_reply *reply)
 {
@@ -117,7 +136,10 @@ static bool read_outputs(woi_infer *infer, const json_t *outputs, const woi_snap
     if (outputs && !json_is_array(outputs)) return woi_refuse(reply, 400, "outputs is no list");
     for (size_t i = 0; i < json_array_size(outputs); i++)
         if (!read_output(infer, json_array_get(outputs, i), s, reply)) return false;
-    if (json_array_size(outputs) == 0) infer->wanted[WOI_IDS] = infer->wanted[WOI_SCORES] = true;
+    if (json_array_size(outputs) == 0) {
+        infer->wanted[WOI_IDS] = infer->wanted[WOI_SCORES] = true;
+        infer->wanted[WOI_NAMES] = s->info.has_names && infer->work.job.names;
+    }
     return true;
 }
 
@@ -142,9 +164,13 @@ static void write_value(woi_out *out, int which, const woi_infer *infer, const w
 {
     const woi_job *job = &infer->work.job;
     size_t bytes = 0;
-    const char *name = which == WOI_NAMES ? wo_index_label(s->index, job->ids[at], &bytes) : NULL;
+    const char *name = which == WOI_NAMES ? woi_job_label(job, s, at, &bytes) : NULL;
     if (which == WOI_IDS)
         woi_out_format(out, "%d", (int)job->ids[at]);
+    else if (which == WOI_CANDIDATES)
+        woi_out_format(out, "%u", job->stats[at].candidates);
+    else if (which == WOI_LOG_Z)
+        woi_out_float(out, job->log_z[at]);
     else if (which == WOI_SCORES)
         woi_out_float(out, isfinite(job->scores[at]) ? job->scores[at] : -FLT_MAX);
     else
@@ -158,9 +184,11 @@ static void write_tensor(woi_out *out, int which, const woi_infer *infer, const 
     const size_t n = job->n * job->k;
     if (which == WOI_IDS) woi_out_bytes(out, job->ids, n * sizeof *job->ids);
     if (which == WOI_SCORES) woi_out_bytes(out, job->scores, n * sizeof *job->scores);
+    if (which == WOI_LOG_Z) woi_out_bytes(out, job->log_z, job->n * sizeof *job->log_z);
+    for (size_t i = 0; which == WOI_CANDIDATES && i < job->n; i++) woi_out_bytes(out, &job->stats[i].candidates, 4);
     for (size_t i = 0; which == WOI_NAMES && i < n; i++) {
         size_t bytes = 0;
-        const char *name = wo_index_label(s->index, job->ids[i], &bytes);
+        const char *name = woi_job_label(job, s, i, &bytes);
         woi_out_bytes(out, &(uint32_t){(uint32_t)bytes}, 4);
         woi_out_bytes(out, name, bytes);
     }
@@ -178,11 +206,18 @@ static void write_outputs(woi_infer *infer, const woi_server *server, const woi_
         woi_out_text(out, ", \"id\": ");
         woi_out_json(out, json_string_value(infer->id), json_string_length(infer->id));
     }
+    if (reply->missing) {
+        woi_out_text(out, ", \"parameters\": {\"missing\": ");
+        woi_out_json_text(out, reply->missing);
+        woi_out_text(out, "}");
+    }
     woi_out_text(out, ", \"outputs\": [");
     for (int i = 0; i < WOI_N_OUTPUTS; i++) {
         if (!infer->wanted[i]) continue;
-        woi_out_format(out, "%s{\"name\": \"%s\", \"datatype\": \"%s\", \"shape\": [%zu, %zu], ", first ? "" : ", ",
-                       output_names[i], output_types[i], job->n, job->k);
+        woi_out_format(out, "%s{\"name\": \"%s\", \"datatype\": \"%s\", \"shape\": [%zu", first ? "" : ", ",
+                       output_names[i], output_types[i], job->n);
+        if (!of_query(i)) woi_out_format(out, ", %zu", job->k);
+        woi_out_text(out, "], ");
         first = false;
         if (infer->binary[i]) {
             const size_t before = tensors.bytes;
@@ -192,7 +227,7 @@ static void write_outputs(woi_infer *infer, const woi_server *server, const woi_
             continue;
         }
         woi_out_text(out, "\"data\": [");
-        for (size_t j = 0; j < job->n * job->k; j++) {
+        for (size_t j = 0; j < job->n * (of_query(i) ? 1 : job->k); j++) {
             if (j) woi_out_text(out, ", ");
             write_value(out, i, infer, s, j);
         }
@@ -257,5 +292,8 @@ void woi_v2_infer(woi_server *server, const woi_request *request, woi_reply *rep
         return;
     }
     woi_work_begin(server, &infer->work, finish);
-    woi_work_run(server, &infer->work, read_infer(infer, server, infer->work.lease.snapshot, reply), reply);
+    const bool read = read_infer(infer, server, infer->work.lease.snapshot, reply);
+    infer->work.job.names = infer->wanted[WOI_NAMES];
+    infer->work.job.wants_log_z = infer->wanted[WOI_LOG_Z];
+    woi_work_run(server, &infer->work, read, reply);
 }

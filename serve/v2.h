@@ -4,7 +4,7 @@
 
 #include "server.h"
 
-enum { WOI_IDS, WOI_SCORES, WOI_NAMES, WOI_N_OUTPUTS };
+enum { WOI_IDS, WOI_SCORES, WOI_NAMES, WOI_LOG_Z, WOI_CANDIDATES, WOI_N_OUTPUTS };
 
 typedef struct woi_infer {
     woi_work work;  /* the first */

@@ -216,6 +216,7 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
         .log_z_error = index->partition.numbers ? (double)index->partition.numbers[WOI_LOG_Z_ERROR] : NAN,
         .log_z_bias = index->partition.numbers ? (double)index->partition.numbers[WOI_LOG_Z_BIAS] : NAN,
         .checksum = index->checksum,
+        .layer_checksum = index->layer_checksum,
     };
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A + woi_tree_n_cells(tree);

@@ -16,6 +16,10 @@ usage 'a name that is no part of a path' "--name takes what fits between two sla
 usage 'names are for building' "unknown option '--names': names go into the index when it is built: wideout build --names FILE" --names x $index
 usage 'the index is no option' "unknown option '--index': the index is given without an option: wideout serve INDEX" --index $index
 usage 'a tensor of no file' '--weight-name, --bias-name and --bias go with --layer' --weight-name x $index
+usage 'shards and an index' "--shards stands in place of an index, and '$index' is one" --shards 127.0.0.1:1 $index
+usage 'neither all nor most' "--need takes all or most, not 'some'" --shards 127.0.0.1:1 --need some
+usage 'a need of nothing' '--need, --shard-timeout and --shard-token-file go with --shards' --need most $index
+usage 'what shards have' '--layer, --shadow, --batch-window and --watch are the shards'"'"' own: give them there' --shards 127.0.0.1:1 --shadow 0.1
 usage 'no time' "--timeout takes a number from 0.1 to 86400, not '0'" --timeout 0 $index
 
 if "$WIDEOUT" serve $index --listen nowhere 2>&1 | grep -q 'built without a server'; then
@@ -70,6 +74,19 @@ if command -v curl >/dev/null; then
     skip=$(tr -d '\r' <"$scratch/headers" | sed -n 's/^Inference-Header-Content-Length: //p')
     same 'binary tensors by curl' "$(jq -c '[.answers[].id]' "$scratch/expected")" \
         "[$(tail -c +$((skip + 1)) "$scratch/got" | od -An -v -td4 | sed 's/^ *//; s/  */,/g')]"
+    # The same examples as they stand: another model's, refused in the form that the specification gives.
+    example='"outputs": [{"name": "output0"}]'
+    same 'the example as it stands' '400 {"error":"there is no output '"'output0'"'"}' "$(curl -s -w '%{stderr}%{http_code} ' "$at/v2/models/wideout/infer" \
+        -d '{"id": "42", "inputs": [{"name": "input0", "shape": [2, 2], "datatype": "UINT32", "data": [1, 2, 3, 4]},
+             {"name": "input1", "shape": [3], "datatype": "BOOL", "data": [true]}], '"$example}" 2>"$scratch/code" | jq -c . >"$scratch/got"
+        cat "$scratch/code" "$scratch/got")"
+    head='{"model_name": "mymodel", "inputs": [{"name": "input0", "shape": [2, 2], "datatype": "UINT32", "parameters": {"binary_data_size": 16}}, {"name": "input1", "shape": [3], "datatype": "BOOL", "parameters": {"binary_data_size": 3}}], '"$example}"
+    { printf %s "$head" && printf '\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0\1\0\1'; } >"$scratch/body"
+    same 'and with 19 bytes behind it' "{\"error\":\"there is no output 'output0'\"}" "$(curl -s "$at/v2/models/wideout/infer" \
+        -H 'Content-Type: application/octet-stream' -H "Inference-Header-Content-Length: ${#head}" --data-binary @"$scratch/body" | jq -c .)"
+    same 'health and metadata' '{"live":true} {"ready":true,"live":true} {"name":"wideout","ready":true} wideout ["binary_tensor_data"] ["queries"]' \
+        "$(curl -s "$at/v2/health/live" | jq -c .) $(curl -s "$at/v2/health/ready" | jq -c .) $(curl -s "$at/v2/models/wideout/ready" |
+            jq -c .) $(curl -s "$at/v2" | jq -r .name) $(curl -s "$at/v2/" | jq -c .extensions) $(curl -s "$at/v2/models/wideout" | jq -c '[.inputs[].name]')"
     same 'another on the same port' 1 "$("$WIDEOUT" serve $index --listen "${at#http://}" 2>&1 |
         grep -c "cannot listen there: Address already in use")"
     kill $server

@@ -107,6 +107,17 @@ with Server(index, "--net", net, "-q", "--shadow", "1") as s:
                 judge(f"{method} {path}, malformed", s.ask(path.replace("{name}", "wideout"), b"{"), operation)
             other = s.ask(path.replace("{name}", "wideout"), b"", method="DELETE")
             same(f"delete {path}: no method of it", 405, other.status)
+with Server(index, "-q") as shard:
+    try:
+        front = Server("--shards", "%s:%d" % shard.address, "--net", net, "-q")
+    except RuntimeError as error:
+        front = None
+        check("no front of shards here # skip", "built without shards" in str(error), error)
+    for path, item in spec["paths"].items() if front else ():
+        for method, operation in item.items():
+            judge(f"in front of a shard: {method} {path}", ask(front, path, method, operation), operation)
+    if front:
+        front.stop()
 with tempfile.NamedTemporaryFile("w") as token:
     token.write("a-token-of-some-length")
     token.flush()

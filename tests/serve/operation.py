@@ -186,6 +186,9 @@ with Server(here, "-q", "--token-file", folder.name + "/token") as s:
     same("with it all", [200] * 3, [s.ask("/v1/search", {"query": rows[0]}, right).status, s.get("/metrics", right).status,
                                     s.ask("/admin/reload", b"", right).status])
     same("health is for everyone", [200, 200, 200], [s.get(p).status for p in ("/healthz", "/readyz", "/v2/health/ready")])
+    same("it says whether, and no more", ({"ready": True}, None), (s.get("/readyz").json(), s.get("/readyz").headers.get("X-Wideout-Index")))
+    same("with the token which index too", sums["prior"], s.get("/readyz", right).json()["index"])
+    same("a wrong one is none", {"ready": True}, s.get("/readyz", {"Authorization": "Bearer " + "x" * 22}).json())
     same("metrics are not", 401, s.get("/metrics").status)
     for path in ("/v2/models/x", "/v2/models/x/ready", "/v2/models/wideout/versions/x", "/v2/models/wideout/versions/x/ready"):
         closed = s.get(path)

@@ -143,6 +143,13 @@ with Server(prior) as s:
     same("SIGINT ends it too", 0, s.stop(signal.SIGINT))
     check("and nobody waits for idle connections", time.monotonic() - start < 5)
     idle.close()
+codes = set()
+for _ in range(5):  # told again and again, to the last moment: it leaves as one that was told once
+    with Server(prior, "-q") as s:
+        while s.process.poll() is None:
+            s.process.send_signal(signal.SIGTERM)
+        codes.add(s.process.returncode)
+same("SIGTERM many times", {0}, codes)
 
 # ---- Many at a time ----
 with Server(prior) as s:

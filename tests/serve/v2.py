@@ -1,14 +1,19 @@
 """The KServe v2 protocol: the examples of its specification, in JSON and with binary tensors, by urllib.
 
-The specification's model has inputs and outputs of its own; its examples are replayed with ours in their place, and as
-they stand they are refused in the form that it gives."""
+From kserve/open-inference-protocol, specification/protocol/inference_rest.md; kserve/kserve, docs/predict-api/v2; and
+triton-inference-server/server, docs/protocol/extension_binary_data.md. The specification's model has inputs and outputs
+of its own: its examples are replayed with ours in their place, in the same shapes, and as they stand they are refused in
+the form that it gives."""
 import array
 import json
+import os
 import struct
+import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, "tests/serve")
-from lib import GOLDEN, Server, check, finish, floats, predict, queries, same
+from lib import GOLDEN, TOOL, Server, check, finish, floats, predict, queries, same
 
 prior = GOLDEN + "index-prior.safetensors"
 rows = queries(GOLDEN + "log.safetensors")[:2]
@@ -37,13 +42,21 @@ def split(reply):
 with Server(prior, "--name", "mymodel") as s:
     # ---- Health and metadata, as the specification names them ----
     same("server live", 200, s.get("/v2/health/live").status)
+    same("and what it says", {"live": True}, s.get("/v2/health/live").json())
     same("server ready", 200, s.get("/v2/health/ready").status)
+    # The text says "live" here, the other definitions "ready".
+    same("in both of its words", {"live": True, "ready": True}, s.get("/v2/health/ready").json())
     same("model ready", 200, s.get("/v2/models/mymodel/ready").status)
+    same("with its name", {"name": "mymodel", "ready": True}, s.get("/v2/models/mymodel/ready").json())
     about = s.get("/v2").json()
     same("server metadata", ("wideout", ["binary_tensor_data"]), (about["name"], about["extensions"]))
+    same("that is all of it", ["extensions", "name", "version"], sorted(about))
+    same("with a slash behind it, as its OpenAPI file has it", about, s.get("/v2/").json())
     model = s.get("/v2/models/mymodel").json()
-    same("model metadata", ("mymodel", "wideout", [{"name": "queries", "datatype": "FP32", "shape": [-1, 16]}]),
+    same("model metadata", ("mymodel", "wideout_index", [{"name": "queries", "datatype": "FP32", "shape": [-1, 16]}]),
          (model["name"], model["platform"], model["inputs"]))
+    same("that is all of it", ["inputs", "name", "outputs", "platform", "versions"], sorted(model))
+    same("a tensor has three members", [["datatype", "name", "shape"]] * 3, [sorted(t) for t in model["inputs"] + model["outputs"]])
     version = model["versions"][0]
     same("of a version", 200, s.get(f"/v2/models/mymodel/versions/{version}/ready").status)
     same("of another", 404, s.get("/v2/models/mymodel/versions/2/ready").status)
@@ -70,6 +83,13 @@ with Server(prior, "--name", "mymodel") as s:
     same("another model's example is refused", (400, "there is no output 'output0'"), (reply.status, reply.error()))
     del literal["outputs"]
     same("and why", "there are 2 inputs, expected one: queries", s.ask("/v2/models/mymodel/infer", literal).error())
+    literal = {"model_name": "mymodel",
+               "inputs": [{"name": "input0", "shape": [2, 2], "datatype": "UINT32", "parameters": {"binary_data_size": 16}},
+                          {"name": "input1", "shape": [3], "datatype": "BOOL", "parameters": {"binary_data_size": 3}}],
+               "outputs": [{"name": "output0", "parameters": {"binary_data": True}}]}
+    reply = s.ask("/v2/models/mymodel/infer", *binary(literal, struct.pack("<4I3?", 1, 2, 3, 4, True, False, True)))
+    same("so is the one with 19 bytes behind it", (400, "application/json", "there is no output 'output0'"),
+         (reply.status, reply.headers["Content-Type"], reply.error()))
 
     # ---- Binary tensors: the example of the extension ----
     head = {"model_name": "mymodel", "inputs": [{"name": "queries", "shape": [2, 16], "datatype": "FP32",
@@ -118,6 +138,9 @@ with Server(prior, "--name", "mymodel") as s:
 with Server(GOLDEN + "index-names.safetensors", "--net", GOLDEN + "network-xc.safetensors") as s:
     ask = {"inputs": [{"name": "text", "shape": [2], "datatype": "BYTES", "data": ["one word", "two words"]}],
            "outputs": [{"name": "names"}, {"name": "ids"}], "parameters": {"k": 2}}
+    every = s.ask("/v2/models/wideout/infer", {**ask, "outputs": []}).json()["outputs"]
+    same("without outputs there are all that the model has", [t["name"] for t in s.get("/v2/models/wideout").json()["outputs"]],
+         [o["name"] for o in every])
     got = s.ask("/v2/models/wideout/infer", ask).json()
     same("text in, names out", ([2, 2], 4), (got["outputs"][1]["shape"], len(got["outputs"][1]["data"])))
     text = b"".join(struct.pack("<I", len(t)) + t for t in (b"one word", b"two words"))
@@ -132,4 +155,35 @@ with Server(GOLDEN + "index-names.safetensors", "--net", GOLDEN + "network-xc.sa
     same("the same as bytes", ([o for o in got["outputs"] if o["name"] == "names"][0]["data"], 0), (names, rest))
     ask["inputs"][0]["parameters"]["binary_data_size"] = len(text) - 1
     same("a text that is cut off", 400, s.ask("/v2/models/wideout/infer", *binary(ask, text[:-1])).status)
+
+# ---- The shapes of the specification: two numbers a row, an answer of (3, 2) ----
+with tempfile.TemporaryDirectory() as folder:
+    layer = os.path.join(folder, "layer.npy")
+    head = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }".ljust(117) + "\n"
+    with open(layer, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<6f", 1, 0, 0, 1, 1, 1))
+    index = os.path.join(folder, "index")
+    subprocess.run([TOOL, "build", "-q", "--layer", layer, "--method", "full", "-o", index], check=True, capture_output=True)
+    with Server(index, "--name", "mymodel") as s:
+        def infer(data, shape, **more):
+            return s.ask("/v2/models/mymodel/infer", {"id": "42", "inputs": [
+                {"name": "queries", "shape": shape, "datatype": "FP32", "data": data}], "parameters": {"k": 2}, **more})
+
+        nested, flattened = infer([[1, 2], [4, 5]], [2, 2]), infer([1, 2, 4, 5], [2, 2])
+        same("a matrix as it is, and flattened", nested.json(), flattened.json())
+        same("its answer", [{"name": "ids", "datatype": "INT32", "shape": [2, 2], "data": [2, 1, 2, 1]},
+                            {"name": "scores", "datatype": "FP32", "shape": [2, 2], "data": [3.0, 2.0, 9.0, 5.0]}], nested.json()["outputs"])
+        reply = infer([1, 2, 3, 4, 5, 6], [3, 2], outputs=[{"name": "scores"}])
+        same("an FP32 answer of (3, 2)", (200, "application/json", "42", [
+            {"name": "scores", "datatype": "FP32", "shape": [3, 2], "data": [3.0, 2.0, 7.0, 4.0, 11.0, 6.0]}]),
+            (reply.status, reply.headers["Content-Type"], reply.json()["id"], reply.json()["outputs"]))
+        ask = {"model_name": "mymodel", "inputs": [{"name": "queries", "shape": [3, 2], "datatype": "FP32", "parameters": {"binary_data_size": 24}}],
+               "outputs": [{"name": "scores", "parameters": {"binary_data": True}}], "parameters": {"k": 2}}
+        reply = s.ask("/v2/models/mymodel/infer", *binary(ask, floats([1, 2, 3, 4, 5, 6])))
+        head, tensors, rest = split(reply)
+        same("the same in 24 bytes", ({"name": "scores", "datatype": "FP32", "shape": [3, 2], "parameters": {"binary_data_size": 24}},
+                                      [3.0, 2.0, 7.0, 4.0, 11.0, 6.0], 0),
+             (head["outputs"][0], array.array("f", tensors["scores"]).tolist(), rest))
+        same("both lengths", (len(reply.body), len(reply.body) - 24),
+             (int(reply.headers["Content-Length"]), int(reply.headers["Inference-Header-Content-Length"])))
 finish()
