@@ -40,42 +40,10 @@ static const cli_option options[] = {
 
 /* ---- Tuning ------------------------------------------------------------------------------------------------ */
 
-/* What was given is not tuned. */
-static unsigned fixed(const arguments *args)
-{
-    static const struct {
-        const char *name;
-        unsigned fix;
-    } all[] = {
-        {"method", WO_FIX_METHOD},
-        {"router", WO_FIX_ROUTER},
-        {"K", WO_FIX_K},
-        {"L", WO_FIX_L},
-        {"lambda", WO_FIX_LAMBDA},
-        {"probes", WO_FIX_PROBES},
-        {"weights", WO_FIX_WEIGHTS},
-        {"nodes", WO_FIX_TREE},
-        {"leaves", WO_FIX_TREE},
-        {"route_d", WO_FIX_ROUTE_D},
-        {"beam", WO_FIX_BEAM},
-        {"popular", WO_FIX_POPULAR},
-        {"fallback", WO_FIX_FALLBACK},
-        {"source", WO_FIX_SOURCE},
-        {"cap", WO_FIX_CAP},
-        {"prior", WO_FIX_PRIOR},
-        {"focus", WO_FIX_PRIOR},
-        {"spread", WO_FIX_SPREAD},
-    };
-    unsigned fix = 0;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (cli_build_given(&args->build, all[i].name)) fix |= all[i].fix;
-    return fix;
-}
-
 /* Whether the index is named exactly, by any of these. */
 static bool is_named(const arguments *args)
 {
-    return fixed(args) & (WO_FIX_METHOD | WO_FIX_ROUTER | WO_FIX_K | WO_FIX_L | WO_FIX_LAMBDA);
+    return cli_build_fixed(&args->build) & (WO_FIX_METHOD | WO_FIX_ROUTER | WO_FIX_K | WO_FIX_L | WO_FIX_LAMBDA);
 }
 
 static int check_tuning(const cli_command *self, const arguments *args, wo_method method)
@@ -366,7 +334,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (tune.target_agree > 0 && !cli_build_given(&args->build, "source"))
         o.source = WO_SOURCE_TOP; /* labels have no part in it */
     tune.build = &o;
-    tune.fixed = fixed(args);
+    tune.fixed = cli_build_fixed(&args->build);
     tune.enough = cli_seen_enough;
     const bool tuned = !is_named(args) || cli_tune_asked(&args->tune);
     if (tuned && args->tune.log && cli_same_file(args->log, args->tune.log))

@@ -401,6 +401,7 @@ typedef struct wo_option_info {
     unsigned step;      /* multiples of this only; 0: any */
     unsigned methods;   /* bit 1 << wo_method: those that have it */
     unsigned routers;   /* of evidence, bit 1 << wo_router: those that have it */
+    unsigned fix;       /* WO_FIX_...: what wo_tune_options.fixed needs where it was given; 0: it is never tuned */
 } wo_option_info;
 
 /* Fills `info`, the strings static; returns 0 where there is no i-th option. */
