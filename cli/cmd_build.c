@@ -249,6 +249,18 @@ static int report(const arguments *args, const made *built)
 }
 
 /* `tune` NULL: exactly what the options say. */
+/* A goal by labels that was asked for, and that nothing could be judged by. */
+static void warn_of_labels(const arguments *args, const wo_index *index)
+{
+    const char *option = args->tune.target ? "--target" : !isnan(args->tune.target5) ? "--target5" : NULL;
+    wo_curve curve = {.struct_size = sizeof curve};
+    if (option && wo_index_curve(index, &curve) && curve.target_agree > 0)
+        fprintf(stderr, "%s: warning: %s: %s was taken for --target-agree %.4g, the share of FULL's own answers\n",
+                cli_program,
+                curve.labelled ? "FULL finds no label of the queries to judge by" : "no query to judge by has labels",
+                option, curve.target_agree);
+}
+
 static int build(const cli_command *self, const arguments *args, const wo_build_options *o, const wo_tune_options *tune)
 {
     wo_layer *layer = NULL;
@@ -285,6 +297,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                 "%s: warning: without --tune-log a tenth of the log was held out to judge on; queries that the "
                 "network was trained on flatter every index\n",
                 cli_program);
+    if (tune && !args->common.quiet) warn_of_labels(args, index);
     const wo_index_info info = cli_index_of(index).info;
     const off tuned_off = tune_log.log && !isnan(info.log_z_error)
                               ? measure_log_z(index, tune_log.log, (int)args->common.threads)

@@ -528,7 +528,8 @@ typedef struct wo_tune_options {
     unsigned fixed;    /* WO_FIX_...; 0: everything is tuned */
     uint32_t reserved; /* 0 */
 
-    /* The goal, one of three: */
+    /* The goal, one of three. Where no judged query has labels, or FULL finds none of them, `target` is taken for
+     * target_agree, 0.99 at most: wo_curve then has target 0, and target_agree says what was reached for. */
     double target, target5; /* shares of FULL's P@1 (above 0 to 2) and P@5 (0: any). Default: 0.995 and 0.99 */
     double target_agree;    /* above 0: instead, this share of FULL's own k best. Needs no labels. */
     double target_us;       /* above 0: instead, at most so many microseconds a query, and the best quality there: the
