@@ -9,15 +9,13 @@ batches of 1,024 on one thread of its own. Medians over rounds; on one thread of
 use the machine. Without an index: one of a made-up layer.
 """
 
-import random
-import statistics
 import sys
-import threading
 import time
 
 import numpy as np
 
 import wideout
+from python_timing import in_turn, print_scaling, timed
 
 K = 5
 BATCH = 1024
@@ -34,69 +32,22 @@ def kinds_of(queries):
     return kinds
 
 
-def in_turn(works, rounds):
-    """us, the median over rounds of each, in every round in another order: what comes second finds warmer caches."""
-    times, order = {name: [] for name in works}, list(works)
-    for _ in range(rounds):
-        random.shuffle(order)
-        for name in order:
-            times[name].append(works[name]())
-    return {name: 1e6 * statistics.median(found) for name, found in times.items()}
-
-
-def timed(work, calls, threads):
-    clock = time.thread_time if threads == 1 else time.perf_counter
-    begin = clock()
-    work()
-    return (clock() - begin) / calls
-
-
 def singles(ix, kinds):
     """A call for every query."""
-    n = len(kinds["numpy"])
-
-    def work(rows):
-        search = ix.search
-        for row in rows:
-            search(row, K)
-
+    n, search = len(kinds["numpy"]), ix.search
     works = {"C": lambda: ix._time(kinds["numpy"], K, 1, 0) / n}
     for name, queries in kinds.items():
-        works[name] = lambda rows=list(queries): timed(lambda: work(rows), n, 1)
+        works[name] = lambda rows=list(queries): timed(lambda row: search(row, K), rows, time.thread_time)
     return in_turn(works, 101)
 
 
 def batches(ix, kinds, threads):
     """All queries in one call."""
-
+    clock = time.thread_time if threads == 1 else time.perf_counter
     works = {"C": lambda: ix._time(kinds["numpy"], K, threads, 1)}
     for name, queries in kinds.items():
-        works[name] = lambda queries=queries: timed(lambda: ix.search(queries, K, threads=threads), 1, threads)
+        works[name] = lambda queries=queries: timed(lambda q: ix.search(q, K, threads=threads), [queries], clock)
     return in_turn(works, 501)
-
-
-def scaling(ix, q, n_threads, seconds=1.0):
-    """Batches a second of so many Python threads."""
-    done = [0] * n_threads
-    go, stop = threading.Barrier(n_threads + 1), threading.Event()
-
-    def work(i):
-        ix.search(q, K, threads=1)
-        go.wait()
-        while not stop.is_set():
-            ix.search(q, K, threads=1)
-            done[i] += 1
-
-    workers = [threading.Thread(target=work, args=(i,)) for i in range(n_threads)]
-    for w in workers:
-        w.start()
-    go.wait()
-    begin = time.perf_counter()
-    time.sleep(seconds)
-    stop.set()
-    for w in workers:
-        w.join()
-    return sum(done) / (time.perf_counter() - begin)
 
 
 def main(args):
@@ -114,17 +65,13 @@ def main(args):
         (f"{n}, 1 thread", batches(ix, kinds, 1)),
         (f"{n}, all cores", batches(ix, kinds, 0)),
     ]:
-        line = f"{what:<26} C {found['C']:9.2f} us"
+        us = {name: 1e6 * seconds for name, seconds in found.items()}
+        line = f"{what:<26} C {us['C']:9.2f} us"
         for kind in kinds:
-            more = found[kind] - found["C"]
-            line += f"   {kind} {found[kind]:9.2f} us ({more:+.2f} us, {100 * more / found['C']:+.1f}%)"
+            more = us[kind] - us["C"]
+            line += f"   {kind} {us[kind]:9.2f} us ({more:+.2f} us, {100 * more / us['C']:+.1f}%)"
         print(line)
-    rates = {n: [] for n in (1, 2)}
-    for _ in range(5):
-        for n, found in rates.items():
-            found.append(scaling(ix, queries, n))
-    one, two = (statistics.median(found) for found in rates.values())
-    print(f"Python threads             1: {one:,.0f} batches/s   2: {two:,.0f} batches/s ({two / one:.2f} x)")
+    print_scaling(lambda: ix.search(queries, K, threads=1))
 
 
 if __name__ == "__main__":

@@ -12,10 +12,7 @@ time of the one thread, but ratios and scaling mean nothing while others work.
 """
 
 import os
-import random
-import statistics
 import sys
-import threading
 import time
 
 import numpy as np
@@ -23,6 +20,7 @@ import torch
 from torch import nn
 
 import wideout
+from python_timing import in_turn, print_scaling, timed
 from wideout.torch import WideLinear
 
 K, BATCH, THREADS = 5, 1024, 2
@@ -43,23 +41,6 @@ def layer_of(args):
         linear.load_state_dict({"weight": W, "bias": b})
         wide = WideLinear.from_linear(linear, queries, labels, method="evidence", router="tree", partition=False)
     return wide.requires_grad_(False), torch.as_tensor(np.array(queries[:BATCH]))
-
-
-def in_turn(works, rounds):
-    """The median of each, in every round in another order: what comes second finds warmer caches."""
-    times, order = {name: [] for name in works}, list(works)
-    for _ in range(rounds):
-        random.shuffle(order)
-        for name in order:
-            times[name].append(works[name]())
-    return {name: statistics.median(found) for name, found in times.items()}
-
-
-def timed(call, inputs, clock=time.perf_counter):
-    begin = clock()
-    for x in inputs:
-        call(x)
-    return (clock() - begin) / len(inputs)
 
 
 def overheads(wide, queries):
@@ -102,26 +83,6 @@ def ratios(wide, queries):
         )
 
 
-def scaling(wide, queries, n_threads, seconds=1.0):
-    """Batches a second of so many Python threads."""
-    done, stop = [0] * n_threads, threading.Event()
-
-    def work(i):
-        while not stop.is_set():
-            wide.topk(queries, K)
-            done[i] += 1
-
-    workers = [threading.Thread(target=work, args=(i,)) for i in range(n_threads)]
-    begin = time.perf_counter()
-    for worker in workers:
-        worker.start()
-    time.sleep(seconds)
-    stop.set()
-    for worker in workers:
-        worker.join()
-    return sum(done) / (time.perf_counter() - begin)
-
-
 def main(args):
     torch.set_num_threads(THREADS)
     torch.set_grad_enabled(False)
@@ -130,10 +91,7 @@ def main(args):
     overheads(wide, queries)
     ratios(wide, queries)
     wide.index.threads = 1
-    rates = in_turn({n: lambda n=n: scaling(wide, queries, n) for n in (1, 2)}, 5)
-    print(
-        f"Python threads      1: {rates[1]:,.0f} batches/s   2: {rates[2]:,.0f} batches/s   {rates[2] / rates[1]:.2f} x"
-    )
+    print_scaling(lambda: wide.topk(queries, K))
 
 
 if __name__ == "__main__":

@@ -184,6 +184,15 @@ bool cli_build_given(const cli_build *given, const char *name)
     return false;
 }
 
+unsigned cli_build_fixed(const cli_build *given)
+{
+    wo_option_info info;
+    unsigned fixed = 0;
+    for (size_t i = 0; option_at(i, &info); i++)
+        if (text_of(given, i, &info)) fixed |= info.fix;
+    return fixed;
+}
+
 /* The library's sentence, which begins with the option's name where it is about one, in the tool's words. */
 static int refuse(const cli_command *self, const wo_error *err)
 {

@@ -19,6 +19,9 @@ const cli_option *cli_build_options(size_t offset);
 
 bool cli_build_given(const cli_build *given, const char *name);
 
+/* wo_tune_options.fixed: what was given is not tuned. */
+unsigned cli_build_fixed(const cli_build *given);
+
 /* The method that was asked for; without one, evidence. CLI_USAGE, after saying why, where there is no such method. */
 int cli_build_method(const cli_command *self, const cli_build *given, wo_method *method);
 

@@ -43,42 +43,10 @@ static const cli_option options[] = {
 
 /* ---- Tuning ------------------------------------------------------------------------------------------------ */
 
-/* What was given is not tuned. */
-static unsigned fixed(const arguments *args)
-{
-    static const struct {
-        const char *name;
-        unsigned fix;
-    } all[] = {
-        {"method", WO_FIX_METHOD},
-        {"router", WO_FIX_ROUTER},
-        {"K", WO_FIX_K},
-        {"L", WO_FIX_L},
-        {"lambda", WO_FIX_LAMBDA},
-        {"probes", WO_FIX_PROBES},
-        {"weights", WO_FIX_WEIGHTS},
-        {"nodes", WO_FIX_TREE},
-        {"leaves", WO_FIX_TREE},
-        {"route_d", WO_FIX_ROUTE_D},
-        {"beam", WO_FIX_BEAM},
-        {"popular", WO_FIX_POPULAR},
-        {"fallback", WO_FIX_FALLBACK},
-        {"source", WO_FIX_SOURCE},
-        {"cap", WO_FIX_CAP},
-        {"prior", WO_FIX_PRIOR},
-        {"focus", WO_FIX_PRIOR},
-        {"spread", WO_FIX_SPREAD},
-    };
-    unsigned fix = 0;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (cli_build_given(&args->build, all[i].name)) fix |= all[i].fix;
-    return fix;
-}
-
 /* Whether the index is named exactly, by any of these. */
 static bool is_named(const arguments *args)
 {
-    return fixed(args) & (WO_FIX_METHOD | WO_FIX_ROUTER | WO_FIX_K | WO_FIX_L | WO_FIX_LAMBDA);
+    return cli_build_fixed(&args->build) & (WO_FIX_METHOD | WO_FIX_ROUTER | WO_FIX_K | WO_FIX_L | WO_FIX_LAMBDA);
 }
 
 static int check_tuning(const cli_command *self, const arguments *args, wo_method method)
@@ -284,6 +252,18 @@ static int report(const arguments *args, const made *built)
 }
 
 /* `tune` NULL: exactly what the options say. */
+/* A goal by labels that was asked for, and that nothing could be judged by. */
+static void warn_of_labels(const arguments *args, const wo_index *index)
+{
+    const char *option = args->tune.target ? "--target" : !isnan(args->tune.target5) ? "--target5" : NULL;
+    wo_curve curve = {.struct_size = sizeof curve};
+    if (option && wo_index_curve(index, &curve) && curve.target_agree > 0)
+        fprintf(stderr, "%s: warning: %s: %s was taken for --target-agree %.4g, the share of FULL's own answers\n",
+                cli_program,
+                curve.labelled ? "FULL finds no label of the queries to judge by" : "no query to judge by has labels",
+                option, curve.target_agree);
+}
+
 static int build(const cli_command *self, const arguments *args, const wo_build_options *o, const wo_tune_options *tune)
 {
     wo_layer *layer = NULL;
@@ -320,6 +300,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                 "%s: warning: without --tune-log a tenth of the log was held out to judge on; queries that the "
                 "network was trained on flatter every index\n",
                 cli_program);
+    if (tune && !args->common.quiet) warn_of_labels(args, index);
     const wo_index_info info = cli_index_of(index).info;
     const off tuned_off = tune_log.log && !isnan(info.log_z_error)
                               ? measure_log_z(index, tune_log.log, (int)args->common.threads)
@@ -369,7 +350,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (tune.target_agree > 0 && !cli_build_given(&args->build, "source"))
         o.source = WO_SOURCE_TOP; /* labels have no part in it */
     tune.build = &o;
-    tune.fixed = fixed(args);
+    tune.fixed = cli_build_fixed(&args->build);
     tune.enough = cli_seen_enough;
     const bool tuned = !is_named(args) || cli_tune_asked(&args->tune);
     if (tuned && args->tune.log && cli_same_file(args->log, args->tune.log))

@@ -405,6 +405,7 @@ typedef struct wo_option_info {
     unsigned step;      /* multiples of this only; 0: any */
     unsigned methods;   /* bit 1 << wo_method: those that have it */
     unsigned routers;   /* of evidence, bit 1 << wo_router: those that have it */
+    unsigned fix;       /* WO_FIX_...: what wo_tune_options.fixed needs where it was given; 0: it is never tuned */
 } wo_option_info;
 
 /* Fills `info`, the strings static; returns 0 where there is no i-th option. */
@@ -532,7 +533,8 @@ typedef struct wo_tune_options {
     unsigned fixed;    /* WO_FIX_...; 0: everything is tuned */
     uint32_t reserved; /* 0 */
 
-    /* The goal, one of three: */
+    /* The goal, one of three. Where no judged query has labels, or FULL finds none of them, `target` is taken for
+     * target_agree, 0.99 at most: wo_curve then has target 0, and target_agree says what was reached for. */
     double target, target5; /* shares of FULL's P@1 (above 0 to 2) and P@5 (0: any). Default: 0.995 and 0.99 */
     double target_agree;    /* above 0: instead, this share of FULL's own k best. Needs no labels. */
     double target_us;       /* above 0: instead, at most so many microseconds a query, and the best quality there: the

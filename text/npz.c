@@ -24,6 +24,7 @@ enum {
     MOST_PACKED = 1032, /* bytes that one byte of deflate can become */
     MOST_GROWTH = 200,  /* and all of a file together, beyond UNPACKED_ANYWAY: padded tables of labels reach 60 */
     UNPACKED_ANYWAY = 64 << 20,
+    MOST_SPARE = 2,       /* indices that SciPy may have put aside, beside those that the rows use */
     MOST_USED = 8,        /* members that are read of one archive: 5 of a matrix */
     HEADER_BYTES = 65546, /* before the numbers of a .npy file of version 1, at most */
     NUMBER_BYTES = 32,    /* of the widest type of NumPy's */
@@ -355,12 +356,13 @@ static wo_status read_csr_arrays(archive *zip, csr *c, wo_error *err)
         return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
                         "'indptr.npy' has %" PRIu64 " numbers, expected one more than the %" PRId64 " rows", rows,
                         c->sizes[0]);
-    if ((status = open_named(zip, "indices.npy", UINT64_MAX, &c->indices, err)) || (status = open_data(zip, c, err)))
-        return status;
-    if (!(c->starts = woi_alloc((size_t)c->indptr.npy.n, sizeof *c->starts, err)) ||
-        !(c->columns = woi_alloc((size_t)c->indices.npy.n, sizeof *c->columns, err)))
-        return WO_ERR_MEMORY;
+    if (!(c->starts = woi_alloc((size_t)rows, sizeof *c->starts, err))) return WO_ERR_MEMORY;
     if ((status = woi_npy_read_i64(&c->indptr.npy, c->starts, err))) return status;
+    const int64_t last = c->starts[rows - 1];
+    if ((status = open_named(zip, "indices.npy", last < 0 ? 0 : MOST_SPARE * (uint64_t)last, &c->indices, err)) ||
+        (status = open_data(zip, c, err)))
+        return status;
+    if (!(c->columns = woi_alloc((size_t)c->indices.npy.n, sizeof *c->columns, err))) return WO_ERR_MEMORY;
     return woi_npy_read_i64(&c->indices.npy, c->columns, err);
 }
 

@@ -84,7 +84,7 @@ void wopy_ids_release(wopy_ids *ids)
 }
 
 /* numpy.ndarray itself is called: numpy.empty goes through a dispatcher in Python, which takes 0.3 us more. */
-PyObject *wopy_array_new(PyObject *dtype, bool one, size_t n, size_t k, Py_buffer *view)
+PyObject *wopy_array_new(PyObject *dtype, bool one, size_t n, size_t k, void **data)
 {
     PyObject *sizes[2] = {PyLong_FromSize_t(one ? k : n), one ? NULL : PyLong_FromSize_t(k)};
     PyObject *shape = sizes[0] && (one || sizes[1]) ? PyTuple_New(one ? 1 : 2) : NULL;
@@ -98,7 +98,11 @@ PyObject *wopy_array_new(PyObject *dtype, bool one, size_t n, size_t k, Py_buffe
     PyObject *const args[] = {shape, dtype};
     PyObject *array = PyObject_Vectorcall(wopy.ndarray, args, 2, NULL);
     Py_DECREF(shape);
-    if (array && PyObject_GetBuffer(array, view, PyBUF_WRITABLE)) Py_CLEAR(array);
+    Py_buffer view;
+    if (array && PyObject_GetBuffer(array, &view, PyBUF_WRITABLE)) Py_CLEAR(array);
+    if (!array) return NULL;
+    *data = view.buf; /* which stays: nobody else has the array */
+    PyBuffer_Release(&view);
     return array;
 }
 

@@ -4,31 +4,9 @@
 /* What was given is not tuned. */
 static unsigned fixes(const char *name)
 {
-    static const struct {
-        const char *name;
-        unsigned fix;
-    } all[] = {
-        {"method", WO_FIX_METHOD},
-        {"router", WO_FIX_ROUTER},
-        {"K", WO_FIX_K},
-        {"L", WO_FIX_L},
-        {"lambda", WO_FIX_LAMBDA},
-        {"probes", WO_FIX_PROBES},
-        {"weights", WO_FIX_WEIGHTS},
-        {"nodes", WO_FIX_TREE},
-        {"leaves", WO_FIX_TREE},
-        {"route_d", WO_FIX_ROUTE_D},
-        {"beam", WO_FIX_BEAM},
-        {"popular", WO_FIX_POPULAR},
-        {"source", WO_FIX_SOURCE},
-        {"fallback", WO_FIX_FALLBACK},
-        {"cap", WO_FIX_CAP},
-        {"prior", WO_FIX_PRIOR},
-        {"focus", WO_FIX_PRIOR},
-        {"spread", WO_FIX_SPREAD},
-    };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (strcmp(all[i].name, name) == 0) return all[i].fix;
+    wo_option_info info = {.struct_size = sizeof info};
+    for (size_t i = 0; wo_option_at(i, &info); i++)
+        if (strcmp(info.name, name) == 0) return info.fix;
     return 0;
 }
 

@@ -56,9 +56,6 @@ void wopy_floats_release(wopy_floats *floats);
 /* A torch tensor that can be read where it lies: 1. 0: it is not one, and no exception is set; -1: one is. */
 int wopy_tensor_take(PyObject *object, wopy_floats *floats);
 
-/* An answer as the caller has arrays: it takes the array, and gives it back, or a tensor that owns it. */
-PyObject *wopy_answer(PyObject *array, bool tensor);
-
 /* Ids of classes, in one or two dimensions (n, d). int32 in C order is taken as it is. None is an empty list. */
 typedef struct wopy_ids {
     Py_buffer view;
@@ -69,8 +66,14 @@ typedef struct wopy_ids {
 int wopy_ids_get(PyObject *object, const char *what, wopy_ids *ids);
 void wopy_ids_release(wopy_ids *ids);
 
-/* An array of ours to be filled: (n, k), or (k) where `one`. The view is released by PyBuffer_Release. */
-PyObject *wopy_array_new(PyObject *dtype, bool one, size_t n, size_t k, Py_buffer *view);
+/* An array of ours to be filled at `data`: (n, k), or (k) where `one`. */
+PyObject *wopy_array_new(PyObject *dtype, bool one, size_t n, size_t k, void **data);
+
+/* The same for answers, as the caller has arrays. Of torch's, ids are int64, for its own functions take no others; what
+ * comes back is not a tensor yet. wopy_answer takes it when it is filled, and gives the array or the tensor. */
+typedef enum wopy_kind { WOPY_FLOATS, WOPY_IDS } wopy_kind;
+PyObject *wopy_tensor_new(wopy_kind kind, bool one, size_t n, size_t k, void **data);
+PyObject *wopy_answer(PyObject *made);
 
 /* A caller's array to be filled: of this format ("f", "i"), writable, in C order, (n, k) or (k). */
 int wopy_array_check(PyObject *array, const char *format, bool one, size_t n, size_t k, Py_buffer *view);

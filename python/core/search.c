@@ -147,8 +147,9 @@ typedef struct task {
     wo_search_call call;
     wopy_floats q, bias;
     wopy_ids forbid, require;
-    Py_buffer scores, ids, stats;
+    Py_buffer out[2];    /* the caller's arrays for scores and ids, where there are some */
     PyObject *arrays[3]; /* scores, ids, stats: owned */
+    void *places[3];     /* their numbers */
     size_t threads;
 } task;
 
@@ -158,9 +159,7 @@ static void release(task *t)
     wopy_floats_release(&t->bias);
     wopy_ids_release(&t->forbid);
     wopy_ids_release(&t->require);
-    PyBuffer_Release(&t->scores);
-    PyBuffer_Release(&t->ids);
-    PyBuffer_Release(&t->stats);
+    for (int i = 0; i < 2; i++) PyBuffer_Release(&t->out[i]);
     for (int i = 0; i < 3; i++) Py_CLEAR(t->arrays[i]);
 }
 
@@ -202,21 +201,37 @@ static int read_rest(const wopy_index *self, const asked *a, task *t)
     return 0;
 }
 
-/* Torch's own functions take ids in int64 alone. The library leaves its int32 in the upper half of such an array, and
- * this moves them to where they belong: each is read before anything is written over it. 5,120 take 2 us. */
+/* An answer to be filled: a tensor where the queries were one. */
+static PyObject *new_answer(wopy_kind kind, bool tensor, bool one, size_t n, size_t k, void **data)
+{
+    PyObject *dtype = kind == WOPY_IDS ? wopy.int32 : wopy.float32;
+    return tensor ? wopy_tensor_new(kind, one, n, k, data) : wopy_array_new(dtype, one, n, k, data);
+}
+
+/* Ids of tensors are int64. The library leaves its int32 in the upper half of such an array, and this moves them to
+ * where they belong, some at a time: each is read before anything is written over it. */
 static int32_t *upper_half(void *ids, size_t n)
 {
     return (int32_t *)ids + n;
 }
 
+enum { SOME = 16 };
+static void widen_some(const int32_t *from, int64_t *to)
+{
+    int32_t narrow[SOME];
+    memcpy(narrow, from, sizeof narrow);
+    for (int i = 0; i < SOME; i++) to[i] = narrow[i];
+}
+
 static void widen(void *ids, size_t n)
 {
-    const char *from = (const char *)upper_half(ids, n);
-    char *to = ids;
-    for (size_t i = 0; i < n; i++) {
-        int32_t id;
-        memcpy(&id, from + i * sizeof id, sizeof id);
-        memcpy(to + i * sizeof(int64_t), &(int64_t){id}, sizeof(int64_t));
+    const int32_t *from = upper_half(ids, n);
+    int64_t *to = ids;
+    size_t i = 0;
+    for (; i + SOME <= n; i += SOME) widen_some(from + i, to + i);
+    for (int32_t id; i < n; i++) {
+        memcpy(&id, from + i, sizeof id);
+        to[i] = id;
     }
 }
 
@@ -231,22 +246,25 @@ static int take_places(const asked *a, task *t)
             return -1;
         }
         PyObject *scores = PyTuple_GET_ITEM(a->out, 0), *ids = PyTuple_GET_ITEM(a->out, 1);
-        if (wopy_array_check(scores, "f", one, c->n, c->k, &t->scores) ||
-            wopy_array_check(ids, "i", one, c->n, c->k, &t->ids))
+        if (wopy_array_check(scores, "f", one, c->n, c->k, &t->out[0]) ||
+            wopy_array_check(ids, "i", one, c->n, c->k, &t->out[1]))
             return -1;
+        for (int i = 0; i < 2; i++) t->places[i] = t->out[i].buf;
         t->arrays[0] = Py_NewRef(scores);
         t->arrays[1] = Py_NewRef(ids);
         t->q.tensor = false; /* they are what the caller wants them to be */
-    } else if (!(t->arrays[0] = wopy_array_new(wopy.float32, one, c->n, c->k, &t->scores)) ||
-               !(t->arrays[1] = wopy_array_new(t->q.tensor ? wopy.int64 : wopy.int32, one, c->n, c->k, &t->ids))) {
-        return -1;
+    } else {
+        for (int i = 0; i < 2; i++) {
+            const wopy_kind kind = i ? WOPY_IDS : WOPY_FLOATS;
+            if (!(t->arrays[i] = new_answer(kind, t->q.tensor, one, c->n, c->k, &t->places[i]))) return -1;
+        }
     }
     const int stats = read_flag(a->stats, 0);
     if (stats < 0) return -1;
-    if (stats && !(t->arrays[2] = wopy_array_new(wopy.stats, true, 1, c->n, &t->stats))) return -1;
-    c->scores = t->scores.buf;
-    c->ids = t->q.tensor ? upper_half(t->ids.buf, c->n * c->k) : t->ids.buf;
-    c->stats = t->stats.buf;
+    if (stats && !(t->arrays[2] = wopy_array_new(wopy.stats, true, 1, c->n, &t->places[2]))) return -1;
+    c->scores = t->places[0];
+    c->ids = t->q.tensor ? upper_half(t->places[1], c->n * c->k) : t->places[1];
+    c->stats = t->places[2];
     c->stats_bytes = sizeof(wo_query_stats);
     return 0;
 }
@@ -300,9 +318,9 @@ static PyObject *answer(task *t)
 {
     const int n = t->arrays[2] ? 3 : 2;
     PyObject *all = PyTuple_New(n);
-    if (t->q.tensor) widen(t->ids.buf, t->call.n * t->call.k);
+    if (t->q.tensor) widen(t->places[1], t->call.n * t->call.k);
     for (int i = 0; all && i < n; i++) {
-        PyObject *array = wopy_answer(Py_NewRef(t->arrays[i]), t->q.tensor && i < 2);
+        PyObject *array = wopy_answer(Py_NewRef(t->arrays[i]));
         if (array)
             PyTuple_SET_ITEM(all, i, array);
         else
@@ -338,7 +356,7 @@ PyObject *wopy_index_score(PyObject *object, PyObject *args)
     PyObject *given, *classes, *result = NULL;
     wopy_floats q = {0};
     wopy_ids ids = {0};
-    Py_buffer out = {0};
+    void *out = NULL;
     wopy_searcher *s = NULL;
     wo_error err;
     if (!PyArg_ParseTuple(args, "OO", &given, &classes)) return NULL;
@@ -348,26 +366,24 @@ PyObject *wopy_index_score(PyObject *object, PyObject *args)
         wopy_refuse("ids", "ids are for %zu queries, and there are %zu", ids.n, q.n);
         goto done;
     }
-    result = wopy_array_new(wopy.float32, q.one && ids.one, q.n, ids.d, &out);
+    result = new_answer(WOPY_FLOATS, q.tensor, q.one && ids.one, q.n, ids.d, &out);
     if (!result || !wopy_index_enter(self)) goto failed;
     s = take_searcher(self, 1, 0, 0);
     if (s) {
         wo_status status = WO_OK;
-        Py_BEGIN_ALLOW_THREADS for (size_t i = 0; i < q.n && !status; i++) status =
-            wo_score(s->searcher, q.data + i * q.d, ids.data + (ids.one ? 0 : i * ids.d), ids.d,
-                     (float *)out.buf + i * ids.d, &err);
+        Py_BEGIN_ALLOW_THREADS for (size_t i = 0; i < q.n && !status; i++) status = wo_score(
+            s->searcher, q.data + i * q.d, ids.data + (ids.one ? 0 : i * ids.d), ids.d, (float *)out + i * ids.d, &err);
         Py_END_ALLOW_THREADS put_searcher(self, s);
         if (status) wopy_raise(&err, NULL);
     }
     wopy_index_leave(self);
     if (!PyErr_Occurred()) {
-        result = wopy_answer(result, q.tensor);
+        result = wopy_answer(result);
         goto done;
     }
 failed:
     Py_CLEAR(result);
 done:
-    PyBuffer_Release(&out);
     wopy_floats_release(&q);
     wopy_ids_release(&ids);
     return result;
@@ -380,30 +396,29 @@ PyObject *wopy_index_log_partition(PyObject *object, PyObject *args)
     asked a = {0};
     task t = {.call.struct_size = sizeof t.call, .threads = (size_t)self->threads};
     PyObject *array = NULL;
-    Py_buffer out = {0};
+    void *out = NULL;
     wo_error err;
     if (!PyArg_ParseTuple(args, "OOOO", &a.q, &a.by, &a.prior, &a.threads)) return NULL;
     if (take_queries(self, a.q, &t.q) || read_rest(self, &a, &t)) goto done;
     t.call.queries = t.q.data;
     t.call.n = t.q.n;
-    if (!(array = wopy_array_new(wopy.float32, true, 1, t.q.n, &out))) goto done;
+    if (!(array = new_answer(WOPY_FLOATS, t.q.tensor, true, 1, t.q.n, &out))) goto done;
     if (!wopy_index_enter(self)) goto failed;
     wopy_searcher *s = take_searcher(self, t.q.n == 1 ? 1 : (int)t.threads, 0, 0);
     if (s) {
         wo_status status;
-        Py_BEGIN_ALLOW_THREADS status = wo_log_partition(s->searcher, &t.call, out.buf, &err);
+        Py_BEGIN_ALLOW_THREADS status = wo_log_partition(s->searcher, &t.call, out, &err);
         Py_END_ALLOW_THREADS put_searcher(self, s);
         if (status) wopy_raise(&err, NULL);
     }
     wopy_index_leave(self);
     if (PyErr_Occurred()) goto failed;
-    array = wopy_answer(array, t.q.tensor);
+    array = wopy_answer(array);
     if (array && t.q.one) Py_SETREF(array, PySequence_GetItem(array, 0));
     goto done;
 failed:
     Py_CLEAR(array);
 done:
-    PyBuffer_Release(&out);
     release(&t);
     return array;
 }
@@ -457,7 +472,7 @@ PyObject *wopy_sample(PyObject *module, PyObject *args)
     unsigned top_k = 0;
     wopy_ids ids = {0};
     wopy_floats scores = {0};
-    Py_buffer out = {0};
+    void *out = NULL;
     wo_error err;
     if (!PyArg_ParseTuple(args, "OOddIKK", &ids_given, &scores_given, &c.temperature, &c.top_p, &top_k, &seed,
                           &position))
@@ -474,17 +489,16 @@ PyObject *wopy_sample(PyObject *module, PyObject *args)
     c.top_k = top_k;
     c.seed = seed;
     c.position = position;
-    if (!(drawn = wopy_array_new(scores.tensor ? wopy.int64 : wopy.int32, true, 1, ids.n, &out))) goto done;
-    if (wo_sample(&c, scores.tensor ? upper_half(out.buf, ids.n) : out.buf, &err)) {
+    if (!(drawn = new_answer(WOPY_IDS, scores.tensor, true, 1, ids.n, &out))) goto done;
+    if (wo_sample(&c, scores.tensor ? upper_half(out, ids.n) : out, &err)) {
         wopy_raise(&err, NULL);
         Py_CLEAR(drawn);
         goto done;
     }
-    if (scores.tensor) widen(out.buf, ids.n);
-    drawn = wopy_answer(drawn, scores.tensor);
+    if (scores.tensor) widen(out, ids.n);
+    drawn = wopy_answer(drawn);
     if (drawn && ids.one) Py_SETREF(drawn, PySequence_GetItem(drawn, 0));
 done:
-    PyBuffer_Release(&out);
     wopy_floats_release(&scores);
     wopy_ids_release(&ids);
     return drawn;

@@ -8,7 +8,7 @@
 
 /* Of torch, once somebody has imported it. */
 static struct {
-    PyObject *tensor, *parameter, *float32, *from_numpy, *from_dlpack;
+    PyObject *tensor, *parameter, *float32, *from_dlpack;
 } torch;
 
 static bool keep(PyObject **place, const char *module_name, const char *name)
@@ -28,9 +28,12 @@ static bool find_torch(void)
     Py_XDECREF(name);
     if (!module) return false;
     Py_DECREF(module);
+    /* The public function is one of Python that asks what it was given; this is what it calls. */
+    if (!keep(&torch.from_dlpack, "torch._C", "_from_dlpack")) {
+        if (wopy_forgive() || !keep(&torch.from_dlpack, "torch.utils.dlpack", "from_dlpack")) return false;
+    }
     return keep(&torch.parameter, "torch.nn", "Parameter") && keep(&torch.float32, "torch", "float32") &&
-           keep(&torch.from_numpy, "torch", "from_numpy") &&
-           keep(&torch.from_dlpack, "torch.utils.dlpack", "from_dlpack") && keep(&torch.tensor, "torch", "Tensor");
+           keep(&torch.tensor, "torch", "Tensor");
 }
 
 /* Whether a question without arguments is answered by `expected`. */
@@ -51,14 +54,13 @@ static bool has(PyObject *tensor, PyObject *attribute, PyObject *expected)
 }
 
 /* Names of attributes, made once. */
-enum { DTYPE, IS_CPU, IS_CONTIGUOUS, IS_NEG, SHAPE, DATA_PTR, STORAGE, NBYTES, DLPACK, N_NAMES };
+enum { DTYPE, IS_CPU, IS_CONTIGUOUS, IS_NEG, SHAPE, DATA_PTR, STORAGE, NBYTES, N_NAMES };
 static PyObject *names[N_NAMES];
 static bool make_names(void)
 {
     if (names[N_NAMES - 1]) return true;
     const char *storage = PyObject_HasAttrString(torch.tensor, "_storage") ? "_storage" : "untyped_storage"; /* 1, 2 */
-    const char *const texts[] = {"dtype",    "is_cpu", "is_contiguous", "is_neg",    "shape",
-                                 "data_ptr", storage,  "nbytes",        "__dlpack__"};
+    const char *const texts[] = {"dtype", "is_cpu", "is_contiguous", "is_neg", "shape", "data_ptr", storage, "nbytes"};
     for (int i = 0; i < N_NAMES; i++)
         if (!names[i] && !(names[i] = PyUnicode_InternFromString(texts[i]))) return false;
     return true;
@@ -122,24 +124,72 @@ int wopy_tensor_take(PyObject *object, wopy_floats *floats)
     return wopy_forgive();
 }
 
-/* By DLPack: torch.from_numpy takes 0.4 us more, most of it when the tensor is freed. It is for numpy before 1.22. */
-static PyObject *tensor_of(PyObject *array)
+/* ---- Answers ------------------------------------------------------------------------------------------------ */
+
+/* DLPack's tensor, of version 0 (dlpack.h): what torch takes numbers of others by. Torch.from_numpy, and numpy's own
+ * DLPack, take twice as long, and after a batch has swept the caches three times. */
+typedef struct dl_tensor {
+    void *data;
+    int32_t device, device_id; /* 1, 0: the processor */
+    int32_t n_dimensions;
+    uint8_t kind, bits; /* 0: int, 2: float */
+    uint16_t lanes;
+    int64_t *shape, *strides; /* strides NULL: in C order */
+    uint64_t byte_offset;
+} dl_tensor;
+typedef struct dl_managed {
+    dl_tensor tensor;
+    void *context;
+    void (*deleter)(struct dl_managed *);
+} dl_managed;
+
+/* One block has the struct, the shape and, at a cache line, the numbers. */
+typedef struct block {
+    dl_managed managed;
+    int64_t shape[2];
+} block;
+enum { LINE = 64 };
+
+/* By whoever frees the tensor, with the GIL or without. */
+static void free_block(dl_managed *managed)
 {
-    PyObject *capsule = PyObject_CallMethodNoArgs(array, names[DLPACK]);
-    if (!capsule) {
-        if (wopy_forgive()) return NULL;
-        return PyObject_CallOneArg(torch.from_numpy, array);
-    }
-    PyObject *tensor = PyObject_CallOneArg(torch.from_dlpack, capsule);
-    Py_DECREF(capsule);
-    return tensor;
+    PyMem_RawFree(managed->context);
 }
 
-PyObject *wopy_answer(PyObject *array, bool tensor)
+/* A capsule that became a tensor has another name, and the tensor has the block. */
+static void free_unused(PyObject *capsule)
 {
-    if (!tensor || !array) return array;
-    PyObject *found = find_torch() && make_names() ? tensor_of(array) : NULL;
-    Py_DECREF(array);
-    if (!found && !PyErr_Occurred()) PyErr_SetString(PyExc_ImportError, "torch cannot be found");
-    return found;
+    dl_managed *managed = PyCapsule_IsValid(capsule, "dltensor") ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
+    if (managed) managed->deleter(managed);
+}
+
+PyObject *wopy_tensor_new(wopy_kind kind, bool one, size_t n, size_t k, void **data)
+{
+    const size_t width = kind == WOPY_IDS ? sizeof(int64_t) : sizeof(float);
+    const size_t head = sizeof(block) + LINE;
+    const bool fits = !k || n <= (PY_SSIZE_T_MAX - head) / width / k;
+    block *b = fits ? PyMem_RawMalloc(head + n * k * width) : NULL;
+    if (!b) return PyErr_NoMemory();
+    *data = (void *)(((uintptr_t)b + sizeof(block) + LINE - 1) / LINE * LINE);
+    *b = (block){.managed.tensor = {.data = *data,
+                                    .device = 1,
+                                    .n_dimensions = one ? 1 : 2,
+                                    .kind = kind == WOPY_IDS ? 0 : 2,
+                                    .bits = (uint8_t)(8 * width),
+                                    .lanes = 1,
+                                    .shape = b->shape},
+                 .managed.context = b,
+                 .managed.deleter = free_block,
+                 .shape = {(int64_t)(one ? k : n), (int64_t)k}};
+    PyObject *capsule = PyCapsule_New(&b->managed, "dltensor", free_unused);
+    if (!capsule) PyMem_RawFree(b);
+    return capsule;
+}
+
+PyObject *wopy_answer(PyObject *made)
+{
+    if (!made || !PyCapsule_CheckExact(made)) return made;
+    PyObject *tensor = PyObject_CallOneArg(torch.from_dlpack, made);
+    Py_DECREF(made);
+    return tensor;
 }

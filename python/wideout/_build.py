@@ -140,7 +140,7 @@ def build(
 
     >>> import wideout
     >>> W, b, queries, labels = wideout.example()
-    >>> ix = wideout.build(W, b, queries, labels, max_time=5, progress=False)
+    >>> ix = wideout.build(W, b, queries, labels, max_time=2, progress=False)
     >>> scores, ids = ix.search(queries[0], k=3)
     >>> ids.shape
     (3,)

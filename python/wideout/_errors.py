@@ -79,3 +79,8 @@ def argument_error(option: str, text: str) -> ArgumentError:
     error = ArgumentError(text)
     error.about, error.option = "option", option
     return error
+
+
+def unsupported(text: str) -> Error:
+    """What cannot be done with what is right in itself, found before the library saw it."""
+    return make_error(STATUSES.index("unsupported"), 0, "", text, None, None)

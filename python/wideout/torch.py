@@ -36,7 +36,7 @@ from . import _core
 from ._arrays import refuse_short
 from ._build import build
 from ._collect import flat_rows, with_labels
-from ._errors import ArgumentError, Unsupported, argument_error
+from ._errors import ArgumentError, Unsupported, argument_error, unsupported
 from ._index import Index
 from ._layer import Layer
 from ._log import Log
@@ -124,7 +124,7 @@ class WideLinear(nn.Linear):
     >>> W, b, queries, labels = map(torch.as_tensor, wideout.example())
     >>> linear = torch.nn.Linear(16, 2000)
     >>> _ = linear.load_state_dict({"weight": W, "bias": b})
-    >>> wide = WideLinear.from_linear(linear, queries, labels, max_time=5, progress=False)
+    >>> wide = WideLinear.from_linear(linear, queries, labels, max_time=2, progress=False)
     >>> values, indices = wide.topk(queries[:100], 5)
     >>> with wide.exact():
     ...     slow = wide.topk(queries[:100], 5)
@@ -313,6 +313,13 @@ class WideLinear(nn.Linear):
     def extra_repr(self) -> str:
         method = "none" if self._index is None else self._index.info["method"]
         return f"{super().extra_repr()}, index={method}"
+
+    def __prepare_scriptable__(self) -> Any:
+        """torch.jit.script asks for this, of a model's parts too, and would fail later without a reason."""
+        raise unsupported(
+            "torch.jit.script does not take a WideLinear: TorchScript knows no index. Put an nn.Linear with the same "
+            "weight and bias in its place, or torch.jit.trace the exact layer"
+        )
 
     # ---- State dicts, copies, pickles: the index goes along as bytes -----------------------------------------------
 

@@ -141,6 +141,38 @@ const double *woi_option_missing(const woi_option *option)
     return NULL;
 }
 
+/* What the tuner searches, and so must be told to leave. */
+static const struct {
+    const char *name;
+    unsigned fix;
+} tuned[] = {
+    {"method", WO_FIX_METHOD},
+    {"router", WO_FIX_ROUTER},
+    {"K", WO_FIX_K},
+    {"L", WO_FIX_L},
+    {"lambda", WO_FIX_LAMBDA},
+    {"probes", WO_FIX_PROBES},
+    {"weights", WO_FIX_WEIGHTS},
+    {"nodes", WO_FIX_TREE},
+    {"leaves", WO_FIX_TREE},
+    {"route_d", WO_FIX_ROUTE_D},
+    {"beam", WO_FIX_BEAM},
+    {"popular", WO_FIX_POPULAR},
+    {"fallback", WO_FIX_FALLBACK},
+    {"source", WO_FIX_SOURCE},
+    {"cap", WO_FIX_CAP},
+    {"prior", WO_FIX_PRIOR},
+    {"focus", WO_FIX_PRIOR},
+    {"spread", WO_FIX_SPREAD},
+};
+
+static unsigned fix_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof tuned / sizeof *tuned; i++)
+        if (strcmp(tuned[i].name, name) == 0) return tuned[i].fix;
+    return 0;
+}
+
 static bool same_name(const char *a, const char *b)
 {
     for (; *a && (*a == *b || (*a == '_' && *b == '-')); a++) b++;
@@ -327,6 +359,7 @@ int wo_option_at(size_t i, wo_option_info *info)
         .step = o->step,
         .methods = o->methods,
         .routers = o->routers,
+        .fix = fix_of(o->name),
     };
     return woi_sized_give(info, &all, sizeof all) == WO_OK;
 }

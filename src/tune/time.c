@@ -17,8 +17,8 @@ enum {
     PLANNED_FULL = 3400, /* and of FULL */
 };
 static const double OF_FULL = 0.25; /* of FULL's time: a screen's */
-static const double LEAST_S = 5; /* that a search has, whatever is asked for: one setting is finished on small layers */
-static const double ASKING = 0.15; /* of the time: FULL on the judged queries */
+static const double LEAST_S = 5;    /* that there are, whatever is asked for: one setting is finished on small layers */
+static const double ASKING = 0.15;  /* of the time: FULL on the judged queries */
 
 wo_status woi_tune_probe_full(woi_tune *t, wo_error *err)
 {
@@ -79,21 +79,31 @@ static double screen_s(const woi_tune *t)
 }
 
 /* Building from the whole log is worth a third of the time, not more. */
+static const double FOR_LOG = 1.0 / 3;
+
 static double reserve_s(const woi_tune *t)
 {
     const double whole = build_s(t, true), part = build_s(t, false);
-    return screen_s(t) + plan_s(t) + (whole <= t->o.max_time_s / 3 ? whole : part);
+    return screen_s(t) + plan_s(t) + (whole <= FOR_LOG * t->o.max_time_s ? whole : part);
+}
+
+/* Before so much has gone no search ends; what is left is for the build. */
+static double least_search_s(const woi_tune *t)
+{
+    return fmin(LEAST_S, (1 - FOR_LOG) * fmax(t->o.max_time_s, LEAST_S));
 }
 
 bool woi_tune_fits_log(const woi_tune *t)
 {
-    return t->train_is_log || t->o.max_time_s < LEAST_S || build_s(t, true) + plan_s(t) <= fmax(woi_tune_left(t), 1);
+    /* A search ends when no more is left than this takes: a little less must do. */
+    const double over = fmax(1, 0.05 * t->o.max_time_s), left = fmax(woi_tune_left(t) + over, 1);
+    return t->train_is_log || t->o.max_time_s < LEAST_S || build_s(t, true) + plan_s(t) <= left;
 }
 
 bool woi_tune_is_late(const woi_tune *t, double share)
 {
     const double gone = woi_now_s() - t->start;
-    return gone >= share * t->o.max_time_s || (gone >= LEAST_S && gone + reserve_s(t) >= t->o.max_time_s);
+    return gone >= share * t->o.max_time_s || (gone >= least_search_s(t) && gone + reserve_s(t) >= t->o.max_time_s);
 }
 
 bool woi_tune_must_stop(woi_tune *t)
@@ -101,7 +111,7 @@ bool woi_tune_must_stop(woi_tune *t)
     if (t->stopped) return true;
     if (t->o.enough && t->o.enough(t->o.enough_ctx)) t->interrupted = t->stopped = true;
     /* Before there is an answer, not even FULL, a search goes on. */
-    if (t->best != WOI_NO_ROW && t->n_rows > 0 && woi_now_s() - t->start >= LEAST_S && woi_tune_is_late(t, 1))
+    if (t->best != WOI_NO_ROW && t->n_rows > 0 && woi_now_s() - t->start >= least_search_s(t) && woi_tune_is_late(t, 1))
         t->stopped = true;
     return t->stopped;
 }

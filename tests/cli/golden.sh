@@ -26,7 +26,9 @@ for other in b c /dev/null; do check "and nothing else: $other" bash -c "$(decla
 
 for level in $levels; do
     export WIDEOUT_CPU=$level
-    if ! "$WIDEOUT" cpu >/dev/null 2>&1; then
+    # 'wideout cpu' would measure too, for half a minute under sanitizers.
+    if "$WIDEOUT" predict -q --index "$golden/index-full.safetensors" "$golden/log.safetensors" 2>&1 |
+        grep -q 'the best that this machine can run is'; then
         ok "$level # skip: not on this machine"
         continue
     fi

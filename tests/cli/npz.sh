@@ -110,7 +110,8 @@ save("shape.npz", shape=npy("<i8", "(13107200,)", zeros[:100 << 20]))
 save("indptr.npz", indptr=npy("<i8", "(13107200,)", zeros[:100 << 20]))
 save("data.npz", data=npy("<f4", "(26214400,)", zeros[:100 << 20]))
 save("format.npz", format=npy("|S100000000", "()", zeros[:100000000]))
-save("much.npz", indices=npy("<i8", "(%d,)" % (len(zeros) // 8), zeros))
+save("indices.npz", indices=npy("<i8", "(13107200,)", zeros[:100 << 20]))
+save("much.npz", indptr=longs(0, 0, 0, 0, 0, len(zeros) // 8), indices=npy("<i8", "(%d,)" % (len(zeros) // 8), zeros))
 
 # One packed array under two names: 'indices.npy' of the list lies where 'indptr.npy' does.
 save("twice.npz")
@@ -130,6 +131,7 @@ END
     bytes() { stat -c %s "$1"; }
     refuses 'a shape of many numbers' "'shape.npy' has 104857675 bytes, more than the numbers that belong there take" shape.npz
     refuses 'many more rows than the shape says' "'indptr.npy' has 104857675 bytes, more than the numbers that belong there take" indptr.npz
+    refuses 'many more indices than the rows use' "'indices.npy' has 104857675 bytes, more than the numbers that belong there take" indices.npz
     refuses 'more numbers than indices' "'data.npy' has 104857675 bytes, more than the numbers that belong there take" data.npz
     refuses 'a long format' "'format.npy' has 100000074 bytes, more than the numbers that belong there take" format.npz
     refuses 'all of it together' "the archive of $(bytes much.npz) bytes has more than $((67108864 + 200 * $(bytes much.npz))) when it is unpacked: save it without compression, if it is meant" much.npz

@@ -131,7 +131,7 @@ check 'w2v: with sampled softmax, later' below 0.9 "$(learns -e 24 --sampled 200
 
 # A terminal that does not say how wide it is has 80 columns. A bare chroot has no terminals (/dev/pts).
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
-    script -qec "'$WIDEOUT' train xc --train x/train.txt --valid x/valid.txt -t 1 -e 60 -o o.net" /dev/null </dev/null |
+    script -qec "'$WIDEOUT' train xc --train x/train.txt --valid x/valid.txt -d 8 -t 1 -e 60 -o o.net" /dev/null </dev/null |
         tr '\r' '\n' | sed 's/\x1b\[K//' >screen
     check 'a progress line' grep -qE '^training.* [0-9]+/60, loss [0-9.]+, .*P@1 0\.[0-9]+ P@5 0\.[0-9]+' screen
     check 'that does not wrap' bash -c '! grep -E "^(training|evaluating).*" screen | grep -E ".{80}"'

@@ -38,7 +38,7 @@ same 'with its columns' settings,p_at_1,p_at_5,agreement,sure_p_at_1,sure_p_at_5
     "$(head -1 curve.csv)"
 same 'numbers each' '' "$(awk -F, 'NF != 30' curve.csv)"
 same 'the curve as JSON' "$(jq -c .tuning info.json)" "$("$WIDEOUT" info --curve --json plain | jq -c .)"
-check 'it is an index' jq -en 'input.n == 400' <("$WIDEOUT" eval -q --index plain --layer s/layer.safetensors --log s/test.log.safetensors --json)
+check 'it is an index' jq -en 'input.n == 400' <("$WIDEOUT" eval -q --no-timing --index plain --layer s/layer.safetensors --log s/test.log.safetensors --json)
 same 'it answers' 400 "$("$WIDEOUT" predict --index plain s/test.log.safetensors | wc -l)"
 tune "${valid[@]}" --iterations 10 --target 0.9 --target5 0.8 -o json --json >json.json
 check 'the report as JSON' jq -e '.tuning.met and (.tuning.curve | length > 7) and .seconds > 0' json.json

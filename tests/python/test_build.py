@@ -96,18 +96,18 @@ class Tuned(unittest.TestCase):
         for log in (queries, *paths, wideout.Log(queries, np.full(len(queries), -1))):
             for goal in ({"target": 0.9}, {"target5": 0.9}):
                 with self.assertRaisesRegex(wideout.ArgumentError, "which needs labels.*say target_agree") as caught:
-                    wideout.build(W, b, log, max_time=5, **goal)
+                    wideout.build(W, b, log, max_time=1, **goal)
                 self.assertEqual(caught.exception.option, *goal)
-        agreed = wideout.build(W, b, paths[0], tune_queries=queries, target_agree=0.5, max_time=5)
+        agreed = wideout.build(W, b, paths[0], tune_queries=queries, target_agree=0.5, max_time=1)
         self.assertEqual(agreed.tuning["target_agree"], 0.5)
         with wideout.LogWriter(scratch("labelled.log"), d=16) as log:
             log.append(queries, labels)
         with self.assertRaisesRegex(wideout.ArgumentError, "give tune_labels too"):
             wideout.build(W, b, scratch("labelled.log"), tune_queries=queries)
-        self.assertEqual(wideout.build(W, b, scratch("labelled.log"), target=0.9, max_time=5).tuning["target"], 0.9)
+        self.assertEqual(wideout.build(W, b, scratch("labelled.log"), target=0.9, max_time=1).tuning["target"], 0.9)
 
     def test_goal(self):
-        ix = index(target=0.9, max_time=5, batch=8, k=3)
+        ix = index(target=0.9, max_time=1, batch=8, k=3)
         self.assertEqual((ix.tuning["target"], ix.tuning["target5"]), (0.9, 0.9))
         self.assertEqual((ix.tuning["batch"], ix.tuning["k"]), (8, 3))
         self.assertEqual(ix.curve.chosen.sum(), 1)
@@ -118,18 +118,18 @@ class Tuned(unittest.TestCase):
     def test_fixed_method(self):
         ix = wideout.build(
             W, b, queries[:3000], labels[:3000], method="popular", target_agree=0.02,
-            tune_queries=queries[3000:], tune_labels=labels[3000:], max_time=5,
+            tune_queries=queries[3000:], tune_labels=labels[3000:], max_time=1,
         )
         self.assertEqual((ix.options["method"], ix.tuning["target_agree"], ix.tuning["queries"]), ("popular", 0.02, 1000))
         with self.assertRaises(wideout.Unsupported) as caught:
-            wideout.build(W, b, queries, labels, method="popular", popular=2, target=0.99, max_time=5)
+            wideout.build(W, b, queries, labels, method="popular", popular=2, target=0.99, max_time=1)
         self.assertEqual(caught.exception.status, "unsupported")
 
 
 class Progress(unittest.TestCase):
     def test_function(self):
         seen = []
-        wideout.build(W, b, queries, labels, method="evidence", progress=lambda *report: seen.append(report))
+        wideout.build(W, b, queries, labels, method="evidence", iterations=20, progress=lambda *report: seen.append(report))
         self.assertTrue(seen)
         for stage, done, total in seen:
             self.assertIsInstance(stage, str)
@@ -137,10 +137,10 @@ class Progress(unittest.TestCase):
 
     def test_stops(self):
         with self.assertRaises(wideout.Cancelled) as caught:
-            wideout.build(W, b, queries, labels, method="evidence", progress=lambda *report: True)
+            wideout.build(W, b, queries, labels, method="evidence", iterations=20, progress=lambda *report: True)
         self.assertEqual(caught.exception.status, "cancelled")
         with self.assertRaises(ZeroDivisionError):
-            wideout.build(W, b, queries, labels, method="evidence", progress=lambda *report: 1 / 0)
+            wideout.build(W, b, queries, labels, method="evidence", iterations=20, progress=lambda *report: 1 / 0)
         with self.assertRaises(ZeroDivisionError):
             index().evaluate(queries, progress=lambda *report: 1 / 0)
 
@@ -148,7 +148,7 @@ class Progress(unittest.TestCase):
         def shown(progress, tqdm):
             with contextlib.redirect_stderr(io.StringIO()) as err:
                 with mock.patch.dict("sys.modules", {} if tqdm else {"tqdm.auto": None}):
-                    wideout.build(W, b, queries, labels, method="evidence", progress=progress)
+                    wideout.build(W, b, queries, labels, method="evidence", iterations=20, progress=progress)
             return err.getvalue()
 
         self.assertEqual(shown(None, tqdm=False), "")  # no terminal

@@ -18,7 +18,10 @@ class Examples(unittest.TestCase):
         for module in needs:
             if importlib.util.find_spec(module) is None:
                 self.skipTest(f"{module} is not installed")
-        done = subprocess.run([sys.executable, os.path.join(FOLDER, name), *args], capture_output=True, text=True)
+        # Torch's threads spin at barriers: beside another busy process an example then takes three times as long.
+        env = {**os.environ, "OMP_WAIT_POLICY": "passive"}
+        command = [sys.executable, os.path.join(FOLDER, name), *args]
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 

@@ -112,7 +112,7 @@ class Estimator(unittest.TestCase):
     def test_an_index(self):
         X, y = many()
         plain = quick().fit(X, y)
-        wide = WideClassifier(plain, max_time=5, k=3).fit(X, y)
+        wide = WideClassifier(plain, max_time=1, k=3).fit(X, y)
         self.assertIs(wide.estimator_, plain)
         self.assertEqual(wide.index_.tuning["k"], 3)
         self.assertGreater(wide.score(X, y), 0.95 * plain.score(X, y))

@@ -278,7 +278,7 @@ class Wide(unittest.TestCase):
         unlabelled = WideLinear.from_linear(self.plain, iter(many), **{**TREE, "source": "top"})
         self.assertEqual(unlabelled.index.options["source"], "top")
         tuned = WideLinear.from_linear(
-            self.plain, x[:3000], y[:3000], target=0.9, max_time=5, tune_queries=x[3000:], tune_labels=y[3000:]
+            self.plain, x[:3000], y[:3000], target=0.9, max_time=1, tune_queries=x[3000:], tune_labels=y[3000:]
         )
         self.assertEqual(tuned.index.tuning["queries"], 1000)
 
@@ -337,6 +337,17 @@ class Wide(unittest.TestCase):
         nan = x[:2].clone()
         nan[0, 3] = math.nan
         self.assertEqual(self.wide.topk(nan, 1).indices[:, 0].tolist()[0], -1)
+
+    def test_jit(self):
+        """Scripting has a sentence, inside a model too, and changes nothing; a trace is of the exact layer."""
+        model = torch.nn.Sequential(torch.nn.Linear(D, D), self.wide)
+        for scripted in (self.wide, model):
+            with self.assertRaisesRegex(wideout.Unsupported, "script does not take a WideLinear") as caught:
+                torch.jit.script(scripted)
+            self.assertEqual(caught.exception.status, "unsupported")
+        self.assertIs(model[1], self.wide)
+        self.wide.topk(x[:3], 2)
+        self.assertTrue(torch.equal(torch.jit.trace(self.wide, (x[:2],))(x[:9]), self.plain(x[:9])))
 
     def test_inference_mode(self):
         with torch.inference_mode():

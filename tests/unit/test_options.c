@@ -113,6 +113,22 @@ static void the_defaults(void **state)
         assert_string_equal(woi_method_name((wo_method)m), expected[0].by_method[m]);
 }
 
+/* Every bit of wo_tune_options.fixed is some option's, and what the tuner never changes has none. */
+static void options_say_what_fixes_them(void **state)
+{
+    (void)state;
+    wo_option_info info = {.struct_size = sizeof info};
+    unsigned all = 0;
+    for (size_t i = 0; wo_option_at(i, &info); i++) {
+        all |= info.fix;
+        if (strcmp(info.name, "nodes") == 0 || strcmp(info.name, "leaves") == 0)
+            assert_int_equal(info.fix, WO_FIX_TREE);
+        if (strcmp(info.name, "focus") == 0) assert_int_equal(info.fix, WO_FIX_PRIOR);
+        if (strcmp(info.name, "seed") == 0 || strcmp(info.name, "iterations") == 0) assert_int_equal(info.fix, 0);
+    }
+    assert_int_equal(all, 2 * WO_FIX_SPREAD - 1); /* the last of them, and all before */
+}
+
 /* Each value of each option: set, got, and set from what was got. */
 static void what_is_set_is_got(void **state)
 {
@@ -377,6 +393,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_defaults),
+        cmocka_unit_test(options_say_what_fixes_them),
         cmocka_unit_test(what_is_set_is_got),
         cmocka_unit_test(texts_of_numbers),
         cmocka_unit_test(values_that_are_none_are_refused),

@@ -367,6 +367,21 @@ static void goals_without_labels(void **state)
     assert_true(curve.target == 0 && curve.target_agree == 0.9 && curve.k == 7);
     wo_index_free(index);
 
+    /* A goal by labels, where there are none, or all lists of them are empty: the curve says what it became. */
+    const int64_t none[N_TUNE + 1] = {0};
+    wo_log *empty = NULL;
+    assert_int_equal(wo_log_wrap(wo_log_queries(p.bare), N_TUNE, D, none, p.s.labels, &empty, NULL), WO_OK);
+    const wo_log *const without[] = {p.bare, empty};
+    for (int i = 0; i < 2; i++) {
+        o = quick();
+        o.target = 0.9;
+        index = tune(&p, without[i], &o);
+        assert_int_equal(wo_index_curve(index, &curve), 1);
+        assert_true(curve.target == 0 && curve.target5 == 0 && curve.target_agree == 0.9 && curve.labelled == 0);
+        wo_index_free(index);
+    }
+    wo_log_free(empty);
+
     /* The other direction: all the quality that a time allows. */
     wo_tune_defaults(&o, sizeof o);
     wo_build_defaults(WO_METHOD_EVIDENCE, &built, sizeof built);

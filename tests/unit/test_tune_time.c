@@ -65,10 +65,24 @@ static void the_time_is_held_with_the_last_build(void **state)
     t.start -= 2;
     assert_true(woi_tune_is_late(&t, 0.85));
     assert_true(woi_tune_must_stop(&t) && t.stopped);
+    assert_true(woi_tune_fits_log(&t)); /* what was kept for it */
     t.start -= 5;
     assert_false(woi_tune_fits_log(&t)); /* then from what was learned from */
     t.train_is_log = true;
     assert_true(woi_tune_fits_log(&t));
+    /* Of a small time too a third is kept for the whole log. */
+    t.train_is_log = t.stopped = false;
+    t.o.max_time_s = 5;
+    t.route_s = 0.35; /* 1.4 s from all of it, the planner's 0.04 */
+    rows[0][WOI_CURVE_US] = 10;
+    rows[1][WOI_CURVE_US] = 0.3;
+    t.start = woi_now_s() - 3.2;
+    assert_false(woi_tune_must_stop(&t));
+    t.start -= 0.4;
+    assert_true(woi_tune_must_stop(&t) && woi_tune_fits_log(&t));
+    t.stopped = false;
+    t.o.max_time_s = 100;
+    t.route_s = 4;
     /* Nothing is an answer yet, not even FULL: a search goes on. */
     t.stopped = false;
     t.best = WOI_NO_ROW;

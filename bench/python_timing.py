@@ -1,0 +1,54 @@
+"""Shared by bench/python.py and bench/python_torch.py: medians of things that take turns, and threads that scale."""
+
+import random
+import statistics
+import threading
+import time
+
+
+def in_turn(works, rounds):
+    """The median of what each returns, in every round in another order: what comes second finds warmer caches."""
+    times, order = {name: [] for name in works}, list(works)
+    for _ in range(rounds):
+        random.shuffle(order)
+        for name in order:
+            times[name].append(works[name]())
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def timed(call, inputs, clock=time.perf_counter):
+    """Seconds a call."""
+    begin = clock()
+    for x in inputs:
+        call(x)
+    return (clock() - begin) / len(inputs)
+
+
+def scaling(call, n_threads, seconds=1.0):
+    """Calls a second of so many Python threads."""
+    done = [0] * n_threads
+    go, stop = threading.Barrier(n_threads + 1), threading.Event()
+
+    def work(i):
+        call()
+        go.wait()
+        while not stop.is_set():
+            call()
+            done[i] += 1
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(n_threads)]
+    for w in workers:
+        w.start()
+    go.wait()
+    begin = time.perf_counter()
+    time.sleep(seconds)
+    stop.set()
+    for w in workers:
+        w.join()
+    return sum(done) / (time.perf_counter() - begin)
+
+
+def print_scaling(call):
+    """One Python thread and two, in turn."""
+    rates = in_turn({n: lambda n=n: scaling(call, n) for n in (1, 2)}, 5)
+    print(f"Python threads      1: {rates[1]:,.0f} batches/s   2: {rates[2]:,.0f} batches/s ({rates[2] / rates[1]:.2f} x)")
