@@ -38,6 +38,12 @@ enum {
         0, 0, (tables), (tables), evidence, 0 \
     }
 
+/* popular and evidence, whose cells are filled from logs */
+#define OF_LOGS(x)       \
+    {                    \
+        0, x, 0, 0, x, 0 \
+    }
+
 /* In the order of the file's metadata. A new option comes last, and has a row in `late` too: older files lack it. */
 const woi_option woi_options[] = {
     {"method",
@@ -123,6 +129,8 @@ const woi_option woi_options[] = {
      ALL(WO_FALLBACK_WIDER), "what queries below it get: more cells, or a screen too"},
     {"mix", WOI_OPTION_REAL, AT(mix), NULL, -1, WOI_MOST_MIX, 0, EVIDENCE, BOTH, false, ALL(-1),
      "how much of the cells' evidence probabilities have"},
+    {"keep", WOI_OPTION_U32, AT(keep), NULL, 0, 1 << 24, 0, POPULAR | EVIDENCE, BOTH, false, OF_LOGS(16384),
+     "logged queries that stay in the index, for 'update' and 'check'"},
     {0},
 };
 
@@ -130,7 +138,7 @@ static const struct {
     const char *name;
     double missing;
 } late[] = {{"max_neurons", 0}, {"last_step", 1},   {"cap", 0},    {"prior", 0}, {"focus", 0},
-            {"partition", 0},   {"fallback_by", 0}, {"spread", 0}, {"mix", -1}};
+            {"partition", 0},   {"fallback_by", 0}, {"spread", 0}, {"mix", -1}, {"keep", 0}};
 
 const double *woi_option_missing(const woi_option *option)
 {
