@@ -5,7 +5,6 @@
 #include "index/update.h"
 
 #include "base/error.h"
-#include "base/ids.h"
 #include "base/mem.h"
 #include "base/sized.h"
 
@@ -22,7 +21,7 @@ static wo_status check_rows(const wo_index *index, const wo_layer *rows, const c
                            rows->dense.d, index->rows.d);
 }
 
-/* Marks classes, each once, as what they become. */
+/* Marks classes as what they become. One may be removed twice, but not replaced twice, nor both. */
 static wo_status mark(const wo_index *index, const int32_t *ids, size_t n, uint8_t fate, uint8_t *fates, wo_error *err)
 {
     const char *option = fate == WOI_GOES ? "remove" : "replace_ids";
@@ -33,6 +32,7 @@ static wo_status mark(const wo_index *index, const int32_t *ids, size_t n, uint8
                                    ids[i], index->rows.m);
         if (woi_is_removed(index, ids[i]))
             return woi_fail_option(err, WO_ERR_ARGUMENT, option, "class %" PRId32 " was removed before", ids[i]);
+        if (fate == WOI_GOES && fates[ids[i]] == WOI_GOES) continue;
         if (fates[ids[i]] != WOI_STAYS)
             return woi_fail_option(err, WO_ERR_ARGUMENT, option, "class %" PRId32 " is named twice", ids[i]);
         fates[ids[i]] = fate;
