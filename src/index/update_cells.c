@@ -100,10 +100,12 @@ static wo_status gather_moved(const woi_update *u, woi_dense *both, wo_error *er
     return WO_OK;
 }
 
-/* FULL's logits may differ in their last bits from those of other rows beside it: what is about the bar counts. */
-static bool reaches(float logit, float bar)
+/* FULL's logits may differ in their last bits where other rows stand beside it, and bars were taken of f32 rows where
+ * bf16 is left: what is about the bar counts. To ask FULL once too often does no harm. */
+static bool reaches(const woi_update *u, float logit, float bar)
 {
-    return (double)logit >= (double)bar - 1e-4 * (1 + fabs((double)bar)) || bar == -INFINITY;
+    const double slack = u->from->small.bf16 ? 1e-2 : 1e-4;
+    return (double)logit >= (double)bar - slack * (1 + fabs((double)bar)) || bar == -INFINITY;
 }
 
 static wo_status find_touched(finding *f, wo_error *err)
@@ -130,7 +132,7 @@ static wo_status find_touched(finding *f, wo_error *err)
                                                       .scores = best},
                                     err);
         for (size_t i = 0; !status && i < n; i++)
-            if (all || reaches(best[i], kept->bars[first + i])) f->touched[f->n_touched++] = (uint32_t)(first + i);
+            if (all || reaches(u, best[i], kept->bars[first + i])) f->touched[f->n_touched++] = (uint32_t)(first + i);
     }
     woi_free((float *)both.w);
     woi_free((float *)both.b);
