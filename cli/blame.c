@@ -84,6 +84,7 @@ static const struct word {
     {"bias_path", "bias"},
     {"t_are_values", "t-values"},
     {"max_time_s", "max-time"},
+    {"replace_ids", "replace"},
 };
 
 static const cli_option *find(const cli_option *options, const char *name)
