@@ -116,7 +116,8 @@ static wo_status read_classes(cli_class_names *of, cli_classes *list, const char
 int cli_classes_take(cli_class_names *of, const char *option, const char *given, cli_classes *list)
 {
     wo_error err;
-    if (given[strspn(given, "0123456789,")]) return read_classes(of, list, given, &err) ? cli_fail(given, &err) : CLI_OK;
+    if (given[strspn(given, "0123456789,")])
+        return read_classes(of, list, given, &err) ? cli_fail(given, &err) : CLI_OK;
     for (const char *at = given;; at++) {
         const size_t bytes = strcspn(at, ",");
         if (add_class(of, list, at, bytes, &err)) return cli_fail(option, &err);

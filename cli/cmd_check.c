@@ -18,8 +18,8 @@ typedef struct arguments {
 
 static const cli_option options[] = {
     CLI_LAYER_OPTIONS(arguments, layer, "the layer as it is now"),
-    {"own-layer", 0, CLI_TEXT, offsetof(arguments, own), "FILE", "the layer that it was built for, where it has no rows",
-     false},
+    {"own-layer", 0, CLI_TEXT, offsetof(arguments, own), "FILE",
+     "the layer that it was built for, where it has no rows", false},
     {"changed", 0, CLI_TEXT, offsetof(arguments, changed), "FILE", "write the rows that differ, for 'update --replace'",
      false},
     {0},
@@ -61,8 +61,9 @@ static void print_verdict(const wo_layer_check *c)
             printf("  fine: 99.5%% of the queries have the same best class, or more\n");
         break;
     case WO_VERDICT_UPDATE:
-        printf("  update: 'wideout update' with the rows that %s\n",
-               !c->n_changed ? "were added" : c->n_added ? "differ, and those that were added" : "differ");
+        printf("  update: 'wideout update' with the rows that %s\n", !c->n_changed ? "were added"
+                                                                     : c->n_added  ? "differ, and those that were added"
+                                                                                   : "differ");
         break;
     case WO_VERDICT_REBUILD:
         printf("  rebuild: more than a quarter of the rows differ, and the cells hold less than 95%% of the five best "

@@ -65,10 +65,10 @@ typedef struct session {
     size_t m, d;
     woi_network *net;
     wo_searcher *searcher;
-    woi_names given; /* names of the classes, by --names; n = 0: none */
+    woi_names given;       /* names of the classes, by --names; n = 0: none */
     cli_class_names names; /* for looking classes up */
-    size_t k, rows;  /* classes a query; queries searched at a time */
-    int32_t *ids;    /* (rows, k) */
+    size_t k, rows;        /* classes a query; queries searched at a time */
+    int32_t *ids;          /* (rows, k) */
     float *scores;
     wo_query_stats *stats; /* (rows) */
     cli_classes forbidden, mandatory;

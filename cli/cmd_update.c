@@ -93,8 +93,7 @@ static int open_index(const cli_command *self, const arguments *args, const char
     wo_error err;
     if (args->layer.path && cli_layer_open(self, &args->layer, &s->layer)) return CLI_FAILED;
     const cli_files files = {.layer = args->layer.path, .index = path};
-    const wo_open_options o = {
-        .struct_size = sizeof o, .layer = s->layer, .progress = cli_progress(&args->common)};
+    const wo_open_options o = {.struct_size = sizeof o, .layer = s->layer, .progress = cli_progress(&args->common)};
     if (wo_index_open(path, &o, &s->index, &err)) return cli_blame(self, &files, &err);
     s->names = (cli_class_names){.m = wo_index_m(s->index), .name_of = name_of, .ctx = s->index};
     return args->remove ? cli_classes_take(&s->names, "--remove", args->remove, &s->removed) : CLI_OK;
@@ -108,11 +107,10 @@ static int report(const arguments *args, const session *s, double seconds)
     if (args->common.json) {
         json_t *json = cli_index_json(&about);
         if (json)
-            json_object_update_new(json,
-                                   json_pack("{s:o, s:I, s:I, s:I, s:I, s:f}", "index", cli_json_text(args->output),
-                                             "added", (json_int_t)added, "replaced", (json_int_t)replaced, "removed_now",
-                                             (json_int_t)removed, "entries_before", (json_int_t)before.info.n_entries,
-                                             "seconds", seconds));
+            json_object_update_new(
+                json, json_pack("{s:o, s:I, s:I, s:I, s:I, s:f}", "index", cli_json_text(args->output), "added",
+                                (json_int_t)added, "replaced", (json_int_t)replaced, "removed_now", (json_int_t)removed,
+                                "entries_before", (json_int_t)before.info.n_entries, "seconds", seconds));
         return cli_print_json(json);
     }
     cli_print_text(stdout, args->output);

@@ -90,8 +90,7 @@ void cli_index_print(const cli_index *index, const char *indent)
     printf("%s%s %s %s, the largest %s; %s empty; %s\n", indent, cli_number(info->n_cells),
            info->n_cells == 1 ? "cell holds" : "cells hold", cli_count(info->n_entries, "class"),
            cli_number(info->largest), cli_number(info->n_empty), cli_bytes(info->index_bytes));
-    if (info->n_kept)
-        printf("%skeeps %s of its log\n", indent, cli_count(info->n_kept, "query"));
+    if (info->n_kept) printf("%skeeps %s of its log\n", indent, cli_count(info->n_kept, "query"));
     if (index->judged)
         printf("%skept step %.0f of %" PRIu32 ": label recall %.4f with %.1f classes a query\n", indent,
                index->kept_step, o->iterations, index->kept_recall, index->kept_neurons);

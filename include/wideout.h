@@ -525,11 +525,11 @@ typedef struct wo_update_options {
 /* A new index in which classes have come, changed and gone; the router stays as it was learned. It has copies of all
  * that it needs: neither the old index nor layers must outlive it.
  *
- * evidence, popular: a new or changed row goes into the cells of those kept queries (wo_build_options.keep) that have it
- * among their source_k best, and a changed one leaves all others; a new class that none of them has goes where it comes
- * closest. Its share, for prior and mixture, is what the network makes of it there, until an index is built with its
- * labels. slide, lss: it lies where it hashes to. full, screen: there are no cells. Caps do not hold for what is added,
- * and log Z (partition) stays as it was learned.
+ * evidence, popular: a new or changed row goes into the cells of those kept queries (wo_build_options.keep) that have
+ * it among their source_k best, and a changed one leaves all others; a new class that none of them has goes where it
+ * comes closest. Its share, for prior and mixture, is what the network makes of it there, until an index is built with
+ * its labels. slide, lss: it lies where it hashes to. full, screen: there are no cells. Caps do not hold for what is
+ * added, and log Z (partition) stays as it was learned.
  *
  * A removed class is in no answer, whoever gives it, mandatory or not; wo_score refuses it. Ids of the others stay, and
  * so does its row: the index's layer is the one with new and changed rows, and its checksum that layer's. Of an index
@@ -552,13 +552,13 @@ typedef struct wo_layer_check {
     /* Set these too: where the ids of rows that differ go, rising (NULL: nowhere), and room for so many. */
     int32_t *changed;
     size_t changed_room;
-    uint64_t n_changed;               /* rows that differ, of classes that were not removed */
-    uint64_t n_added;                 /* rows beyond the index's m */
-    double mean_change, most_change;  /* |new - old| / |old| of those that differ, biases among them; NAN: none */
-    uint64_t n_kept;                  /* queries that the rest is about; 0: the index keeps none, all of it is NAN */
-    double held_1, held_5;            /* of the new layer's best, and of its 5 best, the share that is in the cells */
-    double own_held_1, own_held_5;    /* the same of the index's own rows */
-    double same_1;                    /* queries with the same best class */
+    uint64_t n_changed;              /* rows that differ, of classes that were not removed */
+    uint64_t n_added;                /* rows beyond the index's m */
+    double mean_change, most_change; /* |new - old| / |old| of those that differ, biases among them; NAN: none */
+    uint64_t n_kept;                 /* queries that the rest is about; 0: the index keeps none, all of it is NAN */
+    double held_1, held_5;           /* of the new layer's best, and of its 5 best, the share that is in the cells */
+    double own_held_1, own_held_5;   /* the same of the index's own rows */
+    double same_1;                   /* queries with the same best class */
     wo_verdict verdict;
     uint32_t reserved; /* zero */
 } wo_layer_check;

@@ -11,8 +11,8 @@
 #include <string.h>
 
 enum {
-    CHUNK = 4096,          /* queries that FULL is asked at a time */
-    ROUTED = 32,           /* that are routed together */
+    CHUNK = 4096,             /* queries that FULL is asked at a time */
+    ROUTED = 32,              /* that are routed together */
     STREAM_KEPT = 0x6b657074, /* of the seed */
 };
 
@@ -45,8 +45,10 @@ wo_status woi_keep_check(const woi_keep *kept, size_t d, wo_error *err)
 {
     for (size_t i = 0; i < kept->n * d; i++)
         if (!isfinite(from_bf16(kept->queries[i])))
-            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "'sample.queries' has a number that is not finite, in "
-                            "query %zu", i / d);
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                            "'sample.queries' has a number that is not finite, in "
+                            "query %zu",
+                            i / d);
     for (size_t i = 0; i < kept->n; i++)
         if (isnan(kept->bars[i]) || kept->bars[i] == INFINITY)
             return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "'sample.bars' has %g for query %zu",
@@ -98,14 +100,10 @@ wo_status woi_keep_make(wo_index *index, const wo_log *log, const woi_keep_call 
         const size_t n = kept.n - first < CHUNK ? kept.n - first : CHUNK;
         if ((status = woi_progress(call->progress, "keeping queries", first, kept.n, err))) break;
         woi_keep_read(&kept, d, NULL, first, n, q);
-        status = woi_exact_topk(&(woi_exact_call){.layer = &index->rows,
-                                                  .q = q,
-                                                  .n = n,
-                                                  .k = k,
-                                                  .threads = call->threads,
-                                                  .ids = ids,
-                                                  .scores = scores},
-                                err);
+        status = woi_exact_topk(
+            &(woi_exact_call){
+                .layer = &index->rows, .q = q, .n = n, .k = k, .threads = call->threads, .ids = ids, .scores = scores},
+            err);
         for (size_t i = 0; !status && i < n; i++)
             kept.bars[first + i] = k < o->source_k ? -INFINITY : woi_keep_bar(ids + i * k, scores + i * k, k);
     }

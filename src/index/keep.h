@@ -3,8 +3,8 @@
  *   queries (n, d)   drawn by the seed, evenly over the log; in bf16, and it is these rounded ones that count
  *   bars (n)         the source_k-th best logit of each by FULL
  *
- * A row serves a query when it is among the source_k best there: when its logit reaches the bar. Such a row belongs into
- * the cells of that query. Which these are, the router says: it does not change. */
+ * A row serves a query when it is among the source_k best there: when its logit reaches the bar. Such a row belongs
+ * into the cells of that query. Which these are, the router says: it does not change. */
 #ifndef WOI_INDEX_KEEP_H
 #define WOI_INDEX_KEEP_H
 

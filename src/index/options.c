@@ -138,7 +138,7 @@ static const struct {
     const char *name;
     double missing;
 } late[] = {{"max_neurons", 0}, {"last_step", 1},   {"cap", 0},    {"prior", 0}, {"focus", 0},
-            {"partition", 0},   {"fallback_by", 0}, {"spread", 0}, {"mix", -1}, {"keep", 0}};
+            {"partition", 0},   {"fallback_by", 0}, {"spread", 0}, {"mix", -1},  {"keep", 0}};
 
 const double *woi_option_missing(const woi_option *option)
 {

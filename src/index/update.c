@@ -231,7 +231,8 @@ wo_status wo_index_update(const wo_index *index, const wo_update_options *option
     *updated = NULL;
     wo_status status = take(index, options, &o, err);
     if (status) return status;
-    const size_t old = index->rows.m, m = old + (o.add ? o.add->dense.m : 0), n_replaced = o.replace ? o.replace->dense.m : 0;
+    const size_t old = index->rows.m, m = old + (o.add ? o.add->dense.m : 0),
+                 n_replaced = o.replace ? o.replace->dense.m : 0;
     woi_update u = {.from = index, .call = {o.threads, &o.progress}};
     float *floats = NULL;
     uint8_t *fate = woi_alloc_zero(m, 1, err);

@@ -12,9 +12,9 @@ enum { WOI_STAYS, WOI_CHANGES, WOI_GOES };
 
 typedef struct woi_update {
     const wo_index *from;
-    wo_index *to;        /* has its options, rows and router, when cells are asked for */
-    woi_dense old, rows; /* of both, as floats; rows.m counts the added ones */
-    const uint8_t *fate; /* (rows.m): added ones change, and those that were removed before go */
+    wo_index *to;         /* has its options, rows and router, when cells are asked for */
+    woi_dense old, rows;  /* of both, as floats; rows.m counts the added ones */
+    const uint8_t *fate;  /* (rows.m): added ones change, and those that were removed before go */
     const int32_t *moved; /* (n_moved): those that change, and those that go now, rising */
     size_t n_moved;
     woi_keep_call call;

@@ -89,7 +89,7 @@ static wo_status gather_moved(const woi_update *u, woi_dense *both, wo_error *er
     if (!w || !b) return WO_ERR_MEMORY;
     for (size_t i = 0; i < u->n_moved; i++) {
         const size_t id = (size_t)u->moved[i];
-        for (int new = 0; new < 2; new++) {
+        for (int new = 0; new < 2; new ++) {
             const woi_dense *rows = new ? &u->rows : &u->old;
             if (new ? u->fate[id] != WOI_CHANGES : id >= u->old.m) continue;
             memcpy(w + both->m * d, rows->w + id * d, d * sizeof *w);
@@ -297,8 +297,7 @@ static uint32_t merge(const finding *f, size_t c, const entry *next, const entry
         if (u->fate[id] == WOI_STAYS || entered) {
             to->ids[at] = id;
             /* What labels have shown stays. */
-            if (to->shares)
-                to->shares[at] = new ? woi_f32_to_bf16(fminf(1, scale * next->weight)) : old->shares[i];
+            if (to->shares) to->shares[at] = new ? woi_f32_to_bf16(fminf(1, scale * next->weight)) : old->shares[i];
             at++;
         }
         next += entered;
@@ -322,10 +321,10 @@ static wo_status merge_all(finding *f, wo_error *err)
     if (old->queries) to->queries = woi_alloc(old->n, sizeof *to->queries, err);
     if (old->shares) to->shares = woi_alloc(most, sizeof *to->shares, err);
     float *filed = old->shares ? woi_alloc_zero(old->n, sizeof *filed, err) : NULL;
-    wo_status status = to->offsets && to->ids && (!old->queries || to->queries) &&
-                               (!old->shares || (to->shares && filed))
-                           ? WO_OK
-                           : WO_ERR_MEMORY;
+    wo_status status =
+        to->offsets && to->ids && (!old->queries || to->queries) && (!old->shares || (to->shares && filed))
+            ? WO_OK
+            : WO_ERR_MEMORY;
     for (size_t i = 0; !status && filed && f->cells.of && i < u->from->kept.n * f->cells.each; i++)
         if (f->cells.of[i] != UINT32_MAX) filed[f->cells.of[i]] += part_of(f, (uint32_t)(i % f->cells.each));
     const entry *next = f->entries, *all = next + f->n;

@@ -39,7 +39,7 @@ same 'a second update, from a file' 60 "$(see --index less --exact -k 64 $test |
 for weights in bf16 int8 none; do
     "$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" --weights $weights -o other >/dev/null
     own=()
-    [ $weights != none ] || own=(--layer $layer)
+    [ $weights != none ] || own=(--layer "$layer")
     "$WIDEOUT" update -q other "${own[@]}" --add $rows --remove 7,8 -o other.more >/dev/null
     [ $weights != none ] || continue
     same "rows in $weights" '' "$(see --index other.more -k 64 --probes 8 $test 2>/dev/null | grep -x '[78]')"
@@ -47,7 +47,7 @@ done
 check 'without rows it now has another layer' grep -q 'is not the one that the index was built for' \
     <<<"$("$WIDEOUT" predict -q --index other.more --layer $layer $test 2>&1)"
 for method in full screen slide popular lss; do
-    given=(--log $log)
+    given=(--log "$log")
     [ $method != full ] && [ $method != screen ] && [ $method != slide ] || given=()
     "$WIDEOUT" build -q --layer $layer "${given[@]}" --method $method -o other >/dev/null
     "$WIDEOUT" update -q other --add $rows --remove 3 -o other.more >/dev/null

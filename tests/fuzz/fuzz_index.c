@@ -170,8 +170,7 @@ static void update(const wo_index *index, const float *q)
     wo_layer *row = NULL;
     wo_index *updated = NULL;
     REQUIRE(!wo_layer_wrap(q, NULL, 1, wo_index_d(index), &row, &err));
-    const wo_update_options o = {
-        .struct_size = sizeof o, .add = row, .remove = gone, .n_remove = 1, .threads = 1};
+    const wo_update_options o = {.struct_size = sizeof o, .add = row, .remove = gone, .n_remove = 1, .threads = 1};
     if (wo_index_update(index, &o, &updated, &err)) {
         check_sentence(&err);
         REQUIRE(!updated);

@@ -70,7 +70,9 @@ static bool holds(const woi_cells *cells, uint32_t c, int32_t id)
 enum { N_KINDS = 10 };
 static wo_build_options options_of(int kind)
 {
-    wo_build_options o = small_options(kind == 0 ? WO_METHOD_POPULAR : kind < 3 ? WO_METHOD_EVIDENCE : EVIDENCE_BY_TREE);
+    wo_build_options o = small_options(kind == 0  ? WO_METHOD_POPULAR
+                                       : kind < 3 ? WO_METHOD_EVIDENCE
+                                                  : EVIDENCE_BY_TREE);
     o.source_k = 3;
     o.lambda = 0.3;
     if (kind == 2 || kind >= 5) o.prior = 0.5;
@@ -142,7 +144,7 @@ static void odd_queries_are_kept_or_left_out(void **state)
     wo_index_free(again);
     wo_index_free(index);
     o.source_k = 1;
-    for (size_t j = 0; j < D; j++) s.q[j] = 3.4e38F; /* no bf16 */
+    for (size_t j = 0; j < D; j++) s.q[j] = 3.4e38F;                               /* no bf16 */
     for (size_t j = 0; j < D; j++) s.q[5 * D + j] = (s.w[j] < 0 ? -1 : 1) * 1e38F; /* infinite, with three or more */
     index = build(&s, &o);
     assert_int_equal(index->kept.n, 28);
@@ -504,7 +506,8 @@ static void what_cannot_be_is_refused(void **state)
     wo_error err;
     wo_layer *narrow = NULL;
     assert_int_equal(wo_layer_wrap(b.all.w, NULL, 2, D - 1, &narrow, &err), WO_OK);
-    refuse_update(index, (wo_update_options){.add = narrow}, WO_ERR_ARGUMENT, "have 19 numbers each, those of the index");
+    refuse_update(index, (wo_update_options){.add = narrow}, WO_ERR_ARGUMENT,
+                  "have 19 numbers each, those of the index");
     refuse_update(index, (wo_update_options){.replace = narrow, .replace_ids = good}, WO_ERR_ARGUMENT, "19 numbers");
     refuse_update(index, (wo_update_options){.replace = b.add}, WO_ERR_ARGUMENT, "ids of 6 classes are at NULL");
     refuse_update(index, (wo_update_options){.replace = b.add, .replace_ids = twice}, WO_ERR_ARGUMENT,
@@ -680,8 +683,8 @@ static void every_allocation_may_fail(void **state)
     assert_int_equal(wo_layer_set_names(b.old, old_names, OLD, &err), WO_OK);
     const int32_t ids[NEW] = {1, 2, 3, 4, 5, 6}, gone[] = {9};
     for (int turn = 0; turn < N_KINDS + 2; turn++) {
-        wo_build_options o = turn < N_KINDS ? options_of(turn) : small_options(turn == N_KINDS ? WO_METHOD_SLIDE
-                                                                                              : WO_METHOD_SCREEN);
+        wo_build_options o =
+            turn < N_KINDS ? options_of(turn) : small_options(turn == N_KINDS ? WO_METHOD_SLIDE : WO_METHOD_SCREEN);
         o.keep = 20;
         wo_index *index = build_from(b.old, b.log, &o);
         const wo_update_options what = {.struct_size = sizeof what,
