@@ -1,4 +1,5 @@
 /* wideout predict: the best classes of queries, or of raw examples that a network makes queries of. */
+#include "class_list.h"
 #include "class_names.h"
 #include "cli.h"
 #include "index_text.h"
@@ -55,11 +56,6 @@ static const cli_option options[] = {
     {0},
 };
 
-typedef struct classes {
-    int32_t *ids;
-    size_t n, room;
-} classes;
-
 /* All that answering takes. A zeroed one is empty. */
 typedef struct session {
     const cli_command *self;
@@ -69,14 +65,13 @@ typedef struct session {
     size_t m, d;
     woi_network *net;
     wo_searcher *searcher;
-    woi_names given; /* names of the classes, by --names; n = 0: none */
-    woi_names names; /* of the classes, for looking them up; made when they are asked for */
-    int32_t *same;   /* (m), beside them: see list_names */
-    size_t k, rows;  /* classes a query; queries searched at a time */
-    int32_t *ids;    /* (rows, k) */
+    woi_names given;       /* names of the classes, by --names; n = 0: none */
+    cli_class_names names; /* for looking classes up */
+    size_t k, rows;        /* classes a query; queries searched at a time */
+    int32_t *ids;          /* (rows, k) */
     float *scores;
     wo_query_stats *stats; /* (rows) */
-    classes forbidden, mandatory;
+    cli_classes forbidden, mandatory;
     cli_specific specific; /* the order of answers, where it is not that of the scores */
     wo_search_call call;   /* all but its queries */
     uint64_t n, n_bad;     /* answered; of them, not finite */
@@ -100,117 +95,9 @@ static const char *name_of(const session *s, int32_t id, size_t *bytes)
     return woi_names_get(&s->net->labels, id);
 }
 
-/* Names and, for each class, the next one of the same name, or -1. */
-static wo_status list_names(session *s, wo_error *err)
+static const char *name_for_list(void *ctx, int32_t id, size_t *bytes)
 {
-    if (s->same) return WO_OK;
-    int32_t *last = malloc(s->m * sizeof *last); /* of a name's first class: the last one that has it */
-    s->same = malloc(s->m * sizeof *s->same);
-    if (!last || !s->same) {
-        free(last);
-        return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
-    }
-    wo_status status = WO_OK;
-    for (size_t i = 0; !status && i < s->m; i++) {
-        size_t bytes = 0;
-        const char *name = name_of(s, (int32_t)i, &bytes);
-        if (!name) break;
-        if ((status = woi_names_append(&s->names, name, bytes, err))) break;
-        const int32_t first = woi_names_find(&s->names, name, bytes);
-        s->same[i] = -1;
-        if (first != (int32_t)i) s->same[last[first]] = (int32_t)i;
-        last[first] = (int32_t)i;
-    }
-    free(last);
-    return status;
-}
-
-/* ---- Lists of classes -------------------------------------------------------------------------------------- */
-
-static wo_status add_id(classes *list, int32_t id, wo_error *err)
-{
-    if (list->n == list->room) {
-        const size_t room = 2 * list->room + 64;
-        int32_t *ids = realloc(list->ids, room * sizeof *ids);
-        if (!ids) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
-        list->ids = ids;
-        list->room = room;
-    }
-    list->ids[list->n++] = id;
-    return WO_OK;
-}
-
-/* An id, or a name, of which all classes are meant that have it; what is all digits is an id. */
-static wo_status add_class(session *s, classes *list, const char *text, size_t bytes, wo_error *err)
-{
-    int64_t id = 0;
-    size_t digits = 0;
-    for (; digits < bytes && text[digits] >= '0' && text[digits] <= '9'; digits++)
-        if (id < INT32_MAX) id = id * 10 + (text[digits] - '0');
-    if (digits < bytes) {
-        wo_status status = list_names(s, err);
-        if (status) return status;
-        id = woi_names_find(&s->names, text, bytes);
-    }
-    if (bytes == 0 || id < 0)
-        return cli_set_error(err, WO_ERR_ARGUMENT, "'%.*s' is neither the number nor the name of a class",
-                             (int)(bytes < 60 ? bytes : 60), text);
-    if ((uint64_t)id >= s->m)
-        return cli_set_error(err, WO_ERR_ARGUMENT, "class %" PRId64 " is not below the %zu of the index", id, s->m);
-    wo_status status = add_id(list, (int32_t)id, err);
-    for (int32_t more = (int32_t)id; digits < bytes && !status && (more = s->same[more]) >= 0;)
-        status = add_id(list, more, err);
-    return status;
-}
-
-/* A plain file. What a pipe has not brought is not known to be all there is, and one that nobody writes to never ends:
- * a mask would be open then. */
-static wo_status open_list(const char *path, FILE **file, wo_error *err)
-{
-    struct stat about;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return cli_set_error(err, WO_ERR_IO, "cannot open: %s", strerror(errno));
-    if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && (*file = fdopen(fd, "r"))) return WO_OK;
-    const wo_status status = cli_set_error(err, WO_ERR_IO, "a list of classes is read from a plain file");
-    close(fd);
-    return status;
-}
-
-static wo_status read_classes(session *s, classes *list, const char *path, wo_error *err)
-{
-    FILE *file = NULL;
-    wo_status status = open_list(path, &file, err);
-    if (status) return status;
-    char *line = NULL;
-    size_t room = 0;
-    uint64_t number = 0;
-    for (ssize_t got; !status && (got = getline(&line, &room, file)) >= 0;) {
-        number++;
-        while (got > 0 && (line[got - 1] == '\n' || line[got - 1] == '\r')) got--;
-        if (got == 0) continue;
-        wo_error why;
-        if ((status = add_class(s, list, line, (size_t)got, &why)))
-            cli_set_error(err, status, "line %" PRIu64 ": %.160s", number, why.text);
-    }
-    /* getline ends so too when memory does: only the end of the file is the end of the list. */
-    if (!status && (ferror(file) || !feof(file)))
-        status = cli_set_error(err, WO_ERR_IO, "cannot read on after line %" PRIu64 ": %s", number, strerror(errno));
-    free(line);
-    fclose(file);
-    return status;
-}
-
-/* "3,17", or the name of a file with an id or a name in each line. Returns the exit code. */
-static int take_classes(session *s, const char *option, const char *given, classes *list)
-{
-    wo_error err;
-    if (given[strspn(given, "0123456789,")]) return read_classes(s, list, given, &err) ? cli_fail(given, &err) : CLI_OK;
-    for (const char *at = given;; at++) {
-        const size_t bytes = strcspn(at, ",");
-        if (add_class(s, list, at, bytes, &err)) return cli_fail(option, &err);
-        at += bytes;
-        if (!*at) return CLI_OK;
-    }
+    return name_of(ctx, id, bytes);
 }
 
 /* ---- Answers ----------------------------------------------------------------------------------------------- */
@@ -389,8 +276,11 @@ static int make_searcher(session *s)
     const uint32_t probes = args->probes < UINT32_MAX ? (uint32_t)args->probes : UINT32_MAX;
     wo_error err;
     int code = CLI_OK;
-    if (args->forbid) code = take_classes(s, "--forbid", args->forbid, &s->forbidden);
-    if (!code && args->require) code = take_classes(s, "--require", args->require, &s->mandatory);
+    s->names.m = s->m;
+    s->names.name_of = name_for_list;
+    s->names.ctx = s;
+    if (args->forbid) code = cli_classes_take(&s->names, "--forbid", args->forbid, &s->forbidden);
+    if (!code && args->require) code = cli_classes_take(&s->names, "--require", args->require, &s->mandatory);
     const wo_searcher_options o = {.struct_size = sizeof o,
                                    .threads = (int)args->common.threads,
                                    .max_probes = probes,
@@ -446,8 +336,7 @@ static void free_session(session *s)
     free(s->stats);
     woi_names_free(&s->given);
     cli_specific_free(&s->specific);
-    woi_names_free(&s->names);
-    free(s->same);
+    cli_class_names_free(&s->names);
     wo_searcher_free(s->searcher);
     woi_network_free(s->net);
     wo_index_free(s->index);

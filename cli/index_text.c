@@ -81,6 +81,7 @@ void cli_index_print(const cli_index *index, const char *indent)
     else if (info->full_from)
         printf("%sbatches of %s queries and more are answered by FULL, which is faster there\n", indent,
                cli_number(info->full_from));
+    if (info->n_removed) printf("%s%s removed\n", indent, cli_count(info->n_removed, "class"));
     if (o->method == WO_METHOD_FULL) return;
     if (o->method == WO_METHOD_SCREEN) {
         printf("%sall classes in int8; %s\n", indent, cli_bytes(info->index_bytes));
@@ -89,6 +90,7 @@ void cli_index_print(const cli_index *index, const char *indent)
     printf("%s%s %s %s, the largest %s; %s empty; %s\n", indent, cli_number(info->n_cells),
            info->n_cells == 1 ? "cell holds" : "cells hold", cli_count(info->n_entries, "class"),
            cli_number(info->largest), cli_number(info->n_empty), cli_bytes(info->index_bytes));
+    if (info->n_kept) printf("%skeeps %s of its log\n", indent, cli_count(info->n_kept, "query"));
     if (index->judged)
         printf("%skept step %.0f of %" PRIu32 ": label recall %.4f with %.1f classes a query\n", indent,
                index->kept_step, o->iterations, index->kept_recall, index->kept_neurons);
@@ -128,6 +130,8 @@ json_t *cli_index_json(const cli_index *index)
         (json_int_t)info->full_from, "full_to", (json_int_t)info->full_to, "names", info->has_names);
     const bool all = info->method == WO_METHOD_FULL || info->method == WO_METHOD_SCREEN;
     if (json) json_object_set_new(json, "scores_all", json_boolean(all));
+    if (json) json_object_set_new(json, "kept_queries", json_integer((json_int_t)info->n_kept));
+    if (json) json_object_set_new(json, "removed", json_integer((json_int_t)info->n_removed));
     if (json && index->judged)
         json_object_set_new(json, "kept",
                             json_pack("{s:I, s:f, s:f, s:b}", "step", (json_int_t)index->kept_step, "label_recall",

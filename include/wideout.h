@@ -14,8 +14,7 @@
  *     the defaults in what they lack; so are those of a newer one where all that this library does not know is zero.
  *     Results are filled as far as there is room. NULL in place of options means the defaults.
  *
- * What it does not do: search by a range of scores, another k for each query of a call, add or remove classes of an
- * index, train networks, use a GPU.
+ * What it does not do: search by a range of scores, another k for each query of a call, train networks, use a GPU.
  */
 #ifndef WIDEOUT_H
 #define WIDEOUT_H
@@ -194,6 +193,9 @@ WO_API void wo_layer_free(wo_layer *layer);
 
 WO_API size_t wo_layer_m(const wo_layer *layer);
 WO_API size_t wo_layer_d(const wo_layer *layer);
+/* W (m, d) and b (m; NULL: none), in the layer's memory. */
+WO_API const float *wo_layer_weight(const wo_layer *layer);
+WO_API const float *wo_layer_bias(const wo_layer *layer);
 
 /* Names the m classes, in place of those that its file may have: UTF-8, no line ends, copied. An index that is built
  * from the layer then has them. To be called before other threads have the layer. */
@@ -380,6 +382,9 @@ typedef struct wo_build_options {
     /* evidence by a tree: a cell holds besides so many classes that FULL finds best at the mean of its queries,
      * whatever the cap. For layers with far more classes than a log names: FULL is asked once a cell. 0: none. */
     uint32_t centre_k;
+    /* evidence, popular: so many of the log's queries stay in the index, drawn by the seed, in bf16, each with its
+     * source_k-th best logit: what wo_index_update files new rows by, and wo_index_check_layer judges by. 0: none */
+    uint32_t keep;
 } wo_build_options;
 
 #define WO_PRIOR_FLOOR (1.0 / 1024)
@@ -482,6 +487,8 @@ typedef struct wo_index_info {
      * with one are the same index. 0: it was built, and is in no file. */
     uint64_t checksum;
     uint64_t layer_checksum; /* of the layer that it was built for: one layer may have many indexes */
+    uint64_t n_kept;    /* training queries that it keeps: see wo_build_options.keep */
+    uint64_t n_removed; /* classes that were removed: see wo_index_update */
 } wo_index_info;
 
 /* Both fail, with WO_ERR_ARGUMENT, only where struct_size is not set. */
@@ -502,6 +509,69 @@ typedef struct wo_trace {
     const char *const *names;
 } wo_trace;
 WO_API int wo_index_trace(const wo_index *index, wo_trace *trace);
+
+/* ---- Updating an index ------------------------------------------------------------------------------------- */
+
+/* What becomes of classes. Rows come as layers, opened or wrapped, of the index's d; they are copied. */
+typedef struct wo_update_options {
+    size_t struct_size; /* set it to sizeof(wo_update_options) */
+    /* Rows of new classes, with ids from wo_index_m on. NULL: none. Of an index with names they bring theirs, or are
+     * called by their numbers; to an index without names they bring none. */
+    const wo_layer *add;
+    /* Row i takes the place of that of class replace_ids[i]; where it has names, those too. NULL: none */
+    const wo_layer *replace;
+    const int32_t *replace_ids; /* as many as `replace` has rows, each once */
+    const int32_t *remove;      /* classes that are never answered again */
+    size_t n_remove;
+    int threads;       /* 0: all cores. The result does not depend on it. */
+    uint32_t reserved; /* 0 */
+    wo_progress progress;
+} wo_update_options;
+
+/* A new index in which classes have come, changed and gone; the router stays as it was learned. It has copies of all
+ * that it needs: neither the old index nor layers must outlive it.
+ *
+ * evidence, popular: a new or changed row goes into the cells of those kept queries (wo_build_options.keep) that have
+ * it among their source_k best, and a changed one leaves all others; a new class that none of them has goes where it
+ * comes closest. Its share, for prior and mixture, is what the network makes of it there, until an index is built with
+ * its labels. slide, lss: it lies where it hashes to. full, screen: there are no cells. Caps do not hold for what is
+ * added, and log Z (partition) stays as it was learned.
+ *
+ * A removed class is in no answer, whoever gives it, mandatory or not; wo_score refuses it. Ids of the others stay, and
+ * so does its row: the index's layer is the one with new and changed rows, and its checksum that layer's. Of an index
+ * with rows in bf16 alone, opened without its layer, it is that of the rounded rows.
+ *
+ * Fails with WO_ERR_UNSUPPORTED where rows are to be filed and the index keeps no queries. */
+WO_API wo_status wo_index_update(const wo_index *index, const wo_update_options *options, wo_index **updated,
+                                 wo_error *err);
+
+/* What to do with an index whose layer has changed. Values are pinned. */
+typedef enum wo_verdict {
+    WO_VERDICT_FINE = 0,   /* nothing: no row differs, or 99.5% of the kept queries have the same best class */
+    WO_VERDICT_UPDATE = 1, /* wo_index_update with the rows that differ: they are a quarter of the index's or fewer, or
+                            * the cells hold 95% or more of what they hold of the index's own five best */
+    WO_VERDICT_REBUILD = 2 /* build it anew, from queries of the changed network: neither is so */
+} wo_verdict;
+
+typedef struct wo_layer_check {
+    size_t struct_size; /* set it to sizeof(wo_layer_check) */
+    /* Set these too: where the ids of rows that differ go, rising (NULL: nowhere), and room for so many. */
+    int32_t *changed;
+    size_t changed_room;
+    uint64_t n_changed;              /* rows that differ, of classes that were not removed */
+    uint64_t n_added;                /* rows beyond the index's m */
+    double mean_change, most_change; /* |new - old| / |old| of those that differ, biases among them; NAN: none */
+    uint64_t n_kept;                 /* queries that the rest is about; 0: the index keeps none, all of it is NAN */
+    double held_1, held_5;           /* of the new layer's best, and of its 5 best, the share that is in the cells */
+    double own_held_1, own_held_5;   /* the same of the index's own rows */
+    double same_1;                   /* queries with the same best class */
+    wo_verdict verdict;
+    uint32_t reserved; /* zero */
+} wo_layer_check;
+
+/* How stale an index is for a layer that has changed since: of the index's d, with as many classes or more. */
+WO_API wo_status wo_index_check_layer(const wo_index *index, const wo_layer *layer, int threads, wo_layer_check *check,
+                                      wo_error *err);
 
 /* ---- Tuning ------------------------------------------------------------------------------------------------ */
 

@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "base/sized.h"
 #include "index/build_evidence.h"
+#include "index/keep.h"
 #include "index/options.h"
 #include "index/partition.h"
 
@@ -158,6 +159,7 @@ wo_status woi_index_complete(wo_index *index, const wo_log *log, int threads, co
 {
     wo_status status = WO_OK;
     if (index->options.partition) status = woi_partition_learn(index, log, progress, threads, err);
+    if (!status) status = woi_keep_make(index, log, &(woi_keep_call){threads, progress}, err);
     return status ? status : measure_small(index, log, err);
 }
 
@@ -217,6 +219,8 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
         .log_z_bias = index->partition.numbers ? (double)index->partition.numbers[WOI_LOG_Z_BIAS] : NAN,
         .checksum = index->checksum,
         .layer_checksum = index->layer_checksum,
+        .n_kept = index->kept.n,
+        .n_removed = index->n_removed,
     };
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A + woi_tree_n_cells(tree);
@@ -279,11 +283,15 @@ void wo_index_free(wo_index *index)
         woi_hash_free(&index->hash);
         woi_tree_free(&index->tree);
         woi_partition_free(&index->partition);
+        woi_keep_free(&index->kept);
+        woi_free(index->own_w);
+        woi_free(index->own_b);
         woi_free(index->trace);
         woi_free(index->curve);
         woi_small_free(&index->small);
         woi_screen_free(&index->screen);
     }
+    woi_free(index->removed);
     woi_names_free(&index->labels);
     woi_st_free(index->st);
     woi_free(index);

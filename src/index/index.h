@@ -5,6 +5,7 @@
  *     hash or tree      the router of slide, lss and evidence
  *     cells             what lies in each cell; none for full and screen
  *     screen            all rows in int8, of screen, and of a fallback by it
+ *     kept, removed     training queries that updates go by; classes that an update took out
  *     rows              W and b: the layer's, or those in the mapped file
  *     st                the mapped file that planes, centres and rows may lie in: nothing that decides an address */
 #ifndef WOI_INDEX_INDEX_H
@@ -99,6 +100,13 @@ typedef struct woi_partition {
     float *of_cell;   /* a number for each cell */
 } woi_partition;
 
+/* Training queries that stay: see keep.h. */
+typedef struct woi_keep {
+    size_t n;
+    uint16_t *queries; /* (n, d), bf16 */
+    float *bars;       /* (n): the source_k-th best logit of each, -INFINITY where there are fewer classes */
+} woi_keep;
+
 /* Batches of `from` to `to` queries; from 0: none, to 0: without end. */
 typedef struct woi_batches {
     uint32_t from, to;
@@ -120,6 +128,10 @@ struct wo_index {
     woi_tree tree;     /* A = 0: none */
     woi_cells cells;
     woi_partition partition;
+    woi_keep kept;
+    int32_t *removed; /* (n_removed): classes that are never answered, rising; in no cell */
+    size_t n_removed;
+    float *own_w, *own_b; /* rows of its own, where it was updated; NULL */
     woi_names labels;
     double *trace; /* (n_trace, trace_columns) */
     size_t n_trace, trace_columns;
@@ -169,6 +181,20 @@ static inline bool woi_has_mixture(const wo_index *index)
 static inline bool woi_screens_little(const wo_build_options *o)
 {
     return o->method == WO_METHOD_EVIDENCE && o->fallback && o->fallback_by == WO_FALLBACK_SCREEN;
+}
+
+/* Whether an update took the class out. */
+static inline bool woi_is_removed(const wo_index *index, int32_t id)
+{
+    size_t low = 0, high = index->n_removed;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (index->removed[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < index->n_removed && index->removed[low] == id;
 }
 
 extern const char *const woi_trace_names[WOI_TRACE_COLUMNS];

@@ -110,6 +110,7 @@ static wo_status write_needs(woi_st_writer *writer, const wo_index *index, wo_er
         {"mixture", woi_has_mixture(index)},
         {"partition", index->partition.numbers != NULL},
         {"prior", index->options.prior > 0},
+        {"removed", index->n_removed > 0},
         {"screen-fallback", woi_screens_little(&index->options)},
         {"uneven-tree", index->tree.A && !woi_tree_even(index)},
     };

@@ -8,6 +8,7 @@
  *
  * Rows come first: m is then a number that the file, or the layer, has the bytes for, and everything that is allocated
  * is in proportion to them. */
+#include "index/keep.h"
 #include "index/metadata.h"
 
 #include "base/error.h"
@@ -296,6 +297,50 @@ static wo_status read_partition(opening *from, wo_error *err)
     return WO_OK;
 }
 
+/* What classes are removed decides what is answered: a copy, in which they rise and lie in no cell. */
+static wo_status read_removed(opening *from, wo_error *err)
+{
+    wo_index *index = from->index;
+    const woi_tensor *tensor = woi_st_find(index->st, "removed.ids");
+    if (!tensor) return WO_OK;
+    const uint64_t n = tensor->n_dims == 1 ? tensor->n : 0;
+    void *copy = NULL;
+    const wo_status status = take_copy(from, (wanted){"removed.ids", WOI_I32, n, 0}, &copy, err);
+    index->removed = copy;
+    if (status) return status;
+    for (size_t i = 0; i < n; i++)
+        if (index->removed[i] < 0 || (size_t)index->removed[i] >= index->rows.m ||
+            (i && index->removed[i] <= index->removed[i - 1]))
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "removed.ids has class %" PRId32 " of %zu at place %zu",
+                            index->removed[i], index->rows.m, i);
+    index->n_removed = n;
+    const woi_cells *cells = &index->cells;
+    for (uint32_t i = 0; n && cells->n && i < cells->offsets[cells->n]; i++)
+        if (woi_is_removed(index, cells->ids[i]))
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "cells.ids has class %" PRId32 ", which is removed",
+                            cells->ids[i]);
+    return WO_OK;
+}
+
+/* Numbers alone, which decide where an update files rows. */
+static wo_status read_kept(opening *from, wo_error *err)
+{
+    wo_index *index = from->index;
+    const woi_tensor *bars = woi_st_find(index->st, "sample.bars");
+    const uint64_t n = bars && bars->n_dims == 1 ? bars->n : 0;
+    const size_t d = index->rows.d;
+    const void *queries, *data;
+    if (!bars || !index->options.keep) return WO_OK;
+    if (n > index->options.keep)
+        return woi_fail(err, WO_ERR_FORMAT, bars->offset, "the index keeps %" PRIu64 " queries, more than its %" PRIu32,
+                        n, index->options.keep);
+    wo_status status = take(from, (wanted){"sample.bars", WOI_F32, n, 0}, &data, err);
+    if (!status) status = take(from, (wanted){"sample.queries", WOI_BF16, n, d}, &queries, err);
+    if (status || !n) return status;
+    index->kept = (woi_keep){n, (uint16_t *)queries, (float *)data}; /* never written: an index is immutable */
+    return woi_keep_check(&index->kept, d, err);
+}
+
 /* ---- Rows -------------------------------------------------------------------------------------------------- */
 
 static wo_status check_layer(const wo_index *index, const wo_layer *layer, wo_error *err)
@@ -445,7 +490,9 @@ static wo_status read_index(woi_st *st, const wo_open_options *options, wo_index
     if (!status) status = read_rows(&from, options->layer, err);
     if (!status) status = read_router(&from, err);
     if (!status) status = read_cells(&from, err);
+    if (!status) status = read_removed(&from, err);
     if (!status) status = read_partition(&from, err);
+    if (!status) status = read_kept(&from, err);
     if (!status) status = read_tables(made, err);
     if (!status) status = read_names(&from, err);
     if (status) {

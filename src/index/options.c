@@ -38,6 +38,12 @@ enum {
         0, 0, (tables), (tables), evidence, 0 \
     }
 
+/* popular and evidence, whose cells are filled from logs */
+#define OF_LOGS(x)       \
+    {                    \
+        0, x, 0, 0, x, 0 \
+    }
+
 /* In the order of the file's metadata. A new option comes last, and has a row in `late` too: older files lack it. */
 const woi_option woi_options[] = {
     {"method",
@@ -125,14 +131,16 @@ const woi_option woi_options[] = {
      "how much of the cells' evidence probabilities have"},
     {"centre_k", WOI_OPTION_U32, AT(centre_k), NULL, 0, 65536, 0, EVIDENCE, TREE, false, ALL(0),
      "a cell holds besides so many of FULL's best at its centre"},
+    {"keep", WOI_OPTION_U32, AT(keep), NULL, 0, 1 << 24, 0, POPULAR | EVIDENCE, BOTH, false, OF_LOGS(8192),
+     "logged queries that stay in the index, to update by"},
     {0},
 };
 
 static const struct {
     const char *name;
     double missing;
-} late[] = {{"max_neurons", 0}, {"last_step", 1},   {"cap", 0},    {"prior", 0}, {"focus", 0},
-            {"partition", 0},   {"fallback_by", 0}, {"spread", 0}, {"mix", -1},  {"centre_k", 0}};
+} late[] = {{"max_neurons", 0}, {"last_step", 1}, {"cap", 0},  {"prior", 0},    {"focus", 0}, {"partition", 0},
+            {"fallback_by", 0}, {"spread", 0},    {"mix", -1}, {"centre_k", 0}, {"keep", 0}};
 
 const double *woi_option_missing(const woi_option *option)
 {

@@ -13,6 +13,8 @@
  *   cells.shares (as cells.ids)                                    evidence with a prior
  *   partition.coefficients (6), partition.direction (d),           built with a partition
  *   partition.cells (cells)
+ *   sample.queries (n, d), sample.bars (n)                         popular and evidence, unless built with keep 0
+ *   removed.ids                                                    where an update removed classes
  *   trace, curve (rows, columns)                                   where there are some
  *   names.labels.*                                                 where there are some
  *   weight (m, d), bias (m)                                        unless built with weights none
@@ -73,6 +75,9 @@ static size_t list_cells(const wo_index *index, part *parts)
         {"partition.coefficients", WOI_F32, WOI_LOG_Z_NUMBERS, 0, index->partition.numbers},
         {"partition.direction", WOI_F32, index->rows.d, 0, index->partition.direction},
         {"partition.cells", WOI_F32, cells->n, 0, index->partition.of_cell},
+        {"sample.queries", WOI_BF16, index->kept.n, index->rows.d, index->kept.n ? index->kept.queries : NULL},
+        {"sample.bars", WOI_F32, index->kept.n, 0, index->kept.n ? index->kept.bars : NULL},
+        {"removed.ids", WOI_I32, index->n_removed, 0, index->n_removed ? index->removed : NULL},
         {"trace", WOI_F64, index->n_trace, index->trace_columns, index->n_trace ? index->trace : NULL},
         {"curve", WOI_F64, index->n_curve, index->curve_columns, index->n_curve ? index->curve : NULL},
     };

@@ -40,6 +40,8 @@ static woi_task begin(wo_searcher *s, const float *queries, size_t n, uint32_t p
                       .probes = probes,
                       .wider_probes = woi_wider_probes(s->index, probes),
                       .cells_each = woi_cells_opened(s->index, probes),
+                      .forbidden = s->index->n_removed ? s->forbidden : NULL,
+                      .n_forbidden = s->index->n_removed,
                       .prior = s->index->options.prior};
 }
 
@@ -128,14 +130,14 @@ static void forbid(const wo_search_call *c, woi_task *t)
 {
     for (size_t i = 0; i < c->n_forbidden; i++) {
         t->n_forbidden += !t->s->forbidden[c->forbidden[i]];
-        t->s->forbidden[c->forbidden[i]] = 1;
+        t->s->forbidden[c->forbidden[i]] |= WOI_FORBIDDEN;
     }
     if (c->n_forbidden) t->forbidden = t->s->forbidden;
 }
 
 static void allow_again(const wo_search_call *c, const woi_task *t)
 {
-    for (size_t i = 0; i < c->n_forbidden; i++) t->s->forbidden[c->forbidden[i]] = 0;
+    for (size_t i = 0; i < c->n_forbidden; i++) t->s->forbidden[c->forbidden[i]] &= WOI_REMOVED;
 }
 
 wo_status wo_search_run(wo_searcher *s, const wo_search_call *call, wo_error *err)
@@ -248,6 +250,10 @@ wo_status wo_score(wo_searcher *s, const float *query, const int32_t *ids, size_
     const wo_status status = check_ids("given", ids, n, index->rows.m, err);
     if (status) woi_error_option(err, WO_ABOUT_OPTION, "ids");
     if (status || !n) return status;
+    for (size_t i = 0; index->n_removed && i < n; i++)
+        if (woi_is_removed(index, ids[i]))
+            return woi_fail_option(err, WO_ERR_ARGUMENT, "ids", "given class %" PRId32 " was removed from the index",
+                                   ids[i]);
     if (index->rows.w)
         s->kernels->gather_f32(query, index->rows.w, ids, n, index->rows.d, index->rows.d, logits);
     else

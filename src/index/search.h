@@ -26,7 +26,7 @@ typedef struct woi_task {
     size_t cells_each; /* room for a query's cells */
     wo_scores score;
     bool exact_fallback;
-    const uint8_t *forbidden; /* (m), or NULL: nothing is */
+    const uint8_t *forbidden; /* (m), or NULL: nothing is; removed classes are */
     size_t n_forbidden;       /* distinct */
     const int32_t *mandatory;
     size_t n_mandatory;
@@ -59,6 +59,12 @@ static inline bool woi_wants_sum(const woi_task *t)
 static inline bool woi_wants_shares(const woi_task *t)
 {
     return t->prior > 0 || t->mixed || t->labels_seen.labels;
+}
+
+/* Whether classes of cells, or demanded ones, may be forbidden: removed ones lie in no cell, and pass no screen. */
+static inline bool woi_is_masked(const woi_task *t)
+{
+    return t->forbidden && (t->n_mandatory || t->n_forbidden > t->s->index->n_removed);
 }
 
 /* What became of query i. */

@@ -48,7 +48,7 @@ static size_t unite(const woi_task *t, woi_worker *w, woi_opened given, woi_more
     const uint32_t *opened = given.cells;
     const size_t n_cells = given.n;
     const woi_cells *cells = &t->s->index->cells;
-    if (n_cells == 1 && !more.n && !t->n_mandatory && !t->forbidden) { /* there is nothing to unite */
+    if (n_cells == 1 && !more.n && !t->n_mandatory && !woi_is_masked(t)) { /* there is nothing to unite */
         *candidates = cells->ids + cells->offsets[*opened];
         return cells->offsets[*opened + 1] - cells->offsets[*opened];
     }
@@ -72,7 +72,7 @@ static size_t unite(const woi_task *t, woi_worker *w, woi_opened given, woi_more
             if (seen[id] != epoch) ids[n++] = id;
             seen[id] = epoch;
         }
-    if (t->forbidden) {
+    if (woi_is_masked(t)) {
         size_t kept = 0;
         for (size_t i = 0; i < n; i++)
             if (!t->forbidden[ids[i]]) ids[kept++] = ids[i];
@@ -89,7 +89,7 @@ static size_t unite_with_shares(const woi_task *t, woi_worker *w, woi_opened ope
     size_t n = woi_prior_unite(t->s->index, w, opened);
     for (size_t i = 0; i < more.n; i++) n = woi_prior_add(w, more.ids[i], n);
     for (size_t i = 0; i < t->n_mandatory; i++) n = woi_prior_add(w, t->mandatory[i], n);
-    if (t->forbidden) {
+    if (woi_is_masked(t)) {
         size_t kept = 0;
         for (size_t i = 0; i < n; i++) {
             w->ids[kept] = w->ids[i];

@@ -6,7 +6,7 @@
  *                          queries but once in 255
  *       ids, logits        the union and its scores
  *       cells              those that the queries of a block open
- *     forbidden (m)        1: not answered by the call that runs; zeros between calls
+ *     forbidden (m)        not 0: not answered by the call that runs; between calls, classes that were removed
  *
  * Nothing is allocated after creation. */
 #ifndef WOI_INDEX_SEARCHER_H
@@ -51,6 +51,9 @@ struct wo_searcher {
     void *screen_scratch; /* NULL where the index has no screen */
     float *gathered;      /* (WOI_GATHERED, d): queries that know little; NULL where the screen has no part in them */
 };
+
+/* The bits of wo_searcher.forbidden. */
+enum { WOI_FORBIDDEN = 1, WOI_REMOVED = 2 };
 
 /* The most cells that one query opens with so many probes; and the probes of one with little evidence. */
 size_t woi_cells_opened(const wo_index *index, uint32_t probes);

@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/sized.h"
+#include "index/searcher.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -187,10 +188,12 @@ static void judge_part(void *own, int worker_number, size_t first, size_t end)
 static wo_status judge_chunk(const woi_eval *eval, worker *workers, chunk *c, wo_error *err)
 {
     const size_t d = eval->log->d;
+    const uint8_t *removed = eval->index->n_removed ? workers[0].searcher->forbidden : NULL; /* between its calls */
     wo_status status = WO_OK;
     for (size_t i = 0; i < c->n; i++) memcpy(c->q + i * d, eval->log->queries + c->picks[i] * d, d * sizeof *c->q);
     if (eval->full)
         status = woi_exact_topk(&(woi_exact_call){.layer = eval->full,
+                                                  .adjust = {.forbidden = removed},
                                                   .q = c->q,
                                                   .n = c->n,
                                                   .k = c->k,

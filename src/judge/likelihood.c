@@ -87,6 +87,17 @@ wo_status woi_likelihood_create(const woi_eval *eval, size_t room, woi_likelihoo
     return status;
 }
 
+/* The labels of a query that have a probability: removed classes have none. */
+static size_t labels_of(woi_likelihood *l, size_t query)
+{
+    const wo_log *log = l->eval->log;
+    const size_t n = woi_labels_of(log->indptr, log->labels, query, l->labels);
+    size_t kept = 0;
+    for (size_t j = 0; j < n; j++)
+        if (!woi_is_removed(l->eval->index, l->labels[j])) l->labels[kept++] = l->labels[j];
+    return kept;
+}
+
 /* What a query's n labels have by FULL. */
 static wo_status add_full(woi_likelihood *l, const float *q, size_t n, double log_z, wo_error *err)
 {
@@ -159,7 +170,7 @@ wo_status woi_likelihood_add(woi_likelihood *l, const woi_likely *b, wo_error *e
     wo_status status = ask(l, b, err);
     for (size_t i = 0; !status && i < b->n; i++) {
         const float *q = b->q + i * log->d;
-        const size_t n = log->indptr ? woi_labels_of(log->indptr, log->labels, b->picks[i], l->labels) : 0;
+        const size_t n = log->indptr ? labels_of(l, b->picks[i]) : 0;
         if (l->k && i % l->piece == 0 && (status = ask_candidates(l, b, i, err))) break;
         if (!isfinite(l->log_z[i]) || (b->full_log_z && !isfinite(b->full_log_z[i].most)))
             continue; /* logits overflow */

@@ -577,3 +577,13 @@ size_t wo_layer_d(const wo_layer *layer)
 {
     return layer->dense.d;
 }
+
+const float *wo_layer_weight(const wo_layer *layer)
+{
+    return layer->dense.w;
+}
+
+const float *wo_layer_bias(const wo_layer *layer)
+{
+    return layer->dense.b;
+}

@@ -162,6 +162,29 @@ static void search(const wo_index *index, const float *q)
     wo_searcher_free(s);
 }
 
+/* Class 0 goes and one comes, filed by whatever queries the file keeps: what that makes is an index too. */
+static void update(const wo_index *index, const float *q)
+{
+    static const int32_t gone[] = {0};
+    wo_error err = {0};
+    wo_layer *row = NULL;
+    wo_index *updated = NULL;
+    REQUIRE(!wo_layer_wrap(q, NULL, 1, wo_index_d(index), &row, &err));
+    const wo_update_options o = {.struct_size = sizeof o, .add = row, .remove = gone, .n_remove = 1, .threads = 1};
+    if (wo_index_update(index, &o, &updated, &err)) {
+        check_sentence(&err);
+        REQUIRE(!updated);
+    } else {
+        REQUIRE(wo_index_m(updated) == wo_index_m(index) + 1);
+        for (size_t i = 0; i < updated->cells.n; i++)
+            for (uint32_t at = updated->cells.offsets[i]; at < updated->cells.offsets[i + 1]; at++)
+                REQUIRE(updated->cells.ids[at] > 0 && (size_t)updated->cells.ids[at] < wo_index_m(updated));
+        search(updated, q);
+    }
+    wo_index_free(updated);
+    wo_layer_free(row);
+}
+
 /* What we write, we open. */
 static void save(const wo_index *index)
 {
@@ -201,6 +224,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         if (wo_index_curve(index, &curve))
             for (size_t i = 0; i < curve.rows && i < 8; i++) (void)wo_curve_text(&curve, i, text, sizeof text);
         if (seed / 3 % 8 == 0) save(index);
+        if (seed / 3 % 8 < 4) update(index, room);
         if (room != &queries[0][0]) free(room);
         wo_index_free(index);
     }

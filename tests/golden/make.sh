@@ -3,7 +3,8 @@
 # The files in tests/golden were made so, once, and are never made again: every later version must read them, and answer
 # as FILE.answers says, which the version that wrote them wrote too. What is new in the format gets files of its own
 # beside them: index-prior has a tree whose nodes differ in size, and a prior, index-fallback a screen for queries that know
-# little, index-partition what log Z is made of, and index-mixture a mixture; they answer with probabilities. The trees of the others were made when all nodes had as many leaves; made again they are others.
+# little, index-partition what log Z is made of, and index-mixture a mixture; they answer with probabilities. index-updated keeps queries,
+# and has classes that were added and removed. The trees of the others were made when all nodes had as many leaves; made again they are others.
 # A tuned index has times in it, so that it differs every time, and a checkpoint depends on when its run was stopped.
 set -eu
 : "${WIDEOUT:=build/wideout}"
@@ -74,6 +75,10 @@ index partition --method evidence --router tree --nodes 3 --leaves 16 --beam 3 -
     --partition
 index mixture --method evidence --router tree --nodes 3 --leaves 16 --beam 3 --probes 2 --lambda 0.05 --prior 0.5 --focus 4 \
     --partition --mix 0.25
+index updated "${tree[@]}" --spread 3 --prior 0.5 --keep 40
+run data synthetic -m 3 -d 16 -n 320 --seed 6 -o r
+run update "$out/index-updated.safetensors" --add r/layer.safetensors --remove 5,17 -o updated
+mv updated "$out/index-updated.safetensors"
 index names --layer "$out/network-xc.safetensors" --log "$out/log-bf16.safetensors" --method popular --popular 4
 index tuned --tune-log s/valid.log.safetensors --target-agree 0.8 --max-time 2s
 

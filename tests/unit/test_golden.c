@@ -17,7 +17,7 @@ static const char *const indexes[] = {
     GOLDEN("index-evidence-hash"), GOLDEN("index-evidence-tree"), GOLDEN("index-bf16"),     GOLDEN("index-int8"),
     GOLDEN("index-int8-bf16"),     GOLDEN("index-none"),          GOLDEN("index-names"),    GOLDEN("index-tuned"),
     GOLDEN("index-screen"),        GOLDEN("index-prior"),         GOLDEN("index-fallback"), GOLDEN("index-partition"),
-    GOLDEN("index-mixture")};
+    GOLDEN("index-mixture"),       GOLDEN("index-updated")};
 static const char *const networks[] = {GOLDEN("network-xc"), GOLDEN("network-w2v"), GOLDEN("network-lm")};
 enum { N_INDEXES = sizeof indexes / sizeof *indexes, N_NETWORKS = sizeof networks / sizeof *networks };
 

@@ -1,0 +1,127 @@
+/* Reading lists of classes: see class_list.h. */
+#include "class_list.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void cli_class_names_free(cli_class_names *of)
+{
+    woi_names_free(&of->names);
+    free(of->same);
+}
+
+/* Names and, for each class, the next one of the same name, or -1. */
+static wo_status list_names(cli_class_names *of, wo_error *err)
+{
+    if (of->same) return WO_OK;
+    int32_t *last = malloc(of->m * sizeof *last); /* of a name's first class: the last one that has it */
+    of->same = malloc(of->m * sizeof *of->same);
+    if (!last || !of->same) {
+        free(last);
+        return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    }
+    wo_status status = WO_OK;
+    for (size_t i = 0; !status && i < of->m; i++) {
+        size_t bytes = 0;
+        const char *name = of->name_of(of->ctx, (int32_t)i, &bytes);
+        if (!name) break;
+        if ((status = woi_names_append(&of->names, name, bytes, err))) break;
+        const int32_t first = woi_names_find(&of->names, name, bytes);
+        of->same[i] = -1;
+        if (first != (int32_t)i) of->same[last[first]] = (int32_t)i;
+        last[first] = (int32_t)i;
+    }
+    free(last);
+    return status;
+}
+
+static wo_status add_id(cli_classes *list, int32_t id, wo_error *err)
+{
+    if (list->n == list->room) {
+        const size_t room = 2 * list->room + 64;
+        int32_t *ids = realloc(list->ids, room * sizeof *ids);
+        if (!ids) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+        list->ids = ids;
+        list->room = room;
+    }
+    list->ids[list->n++] = id;
+    return WO_OK;
+}
+
+/* An id, or a name, of which all classes are meant that have it; what is all digits is an id. */
+static wo_status add_class(cli_class_names *of, cli_classes *list, const char *text, size_t bytes, wo_error *err)
+{
+    int64_t id = 0;
+    size_t digits = 0;
+    for (; digits < bytes && text[digits] >= '0' && text[digits] <= '9'; digits++)
+        if (id < INT32_MAX) id = id * 10 + (text[digits] - '0');
+    if (digits < bytes) {
+        wo_status status = list_names(of, err);
+        if (status) return status;
+        id = woi_names_find(&of->names, text, bytes);
+    }
+    if (bytes == 0 || id < 0)
+        return cli_set_error(err, WO_ERR_ARGUMENT, "'%.*s' is neither the number nor the name of a class",
+                             (int)(bytes < 60 ? bytes : 60), text);
+    if ((uint64_t)id >= of->m)
+        return cli_set_error(err, WO_ERR_ARGUMENT, "class %" PRId64 " is not below the %zu of the index", id, of->m);
+    wo_status status = add_id(list, (int32_t)id, err);
+    for (int32_t more = (int32_t)id; digits < bytes && !status && (more = of->same[more]) >= 0;)
+        status = add_id(list, more, err);
+    return status;
+}
+
+/* A plain file. What a pipe has not brought is not known to be all there is, and one that nobody writes to never ends:
+ * a mask would be open then. */
+static wo_status open_list(const char *path, FILE **file, wo_error *err)
+{
+    struct stat about;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return cli_set_error(err, WO_ERR_IO, "cannot open: %s", strerror(errno));
+    if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && (*file = fdopen(fd, "r"))) return WO_OK;
+    const wo_status status = cli_set_error(err, WO_ERR_IO, "a list of classes is read from a plain file");
+    close(fd);
+    return status;
+}
+
+static wo_status read_classes(cli_class_names *of, cli_classes *list, const char *path, wo_error *err)
+{
+    FILE *file = NULL;
+    wo_status status = open_list(path, &file, err);
+    if (status) return status;
+    char *line = NULL;
+    size_t room = 0;
+    uint64_t number = 0;
+    for (ssize_t got; !status && (got = getline(&line, &room, file)) >= 0;) {
+        number++;
+        while (got > 0 && (line[got - 1] == '\n' || line[got - 1] == '\r')) got--;
+        if (got == 0) continue;
+        wo_error why;
+        if ((status = add_class(of, list, line, (size_t)got, &why)))
+            cli_set_error(err, status, "line %" PRIu64 ": %.160s", number, why.text);
+    }
+    /* getline ends so too when memory does: only the end of the file is the end of the list. */
+    if (!status && (ferror(file) || !feof(file)))
+        status = cli_set_error(err, WO_ERR_IO, "cannot read on after line %" PRIu64 ": %s", number, strerror(errno));
+    free(line);
+    fclose(file);
+    return status;
+}
+
+int cli_classes_take(cli_class_names *of, const char *option, const char *given, cli_classes *list)
+{
+    wo_error err;
+    if (given[strspn(given, "0123456789,")])
+        return read_classes(of, list, given, &err) ? cli_fail(given, &err) : CLI_OK;
+    for (const char *at = given;; at++) {
+        const size_t bytes = strcspn(at, ",");
+        if (add_class(of, list, at, bytes, &err)) return cli_fail(option, &err);
+        at += bytes;
+        if (!*at) return CLI_OK;
+    }
+}

@@ -1,0 +1,28 @@
+/* Lists of classes that the command line names: masks, and classes to remove. */
+#ifndef WOI_CLI_CLASS_LIST_H
+#define WOI_CLI_CLASS_LIST_H
+
+#include "cli.h"
+#include "text/names_text.h"
+
+/* The caller frees ids. */
+typedef struct cli_classes {
+    int32_t *ids;
+    size_t n, room;
+} cli_classes;
+
+/* What classes are called. Set m, name_of and ctx. */
+typedef struct cli_class_names {
+    size_t m;
+    const char *(*name_of)(void *ctx, int32_t id, size_t *bytes); /* not terminated; NULL: it has none */
+    void *ctx;
+    woi_names names; /* all of them, once a list has one */
+    int32_t *same;   /* (m): the next class of the same name, or -1 */
+} cli_class_names;
+
+void cli_class_names_free(cli_class_names *of);
+
+/* Adds "3,17", or a file with an id or a name in each line, to the list. Returns the exit code. */
+int cli_classes_take(cli_class_names *of, const char *option, const char *given, cli_classes *list);
+
+#endif

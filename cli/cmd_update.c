@@ -1,0 +1,207 @@
+/* wideout update: classes of an index come, change and go. */
+#include "class_list.h"
+#include "cli.h"
+#include "index_text.h"
+#include "inputs.h"
+#include "layer_options.h"
+#include "outputs.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct arguments {
+    cli_common common;
+    cli_layer layer;
+    const char *add, *replace, *remove, *output;
+} arguments;
+
+static const cli_option options[] = {
+    {"add", 0, CLI_TEXT, offsetof(arguments, add), "FILE", "rows of new classes: 'weight' and perhaps 'bias'", false},
+    {"replace", 0, CLI_TEXT, offsetof(arguments, replace), "FILE", "new rows of classes: the same, and their 'ids'",
+     false},
+    {"remove", 0, CLI_TEXT, offsetof(arguments, remove), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
+     false},
+    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the new index", false},
+    CLI_LAYER_OPTIONS(arguments, layer, "the layer of the index, where it has no rows, or bf16 ones"),
+    {0},
+};
+
+/* All that the command holds. A zeroed one is empty. */
+typedef struct session {
+    wo_layer *layer, *add, *replace;
+    int32_t *replace_ids;
+    wo_index *index, *updated;
+    cli_class_names names;
+    cli_classes removed;
+} session;
+
+/* ---- Rows -------------------------------------------------------------------------------------------------- */
+
+/* The classes that rows belong to: `ids` (n) of whole numbers. */
+static wo_status read_ids(const char *path, size_t n, int32_t **ids, wo_error *err)
+{
+    woi_st *st = NULL;
+    wo_status status = woi_st_open(path, &st, err);
+    if (status) return status;
+    const woi_tensor *t = woi_st_find(st, "ids");
+    if (!t || t->n_dims != 1 || (t->dtype != WOI_I32 && t->dtype != WOI_I64) || t->n != n)
+        status = cli_set_error(err, WO_ERR_FORMAT,
+                               "%s: rows that replace others come with 'ids' (%zu) in I32 or I64, their classes",
+                               t ? "its 'ids' are something else" : "has no tensor 'ids'", n);
+    if (!status && !(*ids = malloc(n * sizeof **ids))) status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; !status && i < n; i++) {
+        int64_t id = 0;
+        if (t->dtype == WOI_I32) {
+            int32_t small;
+            memcpy(&small, (const char *)t->data + i * sizeof small, sizeof small);
+            id = small;
+        } else {
+            memcpy(&id, (const char *)t->data + i * sizeof id, sizeof id);
+        }
+        if (id < 0 || id > INT32_MAX)
+            status = cli_set_error(err, WO_ERR_FORMAT, "'ids' has %" PRId64 " at place %zu, which is no class", id, i);
+        else
+            (*ids)[i] = (int32_t)id;
+    }
+    woi_st_free(st);
+    return status;
+}
+
+static int open_rows(const cli_command *self, const arguments *args, session *s)
+{
+    const cli_layer add = {.path = args->add}, replace = {.path = args->replace};
+    wo_error err;
+    int code = CLI_OK;
+    if (args->add) code = cli_layer_open(self, &add, &s->add);
+    if (!code && args->replace) code = cli_layer_open(self, &replace, &s->replace);
+    if (!code && args->replace && read_ids(args->replace, wo_layer_m(s->replace), &s->replace_ids, &err))
+        code = cli_fail(args->replace, &err);
+    return code;
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------- */
+
+static const char *name_of(void *ctx, int32_t id, size_t *bytes)
+{
+    return wo_index_label(ctx, id, bytes);
+}
+
+static int open_index(const cli_command *self, const arguments *args, const char *path, session *s)
+{
+    wo_error err;
+    if (args->layer.path && cli_layer_open(self, &args->layer, &s->layer)) return CLI_FAILED;
+    const cli_files files = {.layer = args->layer.path, .index = path};
+    const wo_open_options o = {.struct_size = sizeof o, .layer = s->layer, .progress = cli_progress(&args->common)};
+    if (wo_index_open(path, &o, &s->index, &err)) return cli_blame(self, &files, &err);
+    s->names = (cli_class_names){.m = wo_index_m(s->index), .name_of = name_of, .ctx = s->index};
+    return args->remove ? cli_classes_take(&s->names, "--remove", args->remove, &s->removed) : CLI_OK;
+}
+
+static int report(const arguments *args, const session *s, double seconds)
+{
+    const cli_index about = cli_index_of(s->updated), before = cli_index_of(s->index);
+    const uint64_t added = about.info.m - before.info.m, removed = about.info.n_removed - before.info.n_removed,
+                   replaced = s->replace ? wo_layer_m(s->replace) : 0;
+    if (args->common.json) {
+        json_t *json = cli_index_json(&about);
+        if (json)
+            json_object_update_new(
+                json, json_pack("{s:o, s:I, s:I, s:I, s:I, s:f}", "index", cli_json_text(args->output), "added",
+                                (json_int_t)added, "replaced", (json_int_t)replaced, "removed_now", (json_int_t)removed,
+                                "entries_before", (json_int_t)before.info.n_entries, "seconds", seconds));
+        return cli_print_json(json);
+    }
+    cli_print_text(stdout, args->output);
+    printf(": index, %s added, %s replaced, %s removed\n", cli_count(added, "class"), cli_number(replaced),
+           cli_number(removed));
+    cli_index_print(&about, "  ");
+    if (about.info.n_cells)
+        printf("  %s in the cells, %s before\n", cli_count(about.info.n_entries, "place"),
+               cli_number(before.info.n_entries));
+    printf("  updated in %.2f s\n", seconds);
+    return cli_end();
+}
+
+static int update(const cli_command *self, const arguments *args, const char *path, session *s)
+{
+    const cli_files files = {.index = path, .output = args->output};
+    wo_error err;
+    const double start = woi_now_s();
+    int code = open_index(self, args, path, s);
+    if (!code) code = open_rows(self, args, s);
+    if (code) return code;
+    const wo_update_options o = {.struct_size = sizeof o,
+                                 .add = s->add,
+                                 .replace = s->replace,
+                                 .replace_ids = s->replace_ids,
+                                 .remove = s->removed.ids,
+                                 .n_remove = s->removed.n,
+                                 .threads = (int)args->common.threads,
+                                 .progress = cli_progress(&args->common)};
+    if (wo_index_update(s->index, &o, &s->updated, &err) || wo_index_save(s->updated, args->output, &err))
+        return cli_blame(self, &files, &err);
+    cli_progress_end();
+    return report(args, s, woi_now_s() - start);
+}
+
+static int run(const cli_command *self, void *given, int n, char **rest)
+{
+    const arguments *args = given;
+    if (n != 1) return cli_usage(self, "expected one index, found %d", n);
+    if (!args->output) return cli_usage(self, "needs -o FILE for the new index");
+    if (!args->add && !args->replace && !args->remove)
+        return cli_usage(self, "needs --add FILE, --replace FILE or --remove IDS");
+    const char *const in[] = {rest[0], args->add, args->replace, args->remove, args->layer.path, args->layer.bias_path};
+    int code = cli_refuse_inputs(self, args->output, in, sizeof in / sizeof in[0]);
+    if (!code) code = cli_output_try(args->output);
+    if (code) return code;
+    session s = {0};
+    code = update(self, args, rest[0], &s);
+    wo_index_free(s.updated);
+    wo_index_free(s.index);
+    wo_layer_free(s.layer);
+    wo_layer_free(s.add);
+    wo_layer_free(s.replace);
+    free(s.replace_ids);
+    free(s.removed.ids);
+    cli_class_names_free(&s.names);
+    return code;
+}
+
+const cli_command cli_cmd_update = {
+    "update",
+    "INDEX [--add FILE] [--replace FILE] [--remove IDS] -o NEW [options]",
+    "add, replace and remove classes of an index",
+    "Writes a new index in which classes have come, changed or gone, in seconds and without the log: the\n"
+    "router stays as it was learned.\n"
+    "\n"
+    "  wideout update index --add new.safetensors -o index2\n"
+    "  wideout update index --replace changed.safetensors --remove 17,4711 -o index2\n"
+    "  wideout update index --remove gone.txt -o index2\n"
+    "\n"
+    "Rows come in safetensors: 'weight' (a, d), 'bias' (a) or none, for --replace also 'ids' (a), the\n"
+    "classes that they belong to; 'wideout check --changed' writes such a file. From Python:\n"
+    "\n"
+    "  save_file({\"weight\": w, \"bias\": b, \"ids\": ids}, \"changed.safetensors\")\n"
+    "\n"
+    "Added classes get the next numbers; the numbers of all others stay. To an index with names they\n"
+    "bring theirs, in a layer file that has names, or are called by their numbers.\n"
+    "\n"
+    "The index keeps some of its training queries ('build --keep'). A new or changed row goes into the\n"
+    "cells of those that have it among their best, and a changed row leaves all others; a new class that\n"
+    "none of them has goes where it comes closest. An index that keeps none, or that an older version\n"
+    "built, is to be built anew; --remove works with any.\n"
+    "\n"
+    "Removed classes are never answered again, in no way, and cannot come back. Their rows stay in the\n"
+    "file. What --remove takes is what 'predict --forbid' takes: numbers, or a file with a number or a\n"
+    "name in each line; of classes with one name all are meant.\n"
+    "\n"
+    "The new index belongs to the layer with the new rows. An index without rows (--weights none) needs\n"
+    "its old layer here, and that new one afterwards. Priors, log Z and tuning know nothing of what came\n"
+    "later: after many changes build anew; 'wideout check' says when.",
+    options,
+    sizeof(arguments),
+    run,
+};

@@ -1,0 +1,201 @@
+/* Keeping training queries, and routing them: see keep.h. */
+#include "index/keep.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "base/rng.h"
+#include "index/options.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    CHUNK = 4096,             /* queries that FULL is asked at a time */
+    ROUTED = 32,              /* that are routed together */
+    STREAM_KEPT = 0x6b657074, /* of the seed */
+};
+
+void woi_keep_free(woi_keep *kept)
+{
+    woi_free(kept->queries);
+    woi_free(kept->bars);
+    *kept = (woi_keep){0};
+}
+
+static float from_bf16(uint16_t half)
+{
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void read_floats(const uint16_t *from, size_t n, float *to)
+{
+    for (size_t i = 0; i < n; i++) to[i] = from_bf16(from[i]);
+}
+
+void woi_keep_read(const woi_keep *kept, size_t d, const uint32_t *at, size_t first, size_t n, float *q)
+{
+    for (size_t i = 0; i < n; i++) read_floats(kept->queries + (at ? at[i] : first + i) * d, d, q + i * d);
+}
+
+wo_status woi_keep_check(const woi_keep *kept, size_t d, wo_error *err)
+{
+    for (size_t i = 0; i < kept->n * d; i++)
+        if (!isfinite(from_bf16(kept->queries[i])))
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                            "'sample.queries' has a number that is not finite, in "
+                            "query %zu",
+                            i / d);
+    for (size_t i = 0; i < kept->n; i++)
+        if (isnan(kept->bars[i]) || kept->bars[i] == INFINITY)
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "'sample.bars' has %g for query %zu",
+                            (double)kept->bars[i], i);
+    return WO_OK;
+}
+
+/* ---- Making ------------------------------------------------------------------------------------------------ */
+
+static bool fits(const float *q, size_t d)
+{
+    for (size_t j = 0; j < d; j++)
+        if (!isfinite(q[j]) || !woi_fits_bf16(q[j])) return false;
+    return true;
+}
+
+/* Draws: one of each of as many equal parts of the log as are kept. Those that bf16 cannot have are left out. */
+static void draw(const wo_index *index, const wo_log *log, size_t most, woi_keep *kept)
+{
+    const size_t d = log->d, total = log->n;
+    for (size_t i = 0; i < most; i++) {
+        const size_t low = woi_part_start(i, most, total), high = woi_part_start(i + 1, most, total);
+        const float *q =
+            log->queries + (low + (size_t)woi_rng_below(index->options.seed, STREAM_KEPT, i, high - low)) * d;
+        if (!fits(q, d)) continue;
+        for (size_t j = 0; j < d; j++) kept->queries[kept->n * d + j] = woi_f32_to_bf16(q[j]);
+        kept->n++;
+    }
+}
+
+wo_status woi_keep_make(wo_index *index, const wo_log *log, const woi_keep_call *call, wo_error *err)
+{
+    const wo_build_options *o = &index->options;
+    const size_t d = index->rows.d, k = o->source_k < index->rows.m ? o->source_k : index->rows.m;
+    woi_keep_free(&index->kept);
+    if (!log || !o->keep || !woi_option_used(woi_option_find("keep"), o)) return WO_OK;
+    const size_t most = o->keep < log->n ? o->keep : log->n;
+    woi_keep kept = {0};
+    wo_status status = WO_ERR_MEMORY;
+    const size_t chunk = most < CHUNK ? most : CHUNK;
+    float *q = woi_alloc(chunk * d, sizeof *q, err), *scores = woi_alloc(chunk * k, sizeof *scores, err);
+    int32_t *ids = woi_alloc(chunk * k, sizeof *ids, err);
+    kept.queries = woi_alloc(most, d * sizeof *kept.queries, err);
+    kept.bars = woi_alloc(most, sizeof *kept.bars, err);
+    if (!q || !scores || !ids || !kept.queries || !kept.bars) goto done;
+    status = WO_OK;
+    draw(index, log, most, &kept);
+    for (size_t first = 0; !status && first < kept.n; first += CHUNK) {
+        const size_t n = kept.n - first < CHUNK ? kept.n - first : CHUNK;
+        if ((status = woi_progress(call->progress, "keeping queries", first, kept.n, err))) break;
+        woi_keep_read(&kept, d, NULL, first, n, q);
+        status = woi_exact_topk(
+            &(woi_exact_call){
+                .layer = &index->rows, .q = q, .n = n, .k = k, .threads = call->threads, .ids = ids, .scores = scores},
+            err);
+        for (size_t i = 0; !status && i < n; i++)
+            kept.bars[first + i] = k < o->source_k ? -INFINITY : woi_keep_bar(ids + i * k, scores + i * k, k);
+    }
+    /* A query whose logits overflow says nothing. */
+    size_t n = 0;
+    for (size_t i = 0; !status && i < kept.n; i++) {
+        if (isnan(kept.bars[i]) || kept.bars[i] == INFINITY) continue;
+        memmove(kept.queries + n * d, kept.queries + i * d, d * sizeof *kept.queries);
+        kept.bars[n++] = kept.bars[i];
+    }
+    kept.n = n;
+done:
+    if (status)
+        woi_keep_free(&kept);
+    else
+        index->kept = kept;
+    woi_free(q);
+    woi_free(scores);
+    woi_free(ids);
+    return status;
+}
+
+/* ---- Routing ----------------------------------------------------------------------------------------------- */
+
+static wo_status route_tree(const wo_index *index, woi_keep_cells *cells, wo_error *err)
+{
+    const woi_tree *tree = &index->tree;
+    const size_t d = index->rows.d, n = index->kept.n;
+    const uint32_t each = cells->each;
+    const woi_kernels *kernels = woi_kernels_get(err);
+    if (!kernels) return WO_ERR_UNSUPPORTED;
+    float *q = woi_alloc(ROUTED * d, sizeof *q, err);
+    void *scratch = woi_alloc_zero(1, woi_tree_scratch(tree, ROUTED, each), err);
+    wo_status status = q && scratch ? WO_OK : WO_ERR_MEMORY;
+    for (size_t first = 0; !status && first < n; first += ROUTED) {
+        uint32_t found[ROUTED];
+        const size_t count = n - first < ROUTED ? n - first : ROUTED;
+        uint32_t *of = cells->of + first * each;
+        woi_keep_read(&index->kept, d, NULL, first, count, q);
+        woi_tree_route(tree, kernels,
+                       &(woi_routing){.q = q,
+                                      .n = count,
+                                      .probes = each,
+                                      .cells = of,
+                                      .n_cells = found,
+                                      .scratch = scratch,
+                                      .margin = tree->margin});
+        for (size_t i = 0; i < count; i++)
+            for (uint32_t r = found[i]; r < each; r++) of[i * each + r] = UINT32_MAX;
+    }
+    woi_free(q);
+    woi_free(scratch);
+    return status;
+}
+
+static wo_status route_hash(const wo_index *index, const woi_keep_call *call, woi_keep_cells *cells, wo_error *err)
+{
+    const size_t d = index->rows.d, n = index->kept.n;
+    float *q = woi_alloc(CHUNK * d, sizeof *q, err);
+    wo_status status = q ? WO_OK : WO_ERR_MEMORY;
+    for (size_t first = 0; !status && first < n; first += CHUNK) {
+        const size_t count = n - first < CHUNK ? n - first : CHUNK;
+        woi_keep_read(&index->kept, d, NULL, first, count, q);
+        status = woi_hash_queries(&index->hash, q, count, call->threads, cells->of + first * cells->each, err);
+    }
+    woi_free(q);
+    return status;
+}
+
+wo_status woi_keep_route(const wo_index *index, const woi_keep_call *call, woi_keep_cells *cells, wo_error *err)
+{
+    const size_t n = index->kept.n;
+    cells->each = index->tree.A ? 1 + index->options.spread : index->hash.K ? index->hash.L : 1;
+    if (!(cells->of = woi_alloc_zero(n * cells->each, sizeof *cells->of, err))) return WO_ERR_MEMORY;
+    const wo_status status = index->tree.A   ? route_tree(index, cells, err)
+                             : index->hash.K ? route_hash(index, call, cells, err)
+                                             : WO_OK; /* one cell */
+    if (status) {
+        woi_free(cells->of);
+        cells->of = NULL;
+    }
+    return status;
+}
+
+wo_status woi_index_floats(const wo_index *index, woi_dense *rows, float **copy, wo_error *err)
+{
+    *rows = index->rows;
+    *copy = NULL;
+    if (rows->w) return WO_OK;
+    const size_t n = rows->m * rows->d;
+    if (!(*copy = woi_alloc(n, sizeof **copy, err))) return WO_ERR_MEMORY;
+    read_floats(index->small.bf16, n, *copy);
+    rows->w = *copy;
+    return WO_OK;
+}

@@ -1,0 +1,126 @@
+#!/bin/bash
+# update and check: classes of an index come, change and go, from files as users have them.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+cd "$scratch" || exit 1
+"$WIDEOUT" data synthetic -q -m 60 -d 8 -n 900 -o s >/dev/null
+"$WIDEOUT" data synthetic -q -m 4 -d 8 -n 100 --seed 9 -o r >/dev/null
+layer=s/layer.safetensors log=s/train.log.safetensors test=s/test.log.safetensors rows=r/layer.safetensors
+tree=(--router tree --nodes 4 --leaves 8 --probes 2 --lambda 0.2)
+"$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" -o index >/dev/null
+see() { "$WIDEOUT" predict -q "$@" | awk -F '\t' '{for (i = 1; i < NF; i += 2) print $i}' | sort -un; }
+st() { # FILE HEADER BYTES: a safetensors file of others, its data zeros or what comes on standard input
+    local header=$2
+    while ((${#header} % 8)); do header+=' '; done
+    {
+        printf '%b' "\\x$(printf %02x $((${#header} & 255)))\\x$(printf %02x $((${#header} >> 8)))\\0\\0\\0\\0\\0\\0"
+        printf %s "$header"
+        head -c "$3" "${4:-/dev/zero}"
+    } >"$1"
+}
+
+# ---- What comes, and what goes -------------------------------------------------------------------------------------
+same 'what it says' 'more: index, 4 classes added, 0 replaced, 2 removed' \
+    "$("$WIDEOUT" update -q index --add $rows --remove 7,8 -o more | head -1)"
+same 'and as JSON' '[64,4,0,2,2,900]' \
+    "$("$WIDEOUT" update index --add $rows --remove 7,8 -o more2 --json | jq -c '[.m, .added, .replaced, .removed_now, .removed, .kept_queries]')"
+check 'the same bytes again, whatever the threads' cmp more more2
+"$WIDEOUT" update -q index --add $rows --remove 7,8 -o more2 -t 1 >/dev/null
+check 'with one thread too' cmp more more2
+check 'info shows it' grep -q '  2 classes removed' <<<"$("$WIDEOUT" info more)"
+for how in '' --exact '--require 7,8,9' '--probes 8 -k 64' '--softmax' '--exact --softmax -k 64'; do
+    # shellcheck disable=SC2086 # options
+    same "nobody answers 7 or 8: '$how'" '' "$(see --index more $how $test 2>/dev/null | grep -x '[78]')"
+done
+same 'all others are there' 62 "$(see --index more --exact -k 64 $test | wc -l)"
+printf '0\n59\n' >gone
+"$WIDEOUT" update -q more --remove gone -o less >/dev/null
+same 'a second update, from a file' 60 "$(see --index less --exact -k 64 $test | wc -l)"
+for weights in bf16 int8 none; do
+    "$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" --weights $weights -o other >/dev/null
+    own=()
+    [ $weights != none ] || own=(--layer "$layer")
+    "$WIDEOUT" update -q other "${own[@]}" --add $rows --remove 7,8 -o other.more >/dev/null
+    [ $weights != none ] || continue
+    same "rows in $weights" '' "$(see --index other.more -k 64 --probes 8 $test 2>/dev/null | grep -x '[78]')"
+done
+check 'without rows it now has another layer' grep -q 'is not the one that the index was built for' \
+    <<<"$("$WIDEOUT" predict -q --index other.more --layer $layer $test 2>&1)"
+for method in full screen slide popular lss; do
+    given=(--log "$log")
+    [ $method != full ] && [ $method != screen ] && [ $method != slide ] || given=()
+    "$WIDEOUT" build -q --layer $layer "${given[@]}" --method $method -o other >/dev/null
+    "$WIDEOUT" update -q other --add $rows --remove 3 -o other.more >/dev/null
+    same "$method" '64 1' "$("$WIDEOUT" info --json other.more | jq -r '"\(.index.m) \(.index.removed)"')"
+done
+
+# ---- Names ---------------------------------------------------------------------------------------------------------
+seq -f 'class %.0f' 0 59 >names
+"$WIDEOUT" build -q --layer $layer --log $log --names names "${tree[@]}" -o named >/dev/null
+printf 'class 3\nclass 4\n' >gone
+"$WIDEOUT" update -q named --add $rows --remove gone -o named2 >/dev/null
+"$WIDEOUT" predict -q --index named2 --exact -k 64 $test >answers
+same 'classes go by their names' 0 "$(grep -c $'class 3\t' answers)"
+check 'and come with their numbers' grep -q $'\t62\t' answers
+
+# ---- A layer that changes ------------------------------------------------------------------------------------------
+same 'nothing has changed' '["fine",0,0,null,900,1]' \
+    "$("$WIDEOUT" check index --layer $layer --json | jq -c '[.verdict, .changed, .added, .mean_change, .kept, .same_1]')"
+same 'in words' '  fine: the rows are the index'"'"'s own' "$("$WIDEOUT" check index --layer $layer | tail -1)"
+# Class 5's row becomes class 6's, twice as long.
+"$WIDEOUT" info --json $layer >about
+at=$(jq '.tensors[] | select(.name == "weight") | .offset' about)
+{
+    head -c $((at + 5 * 32)) $layer
+    tail -c +$((at + 6 * 32 + 1)) $layer | head -c 32
+    tail -c +$((at + 6 * 32 + 1)) $layer
+} | tail -c +$((at + 1)) | head -c $((60 * 32)) >w
+b=$(jq '.tensors[] | select(.name == "bias") | .offset' about)
+tail -c +$((b + 1)) $layer | head -c 240 >>w
+st new '{"weight":{"dtype":"F32","shape":[60,8],"data_offsets":[0,1920]},"bias":{"dtype":"F32","shape":[60],"data_offsets":[1920,2160]}}' 2160 w
+same 'one row has' '["update",1]' "$("$WIDEOUT" check index --layer new --json | jq -c '[.verdict, .changed]')"
+"$WIDEOUT" check -q index --layer new --changed changed >/dev/null
+same 'it is written' '["layer",[5]]' "$("$WIDEOUT" info --json changed | jq -c '[.kind, [.tensors[] | select(.name == "ids") | .shape[0]*5]]')"
+"$WIDEOUT" update -q index --replace changed -o updated >/dev/null
+same 'and taken' '["fine",0]' "$("$WIDEOUT" check updated --layer new --json | jq -c '[.verdict, .changed]')"
+check 'which is the layer that it belongs to' "$WIDEOUT" eval -q --index updated --layer new --log $test --no-timing
+fails 'nothing to write' 0 'wideout: changed2: not written: no row differs' bash -c "'$WIDEOUT' check -q updated --layer new --changed changed2 >/dev/null"
+check 'nothing was' [ ! -e changed2 ]
+
+# ---- What is refused -----------------------------------------------------------------------------------------------
+see_update="(see 'wideout update --help')"
+fails 'nothing to do' 2 "wideout update: needs --add FILE, --replace FILE or --remove IDS $see_update" "$WIDEOUT" update index -o x
+fails 'no index' 2 "wideout update: expected one index, found 0 $see_update" "$WIDEOUT" update --remove 1 -o x
+fails 'no output' 2 "wideout update: needs -o FILE for the new index $see_update" "$WIDEOUT" update index --remove 1
+fails 'the output is the input' 2 "wideout update: -o 'index' would replace what is read $see_update" "$WIDEOUT" update index --remove 1 -o index
+fails 'or the rows' 2 "wideout update: -o '$rows' would replace what is read $see_update" "$WIDEOUT" update index --add $rows -o $rows
+fails 'or the list' 2 "wideout update: -o 'gone' would replace what is read $see_update" "$WIDEOUT" update index --remove gone -o gone
+fails 'a class that is none' 1 'wideout: --remove: class 60 is not below the 60 of the index' "$WIDEOUT" update index --remove 60 -o x
+fails 'a class that is gone' 1 'wideout: --remove: class 7 was removed before' "$WIDEOUT" update more --remove 7 -o x
+fails 'rows without ids' 1 "wideout: $rows: has no tensor 'ids': rows that replace others come with 'ids' (4) in I32 or I64, their classes" \
+    "$WIDEOUT" update index --replace $rows -o x
+st few '{"weight":{"dtype":"F32","shape":[2,8],"data_offsets":[0,64]},"ids":{"dtype":"I32","shape":[1],"data_offsets":[64,68]}}' 68
+fails 'fewer ids than rows' 1 "wideout: few: its 'ids' are something else: rows that replace others come with 'ids' (2) in I32 or I64, their classes" \
+    "$WIDEOUT" update index --replace few -o x
+st twice '{"weight":{"dtype":"F32","shape":[2,8],"data_offsets":[0,64]},"ids":{"dtype":"I64","shape":[2],"data_offsets":[64,80]}}' 80
+fails 'a class twice' 1 'wideout: --replace: class 0 is named twice' "$WIDEOUT" update index --replace twice -o x
+st negative '{"ids":{"dtype":"I32","shape":[1],"data_offsets":[0,4]},"weight":{"dtype":"F32","shape":[1,1],"data_offsets":[4,8]}}' 8 <(printf '\377\377\377\377\0\0\0\0')
+fails 'a class below 0' 1 "wideout: negative: 'ids' has -1 at place 0, which is no class" "$WIDEOUT" update index --replace negative -o x
+st narrow '{"weight":{"dtype":"F32","shape":[2,7],"data_offsets":[0,56]}}' 56
+fails 'rows of another length' 1 'wideout: --add: the rows have 7 numbers each, those of the index 8' "$WIDEOUT" update index --add narrow -o x
+"$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" --keep 0 -o bare >/dev/null
+sentence="the index keeps no training queries, which say what cells rows belong into: it was built with keep 0, or by an older version; build it anew: 'wideout build' keeps some unless --keep is 0"
+fails 'an index that keeps no queries' 1 "wideout: bare: $sentence" "$WIDEOUT" update bare --add $rows -o x
+golden=$OLDPWD/tests/golden/index-evidence-tree.safetensors
+"$WIDEOUT" data synthetic -q -m 4 -d 16 -n 100 -o g >/dev/null
+fails 'nor does one of an older version' 1 "wideout: $golden: $sentence" "$WIDEOUT" update "$golden" --add g/layer.safetensors -o x
+check 'but its classes can go' "$WIDEOUT" update -q "$golden" --remove 3 -o x
+rm x
+same 'check without queries' '  the index keeps no training queries: what its cells hold cannot be told' "$("$WIDEOUT" check bare --layer $layer | sed -n 2p)"
+see_check="(see 'wideout check --help')"
+fails 'check without a layer' 2 "wideout check: needs --layer FILE: the layer as it is now $see_check" "$WIDEOUT" check index
+fails 'check over its input' 2 "wideout check: -o 'new' would replace what is read $see_check" "$WIDEOUT" check index --layer new --changed new
+fails 'another layer' 1 "wideout: g/layer.safetensors: the layer has 16 dimensions, the index 8" "$WIDEOUT" check index --layer g/layer.safetensors
+fails 'fewer classes' 1 "wideout: $rows: the layer has 4 classes, fewer than the 60 of the index" "$WIDEOUT" check index --layer $rows
+check 'no file is left behind' [ ! -e x ]
+finish
