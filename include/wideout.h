@@ -707,6 +707,60 @@ typedef struct wo_sample_call {
 /* drawn (n): a class, or -1 where a query has no answer. */
 WO_API wo_status wo_sample(const wo_sample_call *call, int32_t *drawn, wo_error *err);
 
+/* ---- Learning while it serves ------------------------------------------------------------------------------ */
+
+/* An adapter learns from queries whose labels became known after they were answered. It counts them in the cells of an
+ * index, and publishes indexes with the cells that the counts make: by the index's own rule, lambda and cap, so that
+ * classes join and leave; shares, which the prior and the mixture go by, follow. An index never changes: a search works
+ * on the one that its searcher has, and never waits. To replace it is the caller's, by a pointer and wo_searcher_move.
+ *
+ * What the base counted is taken from its cells: shares of the queries that each had, or, where no shares are kept,
+ * twice the least that would have put a class there. What it counted of classes that it did not take in is not known. log Z, of
+ * an index with a partition, stays that of the base's cells.
+ *
+ * For one thread at a time; several adapters are fine. Memory grows with the classes that were observed in each cell,
+ * a half-life lets those go that do not come back. The base must outlive the adapter and all that it published. */
+typedef struct wo_adapter wo_adapter;
+
+typedef struct wo_adapter_options {
+    size_t struct_size; /* set it to sizeof(wo_adapter_options) */
+    double half_life;   /* after so many observed queries what was counted counts half; 0: nothing fades */
+} wo_adapter_options;
+
+/* Of an index with method evidence; others count nothing. `base` may be an index that an adapter published. */
+WO_API wo_status wo_adapter_create(const wo_index *base, const wo_adapter_options *options, wo_adapter **adapter,
+                                   wo_error *err);
+WO_API void wo_adapter_free(wo_adapter *adapter);
+
+/* Counts queries (n, d) and their labels, as in wo_log_wrap: indptr (n+1) rises from 0. One that is not finite, or a
+ * label that is no class, is refused with all others of the call: then nothing is counted. */
+WO_API wo_status wo_adapter_observe(wo_adapter *adapter, const float *queries, size_t n, const int64_t *indptr,
+                                    const int32_t *labels, wo_error *err);
+
+/* An index that knows what was observed, or NULL where nothing was since the last one. It has its own cells, those in
+ * which nothing was observed as they were, and all else of the base. Takes as long as a copy of the cells, and a
+ * little for each cell that changed. Free it before the base; the adapter does not need it. Its checksum
+ * (wo_index_info) is 0 until it is saved and opened. */
+WO_API wo_status wo_adapter_publish(wo_adapter *adapter, wo_index **next, wo_error *err);
+
+/* All since the adapter was created. */
+typedef struct wo_adapter_info {
+    size_t struct_size;     /* set it to sizeof(wo_adapter_info) */
+    uint64_t queries;       /* observed */
+    uint64_t cells;         /* in which something was */
+    uint64_t entries_added; /* classes that joined a cell in some publication, and that left one */
+    uint64_t entries_left;
+    uint64_t publications;
+} wo_adapter_info;
+
+/* Fails, with WO_ERR_ARGUMENT, only where struct_size is not set. */
+WO_API wo_status wo_adapter_describe(const wo_adapter *adapter, wo_adapter_info *info);
+
+/* From now on the searcher searches `index`, which has the same base as the one before, or is its base: an index that
+ * was published, or what it was published from. Memory is taken only where cells have become larger; where there is
+ * none the searcher stays as it was. The index before may then be freed. */
+WO_API wo_status wo_searcher_move(wo_searcher *searcher, const wo_index *index, wo_error *err);
+
 /* ---- Evaluation -------------------------------------------------------------------------------------------- */
 
 enum { WO_EVAL_MAX = 16 }; /* numbers of answers, batch sizes */
