@@ -217,8 +217,8 @@ WO_API wo_status wo_layer_describe(const wo_layer *layer, wo_layer_info *info);
  * from and judged on. Immutable. */
 typedef struct wo_log wo_log;
 
-/* Opens a log file, or queries (n, d) as .npy, which have no labels. F32 is mapped; F16, BF16 and F64 become F32 in
- * memory. Anyone's safetensors file is a log that has `queries` (n, d) and, for labels, `labels.indptr` and
+/* Opens a log file, a journal, or queries (n, d) as .npy, which have no labels. F32 is mapped; F16, BF16 and F64 become
+ * F32 in memory. Anyone's safetensors file is a log that has `queries` (n, d) and, for labels, `labels.indptr` and
  * `labels.indices` as in wo_log_wrap, or `labels`: (n), one each, or (n, l), up to l each, where -1 and -100 stand for
  * none. */
 WO_API wo_status wo_log_open(const char *path, wo_log **log, wo_error *err);
@@ -231,6 +231,10 @@ WO_API wo_status wo_log_open_labelled(const char *path, const char *labels_path,
  * labels[indptr[i] .. indptr[i+1]), with indptr (n+1) rising from 0. Both NULL: no labels. */
 WO_API wo_status wo_log_wrap(const float *queries, size_t n, size_t d, const int64_t *indptr, const int32_t *labels,
                              wo_log **log, wo_error *err);
+
+/* Several logs (n) as one, in their order: a copy, so that they may be freed. They must have the same d, and all of
+ * them labels, or none. */
+WO_API wo_status wo_log_join(const wo_log *const *logs, size_t n, wo_log **joined, wo_error *err);
 WO_API void wo_log_free(wo_log *log);
 
 WO_API size_t wo_log_n(const wo_log *log);
@@ -264,6 +268,20 @@ WO_API wo_status wo_log_append(wo_log_writer *writer, const float *queries, size
 /* Completes the file: checksums, fsync, rename. Nothing can be added afterwards. */
 WO_API wo_status wo_log_finish(wo_log_writer *writer, wo_error *err);
 WO_API void wo_log_writer_free(wo_log_writer *writer);
+
+/* A log that grows while it is in use, and that wo_log_open takes as any other: what a service has learned from. A
+ * query is in it when wo_journal_append returns, whatever becomes of the process then; what a process that was killed
+ * left half-written is not read. One writer at a time, in all processes, and one thread. */
+typedef struct wo_journal wo_journal;
+
+/* Opens a journal of queries of d numbers, to go on at its end, or begins one. A half-written end is cut off. */
+WO_API wo_status wo_journal_open(const char *path, size_t d, wo_journal **journal, wo_error *err);
+/* Adds queries (n, d) and their labels, as in wo_log_wrap: all of them, or on failure none. */
+WO_API wo_status wo_journal_append(wo_journal *journal, const float *queries, size_t n, const int64_t *indptr,
+                                   const int32_t *labels, wo_error *err);
+/* All that was added is on the disk: it survives the end of the machine too. */
+WO_API wo_status wo_journal_sync(wo_journal *journal, wo_error *err);
+WO_API void wo_journal_free(wo_journal *journal);
 
 /* ---- Building an index ------------------------------------------------------------------------------------- */
 
@@ -715,8 +733,8 @@ WO_API wo_status wo_sample(const wo_sample_call *call, int32_t *drawn, wo_error 
  * on the one that its searcher has, and never waits. To replace it is the caller's, by a pointer and wo_searcher_move.
  *
  * What the base counted is taken from its cells: shares of the queries that each had, or, where no shares are kept,
- * twice the least that would have put a class there. What it counted of classes that it did not take in is not known. log Z, of
- * an index with a partition, stays that of the base's cells.
+ * twice the least that would have put a class there. What it counted of classes that it did not take in is not known.
+ * log Z, of an index with a partition, stays that of the base's cells.
  *
  * For one thread at a time; several adapters are fine. Memory grows with the classes that were observed in each cell,
  * a half-life lets those go that do not come back. The base must outlive the adapter and all that it published. */
