@@ -240,6 +240,8 @@ WO_API void wo_log_free(wo_log *log);
 WO_API size_t wo_log_n(const wo_log *log);
 WO_API size_t wo_log_d(const wo_log *log);
 WO_API const float *wo_log_queries(const wo_log *log); /* (n, d) */
+/* The labels, with *indptr (n+1), as in wo_log_wrap; NULL, both, where the log has none. */
+WO_API const int32_t *wo_log_labels(const wo_log *log, const int64_t **indptr);
 
 /* Writes a log file, any number of queries at a time, in memory that does not grow. The file appears under its name,
  * complete, when wo_log_finish succeeds; a writer that is freed before leaves nothing behind, and an old file as it
@@ -776,7 +778,7 @@ WO_API wo_status wo_adapter_describe(const wo_adapter *adapter, wo_adapter_info 
 
 /* From now on the searcher searches `index`, which has the same base as the one before, or is its base: an index that
  * was published, or what it was published from. Memory is taken only where cells have become larger; where there is
- * none the searcher stays as it was. The index before may then be freed. */
+ * none the searcher stays as it was. The index before may then be freed, or have been. */
 WO_API wo_status wo_searcher_move(wo_searcher *searcher, const wo_index *index, wo_error *err);
 
 /* ---- Evaluation -------------------------------------------------------------------------------------------- */

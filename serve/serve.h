@@ -21,12 +21,15 @@ typedef struct woi_serve_options {
     bool exact;                   /* the exact layer answers, unless a request says otherwise */
     size_t max_body, max_queries; /* bytes and queries of a request */
     size_t max_k, max_connections;
-    double timeout_s; /* within which a request must have come; connections without one may stay twice as long */
-    double drain_s;   /* after SIGTERM, how long new connections are still taken, and told that it is not ready */
-    double shadow;    /* share of the queries that is also answered exactly; 0: none */
-    double alarm;     /* a line on standard error where agreement on the best answer is surely below; 0: none */
-    double window_s;  /* in which requests wait for others to share a search with; 0: they do not */
-    bool json, quiet; /* the first line on standard output: an object, or none */
+    double timeout_s;    /* within which a request must have come; connections without one may stay twice as long */
+    double drain_s;      /* after SIGTERM, how long new connections are still taken, and told that it is not ready */
+    double shadow;       /* share of the queries that is also answered exactly; 0: none */
+    double alarm;        /* a line on standard error where agreement on the best answer is surely below; 0: none */
+    double window_s;     /* in which requests wait for others to share a search with; 0: they do not */
+    bool learn;          /* from feedback, and from what the shadow finds missing */
+    uint64_t half_life;  /* queries after which what was learned counts half; 0: nothing fades */
+    const char *learned; /* a journal of what is learned from, which is read again at the start and at reloads */
+    bool json, quiet;    /* the first line on standard output: an object, or none */
 } woi_serve_options;
 
 /* Serves until SIGTERM or SIGINT. A failure is one before the first request: a file, the address. *at is the file that

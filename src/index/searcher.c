@@ -150,10 +150,10 @@ static wo_status widen_worker(woi_worker *w, size_t room, wo_error *err)
     return WO_OK;
 }
 
-/* All but the cells is the same, so that what goes by classes, dimensions or cells fits. */
+/* All but the cells is the same, so that what goes by classes, dimensions or cells fits. The index before may be gone,
+ * and this one lie where it lay: nothing of it is looked at. */
 wo_status wo_searcher_move(wo_searcher *s, const wo_index *index, wo_error *err)
 {
-    if (s->index == index) return WO_OK;
     if (index->base != s->base && index != s->base)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_INDEX, "",
                               "the index was not published from the one that the searcher was made for");

@@ -325,6 +325,12 @@ const float *wo_log_queries(const wo_log *log)
     return log->queries;
 }
 
+const int32_t *wo_log_labels(const wo_log *log, const int64_t **indptr)
+{
+    *indptr = log->indptr;
+    return log->labels;
+}
+
 /* ---- Checks ------------------------------------------------------------------------------------------------ */
 
 /* What is likely behind numbers that do not fit: "" where nobody can tell. */
