@@ -2,6 +2,9 @@
  * takes the place of the one that is served. One thread does all of it. A request leaves a copy in a queue and goes on;
  * what does not fit is dropped and counted.
  *
+ * Publishing takes as long as a copy of the cells and a little for each that changed: where that is more than a tenth
+ * of the time, it is done less often.
+ *
  * A lesson is in the journal, where there is one, before it is counted, and there within a hundredth of a second: so
  * long the thread lets lessons gather, because one at a time would cost a wake-up each. When another index was opened,
  * the journal is read again, so that it knows all that the one before had learned. */
@@ -19,7 +22,8 @@ enum {
     AT_ONCE = 4096,              /* queries of a journal that are counted together */
     GATHERED_NS = 10 * 1000000L, /* see above */
 };
-#define PERIOD_S 1.0 /* between two publications */
+#define PERIOD_S 1.0 /* between two publications, */
+#define SHARE 10     /* or so many times what one takes */
 
 typedef struct woi_learner {
     pthread_t thread;
@@ -293,9 +297,12 @@ static void *work_on(void *ctx)
         pthread_mutex_unlock(&l->lock);
         follow(server);
         learn(server, first);
-        if (woi_now_s() < next && !stop) continue;
-        next = woi_now_s() + PERIOD_S;
-        if (publish(server, &err)) fprintf(stderr, "wideout serve: learning: %s\n", err.text);
+        const double start = woi_now_s();
+        if (start < next && !stop) continue;
+        const wo_status status = publish(server, &err);
+        const double took = woi_now_s() - start;
+        next = start + (SHARE * took > PERIOD_S ? SHARE * took : PERIOD_S);
+        if (status) fprintf(stderr, "wideout serve: learning: %s\n", err.text);
         if (l->journal && wo_journal_sync(l->journal, &err))
             fprintf(stderr, "wideout serve: %s: %s\n", server->options.learned, err.text);
     }

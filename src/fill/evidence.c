@@ -114,11 +114,42 @@ static double add_neighbours(const task *t, size_t cell, double n, worker *w, si
     return n;
 }
 
-static int by_evidence(const void *a, const void *b)
+/* Whether x is needed more than y; of equals the lower id is. */
+static bool before(woi_need x, woi_need y)
 {
-    const woi_need *x = a, *y = b;
-    if (x->evidence != y->evidence) return x->evidence < y->evidence ? 1 : -1;
-    return x->id < y->id ? -1 : 1;
+    return x.evidence != y.evidence ? x.evidence > y.evidence : x.id < y.id;
+}
+
+/* The most needed `most` of n come first, in no order: Hoare's selection. No two are equal, so that which they are does
+ * not depend on how it goes. */
+static void select_most(woi_need *needs, size_t n, size_t most)
+{
+    ptrdiff_t low = 0, high = (ptrdiff_t)n - 1;
+    const ptrdiff_t last = (ptrdiff_t)most - 1; /* the place of the least needed of them */
+    while (low < high) {
+        const woi_need a = needs[low], b = needs[low + (high - low) / 2], c = needs[high];
+        const woi_need middle = before(a, b) ? (before(b, c)   ? b
+                                                : before(a, c) ? c
+                                                               : a)
+                                             : (before(a, c)   ? a
+                                                : before(b, c) ? c
+                                                               : b);
+        ptrdiff_t i = low, j = high;
+        while (i <= j) {
+            while (before(needs[i], middle)) i++;
+            while (before(middle, needs[j])) j--;
+            if (i > j) break;
+            const woi_need other = needs[i];
+            needs[i++] = needs[j];
+            needs[j--] = other;
+        }
+        if (last <= j)
+            high = j;
+        else if (last >= i)
+            low = i;
+        else
+            return;
+    }
 }
 
 size_t woi_evidence_choose(woi_need *needs, size_t n, double n_queries, const woi_evidence_options *rule, int32_t *ids)
@@ -130,7 +161,7 @@ size_t woi_evidence_choose(woi_need *needs, size_t n, double n_queries, const wo
     if (taken < rule->floor || (rule->cap && taken > rule->cap)) {
         const size_t most = taken < rule->floor ? rule->floor : rule->cap;
         taken = n < most ? n : most;
-        qsort(needs, n, sizeof *needs, by_evidence);
+        select_most(needs, n, taken);
         for (size_t i = 0; i < taken; i++) ids[i] = needs[i].id;
     }
     woi_ids_sort(ids, taken);

@@ -195,11 +195,11 @@ with Server(base, "-q", "--learn") as s:
 
 # ---- The shadow's lessons ----
 with Server(base, "-q", "--learn", "--half-life", "1000", "--shadow", "1") as s:
-    body = b"".join(floats(row) for row in rows[:50])
+    body = b"".join(floats(row) for row in rows)
 
     def agreement():
         for _ in range(3):
-            n = s.metric("wideout_shadow_checked_total") + 50
+            n = s.metric("wideout_shadow_checked_total") + len(rows)
             s.ask("/v1/search", body, {"Content-Type": BYTES})
             until(lambda: s.metric("wideout_shadow_checked_total") >= n)
         return s.get("/readyz").json()["agreement"]["at_5"]

@@ -66,6 +66,19 @@ static void what_is_written_is_read(void **state)
     free(b);
 }
 
+/* The journal of version 1, which every later version reads, and this one writes. */
+static void as_the_golden_one(void **state)
+{
+    (void)state;
+    size_t x, y;
+    assert_first("tests/golden/log.journal", N);
+    char *a = slurp(make("j"), &x), *b = slurp("tests/golden/log.journal", &y);
+    assert_int_equal(x, y);
+    assert_memory_equal(a, b, x);
+    free(a);
+    free(b);
+}
+
 /* A kill may leave any number of bytes: as many queries as are whole are read, and writing goes on behind them. */
 static void every_length(void **state)
 {
@@ -239,6 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(as_the_golden_one),
         cmocka_unit_test(every_length),
         cmocka_unit_test(every_byte),
         cmocka_unit_test(refusals),
