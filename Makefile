@@ -222,7 +222,7 @@ torture:  ## the long form of the tests that mutate indexes, fail I/O calls and 
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
 TARGET    ?= fuzz_xc
 FUZZ_TIME ?= 60
-fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|deb822|text|fasttext|gguf|npz|index|serve|shards), FUZZ_TIME=seconds
+fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|journal|deb822|text|fasttext|gguf|npz|index|serve|shards), FUZZ_TIME=seconds
 	$(call setup,build check)
 	@$(INNER) BUILD=build/fuzz SAN=address,undefined CC=$(CLANG) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' build/fuzz/libwideout.a build/fuzz/libworkshop.a $(if $(MHD),build/fuzz/libserve.a)
 	@mkdir -p build/fuzz/corpus/$(TARGET)
@@ -361,7 +361,7 @@ $(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OB
 -include $(wildcard $(BUILD)/obj/bench/peers/*.d)
 
 # wideout-bench: the harness, the peers, the report, and the tool's own way with options and messages.
-BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c bench/products.c bench/coordinates.c bench/load.c,$(wildcard bench/*.c))
+BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c bench/products.c bench/coordinates.c bench/load.c bench/replay.c,$(wildcard bench/*.c))
 BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
 BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options build_options output progress suggest)
 $(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'

@@ -10,9 +10,9 @@
  * long, then a tenth of that with --exact: no request may fail, and memory and descriptors may not grow. */
 #include "base/clock.h"
 #include "median.h"
+#include "serving.h"
 #include "wideout.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,12 +31,6 @@
 #include <unistd.h>
 
 enum { K = 5, THREADS = 2, CONNECTIONS = 64, IDLE = 10000, RELOADS = 200, ROUNDS = 7, QUERIES = 256, ROOM = 1 << 16 };
-
-static void die(const char *what)
-{
-    fprintf(stderr, "load: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
 
 /* ---- What answers should be -------------------------------------------------------------------------------- */
 
@@ -96,15 +90,6 @@ typedef struct client {
     size_t got, sent, query;
     double start;
 } client;
-
-static int connect_to(int port)
-{
-    const struct sockaddr_in at = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (const struct sockaddr *)&at, sizeof at) != 0) return -1;
-    return fd;
-}
 
 /* Sends a request as far as the socket takes it. */
 static void send_more(const load *l, client *c)
@@ -214,36 +199,6 @@ static result run(const load *l)
 
 /* ---- Servers ----------------------------------------------------------------------------------------------- */
 
-typedef struct server {
-    pid_t pid;
-    int port;
-} server;
-
-/* The server itself, or an echo: as long as this process lives. */
-static server start_server(const char *tool, const char *index, bool exact)
-{
-    char ready[] = "/tmp/wideout-load-XXXXXX", line[64] = "";
-    const int fd = mkstemp(ready);
-    if (fd < 0) die("temporary file");
-    close(fd);
-    unlink(ready);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGTERM); /* no server outlives this program */
-        execl(tool, tool, "serve", "-q", "--listen", "127.0.0.1:0", "--threads", "2", "--ready-file", ready, index,
-              exact ? "--exact" : (char *)NULL, (char *)NULL);
-        _exit(127);
-    }
-    FILE *file = NULL;
-    for (int i = 0; i < 3000 && !file; i++, usleep(10000)) {
-        file = fopen(ready, "r");
-        if (waitpid(pid, NULL, WNOHANG) == pid) break;
-    }
-    if (!file || !fgets(line, sizeof line, file)) die("the server does not start");
-    fclose(file);
-    return (server){pid, (int)strtol(strrchr(line, ':') + 1, NULL, 10)};
-}
-
 static size_t echo_bytes;
 
 static enum MHD_Result on_echo(void *cls, struct MHD_Connection *from, const char *url, const char *method,
@@ -288,14 +243,6 @@ static server start_echo(size_t answer_bytes)
     close(ends[0]);
     close(ends[1]);
     return (server){pid, port};
-}
-
-static int stop_server(server s)
-{
-    int status = 0;
-    kill(s.pid, SIGTERM);
-    waitpid(s.pid, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 static double resident_mib(pid_t pid)
@@ -372,7 +319,7 @@ static uint64_t reload_under_load(const char *tool, const char *const files[2])
     if (fd < 0 || pipe2(ends, O_CLOEXEC) != 0) die("temporary file");
     close(fd);
     copy_file(files[0], here);
-    const server s = start_server(tool, here, false);
+    const server s = start_server(tool, (const char *const[]){here, NULL});
     fflush(stdout); /* not to be printed by two */
     const pid_t pid = fork();
     if (pid == 0) {
@@ -429,7 +376,7 @@ static uint64_t idle_connections(server s)
 static uint64_t soak(const char *tool, const char *index, bool exact, double seconds)
 {
     enum { SLICES = 20, SETTLE_US = 300000 };
-    const server s = start_server(tool, index, exact);
+    const server s = start_server(tool, (const char *const[]){index, exact ? "--exact" : NULL, NULL});
     double mib[SLICES + 1] = {resident_mib(s.pid)}, p99 = 0;
     size_t files[SLICES + 1] = {open_files(s.pid)};
     result all = {0};
@@ -486,7 +433,7 @@ int main(int argc, char **argv)
     }
     const double seconds = argc > 4 ? strtod(argv[4], NULL) : 2;
     uint64_t failed = 0;
-    server s = start_server(argv[1], argv[2], false);
+    server s = start_server(argv[1], (const char *const[]){argv[2], NULL});
     const double before = resident_mib(s.pid);
     printf("%d connections, %d threads of the server, one of the load; %d rounds of %g s each, in turn with the echo\n",
            CONNECTIONS, THREADS, ROUNDS, seconds);

@@ -21,6 +21,7 @@ extern const char cli_program[];
 typedef enum cli_kind {
     CLI_FLAG,         /* bool, set to true */
     CLI_TEXT,         /* const char *, points into argv */
+    CLI_TEXTS,        /* cli_texts: may be given several times */
     CLI_COUNT,        /* uint64_t */
     CLI_SIZE,         /* uint64_t of 1 or more; 0 where it was not given */
     CLI_SIZE_OR_AUTO, /* the same, or CLI_AUTO for the word auto */
@@ -31,6 +32,13 @@ typedef enum cli_kind {
 } cli_kind;
 
 #define CLI_AUTO UINT64_MAX
+
+enum { CLI_MOST_TEXTS = 16 };
+
+typedef struct cli_texts {
+    const char *of[CLI_MOST_TEXTS]; /* point into argv; NULL beyond n */
+    size_t n;
+} cli_texts;
 
 typedef struct cli_option {
     const char *name; /* long name; the end of a table has NULL */

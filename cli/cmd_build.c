@@ -23,13 +23,14 @@ typedef struct arguments {
     cli_layer layer;
     cli_tune tune;
     cli_build build;
-    const char *log, *labels, *names, *output, *memory;
+    cli_texts logs;
+    const char *labels, *names, *output, *memory;
 } arguments;
 
 static const cli_option options[] = {
     CLI_LAYER_OPTIONS(arguments, layer, "the wide layer: safetensors, .npy, GGUF or fastText"),
-    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries to learn from: a log ('wideout embed') or .npy",
-     false},
+    {"log", 0, CLI_TEXTS, offsetof(arguments, logs), "FILE",
+     "queries to learn from: a log ('wideout embed') or .npy;\nseveral are read as one", false},
     {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy or .npz, where the log has none",
      false},
     {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
@@ -59,9 +60,9 @@ static int check_tuning(const cli_command *self, const arguments *args, wo_metho
     if (given && is_named(args) && !cli_tune_asked(&args->tune))
         return cli_usage(
             self, "%s is for tuning: give --target too, or leave out --method, --router, -K, -L and --lambda", given);
-    if (!args->log && !cli_build_given(&args->build, "method"))
+    if (!args->logs.n && !cli_build_given(&args->build, "method"))
         return cli_usage(self, "needs --log FILE: queries to learn from");
-    if (!args->log && cli_tune_asked(&args->tune))
+    if (!args->logs.n && cli_tune_asked(&args->tune))
         return cli_usage(self, "tuning needs --log FILE: queries to learn from");
     return CLI_OK;
 }
@@ -162,7 +163,7 @@ static void print_again(const arguments *args, const wo_build_options *o)
     cli_build_text(o, text, sizeof text);
     printf("again: wideout build");
     print_layer_options(&args->layer);
-    print_option("--log", args->log);
+    for (size_t i = 0; i < args->logs.n; i++) print_option("--log", args->logs.of[i]);
     print_option("--labels", args->labels);
     print_option("--names", args->names);
     printf("%s", text);
@@ -177,7 +178,7 @@ static void print_again(const arguments *args, const wo_build_options *o)
 /* A command that works as it is. Without f32 rows there is no FULL to compare with, but for the layer. */
 static void print_next(const arguments *args, const wo_build_options *o)
 {
-    const char *log = args->tune.log ? args->tune.log : args->log;
+    const char *log = args->tune.log ? args->tune.log : args->logs.of[0];
     printf("next: wideout %s", log ? "eval --index" : "info");
     printf(" ");
     cli_print_shell(stdout, args->output);
@@ -267,16 +268,17 @@ static void warn_of_labels(const arguments *args, const wo_index *index)
 static int build(const cli_command *self, const arguments *args, const wo_build_options *o, const wo_tune_options *tune)
 {
     wo_layer *layer = NULL;
-    cli_labelled log = {0}, tune_log = {0};
+    cli_logs log = {0};
+    cli_labelled tune_log = {0};
     wo_index *index = NULL;
     wo_error err;
-    const cli_files files = {.layer = args->layer.path,
-                             .bias = args->layer.bias_path,
-                             .log = args->log,
-                             .tune_log = args->tune.log,
-                             .labels = args->labels,
-                             .tune_labels = args->tune.labels,
-                             .output = args->output};
+    cli_files files = {.layer = args->layer.path,
+                       .bias = args->layer.bias_path,
+                       .log = args->logs.n == 1 ? args->logs.of[0] : NULL,
+                       .tune_log = args->tune.log,
+                       .labels = args->labels,
+                       .tune_labels = args->tune.labels,
+                       .output = args->output};
     const double start = woi_now_s();
     int code = cli_layer_open(self, &args->layer, &layer);
     if (!code && args->names) code = cli_names_give(args->names, layer);
@@ -284,7 +286,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
         code = cli_usage(self, "--route-d takes a multiple of 16, or all %zu coordinates, not %" PRIu32,
                          wo_layer_d(layer), o->route_d);
     if (code) goto done;
-    if (args->log && cli_labelled_open(args->log, args->labels, &log, &err))
+    if (cli_logs_open(&args->logs, args->labels, &log, &files.log, &err))
         code = cli_blame(self, &files, &err);
     else if (args->tune.log && cli_labelled_open(args->tune.log, args->tune.labels, &tune_log, &err))
         code = cli_blame(self, &(cli_files){.log = args->tune.log, .labels = args->tune.labels}, &err);
@@ -310,7 +312,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     code = report(args, &built);
 done:
     wo_index_free(index);
-    cli_labelled_free(&log);
+    cli_logs_free(&log);
     cli_labelled_free(&tune_log);
     wo_layer_free(layer);
     return code;
@@ -323,21 +325,24 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (n > 0) return cli_usage(self, "unexpected '%s': files are named by --layer, --log and -o", rest[0]);
     if (!args->layer.path) return cli_usage(self, "needs --layer FILE");
     if (!args->output) return cli_usage(self, "needs -o FILE for the index");
-    if (args->labels && !args->log) return cli_usage(self, "--labels goes with --log: the queries");
+    if (args->labels && args->logs.n != 1)
+        return cli_usage(self, args->logs.n ? "--labels goes with one --log: several must have labels of their own"
+                                            : "--labels goes with --log: the queries");
     if (args->tune.labels && !args->tune.log) return cli_usage(self, "--tune-labels goes with --tune-log");
     int code = cli_build_method(self, &args->build, &method);
     if (!code) code = check_tuning(self, args, method);
     if (code) return code;
     wo_build_options o;
     wo_build_defaults(method, &o, sizeof o);
-    if (!args->log && method != WO_METHOD_FULL && method != WO_METHOD_SLIDE && method != WO_METHOD_SCREEN) {
+    if (!args->logs.n && method != WO_METHOD_FULL && method != WO_METHOD_SLIDE && method != WO_METHOD_SCREEN) {
         char word[16];
         wo_build_get(&o, "method", word, sizeof word);
         return cli_usage(self, "--method %s needs --log FILE: queries to learn from", word);
     }
-    const char *const in[] = {args->layer.path, args->layer.bias_path, args->log,  args->labels,
+    const char *const in[] = {args->layer.path, args->layer.bias_path, args->labels,
                               args->tune.log,   args->tune.labels,     args->names};
     if ((code = cli_refuse_inputs(self, args->output, in, sizeof in / sizeof in[0]))) return code;
+    if ((code = cli_refuse_inputs(self, args->output, args->logs.of, args->logs.n))) return code;
     wo_tune_options tune;
     wo_tune_defaults(&tune, sizeof tune);
     code = cli_build_set(self, &args->build, &o);
@@ -353,7 +358,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     tune.fixed = cli_build_fixed(&args->build);
     tune.enough = cli_seen_enough;
     const bool tuned = !is_named(args) || cli_tune_asked(&args->tune);
-    if (tuned && args->tune.log && cli_same_file(args->log, args->tune.log))
+    bool same = false;
+    for (size_t i = 0; tuned && args->tune.log && i < args->logs.n; i++)
+        same |= cli_same_file(args->logs.of[i], args->tune.log);
+    if (same)
         return cli_usage(self,
                          "--tune-log is the log that is learned from, which flatters every index: give other queries, "
                          "or leave it out, and a tenth of the log is held out");
@@ -390,6 +398,7 @@ const cli_command cli_cmd_build = {
     "  wideout build --layer w.npy --bias b.npy --log q.npy --labels y.npy --names labels.txt -o index\n"
     "  wideout build --layer net.safetensors --log train.log --lambda 0.02 --source-k 20 -o wider\n"
     "  wideout build --layer net.safetensors --log train.log --method lss -K 4 -L 10 -o lss\n"
+    "  wideout build --layer net.safetensors --log train.log --log learned.journal -o index\n"
     "\n"
     "A smaller --lambda puts more classes into the cells: slower and nearer to the exact layer. The log\n"
     "should be of queries like those to come; best of data that the network was not trained on. The\n"

@@ -271,6 +271,31 @@ static int info_npy(const char *path, const arguments *args)
     return code;
 }
 
+/* ---- journals ---------------------------------------------------------------------------------------------- */
+
+static int info_journal(const char *path, const arguments *args)
+{
+    wo_log *log = NULL;
+    wo_error err;
+    if (wo_log_open(path, &log, &err)) return cli_fail(path, &err);
+    const int64_t n_labels = log->indptr[log->n];
+    int code;
+    if (args->common.json) {
+        code = cli_print_json(json_pack("{s:s, s:I, s:I, s:I, s:I}", "format", "journal", "queries", (json_int_t)log->n,
+                                        "d", (json_int_t)log->d, "labels", (json_int_t)n_labels, "torn_bytes",
+                                        (json_int_t)log->torn_bytes));
+    } else {
+        cli_print_text(stdout, path);
+        printf(": journal, %s of %zu numbers, %s, checksums ok\n", cli_count(log->n, "query"), log->d,
+               cli_count((uint64_t)n_labels, "label"));
+        if (log->torn_bytes)
+            printf("  its last %s are half a record, which is left out\n", cli_count(log->torn_bytes, "byte"));
+        code = cli_end();
+    }
+    wo_log_free(log);
+    return code;
+}
+
 /* ---- text -------------------------------------------------------------------------------------------------- */
 
 static int info_xc(const char *path, const arguments *args)
@@ -324,6 +349,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     case WOI_FILE_SHARD_INDEX: return info_st(self, rest[0], args);
     case WOI_FILE_NPY: return info_npy(rest[0], args);
     case WOI_FILE_GGUF: return cli_gguf_info(rest[0], args->common.json);
+    case WOI_FILE_JOURNAL: return info_journal(rest[0], args);
     case WOI_FILE_FASTTEXT: return cli_fasttext_info(rest[0], args->common.json);
     case WOI_FILE_XC: return info_xc(rest[0], args);
     case WOI_FILE_GZIP: return info_gzip(rest[0], args);
@@ -336,8 +362,8 @@ const cli_command cli_cmd_info = {
     "[options] FILE",
     "what is in a file: kind, tensors, counts, checksums",
     "Recognises a file by its content, whatever its name, checks all of it and says what is in it:\n"
-    "safetensors (one file, or the index JSON of a sharded model), npy, GGUF, fastText's supervised\n"
-    "models, extreme-classification text, plain or gzip, with a histogram of how often its labels occur,\n"
+    "safetensors (one file, or the index JSON of a sharded model), journals, npy, GGUF, fastText's\n"
+    "supervised models, extreme-classification text, plain or gzip, with a histogram of how often its labels occur,\n"
     "and names, one a line, as in labels.txt of 'wideout data'. Files that wideout wrote are compared\n"
     "with their checksums. Of an index it prints the method, its options and what the cells hold; with\n"
     "--trace, the numbers that were taken while its hyperplanes were learned. Of a tuned index it shows\n"

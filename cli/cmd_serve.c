@@ -16,11 +16,11 @@ enum { MAX_CONNECTIONS = 1000000, MAX_K = 1 << 20, MAX_QUERIES = 1 << 20 };
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
-    const char *net, *listen, *name, *ready_file, *token_file, *access_log, *window;
+    const char *net, *listen, *name, *ready_file, *token_file, *access_log, *window, *learned;
     const char *shards, *need, *shard_token_file;
-    uint64_t max_body, max_queries, max_k, max_connections;
+    uint64_t max_body, max_queries, max_k, max_connections, half_life;
     double timeout, drain, shadow, alarm, shard_timeout;
-    bool exact, watch;
+    bool exact, watch, learn;
 } arguments;
 
 static const cli_option options[] = {
@@ -38,6 +38,12 @@ static const cli_option options[] = {
      "share of the queries also answered over all classes (default: 0)", false},
     {"alarm", 0, CLI_REAL, offsetof(arguments, alarm), "0-1",
      "say where the index finds the best by its own scores less often", false},
+    {"learn", 0, CLI_FLAG, offsetof(arguments, learn), NULL,
+     "learn from POST /v1/feedback, and from what --shadow finds missing", false},
+    {"half-life", 0, CLI_SIZE, offsetof(arguments, half_life), "N",
+     "queries after which what was learned counts half (default: never)", false},
+    {"learned", 0, CLI_TEXT, offsetof(arguments, learned), "FILE",
+     "keep what is learned from there: a log, read again at the start", false},
     {"batch-window", 0, CLI_TEXT, offsetof(arguments, window), "TIME",
      "wait so long for requests to share a search: 200us, 2ms", false},
     {"token-file", 0, CLI_TEXT, offsetof(arguments, token_file), "FILE",
@@ -91,8 +97,9 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, "--need, --shard-timeout and --shard-token-file go with --shards");
     if (args->need && strcmp(args->need, "all") != 0 && strcmp(args->need, "most") != 0)
         return cli_usage(self, "--need takes all or most, not '%s'", args->need);
-    if (args->shards && (args->layer.path || args->shadow > 0 || args->window || args->watch))
-        return cli_usage(self, "--layer, --shadow, --batch-window and --watch are the shards' own: give them there");
+    if (args->shards && (args->layer.path || args->shadow > 0 || args->window || args->watch || args->learn))
+        return cli_usage(self,
+                         "--layer, --shadow, --batch-window, --watch and --learn are the shards' own: give them there");
     if (args->max_connections > MAX_CONNECTIONS)
         return cli_usage(self, "--max-connections takes at most %d", MAX_CONNECTIONS);
     if (args->max_k > MAX_K) return cli_usage(self, "--max-k takes at most %d", MAX_K);
@@ -106,6 +113,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, "--batch-window takes a time up to 1s, as 200us, not '%s'", args->window);
     if (args->alarm > 0 && !(args->shadow > 0))
         return cli_usage(self, "--alarm needs --shadow: nothing else says how good the answers are");
+    if (!args->learn && (args->half_life || args->learned))
+        return cli_usage(self, "%s goes with --learn", args->half_life ? "--half-life" : "--learned");
     wo_error err;
 #ifdef WOI_HAVE_SERVE
     const char *at = NULL;
@@ -136,6 +145,9 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                                    .shard_token_file = args->shard_token_file,
                                    .need_most = args->need && strcmp(args->need, "most") == 0,
                                    .shard_timeout_s = isnan(args->shard_timeout) ? 2 : args->shard_timeout,
+                                   .learn = args->learn,
+                                   .half_life = args->half_life,
+                                   .learned = args->learned,
                                    .json = args->common.json,
                                    .quiet = args->common.quiet};
     if (!woi_serve(&how, &at, &err)) return cli_end();
@@ -163,10 +175,15 @@ const cli_command cli_cmd_serve = {
     "  curl 127.0.0.1:8080/v1/search?k=3 -H 'Content-Type: application/octet-stream' --data-binary @q.f32\n"
     "  wideout serve --shards 10.0.0.10:8080,10.0.0.11:8080   (servers with a part of the classes each)\n"
     "\n"
-    "Paths: / (a page), /v1/search, /v1/predict, /v1/info, /v2/... (KServe: JSON and binary tensors),\n"
-    "/healthz, /readyz, /metrics (Prometheus) and /admin/reload, as SIGHUP. Every answer names the index\n"
-    "by its checksum; every refusal is a JSON object with one sentence, \"error\". docs/SERVING.md has it\n"
-    "all.",
+    "Paths: / (a page), /v1/search, /v1/predict, /v1/feedback (labels that became known, with --learn),\n"
+    "/v1/info, /v2/... (KServe: JSON and binary tensors), /healthz, /readyz, /metrics (Prometheus) and\n"
+    "/admin/reload, as SIGHUP. Every answer names the index by its checksum; every refusal is a JSON\n"
+    "object with one sentence, \"error\". docs/SERVING.md has it all.\n"
+    "\n"
+    "With --learn the index learns while it serves: labels that /v1/feedback reports, and classes that\n"
+    "--shadow finds missing, are counted in the cells of their queries, and every second an index that\n"
+    "knows them takes the place of the one before. 'wideout build --log OLD --log FILE' builds from what\n"
+    "--learned FILE kept.",
     options,
     sizeof(arguments),
     run,

@@ -29,3 +29,31 @@ void cli_labelled_free(cli_labelled *l)
     wo_log_free(l->queries);
     woi_label_lists_free(&l->lists);
 }
+
+wo_status cli_logs_open(const cli_texts *files, const char *labels, cli_logs *logs, const char **at, wo_error *err)
+{
+    const wo_log *opened[CLI_MOST_TEXTS];
+    for (size_t i = 0; i < files->n; i++) {
+        *at = files->of[i];
+        const wo_status status = cli_labelled_open(files->of[i], labels, &logs->parts[i], err);
+        if (status) return status;
+        opened[i] = logs->parts[i].log;
+    }
+    if (files->n) logs->log = opened[0];
+    if (files->n < 2) return WO_OK;
+    *at = NULL;
+    const wo_status status = wo_log_join(opened, files->n, &logs->joined, err);
+    if (status) return status;
+    for (size_t i = 0; i < files->n; i++) { /* what was joined is a copy */
+        cli_labelled_free(&logs->parts[i]);
+        logs->parts[i] = (cli_labelled){0};
+    }
+    logs->log = logs->joined;
+    return WO_OK;
+}
+
+void cli_logs_free(cli_logs *logs)
+{
+    for (size_t i = 0; i < CLI_MOST_TEXTS; i++) cli_labelled_free(&logs->parts[i]);
+    wo_log_free(logs->joined);
+}

@@ -17,4 +17,16 @@ typedef struct cli_labelled {
 wo_status cli_labelled_open(const char *log, const char *labels, cli_labelled *labelled, wo_error *err);
 void cli_labelled_free(cli_labelled *labelled);
 
+/* Logs of several files as one. A zeroed one is empty. */
+typedef struct cli_logs {
+    const wo_log *log; /* to be used; NULL: no file was named */
+    cli_labelled parts[CLI_MOST_TEXTS];
+    wo_log *joined;
+} cli_logs;
+
+/* `labels` go with a single file, and may be NULL. Where one file cannot be opened, *at is it; else a failure is about
+ * all of them. */
+wo_status cli_logs_open(const cli_texts *files, const char *labels, cli_logs *logs, const char **at, wo_error *err);
+void cli_logs_free(cli_logs *logs);
+
 #endif

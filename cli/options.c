@@ -102,6 +102,13 @@ static int store(const cli_command *command, const cli_option *option, void *arg
     switch (option->kind) {
     case CLI_FLAG: *(bool *)target = true; return CLI_OK;
     case CLI_TEXT: *(const char **)target = text; return CLI_OK;
+    case CLI_TEXTS: {
+        cli_texts *texts = target;
+        if (texts->n == CLI_MOST_TEXTS)
+            return cli_usage(command, "--%s is given more than %d times", option->name, CLI_MOST_TEXTS);
+        texts->of[texts->n++] = text;
+        return CLI_OK;
+    }
     case CLI_COUNT:
     case CLI_SIZE:
     case CLI_SIZE_OR_AUTO: {

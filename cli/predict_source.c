@@ -59,7 +59,8 @@ static wo_status recognise(const char *file, cli_format *format, wo_error *err)
     if (!file || (stat(file, &about) == 0 && about.st_size == 0)) return WO_OK; /* an empty one: no example */
     wo_status status = woi_file_recognise(file, &kind, err);
     if (kind == WOI_FILE_NPY) *format = CLI_FORMAT_NPY;
-    if (kind == WOI_FILE_SAFETENSORS || kind == WOI_FILE_SHARD_INDEX) *format = CLI_FORMAT_LOG;
+    if (kind == WOI_FILE_SAFETENSORS || kind == WOI_FILE_SHARD_INDEX || kind == WOI_FILE_JOURNAL)
+        *format = CLI_FORMAT_LOG;
     return status;
 }
 

@@ -219,8 +219,8 @@ WO_API wo_status wo_layer_describe(const wo_layer *layer, wo_layer_info *info);
  * from and judged on. Immutable. */
 typedef struct wo_log wo_log;
 
-/* Opens a log file, or queries (n, d) as .npy, which have no labels. F32 is mapped; F16, BF16 and F64 become F32 in
- * memory. Anyone's safetensors file is a log that has `queries` (n, d) and, for labels, `labels.indptr` and
+/* Opens a log file, a journal, or queries (n, d) as .npy, which have no labels. F32 is mapped; F16, BF16 and F64 become
+ * F32 in memory. Anyone's safetensors file is a log that has `queries` (n, d) and, for labels, `labels.indptr` and
  * `labels.indices` as in wo_log_wrap, or `labels`: (n), one each, or (n, l), up to l each, where -1 and -100 stand for
  * none. */
 WO_API wo_status wo_log_open(const char *path, wo_log **log, wo_error *err);
@@ -233,11 +233,17 @@ WO_API wo_status wo_log_open_labelled(const char *path, const char *labels_path,
  * labels[indptr[i] .. indptr[i+1]), with indptr (n+1) rising from 0. Both NULL: no labels. */
 WO_API wo_status wo_log_wrap(const float *queries, size_t n, size_t d, const int64_t *indptr, const int32_t *labels,
                              wo_log **log, wo_error *err);
+
+/* Several logs (n) as one, in their order: a copy, so that they may be freed. They must have the same d, and all of
+ * them labels, or none. */
+WO_API wo_status wo_log_join(const wo_log *const *logs, size_t n, wo_log **joined, wo_error *err);
 WO_API void wo_log_free(wo_log *log);
 
 WO_API size_t wo_log_n(const wo_log *log);
 WO_API size_t wo_log_d(const wo_log *log);
 WO_API const float *wo_log_queries(const wo_log *log); /* (n, d) */
+/* The labels, with *indptr (n+1), as in wo_log_wrap; NULL, both, where the log has none. */
+WO_API const int32_t *wo_log_labels(const wo_log *log, const int64_t **indptr);
 
 /* Writes a log file, any number of queries at a time, in memory that does not grow. The file appears under its name,
  * complete, when wo_log_finish succeeds; a writer that is freed before leaves nothing behind, and an old file as it
@@ -266,6 +272,20 @@ WO_API wo_status wo_log_append(wo_log_writer *writer, const float *queries, size
 /* Completes the file: checksums, fsync, rename. Nothing can be added afterwards. */
 WO_API wo_status wo_log_finish(wo_log_writer *writer, wo_error *err);
 WO_API void wo_log_writer_free(wo_log_writer *writer);
+
+/* A log that grows while it is in use, and that wo_log_open takes as any other: what a service has learned from. A
+ * query is in it when wo_journal_append returns, whatever becomes of the process then; what a process that was killed
+ * left half-written is not read. One writer at a time, in all processes, and one thread. */
+typedef struct wo_journal wo_journal;
+
+/* Opens a journal of queries of d numbers, to go on at its end, or begins one. A half-written end is cut off. */
+WO_API wo_status wo_journal_open(const char *path, size_t d, wo_journal **journal, wo_error *err);
+/* Adds queries (n, d) and their labels, as in wo_log_wrap: all of them, or on failure none. */
+WO_API wo_status wo_journal_append(wo_journal *journal, const float *queries, size_t n, const int64_t *indptr,
+                                   const int32_t *labels, wo_error *err);
+/* All that was added is on the disk: it survives the end of the machine too. */
+WO_API wo_status wo_journal_sync(wo_journal *journal, wo_error *err);
+WO_API void wo_journal_free(wo_journal *journal);
 
 /* ---- Building an index ------------------------------------------------------------------------------------- */
 
@@ -783,6 +803,60 @@ typedef struct wo_sample_call {
 
 /* drawn (n): a class, or -1 where a query has no answer. */
 WO_API wo_status wo_sample(const wo_sample_call *call, int32_t *drawn, wo_error *err);
+
+/* ---- Learning while it serves ------------------------------------------------------------------------------ */
+
+/* An adapter learns from queries whose labels became known after they were answered. It counts them in the cells of an
+ * index, and publishes indexes with the cells that the counts make: by the index's own rule, lambda and cap, so that
+ * classes join and leave; shares, which the prior and the mixture go by, follow. An index never changes: a search works
+ * on the one that its searcher has, and never waits. To replace it is the caller's, by a pointer and wo_searcher_move.
+ *
+ * What the base counted is taken from its cells: shares of the queries that each had, or, where no shares are kept,
+ * twice the least that would have put a class there. What it counted of classes that it did not take in is not known.
+ * log Z, of an index with a partition, stays that of the base's cells.
+ *
+ * For one thread at a time; several adapters are fine. Memory grows with the classes that were observed in each cell,
+ * a half-life lets those go that do not come back. The base must outlive the adapter and all that it published. */
+typedef struct wo_adapter wo_adapter;
+
+typedef struct wo_adapter_options {
+    size_t struct_size; /* set it to sizeof(wo_adapter_options) */
+    double half_life;   /* after so many observed queries what was counted counts half; 0: nothing fades */
+} wo_adapter_options;
+
+/* Of an index with method evidence; others count nothing. `base` may be an index that an adapter published. */
+WO_API wo_status wo_adapter_create(const wo_index *base, const wo_adapter_options *options, wo_adapter **adapter,
+                                   wo_error *err);
+WO_API void wo_adapter_free(wo_adapter *adapter);
+
+/* Counts queries (n, d) and their labels, as in wo_log_wrap: indptr (n+1) rises from 0. One that is not finite, or a
+ * label that is no class, is refused with all others of the call: then nothing is counted. */
+WO_API wo_status wo_adapter_observe(wo_adapter *adapter, const float *queries, size_t n, const int64_t *indptr,
+                                    const int32_t *labels, wo_error *err);
+
+/* An index that knows what was observed, or NULL where nothing was since the last one. It has its own cells, those in
+ * which nothing was observed as they were, and all else of the base. Takes as long as a copy of the cells, and a
+ * little for each cell that changed. Free it before the base; the adapter does not need it. Its checksum
+ * (wo_index_info) is 0 until it is saved and opened. */
+WO_API wo_status wo_adapter_publish(wo_adapter *adapter, wo_index **next, wo_error *err);
+
+/* All since the adapter was created. */
+typedef struct wo_adapter_info {
+    size_t struct_size;     /* set it to sizeof(wo_adapter_info) */
+    uint64_t queries;       /* observed */
+    uint64_t cells;         /* in which something was */
+    uint64_t entries_added; /* classes that joined a cell in some publication, and that left one */
+    uint64_t entries_left;
+    uint64_t publications;
+} wo_adapter_info;
+
+/* Fails, with WO_ERR_ARGUMENT, only where struct_size is not set. */
+WO_API wo_status wo_adapter_describe(const wo_adapter *adapter, wo_adapter_info *info);
+
+/* From now on the searcher searches `index`, which has the same base as the one before, or is its base: an index that
+ * was published, or what it was published from. Memory is taken only where cells have become larger; where there is
+ * none the searcher stays as it was. The index before may then be freed, or have been. */
+WO_API wo_status wo_searcher_move(wo_searcher *searcher, const wo_index *index, wo_error *err);
 
 /* ---- Evaluation -------------------------------------------------------------------------------------------- */
 

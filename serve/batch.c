@@ -62,6 +62,7 @@ static bool take_answers(woi_work *work, const woi_job *all, size_t first, const
     job->seconds = all->seconds;
     own->status = reply->status;
     own->checksum = reply->checksum;
+    own->generation = reply->generation;
     own->n_queries = job->n;
     own->n_k = job->k;
     return true;

@@ -161,6 +161,8 @@ static void add_headers(struct MHD_Response *response, const woi_server *server,
     if (r->checksum) {
         snprintf(text, sizeof text, "%016" PRIx64, r->checksum);
         MHD_add_response_header(response, "X-Wideout-Index", text);
+        snprintf(text, sizeof text, "%" PRIu64, r->generation);
+        if (server->options.learn) MHD_add_response_header(response, "X-Wideout-Generation", text);
     }
     if (r->missing) MHD_add_response_header(response, "X-Wideout-Missing", r->missing);
     if (r->json_bytes) {

@@ -129,7 +129,23 @@ static void show_agreement(woi_out *out, const woi_agreement *a)
     gauge(out, "shadow_window_queries", "Queries that agreement is about: the last ones.", (double)a->n);
     show_share(out, "agreement",
                "Share of the k best answers among all classes, by the same scores, that the index had.", &a->same);
+    if (a->has_drift)
+        show_bound(out, "drift", "Agreement in the first window of this index, less that of the last.", a->drift1,
+                   a->drift5);
     show_share(out, "layer_agreement", "The same beside the layer alone, without the index's prior.", &a->layer);
+}
+
+static void show_learning(woi_out *out, const woi_learning *l)
+{
+    const wo_adapter_info *of = &l->of_index;
+    gauge(out, "generation", "Of the index that answers: publications of what was learned, since the start.",
+          (double)l->generation);
+    gauge(out, "learned_queries", "Queries that the index has learned from since it was opened.", (double)of->queries);
+    gauge(out, "learned_cells", "Cells that changed by them.", (double)of->cells);
+    gauge(out, "learned_entries_added", "Classes that joined a cell.", (double)of->entries_added);
+    gauge(out, "learned_entries_left", "Classes that left a cell.", (double)of->entries_left);
+    counter(out, "learned_dropped_total", "Queries that came too fast to be learned from, or do not fit the index.",
+            l->dropped);
 }
 
 static size_t open_files(void)
@@ -189,5 +205,7 @@ void woi_metrics_show(woi_server *server, const woi_request *request, woi_reply 
     if (server->shards) woi_shards_metrics(server, out);
     woi_agreement agreement;
     if (woi_shadow_tell(server, &agreement)) show_agreement(out, &agreement);
+    woi_learning learning;
+    if (woi_learn_tell(server, &learning)) show_learning(out, &learning);
     show_process(out);
 }

@@ -16,6 +16,7 @@ typedef struct route {
 static const route routes[] = {
     {"/v1/search", "POST", woi_v1_search, WOI_FOR_CLIENTS},
     {"/v1/predict", "POST", woi_v1_predict, WOI_FOR_CLIENTS},
+    {"/v1/feedback", "POST", woi_v1_feedback, WOI_FOR_ADMINS},
     {"/v1/info", "GET", woi_v1_info, WOI_FOR_CLIENTS},
     {"/v2", "GET", woi_v2_server, WOI_FOR_CLIENTS},
     {"/v2/health/live", "GET", woi_v2_live, WOI_FOR_ALL},

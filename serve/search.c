@@ -166,6 +166,7 @@ bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_r
     if (server->shadow) woi_shadow_see(server, lease, job);
     reply->status = 200;
     reply->checksum = s->info.checksum;
+    reply->generation = lease->generation->number;
     reply->n_queries = job->n;
     reply->n_k = job->k;
     return true;

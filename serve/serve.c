@@ -158,7 +158,8 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
                     "wideout serve: warning: %s can be reached from other machines, and no token is asked for "
                     "(--token-file)\n",
                     address);
-        status = woi_shadow_start(&server, err);
+        status = woi_learn_start(&server, at, err);
+        if (!status) status = woi_shadow_start(&server, err);
         if (!status) status = woi_batch_start(&server, err);
         if (!status) status = woi_shards_start(&server, err);
         if (status)
@@ -173,6 +174,7 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
     woi_http_stop(http);
     woi_batch_free(&server);
     woi_shadow_stop(&server);
+    woi_learn_stop(&server);
     woi_server_close(&server);
     if (!status && options->ready_file) unlink(options->ready_file);
     /* A server that was told to leave leaves with 0, however often it is told: signals stay blocked to the end. */

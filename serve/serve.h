@@ -21,11 +21,14 @@ typedef struct woi_serve_options {
     bool exact;                   /* the exact layer answers, unless a request says otherwise */
     size_t max_body, max_queries; /* bytes and queries of a request */
     size_t max_k, max_connections;
-    double timeout_s; /* within which a request must have come; connections without one may stay twice as long */
-    double drain_s;   /* after SIGTERM, how long new connections are still taken, and told that it is not ready */
-    double shadow;    /* share of the queries that is also answered exactly; 0: none */
-    double alarm;     /* a line on standard error where agreement on the best answer is surely below; 0: none */
-    double window_s;  /* in which requests wait for others to share a search with; 0: they do not */
+    double timeout_s;    /* within which a request must have come; connections without one may stay twice as long */
+    double drain_s;      /* after SIGTERM, how long new connections are still taken, and told that it is not ready */
+    double shadow;       /* share of the queries that is also answered exactly; 0: none */
+    double alarm;        /* a line on standard error where agreement on the best answer is surely below; 0: none */
+    double window_s;     /* in which requests wait for others to share a search with; 0: they do not */
+    bool learn;          /* from feedback, and from what the shadow finds missing */
+    uint64_t half_life;  /* queries after which what was learned counts half; 0: nothing fades */
+    const char *learned; /* a journal of what is learned from, which is read again at the start and at reloads */
     /* Servers that answer in place of an index, each with a part of the classes: "host:port,host:port"; NULL: none */
     const char *shards, *shard_token_file;
     bool need_most;         /* more than half of them do; else all must answer */

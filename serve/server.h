@@ -47,6 +47,7 @@ typedef struct woi_reply {
     const char *type; /* of the body; static */
     woi_out body;
     uint64_t checksum;      /* of the index that answered; 0: none did */
+    uint64_t generation;    /* of what it has learned since */
     size_t json_bytes;      /* KServe: where binary tensors follow, the bytes before them; else 0 */
     const char *allow;      /* 405: the methods that do */
     unsigned retry_after_s; /* 503 */
@@ -77,6 +78,14 @@ bool woi_refuse_error(woi_reply *reply, const wo_error *err);
 
 /* ---- Snapshots --------------------------------------------------------------------------------------------- */
 
+/* The index that answers: the one that was opened, number 0, or one that was learned. Freed when it is no longer that
+ * of its snapshot and no search is under way. */
+typedef struct woi_generation {
+    wo_index *index;
+    uint64_t number;
+    size_t refs; /* under the server's lock */
+} woi_generation;
+
 /* An index with its network and searchers, as they were opened together. Never changes but for what is lent; freed when
  * it is no longer current and nobody has a part of it. */
 typedef struct woi_snapshot {
@@ -87,17 +96,20 @@ typedef struct woi_snapshot {
     size_t m;        /* classes of the whole layer, which ids are of; info.m: those that are here */
     char digits[17]; /* the checksum */
     bool prior, has_full;
+    int32_t *by_name; /* the classes in the order of their names, where feedback may say them; or NULL */
     uint32_t max_probes;
     struct woi_members *members; /* the shards that answer in place of the index, which is NULL then */
     atomic_bool damaged;         /* a part of its file is gone: see guard.c */
     /* under the server's lock */
     size_t refs, n_idle, n_searchers;
-    wo_searcher **idle;
+    wo_searcher **idle; /* made for a generation that may be gone: moved to one before they search */
+    woi_generation *generation;
 } woi_snapshot;
 
 typedef struct woi_lease {
     woi_snapshot *snapshot;
     wo_searcher *searcher;
+    woi_generation *generation; /* that the searcher searches; NULL where there is no searcher */
 } woi_lease;
 
 /* ---- Metrics: metrics.c ------------------------------------------------------------------------------------ */
@@ -128,6 +140,7 @@ struct woi_server {
     woi_ticket *reloaders;       /* who waits for the next reload; under the lock */
     bool may_reload;             /* somebody looks at that list */
     struct woi_shadow *shadow;   /* NULL: none */
+    struct woi_learner *learner; /* NULL: nothing is learned */
     struct woi_batcher *batcher; /* NULL: every request is answered by itself */
     struct woi_shards *shards;   /* NULL: the index is here */
 };
@@ -148,6 +161,11 @@ void woi_snapshot_return(woi_server *server, woi_lease *lease); /* the searcher 
 void woi_snapshot_keep(woi_server *server, const woi_lease *from, woi_lease *lease);
 bool woi_snapshot_borrow(woi_server *server, woi_lease *lease);
 void woi_snapshot_drop(woi_server *server); /* nothing is current any more */
+/* From now on searches of the snapshot are by this index, which is the snapshot's then. */
+wo_status woi_snapshot_replace(woi_server *server, woi_snapshot *snapshot, wo_index *index, uint64_t number,
+                               wo_error *err);
+/* The class of a name; -1: there is none. */
+int32_t woi_snapshot_find(const woi_snapshot *snapshot, const char *name, size_t bytes);
 
 /* reload.c: opens the files again, answers all that wait for it, and says on standard error what came of it. */
 void woi_reload(woi_server *server);
@@ -195,8 +213,30 @@ typedef struct woi_agreement {
     woi_share same, layer;
     uint64_t checked, dropped; /* since the start */
     bool alarm;
+    /* How much better the same was in the first window of this index; has_drift: that window is full. */
+    bool has_drift;
+    double drift1, drift5;
 } woi_agreement;
 bool woi_shadow_tell(woi_server *server, woi_agreement *agreement); /* false: there is no shadow */
+
+/* learn.c: queries whose labels became known are counted, and indexes that know them replace the one that is served, on
+ * a thread of its own. */
+wo_status woi_learn_start(woi_server *server, const char **at, wo_error *err);
+void woi_learn_stop(woi_server *server); /* after what it has */
+/* Queries (n, d of the snapshot) with labels, as wo_adapter_observe takes them, are copied; false: there is no room. */
+typedef struct woi_lesson {
+    struct woi_lesson *next;
+    size_t n, d, n_labels;
+    const float *queries;
+    const int64_t *indptr;
+    const int32_t *labels;
+} woi_lesson;
+bool woi_learn_offer(woi_server *server, const woi_lesson *lesson);
+typedef struct woi_learning {
+    wo_adapter_info of_index; /* since the index was opened; what the journal has is among it */
+    uint64_t dropped, generation;
+} woi_learning;
+bool woi_learn_tell(woi_server *server, woi_learning *learning); /* false: nothing is learned */
 
 /* batch.c: requests that come together are searched together. */
 wo_status woi_batch_start(woi_server *server, wo_error *err);
@@ -235,7 +275,7 @@ const char *woi_route_name(size_t route); /* NULL beyond the last */
 
 /* Handlers: each fills the reply. */
 typedef void woi_handler(woi_server *server, const woi_request *request, woi_reply *reply);
-woi_handler woi_v1_search, woi_v1_predict, woi_v1_info;
+woi_handler woi_v1_search, woi_v1_predict, woi_v1_info, woi_v1_feedback;
 woi_handler woi_v2_server, woi_v2_live, woi_v2_ready, woi_v2_model, woi_v2_model_ready, woi_v2_infer;
 woi_handler woi_healthz, woi_readyz, woi_metrics_show, woi_admin_reload;
 woi_handler woi_page, woi_page_style, woi_page_script;
@@ -323,6 +363,11 @@ bool woi_job_room(woi_job *job, const woi_server *server, const woi_snapshot *sn
 void woi_job_count(woi_server *server, const woi_job *job);
 /* The name of the answer at a place of `ids`; NULL: it has none. */
 const char *woi_job_label(const woi_job *job, const woi_snapshot *snapshot, size_t at, size_t *bytes);
+/* "text", "deb822" or "xc"; and one text or object, or a list of them, as a list: NULL where memory ran out. */
+bool woi_raw_format(const json_t *value, woi_raw *format, woi_reply *reply);
+json_t *woi_raw_list(json_t *value);
+/* Whether the header Content-Type, or NULL, is that of JSON, or what curl -d says when it is told nothing. */
+bool woi_check_json(const char *type, woi_reply *reply);
 /* Whether so many queries may be asked. */
 bool woi_job_fits(const woi_server *server, size_t n, woi_reply *reply);
 /* Searches, and counts what was searched. */

@@ -45,6 +45,8 @@ typedef struct woi_shadow {
     tally same, layer;
     size_t at, filled;
     bool alarm;
+    bool had_first; /* a full window of this index, whose agreement was: */
+    woi_share first;
 } woi_shadow;
 
 /* ---- Seeing ------------------------------------------------------------------------------------------------ */
@@ -129,26 +131,6 @@ static void note(tally *t, size_t at, bool full, const int32_t *index, const int
     t->squares5 += (uint64_t)five * five;
 }
 
-/* Answers of one query: the index's, those by the same scores over all classes, and the layer's. */
-static void note_all(woi_shadow *s, const int32_t *index, const int32_t *same, const int32_t *layer)
-{
-    if (same[0] < 0) return;
-    const bool full = s->filled == WINDOW;
-    note(&s->same, s->at, full, index, same);
-    note(&s->layer, s->at, full, index, layer);
-    s->at = (s->at + 1) % WINDOW;
-    s->filled += !full;
-    s->checked++;
-}
-
-static void begin_anew(woi_shadow *s, uint64_t checksum)
-{
-    s->checksum = checksum;
-    s->at = s->filled = 0;
-    s->same = s->layer = (tally){.hits1 = 0};
-    s->alarm = false;
-}
-
 /* Wilson's interval for the best answer; for five, whose hits are not independent, the normal one of the mean. */
 static woi_share share_of(const tally *t, double n)
 {
@@ -165,6 +147,30 @@ static woi_share share_of(const tally *t, double n)
                        .high5 = fmin(1, mean + around)};
 }
 
+/* Answers of one query: the index's, those by the same scores over all classes, and the layer's. */
+static void note_all(woi_shadow *s, const int32_t *index, const int32_t *same, const int32_t *layer)
+{
+    if (same[0] < 0) return;
+    const bool full = s->filled == WINDOW;
+    note(&s->same, s->at, full, index, same);
+    note(&s->layer, s->at, full, index, layer);
+    s->at = (s->at + 1) % WINDOW;
+    s->filled += !full;
+    s->checked++;
+    if (s->filled == WINDOW && !s->had_first) {
+        s->first = share_of(&s->same, WINDOW);
+        s->had_first = true;
+    }
+}
+
+static void begin_anew(woi_shadow *s, uint64_t checksum)
+{
+    s->checksum = checksum;
+    s->at = s->filled = 0;
+    s->same = s->layer = (tally){.hits1 = 0};
+    s->alarm = s->had_first = false;
+}
+
 static woi_agreement agreement_of(const woi_shadow *s)
 {
     woi_agreement a = {.n = s->filled, .checked = s->checked, .dropped = s->dropped, .alarm = s->alarm};
@@ -172,6 +178,9 @@ static woi_agreement agreement_of(const woi_shadow *s)
         a.same = share_of(&s->same, (double)a.n);
         a.layer = share_of(&s->layer, (double)a.n);
     }
+    a.has_drift = s->had_first;
+    a.drift1 = s->first.at1 - a.same.at1;
+    a.drift5 = s->first.at5 - a.same.at5;
     return a;
 }
 
@@ -189,6 +198,21 @@ static void mind(woi_server *server)
                 now ? "alarm" : "no alarm", s->checksum, a.same.at1, a.n, a.same.low1, a.same.high1,
                 now ? "below" : "not below", least);
     s->alarm = now;
+}
+
+/* What the index did not find among all classes, by the same scores, its cells did not hold: evidence for them. */
+static void teach(woi_server *server, const float *query, size_t d, const int32_t *index, const int32_t *all)
+{
+    int32_t missed[AT];
+    size_t n = 0;
+    for (size_t i = 0; i < AT && all[i] >= 0; i++) {
+        bool found = false;
+        for (size_t j = 0; j < AT; j++) found |= all[i] == index[j];
+        if (!found) missed[n++] = all[i];
+    }
+    const int64_t indptr[] = {0, (int64_t)n};
+    const woi_lesson lesson = {.n = 1, .d = d, .n_labels = n, .queries = query, .indptr = indptr, .labels = missed};
+    if (n) woi_learn_offer(server, &lesson);
 }
 
 /* Entries of one snapshot. */
@@ -209,6 +233,8 @@ static void compare(woi_server *server, entry *entries, size_t n)
         for (size_t i = 0; i < n; i++) note_all(s, index + i * AT, same + i * AT, layer + i * AT);
         if (server->options.alarm > 0) mind(server);
         pthread_mutex_unlock(&s->lock);
+        for (size_t i = 0; server->learner && i < n; i++)
+            teach(server, queries + i * d, d, index + i * AT, same + i * AT);
     }
     free(queries);
     for (size_t i = 0; i < n; i++) {

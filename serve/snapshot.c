@@ -1,7 +1,10 @@
 /* The index and the network that are served: opened together, lent to whoever searches, replaced as a whole.
  *
  * A request takes one snapshot and gives it back after its last answer, so that no answer is of two indexes. The lock
- * is held for a few pointers at a time; opening and freeing happen outside of it. */
+ * is held for a few pointers at a time; opening and freeing happen outside of it.
+ *
+ * Where the server learns, a snapshot's index is replaced by others with the same rows and router: generations. A
+ * searcher is moved to the one that is current when it is lent, and keeps that until it is given back. */
 #include "server.h"
 
 #include <inttypes.h>
@@ -19,6 +22,9 @@ static void free_snapshot(woi_snapshot *s)
     if (!s) return;
     for (size_t i = 0; i < s->n_idle; i++) wo_searcher_free(s->idle[i]);
     free(s->idle);
+    free(s->by_name);
+    if (s->generation && s->generation->index != s->index) wo_index_free(s->generation->index);
+    free(s->generation);
     wo_index_free(s->index);
     wo_layer_free(s->layer);
     woi_network_free(s->net);
@@ -98,6 +104,114 @@ static wo_status make_searchers(woi_snapshot *s, size_t n, wo_error *err)
     return WO_OK;
 }
 
+/* ---- Generations ------------------------------------------------------------------------------------------- */
+
+static woi_generation *new_generation(wo_index *index, uint64_t number, wo_error *err)
+{
+    woi_generation *g = malloc(sizeof *g);
+    if (g)
+        *g = (woi_generation){.index = index, .number = number, .refs = 1};
+    else
+        fail(err, WO_ERR_MEMORY, "out of memory");
+    return g;
+}
+
+/* One reference less. Under the lock; what it gives back is to be freed outside of it. */
+static woi_generation *let_go(woi_generation *g)
+{
+    return g && --g->refs == 0 ? g : NULL;
+}
+
+static void free_generation(const woi_snapshot *s, woi_generation *g)
+{
+    if (g && g->index != s->index) wo_index_free(g->index);
+    free(g);
+}
+
+wo_status woi_snapshot_replace(woi_server *server, woi_snapshot *s, wo_index *index, uint64_t number, wo_error *err)
+{
+    woi_generation *made = new_generation(index, number, err);
+    if (!made) return WO_ERR_MEMORY;
+    pthread_mutex_lock(&server->lock);
+    woi_generation *gone = let_go(s->generation);
+    s->generation = made;
+    pthread_mutex_unlock(&server->lock);
+    free_generation(s, gone);
+    return WO_OK;
+}
+
+/* Under the lock: a searcher that waits, if there is one. */
+static void lend(woi_lease *lease)
+{
+    woi_snapshot *s = lease->snapshot;
+    if (lease->searcher || !s->n_idle) return;
+    lease->searcher = s->idle[--s->n_idle];
+    lease->generation = s->generation;
+    lease->generation->refs++;
+}
+
+/* Outside of it: the searcher searches what is current. Where memory runs out there is none. */
+static void ready(woi_server *server, woi_lease *lease)
+{
+    if (lease->searcher && wo_searcher_move(lease->searcher, lease->generation->index, NULL))
+        woi_snapshot_return(server, lease);
+}
+
+/* Under the lock, the same backwards: what it gives back is to be freed. */
+static woi_generation *take_back(woi_lease *lease)
+{
+    woi_snapshot *s = lease->snapshot;
+    if (lease->searcher) s->idle[s->n_idle++] = lease->searcher;
+    woi_generation *gone = let_go(lease->generation);
+    lease->searcher = NULL;
+    lease->generation = NULL;
+    return gone;
+}
+
+/* ---- Names ------------------------------------------------------------------------------------------------- */
+
+static int compare_names(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
+{
+    const int order = memcmp(a, b, a_bytes < b_bytes ? a_bytes : b_bytes);
+    return order ? order : (a_bytes > b_bytes) - (a_bytes < b_bytes);
+}
+
+static int by_name(const void *a, const void *b, void *ctx)
+{
+    size_t x_bytes = 0, y_bytes = 0;
+    const int32_t x_id = *(const int32_t *)a, y_id = *(const int32_t *)b;
+    const char *x = wo_index_label(ctx, x_id, &x_bytes), *y = wo_index_label(ctx, y_id, &y_bytes);
+    const int order = x && y ? compare_names(x, x_bytes, y, y_bytes) : 0;
+    return order ? order : (x_id > y_id) - (x_id < y_id);
+}
+
+/* So that feedback may say names. */
+static wo_status sort_names(woi_snapshot *s, wo_error *err)
+{
+    if (!(s->by_name = malloc(s->info.m * sizeof *s->by_name))) return fail(err, WO_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < s->info.m; i++) s->by_name[i] = (int32_t)i;
+    qsort_r(s->by_name, s->info.m, sizeof *s->by_name, by_name, s->index);
+    return WO_OK;
+}
+
+int32_t woi_snapshot_find(const woi_snapshot *s, const char *name, size_t bytes)
+{
+    for (size_t low = 0, high = s->by_name ? s->info.m : 0; low < high;) {
+        const size_t middle = (low + high) / 2;
+        size_t own_bytes = 0;
+        const char *own = wo_index_label(s->index, s->by_name[middle], &own_bytes);
+        const int order = own ? compare_names(own, own_bytes, name, bytes) : 0;
+        if (order == 0) return own ? s->by_name[middle] : -1;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return -1;
+}
+
+/* ---- Opening ----------------------------------------------------------------------------------------------- */
+
 /* Whether the exact layer can be asked: one query of zeros tells. */
 static bool has_full(const woi_snapshot *s)
 {
@@ -125,6 +239,8 @@ static wo_status open_all(woi_server *server, woi_snapshot **result, const char 
         s->m = s->info.m;
     }
     if (!status) status = open_network(s, o, at, err);
+    if (!status && s->index && !(s->generation = new_generation(s->index, 0, err))) status = WO_ERR_MEMORY;
+    if (!status && o->learn && s->info.has_names) status = sort_names(s, err);
     if (!status && s->index) status = make_searchers(s, (size_t)server->threads + 2, err);
     if (status) {
         free_snapshot(s);
@@ -173,29 +289,31 @@ wo_status woi_snapshot_load(woi_server *server, const char **at, wo_error *err)
 void woi_snapshot_take(woi_server *server, woi_lease *lease)
 {
     pthread_mutex_lock(&server->lock);
-    woi_snapshot *s = server->current;
-    s->refs++;
-    *lease = (woi_lease){s, s->n_idle ? s->idle[--s->n_idle] : NULL};
+    *lease = (woi_lease){.snapshot = server->current};
+    lease->snapshot->refs++;
+    lend(lease);
     pthread_mutex_unlock(&server->lock);
+    ready(server, lease);
 }
 
 void woi_snapshot_give(woi_server *server, const woi_lease *lease)
 {
     woi_snapshot *s = lease->snapshot;
+    woi_lease own = *lease;
     pthread_mutex_lock(&server->lock);
-    if (lease->searcher) s->idle[s->n_idle++] = lease->searcher;
+    woi_generation *gone = take_back(&own);
     const bool last = --s->refs == 0;
     pthread_mutex_unlock(&server->lock);
+    free_generation(s, gone);
     if (last) free_snapshot(s);
 }
 
 void woi_snapshot_return(woi_server *server, woi_lease *lease)
 {
-    woi_snapshot *s = lease->snapshot;
     pthread_mutex_lock(&server->lock);
-    if (lease->searcher) s->idle[s->n_idle++] = lease->searcher;
+    woi_generation *gone = take_back(lease);
     pthread_mutex_unlock(&server->lock);
-    lease->searcher = NULL;
+    free_generation(lease->snapshot, gone);
 }
 
 void woi_snapshot_keep(woi_server *server, const woi_lease *from, woi_lease *lease)
@@ -203,15 +321,15 @@ void woi_snapshot_keep(woi_server *server, const woi_lease *from, woi_lease *lea
     pthread_mutex_lock(&server->lock);
     from->snapshot->refs++;
     pthread_mutex_unlock(&server->lock);
-    *lease = (woi_lease){from->snapshot, NULL};
+    *lease = (woi_lease){.snapshot = from->snapshot};
 }
 
 bool woi_snapshot_borrow(woi_server *server, woi_lease *lease)
 {
-    woi_snapshot *s = lease->snapshot;
     pthread_mutex_lock(&server->lock);
-    if (!lease->searcher && s->n_idle) lease->searcher = s->idle[--s->n_idle];
+    lend(lease);
     pthread_mutex_unlock(&server->lock);
+    ready(server, lease);
     return lease->searcher;
 }
 

@@ -139,8 +139,7 @@ static plain *begin(woi_server *server, const woi_request *request, json_t *obje
     return p;
 }
 
-/* JSON, or what curl -d says when it is told nothing. */
-static bool check_type(const char *type, woi_reply *reply)
+bool woi_check_json(const char *type, woi_reply *reply)
 {
     if (!type || woi_names_type(type, woi_type_json) || woi_names_type(type, "application/x-www-form-urlencoded"))
         return true;
@@ -161,7 +160,8 @@ void woi_v1_search(woi_server *server, const woi_request *request, woi_reply *re
     const bool raw = woi_names_type(type, woi_type_bytes);
     json_t *object = NULL;
     if (!check_npy(request, reply) || (!raw && !woi_no_arguments(request, reply))) return;
-    if (!raw && (!check_type(type, reply) || !(object = woi_body_object(request->body, request->body_bytes, reply))))
+    if (!raw &&
+        (!woi_check_json(type, reply) || !(object = woi_body_object(request->body, request->body_bytes, reply))))
         return;
     plain *p = begin(server, request, object, reply);
     if (!p) return;
@@ -174,7 +174,7 @@ void woi_v1_search(woi_server *server, const woi_request *request, woi_reply *re
 
 /* ---- Predict ----------------------------------------------------------------------------------------------- */
 
-static bool read_format(const json_t *value, woi_raw *format, woi_reply *reply)
+bool woi_raw_format(const json_t *value, woi_raw *format, woi_reply *reply)
 {
     const char *word = json_string_value(value);
     *format = !word ? WOI_RAW_AUTO : strcmp(word, "xc") == 0 ? WOI_RAW_XC : WOI_RAW_AUTO;
@@ -184,8 +184,7 @@ static bool read_format(const json_t *value, woi_raw *format, woi_reply *reply)
            woi_refuse(reply, 400, "format is '%.40s', expected text, deb822 or xc", word ? word : "no text");
 }
 
-/* One text or object, or a list of them, as a list. */
-static json_t *listed(json_t *value)
+json_t *woi_raw_list(json_t *value)
 {
     if (json_is_array(value)) return json_incref(value);
     json_t *list = json_array();
@@ -206,10 +205,10 @@ static bool read_predict(woi_job *job, const woi_server *server, const woi_snaps
         if (text && input)
             fine = woi_refuse(reply, 400, "text and features are two ways to say it: one of them will do");
         else if (text) {
-            input = listed(value);
+            input = woi_raw_list(value);
             raw.what = key;
         } else if (strcmp(key, "format") == 0)
-            fine = read_format(value, &raw.format, reply);
+            fine = woi_raw_format(value, &raw.format, reply);
         else if (!woi_job_set(job, s, key, value, reply))
             fine = reply->status ? false : woi_refuse(reply, 400, "a prediction has no member '%.60s'", key);
         if (!fine) break;
@@ -224,7 +223,7 @@ static bool read_predict(woi_job *job, const woi_server *server, const woi_snaps
 void woi_v1_predict(woi_server *server, const woi_request *request, woi_reply *reply)
 {
     json_t *object;
-    if (!woi_no_arguments(request, reply) || !check_type(request->header(request->ctx, "Content-Type"), reply) ||
+    if (!woi_no_arguments(request, reply) || !woi_check_json(request->header(request->ctx, "Content-Type"), reply) ||
         !(object = woi_body_object(request->body, request->body_bytes, reply)))
         return;
     plain *p = begin(server, request, object, reply);
@@ -256,7 +255,10 @@ void woi_v1_info(woi_server *server, const woi_request *request, woi_reply *repl
     woi_out_format(out, "\"entries\": %llu, \"index_bytes\": %llu, \"names\": %s, \"prior\": %s, \"exact_rows\": %s, ",
                    (unsigned long long)info->n_entries, (unsigned long long)info->index_bytes,
                    info->has_names ? "true" : "false", s->prior ? "true" : "false", s->has_full ? "true" : "false");
-    woi_out_format(out, "\"max_probes\": %u, \"exact\": %s, \"network\": ", s->max_probes, o->exact ? "true" : "false");
+    woi_out_format(out, "\"max_probes\": %u, \"exact\": %s, \"learns\": %s, ", s->max_probes,
+                   o->exact ? "true" : "false", o->learn ? "true" : "false");
+    woi_out_format(out, "\"generation\": %llu, \"network\": ",
+                   (unsigned long long)(lease.generation ? lease.generation->number : 0));
     if (s->net)
         woi_out_format(out, "{\"arch\": \"%s\", \"inputs\": %zu, \"extractor\": \"%s\", \"text\": %s}",
                        woi_arch_name(s->net->arch), s->net->n_inputs, s->net->extractor,

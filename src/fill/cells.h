@@ -43,6 +43,16 @@ typedef struct woi_evidence_options {
     const float *parts; /* (L): how much of a query the first, second, ... of its cells gets; NULL: all 1 */
 } woi_evidence_options;
 
+/* A class, and how much the queries of a cell needed it. */
+typedef struct woi_need {
+    float evidence;
+    int32_t id;
+} woi_need;
+
+/* Which of n classes a cell with so many queries holds, by lambda, floor and cap: ids (n), ascending. Returns how many.
+ * The needs are reordered. */
+size_t woi_evidence_choose(woi_need *needs, size_t n, double n_queries, const woi_evidence_options *rule, int32_t *ids);
+
 /* of (n, L): the cell of each query in each table; UINT32_MAX: none. */
 wo_status woi_fill_evidence(const woi_sparse *needs, const uint32_t *of, const woi_evidence_options *options, size_t m,
                             woi_cells *cells, wo_error *err);

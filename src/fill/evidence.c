@@ -18,16 +18,11 @@
 
 enum { BLOCK = 64, PARTS = 16 }; /* cells that one thread fills at a time; reports of progress */
 
-typedef struct candidate {
-    float evidence;
-    int32_t id;
-} candidate;
-
 /* A thread's memory. */
 typedef struct worker {
     float *evidence; /* (m), zeros between cells */
     int32_t *touched;
-    candidate *order;
+    woi_need *order;
     size_t order_room;
     wo_status status; /* what it failed of, with err */
     wo_error err;
@@ -119,11 +114,58 @@ static double add_neighbours(const task *t, size_t cell, double n, worker *w, si
     return n;
 }
 
-static int by_evidence(const void *a, const void *b)
+/* Whether x is needed more than y; of equals the lower id is. */
+static bool before(woi_need x, woi_need y)
 {
-    const candidate *x = a, *y = b;
-    if (x->evidence != y->evidence) return x->evidence < y->evidence ? 1 : -1;
-    return x->id < y->id ? -1 : 1;
+    return x.evidence != y.evidence ? x.evidence > y.evidence : x.id < y.id;
+}
+
+/* The most needed `most` of n come first, in no order: Hoare's selection. No two are equal, so that which they are does
+ * not depend on how it goes. */
+static void select_most(woi_need *needs, size_t n, size_t most)
+{
+    ptrdiff_t low = 0, high = (ptrdiff_t)n - 1;
+    const ptrdiff_t last = (ptrdiff_t)most - 1; /* the place of the least needed of them */
+    while (low < high) {
+        const woi_need a = needs[low], b = needs[low + (high - low) / 2], c = needs[high];
+        const woi_need middle = before(a, b) ? (before(b, c)   ? b
+                                                : before(a, c) ? c
+                                                               : a)
+                                             : (before(a, c)   ? a
+                                                : before(b, c) ? c
+                                                               : b);
+        ptrdiff_t i = low, j = high;
+        while (i <= j) {
+            while (before(needs[i], middle)) i++;
+            while (before(middle, needs[j])) j--;
+            if (i > j) break;
+            const woi_need other = needs[i];
+            needs[i++] = needs[j];
+            needs[j--] = other;
+        }
+        if (last <= j)
+            high = j;
+        else if (last >= i)
+            low = i;
+        else
+            return;
+    }
+}
+
+size_t woi_evidence_choose(woi_need *needs, size_t n, double n_queries, const woi_evidence_options *rule, int32_t *ids)
+{
+    const double bar = rule->lambda * n_queries;
+    size_t taken = 0;
+    for (size_t i = 0; i < n; i++)
+        if (needs[i].evidence >= bar) ids[taken++] = needs[i].id;
+    if (taken < rule->floor || (rule->cap && taken > rule->cap)) {
+        const size_t most = taken < rule->floor ? rule->floor : rule->cap;
+        taken = n < most ? n : most;
+        select_most(needs, n, taken);
+        for (size_t i = 0; i < taken; i++) ids[i] = needs[i].id;
+    }
+    woi_ids_sort(ids, taken);
+    return taken;
 }
 
 /* The evidence of the same queries, by what shares are counted by. */
@@ -149,23 +191,9 @@ static wo_status fill_cell(const task *t, size_t cell, worker *w, block *out, wo
     if (!status) status = woi_grow(&out->ids, &out->room, out->n, out->n + n_touched, sizeof *out->ids, err);
     if (!status && o->shares)
         status = woi_grow(&out->shares, &out->shares_room, out->n, out->n + n_touched, sizeof *out->shares, err);
-    size_t taken = 0;
     if (!status) {
-        const double bar = o->lambda * n;
-        for (size_t i = 0; i < n_touched; i++) w->order[i] = (candidate){w->evidence[w->touched[i]], w->touched[i]};
-        for (size_t i = 0; i < n_touched; i++)
-            if (w->order[i].evidence >= bar) taken++;
-        if (taken < o->floor || (o->cap && taken > o->cap)) {
-            const size_t most = taken < o->floor ? o->floor : o->cap;
-            taken = n_touched < most ? n_touched : most;
-            qsort(w->order, n_touched, sizeof *w->order, by_evidence);
-            for (size_t i = 0; i < taken; i++) out->ids[out->n + i] = w->order[i].id;
-        } else {
-            size_t at = out->n;
-            for (size_t i = 0; i < n_touched; i++)
-                if (w->order[i].evidence >= bar) out->ids[at++] = w->order[i].id;
-        }
-        woi_ids_sort(out->ids + out->n, taken);
+        for (size_t i = 0; i < n_touched; i++) w->order[i] = (woi_need){w->evidence[w->touched[i]], w->touched[i]};
+        const size_t taken = woi_evidence_choose(w->order, n_touched, n, o, out->ids + out->n);
         if (o->shares && o->shares_of && o->shares_of != t->needs) count_again(t, cell, w, &n_touched);
         for (size_t i = out->n; o->shares && i < out->n + taken; i++)
             out->shares[i] = woi_f32_to_bf16((float)((double)w->evidence[out->ids[i]] / n));

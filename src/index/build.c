@@ -274,6 +274,10 @@ void wo_index_free(wo_index *index)
 {
     if (!index) return;
     woi_cells_free(&index->cells); /* also those of a file are copies */
+    if (index->base) {             /* all else is its base's */
+        woi_free(index);
+        return;
+    }
     if (index->st) {               /* all else lies in the mapped file */
         woi_free(index->tree.n_leaves);
         woi_free(index->tree.starts);

@@ -12,7 +12,6 @@
 enum {
     NEAR = 32,               /* leaves that a thin one may borrow from */
     QUERIES_A_LEAF = 40,     /* where the number of leaves follows from the data */
-    MOST_FILED = 16,         /* leaves that a query is filed in: 1 + the most that spread may be */
     HELD_OUT = 10,           /* every tenth query is one that a mixture is chosen by, */
     MOST_HELD = 10000,       /* or so many of them */
     STREAM_MIX = 0x6d697874, /* of the seed */
@@ -114,14 +113,17 @@ static wo_status make_screen(wo_index *index, wo_error *err)
     return status;
 }
 
-/* A query filed in several leaves of a tree counts 1 / sqrt(r) in the r-th nearest, whatever the distances, so that no
- * scale must be known. */
+void woi_evidence_parts(float *parts)
+{
+    for (uint32_t r = 0; r < WOI_MOST_FILED; r++) parts[r] = 1 / sqrtf((float)(r + 1));
+}
+
 wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index *index, wo_error *err)
 {
     const wo_build_options *o = &index->options;
     const bool tree = woi_uses_tree(o);
-    float parts[MOST_FILED];
-    for (uint32_t r = 0; r < MOST_FILED; r++) parts[r] = 1 / sqrtf((float)(r + 1));
+    float parts[WOI_MOST_FILED];
+    woi_evidence_parts(parts);
     const woi_evidence_options fill = {.K = tree ? 0 : o->K,
                                        .L = routed->each,
                                        .n_cells = woi_tree_n_cells(&index->tree),

@@ -18,6 +18,12 @@ typedef struct woi_routed {
 
 void woi_routed_free(woi_routed *routed); /* and zeroed again */
 
+enum { WOI_MOST_FILED = 16 }; /* leaves that a query is filed in: 1 + the most that spread may be */
+
+/* A query filed in several leaves of a tree counts 1 / sqrt(r) in the r-th nearest, whatever the distances, so that no
+ * scale must be known: parts (WOI_MOST_FILED), from the nearest on. */
+void woi_evidence_parts(float *parts);
+
 /* Learns index->hash or index->tree. */
 wo_status woi_evidence_route(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
                              wo_error *err);

@@ -142,6 +142,7 @@ struct wo_index {
     uint64_t n_empty, largest; /* cells without a class; classes in the largest */
     woi_batches full;          /* that FULL answers; see wo_index_info */
     double same_best, same_five;
+    const wo_index *base;            /* of an index that an adapter published: whose all but its cells are; or NULL */
     woi_st *st;                      /* mapped: hash, tree and rows lie in it and are not freed; NULL: they are ours */
     double *trace_copy, *curve_copy; /* of tables that the file has more columns of, or NULL */
 };

@@ -49,14 +49,21 @@ static size_t route_scratch(const wo_searcher *s)
     return many > one ? many : one;
 }
 
+/* The most candidates that a query has. */
+static size_t room_of(const wo_searcher *s, const wo_index *index)
+{
+    const size_t most = woi_cells_opened(index, woi_wider_probes(index, s->max_probes));
+    size_t room = most * index->largest + s->max_mandatory;
+    if (index->screen.rows) room += WOI_MOST_KEPT;
+    return room < index->rows.m ? room : index->rows.m;
+}
+
 static wo_status create_workers(wo_searcher *s, wo_error *err)
 {
     const wo_index *index = s->index;
     const size_t m = index->rows.m, n_cells = woi_cells_opened(index, s->max_probes);
     const size_t most = woi_cells_opened(index, woi_wider_probes(index, s->max_probes));
-    size_t room = most * index->largest + s->max_mandatory;
-    if (index->screen.rows) room += WOI_MOST_KEPT;
-    if (room > m) room = m;
+    const size_t room = s->room = room_of(s, index);
     s->block = index->tree.beam >= WOI_WIDE_BEAM ? WOI_WIDE_BLOCK : WOI_BLOCK_QUERIES;
     if (!(s->workers = woi_alloc_zero((size_t)s->threads, sizeof *s->workers, err))) return WO_ERR_MEMORY;
     if (index->options.method == WO_METHOD_FULL) return WO_OK;
@@ -99,6 +106,7 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     wo_searcher *s = woi_alloc_zero(1, sizeof *s, err);
     if (!s) return WO_ERR_MEMORY;
     s->index = index;
+    s->base = index->base ? index->base : index;
     s->kernels = kernels;
     s->threads = woi_team_threads(o.threads);
     s->max_probes = max_probes;
@@ -119,6 +127,47 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
         return status;
     }
     *searcher = s;
+    return WO_OK;
+}
+
+/* Larger arrays in place of those that have a candidate each. */
+static wo_status widen_worker(woi_worker *w, size_t room, wo_error *err)
+{
+    int32_t *ids = woi_alloc(room + 1, sizeof *ids, err);
+    float *logits = woi_alloc(room, sizeof *logits, err), *extra = NULL;
+    if (w->extra) extra = woi_alloc(room + 1, sizeof *extra, err);
+    if (!ids || !logits || (w->extra && !extra)) {
+        woi_free(ids);
+        woi_free(logits);
+        woi_free(extra);
+        return WO_ERR_MEMORY;
+    }
+    woi_free(w->ids);
+    woi_free(w->logits);
+    woi_free(w->extra);
+    w->ids = ids;
+    w->logits = logits;
+    w->extra = extra;
+    return WO_OK;
+}
+
+/* All but the cells is the same, so that what goes by classes, dimensions or cells fits. The index before may be gone,
+ * and this one lie where it lay: nothing of it is looked at. */
+wo_status wo_searcher_move(wo_searcher *s, const wo_index *index, wo_error *err)
+{
+    if (index->base != s->base && index != s->base)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_INDEX, "",
+                              "the index was not published from the one that the searcher was made for");
+    size_t room = room_of(s, index);
+    if (room > s->room) {
+        room = room + room / 4 < index->rows.m ? room + room / 4 : index->rows.m; /* cells grow a little at a time */
+        for (int t = 0; t < s->threads; t++) {
+            const wo_status status = widen_worker(&s->workers[t], room, err);
+            if (status) return status; /* larger arrays than are needed do no harm */
+        }
+        s->room = room;
+    }
+    s->index = index;
     return WO_OK;
 }
 

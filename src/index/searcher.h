@@ -41,7 +41,9 @@ typedef struct woi_worker {
 
 struct wo_searcher {
     const wo_index *index;
+    const wo_index *base; /* of all indexes that it may be moved to; perhaps the index itself */
     const woi_kernels *kernels;
+    size_t room; /* candidates that a worker has memory for */
     int threads;
     uint32_t max_probes, max_mandatory;
     size_t block; /* queries that are routed together */

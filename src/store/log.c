@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/size.h"
+#include "store/journal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -243,7 +244,9 @@ wo_status wo_log_open_labelled(const char *path, const char *labels_path, wo_log
     if (status) return woi_about(err, WO_ABOUT_LOG, status);
     wo_log *made = woi_alloc_zero(1, sizeof *made, err);
     if (!made) return WO_ERR_MEMORY;
-    status = kind == WOI_FILE_NPY ? open_npy(path, made, err) : open_file(path, made, err);
+    status = kind == WOI_FILE_NPY       ? open_npy(path, made, err)
+             : kind == WOI_FILE_JOURNAL ? woi_journal_read(path, made, err)
+                                        : open_file(path, made, err);
     status = woi_about(err, WO_ABOUT_LOG, status);
     if (!status && labels_path) status = read_npy_labels(labels_path, made, err);
     if (status)
@@ -320,6 +323,12 @@ size_t wo_log_d(const wo_log *log)
 const float *wo_log_queries(const wo_log *log)
 {
     return log->queries;
+}
+
+const int32_t *wo_log_labels(const wo_log *log, const int64_t **indptr)
+{
+    *indptr = log->indptr;
+    return log->labels;
 }
 
 /* ---- Checks ------------------------------------------------------------------------------------------------ */

@@ -34,6 +34,7 @@ struct wo_log {
     woi_log file;      /* where they lie, for a log file; it owns labels that were read */
     woi_npy npy;       /* or queries in an array of NumPy's */
     float *copy;       /* queries that had to be converted, or NULL */
+    size_t torn_bytes; /* of a journal: half a record at its end, which is left out */
 };
 
 /* Whether a log goes with a layer or an index. */

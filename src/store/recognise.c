@@ -1,5 +1,6 @@
 /* What kind of file is this? Decided by the first bytes, so that any name is allowed. */
 #include "base/error.h"
+#include "store/journal.h"
 #include "store/map.h"
 #include "store/safetensors.h"
 #include "store/store.h"
@@ -49,6 +50,8 @@ wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *er
         *kind = WOI_FILE_SAFETENSORS;
     } else if (memcmp(head, "\x93NUMPY", n < 6 ? n : 6) == 0) {
         *kind = WOI_FILE_NPY;
+    } else if (starts_with(head, n, WOI_JOURNAL_MAGIC, WOI_JOURNAL_MAGIC_BYTES)) {
+        *kind = WOI_FILE_JOURNAL;
     } else if (n >= 4 && magic == WOI_FASTTEXT_MAGIC) {
         *kind = WOI_FILE_FASTTEXT;
     } else if (starts_with(head, n, "GGUF", 4) && memchr(head, 0, n)) { /* text has no NUL */

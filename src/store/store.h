@@ -64,7 +64,8 @@ typedef enum woi_file_kind {
     WOI_FILE_NPY,
     WOI_FILE_FASTTEXT,
     WOI_FILE_GGUF,
-    WOI_FILE_XC,   /* text */
+    WOI_FILE_JOURNAL, /* a log that grows: journal.h */
+    WOI_FILE_XC,      /* text */
     WOI_FILE_GZIP, /* compressed: of what, only its reader can tell. We read text that way, and nothing else */
 } woi_file_kind;
 

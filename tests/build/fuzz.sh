@@ -10,7 +10,7 @@ case ${SAN:-} in
 thread) mutations=5 ;; # no threads here, and mapping files is slow under TSan
 *) mutations=50 ;;     # a target takes a minute with 200
 esac
-for target in safetensors npy xc deb822 text fasttext gguf npz index serve shards; do
+for target in safetensors npy journal xc deb822 text fasttext gguf npz index serve shards; do
     [ -x "$BUILD/tests/fuzz/fuzz_$target" ] || { ok "fuzz_$target is not built: there is no server here # skip"; continue; }
     files=("$scratch"/seeds/*)
     [ $target != index ] || files=(tests/golden/index-*.safetensors)

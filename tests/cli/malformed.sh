@@ -327,6 +327,16 @@ sed 's/__label__tree/__label__\xffree/' tests/golden/fasttext-ngrams.bin >"$dir/
 judge ft-utf8 "the label '__label__?ree' is not one line of UTF-8"
 patch fasttext-quantised.ftz ft-quantised 'the model is quantised: give the .bin file that it was made from' 0 '\xba'
 
+# ---- journals ----------------------------------------------------------------------------------------------------
+jo() { patch log.journal "$@"; }
+cut_off log.journal journal-head 'the journal has 23 bytes, its header alone has 24' 23
+jo journal-version 'the header of the journal is damaged: its checksum differs' 8 '\x02'
+jo journal-d 'the header of the journal is damaged: its checksum differs' 12 '\x04'
+jo journal-mark 'record 0 of the journal is damaged: others follow it' 24 'x'
+jo journal-count 'record 0 of the journal is damaged: others follow it' 28 '\x09'
+jo journal-number 'record 1 of the journal is damaged: others follow it' 70 '\xff'
+jo journal-sum 'record 2 of the journal is damaged: others follow it' 115 '\xff'
+
 # ---- GGUF --------------------------------------------------------------------------------------------------------
 gg() { patch model.gguf "$@"; }
 cut_off model.gguf gguf-head 'the file ends at byte 20, inside the header' 20

@@ -91,6 +91,7 @@ static woi_server *open_server(void)
                                               .net = "tests/golden/network-xc.safetensors",
                                               .name = "wideout",
                                               .threads = 1,
+                                              .learn = true, /* feedback is read; nobody is there to learn from it */
                                               .max_body = 1 << 16,
                                               .max_queries = 64,
                                               .max_k = 100,

@@ -5,7 +5,8 @@
 # beside them: index-prior has a tree whose nodes differ in size, and a prior, index-fallback a screen for queries that know
 # little, index-partition what log Z is made of, and index-mixture a mixture; they answer with probabilities. index-updated keeps queries,
 # and has classes that were added and removed. The trees of the others were made when all nodes had as many leaves; made again they are others.
-# A tuned index has times in it, so that it differs every time, and a checkpoint depends on when its run was stopped.
+# log.journal is what tests/unit/test_journal.c writes. A tuned index has times in it, so that it differs every time, and a
+# checkpoint depends on when its run was stopped.
 set -eu
 : "${WIDEOUT:=build/wideout}"
 WIDEOUT=$(realpath "$WIDEOUT")

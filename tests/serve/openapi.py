@@ -2,11 +2,12 @@
 examples are answered in the form that it gives."""
 import json
 import re
+import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, "tests/serve")
-from lib import GOLDEN, Server, check, finish, same
+from lib import GOLDEN, TOOL, Server, check, finish, same
 
 with open("docs/openapi.json") as file:
     spec = json.load(file)
@@ -92,8 +93,11 @@ def judge(name, reply, operation):
         check(f"{name}: {header}", header in reply.headers and not wrong(reply.headers[header], about["schema"]), reply.headers)
 
 
-index, net = GOLDEN + "index-names.safetensors", GOLDEN + "network-xc.safetensors"
-with Server(index, "--net", net, "-q", "--shadow", "1") as s:
+folder, net = tempfile.TemporaryDirectory(), GOLDEN + "network-xc.safetensors"
+index = folder.name + "/index"
+subprocess.run([TOOL, "build", "-q", "--layer", net, "--log", GOLDEN + "log-bf16.safetensors", "-K", "2", "-L", "2", "--iterations", "2", "-o", index],
+               check=True, capture_output=True)
+with Server(index, "--net", net, "-q", "--shadow", "1", "--learn") as s:
     for path, item in spec["paths"].items():
         for method, operation in item.items():
             body = operation.get("requestBody")
@@ -121,7 +125,7 @@ with Server(index, "-q") as shard:
 with tempfile.NamedTemporaryFile("w") as token:
     token.write("a-token-of-some-length")
     token.flush()
-    with Server(index, "--net", net, "-q", "--token-file", token.name) as s:
+    with Server(index, "--net", net, "-q", "--token-file", token.name, "--learn") as s:
         for path, item in spec["paths"].items():
             for method, operation in item.items():
                 for_all = operation.get("security") == []

@@ -1,0 +1,75 @@
+#!/bin/bash
+# An index that learns while it serves, beside one that does not and one that is built again.
+#
+#   bench/drift.sh NET FIRST SECOND [FROM [BUILD OPTION...]]
+#
+# NET      the network, or its layer
+# FIRST    the log that the index is built from
+# SECOND   the log that is served, in its order: each query is asked at k = 5, then its labels are sent as feedback
+# FROM     P@1 and P@5 count the queries of SECOND from this one on (default: half of them)
+# OPTIONs  of wideout build; without any it tunes, on TUNE=FILE where that is given
+#
+# Half-life: HALF_LIFE=N (queries; default: nothing fades). The servers have --shadow 0.01. OUT=FOLDER keeps the indexes
+# (default: a temporary folder). Prints a line of JSON for each:
+#
+#   static    does not learn
+#   told      does not learn, but is sent the same feedback, and refuses it: what the requests alone cost
+#   learning  learns
+#   known     built from FIRST and the queries of SECOND before FROM: all that was known then
+#   all       built from FIRST and all of SECOND, those that are judged too: what no index can know
+#
+# and then which share of the gap to 'known' and to 'all' the learning one closes, and what it costs.
+# On Diginetica, the network of its first half in the cache (bench/nets.sh):
+#
+#   cd ~/.cache/wideout/diginetica-half && /path/to/bench/drift.sh net.safetensors first.log second.log 200000
+set -eu
+[ $# -ge 3 ] || { sed -n '2,/^set/p' "$0" | sed '$d; s/^# \{0,1\}//'; exit 2; }
+root=$(realpath "$(dirname "$0")/..")
+: "${BUILD:=$root/build}"
+wideout=$(realpath "$BUILD/wideout") replay=$(realpath "$BUILD/bench/replay")
+net=$1 first=$2 second=$3
+shift 3
+n=$("$wideout" info --json "$second" | jq '[.tensors[]? | select(.name == "queries") | .shape[0]][0] // .queries')
+from=$((n / 2))
+if [ $# -gt 0 ]; then
+    from=$1
+    shift
+fi
+if [ -n "${OUT:-}" ]; then
+    mkdir -p "$OUT"
+else
+    OUT=$(mktemp -d)
+    trap 'rm -rf "$OUT"' EXIT
+fi
+
+# ---- Indexes ------------------------------------------------------------------------------------------------------------
+if [ $# -gt 0 ]; then
+    options=("$@")
+    "$wideout" build -q --layer "$net" --log "$first" "${options[@]}" -o "$OUT/static" >/dev/null
+else
+    "$wideout" build -q --layer "$net" --log "$first" ${TUNE:+--tune-log "$TUNE"} -o "$OUT/static" --json >"$OUT/static.json"
+    read -ra options < <(jq -r .build_options "$OUT/static.json")
+fi
+echo "index: ${options[*]}" >&2
+"$replay" cut "$second" "$from" "$OUT/before.log"
+"$wideout" build -q --layer "$net" --log "$first" --log "$OUT/before.log" "${options[@]}" -o "$OUT/known" >/dev/null
+"$wideout" build -q --layer "$net" --log "$first" --log "$second" "${options[@]}" -o "$OUT/all" >/dev/null
+
+# ---- Serving ------------------------------------------------------------------------------------------------------------
+shadow=(--shadow 0.01)
+play() { # NAME INDEX SKIP yes|no ARGUMENT...
+    "$replay" run "$wideout" "$second" "$3" "$from" "$4" "$2" "${shadow[@]}" "${@:5}" | jq -c --arg name "$1" '{name: $name} + .' |
+        tee -a "$OUT/lines"
+}
+: >"$OUT/lines"
+play static "$OUT/static" 0 no
+play told "$OUT/static" 0 yes
+play learning "$OUT/static" 0 yes --learn ${HALF_LIFE:+--half-life "$HALF_LIFE"}
+play known "$OUT/known" "$from" no
+play all "$OUT/all" "$from" no
+jq -sc 'map({(.name): .}) | add as $r |
+    def closed($k; $to): ($r[$to][$k] - $r.static[$k]) as $gap | if $gap > 0 then ($r.learning[$k] - $r.static[$k]) / $gap else null end;
+    {gap_closed_p_at_5: closed("p_at_5"; "known"), gap_closed_p_at_1: closed("p_at_1"; "known"),
+     of_all_p_at_5: closed("p_at_5"; "all"), of_all_p_at_1: closed("p_at_1"; "all"),
+     cost_of_learning: (1 - $r.learning.requests_per_s / $r.told.requests_per_s),
+     requests_per_s_beside_static: ($r.learning.requests_per_s / $r.static.requests_per_s)}' "$OUT/lines"

@@ -1,0 +1,357 @@
+/* Learning: queries whose labels became known are counted by an adapter, and every second an index that knows them
+ * takes the place of the one that is served. One thread does all of it. A request leaves a copy in a queue and goes on;
+ * what does not fit is dropped and counted.
+ *
+ * Publishing takes as long as a copy of the cells and a little for each that changed: where that is more than a tenth
+ * of the time, it is done less often.
+ *
+ * A lesson is in the journal, where there is one, before it is counted, and there within a hundredth of a second: so
+ * long the thread lets lessons gather, because one at a time would cost a wake-up each. When another index was opened,
+ * the journal is read again, so that it knows all that the one before had learned. */
+#include "server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    MOST_QUEUED = 1 << 16,       /* queries that wait */
+    MOST_BYTES = 64 << 20,       /* that they take */
+    AT_ONCE = 4096,              /* queries of a journal that are counted together */
+    GATHERED_NS = 10 * 1000000L, /* see above */
+};
+#define PERIOD_S 1.0 /* between two publications, */
+#define SHARE 10     /* or so many times what one takes */
+
+typedef struct woi_learner {
+    pthread_t thread;
+    pthread_mutex_t lock; /* of the queue, and of what is told */
+    pthread_cond_t change;
+    bool stop;
+    woi_lesson *first, **end;
+    size_t n, bytes;
+    woi_learning told;
+    /* the thread's own */
+    woi_lease lease; /* the snapshot that is learned for, without a searcher */
+    wo_adapter *adapter;
+    wo_journal *journal;
+    uint64_t refused;
+} woi_learner;
+
+/* ---- Lessons ----------------------------------------------------------------------------------------------- */
+
+/* A lesson and its arrays in one piece. */
+static woi_lesson *copy_lesson(const woi_lesson *from, size_t *bytes)
+{
+    const size_t queries = from->n * from->d * sizeof(float), places = (from->n + 1) * sizeof(int64_t);
+    *bytes = sizeof *from + places + queries + from->n_labels * sizeof(int32_t);
+    woi_lesson *to = malloc(*bytes);
+    if (!to) return NULL;
+    *to = *from;
+    to->next = NULL;
+    char *at = (char *)(to + 1);
+    to->indptr = memcpy(at, from->indptr, places);
+    to->queries = memcpy(at + places, from->queries, queries);
+    to->labels = (const int32_t *)(const void *)(at + places + queries);
+    if (from->n_labels) memcpy(at + places + queries, from->labels, from->n_labels * sizeof(int32_t));
+    return to;
+}
+
+bool woi_learn_offer(woi_server *server, const woi_lesson *lesson)
+{
+    woi_learner *l = server->learner;
+    if (!l) return false;
+    size_t bytes;
+    woi_lesson *copy = copy_lesson(lesson, &bytes);
+    pthread_mutex_lock(&l->lock);
+    const bool fits = copy && !l->stop && l->n + lesson->n <= MOST_QUEUED && l->bytes + bytes <= MOST_BYTES;
+    if (fits) {
+        if (!l->first) pthread_cond_signal(&l->change);
+        *l->end = copy;
+        l->end = &copy->next;
+        l->n += lesson->n;
+        l->bytes += bytes;
+    } else {
+        l->told.dropped += lesson->n;
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (!fits) free(copy);
+    return fits;
+}
+
+bool woi_learn_tell(woi_server *server, woi_learning *learning)
+{
+    woi_learner *l = server->learner;
+    if (!l) return false;
+    pthread_mutex_lock(&l->lock);
+    *learning = l->told;
+    pthread_mutex_unlock(&l->lock);
+    return true;
+}
+
+/* ---- An index ---------------------------------------------------------------------------------------------- */
+
+/* All queries of the arrays. Where one does not fit the index, the others do. */
+static void count(woi_learner *l, const woi_lesson *lesson)
+{
+    if (!wo_adapter_observe(l->adapter, lesson->queries, lesson->n, lesson->indptr, lesson->labels, NULL)) return;
+    for (size_t i = 0; i < lesson->n; i++) {
+        const int64_t own[] = {0, lesson->indptr[i + 1] - lesson->indptr[i]};
+        l->refused += wo_adapter_observe(l->adapter, lesson->queries + i * lesson->d, 1, own,
+                                         lesson->labels + lesson->indptr[i], NULL) != WO_OK;
+    }
+}
+
+/* What the journal has. */
+static wo_status replay(woi_learner *l, const char *path, wo_error *err)
+{
+    wo_log *log = NULL;
+    wo_status status = wo_log_open(path, &log, err);
+    if (status) return status;
+    const int64_t *indptr;
+    const int32_t *labels = wo_log_labels(log, &indptr);
+    const size_t n = wo_log_n(log), d = wo_log_d(log);
+    int64_t own[AT_ONCE + 1];
+    for (size_t i = 0; i < n; i += AT_ONCE) {
+        const size_t some = n - i < AT_ONCE ? n - i : AT_ONCE;
+        for (size_t j = 0; j <= some; j++) own[j] = indptr[i + j] - indptr[i];
+        count(l, &(woi_lesson){.n = some,
+                               .d = d,
+                               .queries = wo_log_queries(log) + i * d,
+                               .indptr = own,
+                               .labels = labels + indptr[i]});
+    }
+    wo_log_free(log);
+    return WO_OK;
+}
+
+static wo_status publish(woi_server *server, wo_error *err)
+{
+    woi_learner *l = server->learner;
+    wo_index *next = NULL;
+    wo_status status = l->adapter ? wo_adapter_publish(l->adapter, &next, err) : WO_OK;
+    if (!status && next) {
+        status = woi_snapshot_replace(server, l->lease.snapshot, next, l->told.generation + 1, err);
+        if (status) wo_index_free(next);
+    }
+    pthread_mutex_lock(&l->lock);
+    l->told.generation += !status && next;
+    l->told.dropped += l->refused;
+    l->refused = 0;
+    if (l->adapter) wo_adapter_describe(l->adapter, &l->told.of_index);
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+static void forget(woi_server *server)
+{
+    woi_learner *l = server->learner;
+    wo_adapter_free(l->adapter);
+    l->adapter = NULL;
+    if (l->lease.snapshot) woi_snapshot_give(server, &l->lease);
+    l->lease = (woi_lease){0};
+}
+
+/* Learns for the index that is current now. */
+static wo_status begin(woi_server *server, const char **at, wo_error *err)
+{
+    woi_learner *l = server->learner;
+    const woi_serve_options *o = &server->options;
+    const wo_adapter_options how = {.struct_size = sizeof how, .half_life = (double)o->half_life};
+    forget(server);
+    woi_snapshot_take(server, &l->lease);
+    woi_snapshot_return(server, &l->lease);
+    const woi_snapshot *s = l->lease.snapshot;
+    *at = o->index;
+    wo_status status = wo_adapter_create(s->index, &how, &l->adapter, err);
+    if (!status && o->learned) {
+        *at = o->learned;
+        wo_journal_free(l->journal); /* one writer at a time, and another index may have other queries */
+        l->journal = NULL;
+        status = wo_journal_open(o->learned, s->info.d, &l->journal, err);
+        if (!status) status = replay(l, o->learned, err);
+        if (!status) status = publish(server, err);
+    }
+    if (status) { /* the lease stays: so it is tried again with the next index alone */
+        wo_adapter_free(l->adapter);
+        l->adapter = NULL;
+    }
+    return status;
+}
+
+/* ---- The thread -------------------------------------------------------------------------------------------- */
+
+static bool index_changed(woi_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    const bool changed = server->current != server->learner->lease.snapshot;
+    pthread_mutex_unlock(&server->lock);
+    return changed;
+}
+
+static void follow(woi_server *server)
+{
+    const char *at = NULL;
+    wo_error err;
+    if (index_changed(server) && begin(server, &at, &err))
+        fprintf(stderr, "wideout serve: %s: %s; nothing is learned\n", at, err.text);
+}
+
+/* Lessons that fit together, n queries of the index's d, as one. */
+static bool join(const woi_lesson *first, size_t n, size_t n_labels, woi_lesson *to)
+{
+    const size_t d = first->d;
+    float *queries = malloc(n * d * sizeof *queries);
+    int64_t *indptr = malloc((n + 1) * sizeof *indptr);
+    int32_t *labels = malloc((n_labels + 1) * sizeof *labels);
+    *to = (woi_lesson){.n = n, .d = d, .n_labels = n_labels, .queries = queries, .indptr = indptr, .labels = labels};
+    if (!queries || !indptr || !labels) return false;
+    size_t row = 0, label = 0;
+    indptr[0] = 0;
+    for (const woi_lesson *l = first; l; l = l->next) {
+        if (l->d != d) continue;
+        memcpy(queries + row * d, l->queries, l->n * d * sizeof *queries);
+        if (l->n_labels) memcpy(labels + label, l->labels, l->n_labels * sizeof *labels);
+        for (size_t i = 0; i < l->n; i++) indptr[row + i + 1] = (int64_t)label + l->indptr[i + 1];
+        row += l->n;
+        label += l->n_labels;
+    }
+    return true;
+}
+
+static void free_joined(woi_lesson *joined)
+{
+    free((void *)(uintptr_t)joined->queries);
+    free((void *)(uintptr_t)joined->indptr);
+    free((void *)(uintptr_t)joined->labels);
+}
+
+/* Lessons of one d; those of another, for an index that is gone, are dropped. */
+static void learn(woi_server *server, woi_lesson *first)
+{
+    woi_learner *l = server->learner;
+    const size_t d = l->lease.snapshot->info.d;
+    size_t n = 0, n_labels = 0;
+    while (first && (first->d != d || !l->adapter)) {
+        woi_lesson *next = first->next;
+        l->refused += first->n;
+        free(first);
+        first = next;
+    }
+    for (const woi_lesson *at = first; at; at = at->next) {
+        n += at->d == d ? at->n : 0;
+        n_labels += at->d == d ? at->n_labels : 0;
+        l->refused += at->d == d ? 0 : at->n;
+    }
+    woi_lesson joined = {0};
+    wo_error err;
+    if (first && join(first, n, n_labels, &joined)) {
+        if (l->journal && wo_journal_append(l->journal, joined.queries, joined.n, joined.indptr, joined.labels, &err)) {
+            fprintf(stderr, "wideout serve: %s: %s; it is not kept any more\n", server->options.learned, err.text);
+            wo_journal_free(l->journal);
+            l->journal = NULL;
+        }
+        count(l, &joined);
+    } else {
+        l->refused += n;
+    }
+    free_joined(&joined);
+    for (woi_lesson *next; first; first = next) {
+        next = first->next;
+        free(first);
+    }
+}
+
+/* Waits for a lesson, a second at most, and lets others gather; takes them all. Under the lock. */
+static woi_lesson *wait_for_lessons(woi_learner *l)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec++;
+    while (!l->first && !l->stop)
+        if (pthread_cond_timedwait(&l->change, &l->lock, &until) == ETIMEDOUT) break;
+    if (l->first && !l->stop) {
+        pthread_mutex_unlock(&l->lock);
+        nanosleep(&(struct timespec){0, GATHERED_NS}, NULL);
+        pthread_mutex_lock(&l->lock);
+    }
+    woi_lesson *first = l->first;
+    l->first = NULL;
+    l->end = &l->first;
+    l->n = l->bytes = 0;
+    return first;
+}
+
+static void *work_on(void *ctx)
+{
+    woi_server *server = ctx;
+    woi_learner *l = server->learner;
+    wo_error err;
+    double next = woi_now_s() + PERIOD_S;
+    for (bool stop = false; !stop;) {
+        pthread_mutex_lock(&l->lock);
+        woi_lesson *first = wait_for_lessons(l);
+        stop = l->stop;
+        pthread_mutex_unlock(&l->lock);
+        follow(server);
+        learn(server, first);
+        const double start = woi_now_s();
+        if (start < next && !stop) continue;
+        const wo_status status = publish(server, &err);
+        const double took = woi_now_s() - start;
+        next = start + (SHARE * took > PERIOD_S ? SHARE * took : PERIOD_S);
+        if (status) fprintf(stderr, "wideout serve: learning: %s\n", err.text);
+        if (l->journal && wo_journal_sync(l->journal, &err))
+            fprintf(stderr, "wideout serve: %s: %s\n", server->options.learned, err.text);
+    }
+    return NULL;
+}
+
+static void free_learner(woi_server *server)
+{
+    woi_learner *l = server->learner;
+    forget(server);
+    wo_journal_free(l->journal);
+    pthread_cond_destroy(&l->change);
+    pthread_mutex_destroy(&l->lock);
+    server->learner = NULL;
+    free(l);
+}
+
+wo_status woi_learn_start(woi_server *server, const char **at, wo_error *err)
+{
+    if (!server->options.learn) return WO_OK;
+    woi_learner *l = calloc(1, sizeof *l);
+    if (l) {
+        pthread_condattr_t clock;
+        pthread_condattr_init(&clock);
+        pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+        pthread_mutex_init(&l->lock, NULL);
+        pthread_cond_init(&l->change, &clock);
+        pthread_condattr_destroy(&clock);
+        l->end = &l->first;
+        l->told.of_index.struct_size = sizeof l->told.of_index;
+        server->learner = l;
+        const wo_status status = begin(server, at, err);
+        if (!status && pthread_create(&l->thread, NULL, work_on, server) == 0) return WO_OK;
+        free_learner(server);
+        if (status) return status;
+    }
+    *at = NULL;
+    *err = (wo_error){.status = WO_ERR_MEMORY, .offset = WO_NO_OFFSET, .text = "no thread can be had for learning"};
+    return WO_ERR_MEMORY;
+}
+
+void woi_learn_stop(woi_server *server)
+{
+    woi_learner *l = server->learner;
+    if (!l) return;
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_signal(&l->change);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+    free_learner(server);
+}
