@@ -707,6 +707,22 @@ typedef struct wo_sample_call {
 /* drawn (n): a class, or -1 where a query has no answer. */
 WO_API wo_status wo_sample(const wo_sample_call *call, int32_t *drawn, wo_error *err);
 
+/* ---- Several processes ------------------------------------------------------------------------------------- */
+
+/* Calls that all processes of a job make together, each the same ones in the same order. The library knows no MPI: a
+ * program fills in this table. Sums are added in the order of ranks, so that every rank has the same bits. A call that
+ * fails on one rank fails on all of them, within a limited time. */
+typedef struct wo_collective {
+    size_t struct_size; /* set it to sizeof(wo_collective) */
+    int rank, size;     /* rank 0 .. size - 1 */
+    void *ctx;          /* handed to every call */
+    wo_status (*broadcast)(void *ctx, void *data, size_t bytes, int root, wo_error *err);
+    /* all: what rank 0 has, rank 1, ...: bytes[r] bytes of rank r; every rank knows all of `bytes` and gets all */
+    wo_status (*gather)(void *ctx, const void *data, const size_t *bytes, void *all, wo_error *err);
+    wo_status (*sum_f32)(void *ctx, float *data, size_t n, wo_error *err); /* in place, the same on every rank */
+    wo_status (*sum_f64)(void *ctx, double *data, size_t n, wo_error *err);
+} wo_collective;
+
 /* ---- Evaluation -------------------------------------------------------------------------------------------- */
 
 enum { WO_EVAL_MAX = 16 }; /* numbers of answers, batch sizes */
