@@ -1,0 +1,9 @@
+/* The commands of wideout-mpi. Each is a table of options and a function, as those of wideout (cli/cli.h), and runs on
+ * all ranks at once. */
+#ifndef WOI_MPI_COMMANDS_H
+#define WOI_MPI_COMMANDS_H
+
+#include "../cli/cli.h"
+#include "job.h"
+
+#endif
