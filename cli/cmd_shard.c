@@ -26,8 +26,7 @@ static const cli_option options[] = {
     {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "its labels as .npy or .npz, where the log has none",
      false},
     {"shards", 'n', CLI_SIZE, offsetof(arguments, n), "N", "how many", false},
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "PREFIX", "files PREFIX-00001-of-N.safetensors, ...",
-     false},
+    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "PREFIX", "files PREFIX-00001-of-N.safetensors, ...", false},
     {0},
 };
 
@@ -42,8 +41,8 @@ static int report(const arguments *args, const wo_layer *layer, char **paths)
     }
     json_t *files = json_array();
     for (size_t i = 0; i < n; i++) json_array_append_new(files, cli_json_text(paths[i]));
-    return cli_print_json(json_pack("{s:I, s:I, s:o}", "m", (json_int_t)m, "d", (json_int_t)wo_layer_d(layer), "files",
-                                    files));
+    return cli_print_json(
+        json_pack("{s:I, s:I, s:o}", "m", (json_int_t)m, "d", (json_int_t)wo_layer_d(layer), "files", files));
 }
 
 /* Names of all files, none of them an input. */

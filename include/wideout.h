@@ -206,14 +206,19 @@ typedef struct wo_layer_info {
     /* Of a file whose tensors have names: those that W and b are in, and where no bias was found a tensor that may be
      * it, (m) with "bias" in its name. NULL: there is none. In the layer's memory. */
     const char *weight_name, *bias_name, *unused_bias;
+    /* Of a shard: which one, from 0, of how many (0: it is none), and the classes of the whole layer. The checksum is
+     * that of the whole one, which ties an index to it. */
+    uint32_t shard, n_shards;
+    size_t m_whole;
+    uint64_t checksum;
 } wo_layer_info;
 
 /* Fails, with WO_ERR_ARGUMENT, only where struct_size is not set. */
 WO_API wo_status wo_layer_describe(const wo_layer *layer, wo_layer_info *info);
 
-/* Keeps one of n_parts nearly equal ranges of the classes, a shard, and forgets the rest: `part` counts from 0. Rows that
- * are mapped are then read no more. Searches of an index that is built of a shard answer with the classes' numbers in
- * the whole layer. To be called before other threads have the layer. */
+/* Keeps one of n_parts nearly equal ranges of the classes, a shard, and forgets the rest: `part` counts from 0. Rows
+ * that are mapped are then read no more. Searches of an index that is built of a shard answer with the classes' numbers
+ * in the whole layer. To be called before other threads have the layer. */
 WO_API wo_status wo_layer_take_part(wo_layer *layer, uint32_t part, uint32_t n_parts, wo_error *err);
 
 /* Writes the layer as n layer files, shards: its classes are dealt out one after the other, the most frequent labels of
@@ -448,8 +453,8 @@ WO_API wo_status wo_index_save(const wo_index *index, const char *path, wo_error
 WO_API wo_status wo_index_save_together(const wo_index *index, const char *path, const struct wo_collective *together,
                                         wo_error *err);
 
-/* Makes one index of those of all shards, which must be of one build: the bytes that one process would have written that
- * built it of the whole layer. All rows are in memory meanwhile. */
+/* Makes one index of those of all shards, which must be of one build: the bytes that one process would have written
+ * that built it of the whole layer. All rows are in memory meanwhile. */
 WO_API wo_status wo_index_join(const char *const *paths, size_t n, const char *output, wo_error *err);
 
 typedef struct wo_open_options {

@@ -96,9 +96,8 @@ static wo_status gather(void *ctx, const void *data, const size_t *bytes, void *
         p.at[r] = at;
     }
     MPI_Request request = MPI_REQUEST_NULL;
-    const int begun =
-        MPI_Iallgatherv(there ? MPI_IN_PLACE : data, p.counts[rank], MPI_BYTE, all, p.counts, p.at, MPI_BYTE,
-                        job_now.data, &request);
+    const int begun = MPI_Iallgatherv(there ? MPI_IN_PLACE : data, p.counts[rank], MPI_BYTE, all, p.counts, p.at,
+                                      MPI_BYTE, job_now.data, &request);
     status = finish(begun, &request, err);
     count(total - bytes[rank]);
 done:

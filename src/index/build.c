@@ -174,7 +174,8 @@ wo_status woi_index_complete(wo_index *index, const wo_log *log, int threads, co
 static wo_status check_shard(const wo_layer *layer, const wo_build_options *o, wo_error *err)
 {
     const woi_shard *shard = &layer->shard;
-    const unsigned size = o->together ? (unsigned)o->together->size : 1, rank = o->together ? (unsigned)o->together->rank : 0;
+    const unsigned size = o->together ? (unsigned)o->together->size : 1,
+                   rank = o->together ? (unsigned)o->together->rank : 0;
     if (shard->count <= 1 && size == 1) return WO_OK;
     if (shard->count != size || shard->number != rank)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "",

@@ -11,8 +11,8 @@
 typedef struct joining {
     wo_index **shards; /* (n), by their numbers once they are checked */
     size_t n;
-    wo_index whole;   /* rows, small, cells, names and screen are ours, the rest is the first shard's */
-    uint32_t *at;     /* (n): scratch */
+    wo_index whole; /* rows, small, cells, names and screen are ours, the rest is the first shard's */
+    uint32_t *at;   /* (n): scratch */
     float *w, *b;
 } joining;
 
@@ -38,8 +38,8 @@ static wo_status check_alike(const wo_index *first, const wo_index *other, wo_er
                         two.layer_checksum, one.layer_checksum);
     if (option || one.router_checksum != two.router_checksum || one.n_cells != two.n_cells ||
         !first->rows.b != !other->rows.b || !first->labels.n != !other->labels.n)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the shard is of another build than the first one: %s differs",
-                        option ? option : "the router");
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "the shard is of another build than the first one: %s differs", option ? option : "the router");
     return WO_OK;
 }
 
@@ -195,8 +195,8 @@ static wo_status join_cells(joining *j, wo_error *err)
     if (!first->n) return WO_OK;
     for (size_t s = 0; s < j->n; s++) total += j->shards[s]->cells.offsets[first->n];
     if (total > UINT32_MAX)
-        return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "the cells would hold %" PRIu64 " classes, at most %u", total,
-                        UINT32_MAX);
+        return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "the cells would hold %" PRIu64 " classes, at most %u",
+                        total, UINT32_MAX);
     whole->offsets = woi_alloc(first->n + 1, sizeof *whole->offsets, err);
     whole->ids = woi_alloc(total, sizeof *whole->ids, err);
     if (first->shares) whole->shares = woi_alloc(total, sizeof *whole->shares, err);

@@ -107,12 +107,9 @@ static wo_status write_needs(woi_st_writer *writer, const wo_index *index, wo_er
         const char *name;
         bool needed;
     } all[] = {
-        {"mixture", woi_has_mixture(index)},
-        {"partition", index->partition.numbers != NULL},
-        {"prior", index->options.prior > 0},
-        {"screen-fallback", woi_screens_little(&index->options)},
-        {"shards", index->shard.count},
-        {"uneven-tree", index->tree.A && !woi_tree_even(index)},
+        {"mixture", woi_has_mixture(index)}, {"partition", index->partition.numbers != NULL},
+        {"prior", index->options.prior > 0}, {"screen-fallback", woi_screens_little(&index->options)},
+        {"shards", index->shard.count},      {"uneven-tree", index->tree.A && !woi_tree_even(index)},
     };
     char text[80] = "";
     int used = 0;

@@ -65,8 +65,9 @@ static wo_status check_shard(const wo_index *index, const wo_search_call *c, wo_
 {
     const char *asked = c->n_mandatory ? "mandatory" : c->logit_bias ? "logit_bias" : NULL;
     if (!index->shard.count || !asked) return WO_OK;
-    return woi_fail_option(err, WO_ERR_UNSUPPORTED, asked, "%s is not for an index of a shard, which has %zu of %zu classes",
-                           asked, index->rows.m, index->shard.m);
+    return woi_fail_option(err, WO_ERR_UNSUPPORTED, asked,
+                           "%s is not for an index of a shard, which has %zu of %zu classes", asked, index->rows.m,
+                           index->shard.m);
 }
 
 /* `what` is the option, and its word in a sentence. */
@@ -105,7 +106,8 @@ static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
     if ((status = woi_check_range("by", c->by, WO_BY_PLANNER, WO_BY_FULL, err)) ||
         (status = woi_check_range("score", c->score, WO_SCORES_LOGITS, WO_SCORES_LOGPROB, err)) ||
         (status = check_shard(index, c, err)) ||
-        (status = check_ids("forbidden", c->forbidden, c->n_forbidden, woi_shard_whole(&index->shard, index->rows.m), err)) ||
+        (status = check_ids("forbidden", c->forbidden, c->n_forbidden, woi_shard_whole(&index->shard, index->rows.m),
+                            err)) ||
         (status = check_ids("mandatory", c->mandatory, c->n_mandatory, index->rows.m, err)))
         return status;
     if (c->probes > t->s->max_probes) {

@@ -53,7 +53,8 @@ static inline bool woi_wants_log_z(const woi_task *t)
 /* Scores are relative to a sum over classes, so that none may be left out. */
 static inline bool woi_wants_sum(const woi_task *t)
 {
-    return t->score == WO_SCORES_SOFTMAX || t->log_sums || woi_wants_log_z(t) || t->seen.of_candidates || t->labels_seen.labels;
+    return t->score == WO_SCORES_SOFTMAX || t->log_sums || woi_wants_log_z(t) || t->seen.of_candidates ||
+           t->labels_seen.labels;
 }
 
 /* Classes of the cells come with their shares. */

@@ -579,7 +579,11 @@ wo_status wo_layer_describe(const wo_layer *layer, wo_layer_info *info)
                                 .has_names = layer->labels.n > 0,
                                 .weight_name = name_of(layer->weight),
                                 .bias_name = name_of(layer->bias),
-                                .unused_bias = name_of(layer->unused_bias)};
+                                .unused_bias = name_of(layer->unused_bias),
+                                .shard = layer->shard.number,
+                                .n_shards = layer->shard.count,
+                                .m_whole = woi_shard_whole(&layer->shard, layer->dense.m),
+                                .checksum = layer->checksum};
     return woi_sized_give(info, &full, sizeof full);
 }
 

@@ -637,7 +637,8 @@ static wo_status gather_leaves(level *l, wo_error *err)
     wo_status status = each ? WO_OK : WO_ERR_MEMORY;
     for (int i = 0; !status && i < 2; i++) {
         for (size_t r = 0; r < size; r++)
-            each[r] = (size_t)(starts[woi_part_start(r + 1, size, A)] - starts[woi_part_start(r, size, A)]) * parts[i].bytes;
+            each[r] =
+                (size_t)(starts[woi_part_start(r + 1, size, A)] - starts[woi_part_start(r, size, A)]) * parts[i].bytes;
         const char *own = (const char *)parts[i].data + starts[woi_range_own(together, A).first] * parts[i].bytes;
         status = together->gather(together->ctx, own, each, parts[i].data, err);
     }
