@@ -35,8 +35,8 @@ static int report(const arguments *args, const wo_layer *layer, char **paths)
     const size_t m = wo_layer_m(layer), n = (size_t)args->n;
     if (!args->common.json) {
         cli_print_text(stdout, paths[0]);
-        printf(": the first of %s, of %s or %zu classes each, of %s\n", cli_count(n, "shard"), cli_number(m / n),
-               m / n + (m % n > 0), cli_count(m, "class"));
+        printf(": the first of %s, of up to %s each, of a layer of %s\n", cli_count(n, "shard"),
+               cli_count(m / n + (m % n > 0), "class"), cli_count(m, "class"));
         return cli_end();
     }
     json_t *files = json_array();

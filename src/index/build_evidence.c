@@ -84,7 +84,8 @@ static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index
                                  .rate = o->rate,
                                  .max_queries = 50000,
                                  .seed = o->seed,
-                                 .threads = o->threads};
+                                 .threads = o->threads,
+                                 .together = o->together};
     wo_status status = woi_hash_create(o->K, o->L, log->d, false, &index->hash, err);
     if (!status) status = woi_mix_learn(log->queries, needs, &mix, &o->progress, &index->hash, err);
     routed->each = o->L;
