@@ -110,6 +110,11 @@ fails 'tuning' 2 "wideout-mpi build: unknown option '--tune-log': several proces
 of the classes, and give its options (see 'wideout-mpi build --help')" run 2 "$mpi" build --layer $layer --tune-log $test -o x
 fails 'log Z' 1 'wideout-mpi: partition is 1, but log Z is not learned by several processes' \
     run 2 "$mpi" build --layer $layer "${tree[@]}" --partition -o x
+case $(uname -m) in x86_64 | aarch64)
+    fails 'two instruction sets' 1 'wideout-mpi: the instruction set, which $WIDEOUT_CPU can lower, differs between ranks 0 and 1' \
+        run 2 bash -c "[ \$OMPI_COMM_WORLD_RANK -eq 0 ] || export WIDEOUT_CPU=ref; exec $mpi build --layer $layer ${tree[*]} -o x"
+    ;;
+esac
 fails 'an unknown command' 2 "wideout-mpi: unknown command 'bild' (see 'wideout-mpi --help')" run 2 "$mpi" bild
 cp s/index-00001-of-00004.safetensors keep
 rm s/index-00003-of-00004.safetensors
