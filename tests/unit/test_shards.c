@@ -344,6 +344,40 @@ static void shards_of_strangers(void **state)
     free_scene(&s);
 }
 
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    scene s = make_scene(9, 4, 30, true, 6);
+    wo_error err;
+    name_classes(&s);
+    building b = {.s = &s, .o = options_of(WO_METHOD_POPULAR)};
+    build_together(&b, 2);
+    char paths[2][96], joined[96];
+    for (int i = 0; i < 2; i++) snprintf(paths[i], sizeof paths[i], "%s/part%d", scratch_folder, i);
+    snprintf(joined, sizeof joined, "%s/whole", scratch_folder);
+    const char *const from[] = {b.paths[0], b.paths[1]}, *const to[] = {paths[0], paths[1]};
+    for (int what = 0; what < 3; what++) {
+        wo_status status = WO_ERR_MEMORY;
+        for (long left = 0; status && left < 1000; left++) {
+            wo_layer *layer = NULL;
+            if (what == 2) assert_int_equal(wo_layer_wrap(s.w, s.b, s.m, s.d, &layer, &err), WO_OK);
+            assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
+            allocations_alive = 0;
+            allocations_left = left;
+            if (what == 0) status = wo_index_join(from, 2, joined, &err);
+            if (what == 1) status = wo_layer_save_shards(s.layer, s.log, to, 2, &err);
+            if (what == 2) status = wo_layer_take_part(layer, 1, 2, &err);
+            if (status) assert_int_equal(status, WO_ERR_MEMORY);
+            if (what < 2 || status) assert_int_equal(allocations_alive, 0);
+            assert_int_equal(wo_allocator_set(NULL), WO_OK);
+            wo_layer_free(layer);
+        }
+        assert_int_equal(status, WO_OK);
+    }
+    allocations_left = -1;
+    free_scene(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +388,7 @@ int main(void)
         cmocka_unit_test(a_shard_speaks_of_the_whole_layer),
         cmocka_unit_test(what_does_not_go_together),
         cmocka_unit_test(shards_of_strangers),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
