@@ -79,6 +79,14 @@ SERVE_OBJ := $(SERVE_SRC:%.c=$(BUILD)/obj/%.o)
 $(BUILD)/obj/serve/page.o: $(wildcard serve/page/*)
 $(BUILD)/obj/cli/cmd_serve.o: private CPPFLAGS += $(if $(MHD),-DWOI_HAVE_SERVE)
 
+# So is wideout-mpi, the commands that run on several processes, which needs an MPI. All but the tool's main serves it too.
+MPI_LIBS := $(shell $(PKG_CONFIG) --libs ompi-c 2>/dev/null || $(PKG_CONFIG) --libs mpi-c 2>/dev/null)
+MPI_CFLAGS := $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags ompi-c 2>/dev/null || $(PKG_CONFIG) --cflags mpi-c 2>/dev/null))
+MPI_SRC  := $(if $(MPI_LIBS),$(wildcard mpi/*.c))
+MPI_OBJ  := $(MPI_SRC:%.c=$(BUILD)/obj/%.o)
+MPI_MADE := $(if $(MPI_LIBS),$(BUILD)/wideout-mpi)
+$(MPI_OBJ) $(BUILD)/tests/mpi/collective: private CPPFLAGS += $(MPI_CFLAGS)
+
 # Which Python: Debian's, unless another is named. Its headers are asked for only by goals that need them: name a new one here.
 PYTHON   ?= $(firstword $(wildcard /usr/bin/python3) python3)
 PY_GOALS := $(filter python check test-python bench-python install-python lint,$(MAKECMDGOALS))
@@ -94,7 +102,7 @@ PY_CORE  := $(PY_BUILT)/wideout/_core$(PY_SUFFIX)
 
 
 .DEFAULT_GOAL := all
-all: $(BUILD)/libwideout.a $(BUILD)/libwideout.so $(BUILD)/wideout  ## build the library and the tool (default)
+all: $(BUILD)/libwideout.a $(BUILD)/libwideout.so $(BUILD)/wideout $(MPI_MADE)  ## build the library and the tool (default)
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/.flags
 	@mkdir -p $(@D)
@@ -118,8 +126,14 @@ $(BUILD)/libwideout.so: $(LIB_OBJ)
 	$(call say,LD) $(LINK) -shared -Wl,-z,nodelete -Wl,-soname,libwideout.so.$(SOVERSION) -o $@ $^ $(LIBS)
 $(BUILD)/wideout: $(CLI_OBJ) $(if $(MHD),$(BUILD)/libserve.a) $(ARCHIVES)
 	$(call say,LD) $(LINK) -o $@ $^ $(MHD) $(CURL) $(ZLIB) $(LIBS)
+# What wideout-mpi takes from the tool: everything that it asks for.
+$(BUILD)/libcli.a: $(filter-out $(BUILD)/obj/cli/main.o,$(CLI_OBJ))
+	@rm -f $@
+	$(call say,AR) $(AR) rc $@ $^ && $(RANLIB) $@
+$(BUILD)/wideout-mpi: $(MPI_OBJ) $(BUILD)/libcli.a $(ARCHIVES)
+	$(call say,LD) $(LINK) -o $@ $^ $(MPI_LIBS) $(ZLIB) $(LIBS)
 
--include $(LIB_OBJ:.o=.d) $(SHOP_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(SERVE_OBJ:.o=.d)
+-include $(LIB_OBJ:.o=.d) $(SHOP_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(SERVE_OBJ:.o=.d) $(MPI_OBJ:.o=.d)
 
 
 # ---- Set-up ----------------------------------------------------------------------------------------------------------
@@ -154,6 +168,10 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/fuzz/replay.c $(wildcard tests/fuzz/
 $(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h tests/*/*.h) $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(ARCHIVES) $(LDFLAGS) $(CMOCKA) $(ZLIB) $(LIBS)
+# The collective calls themselves, without the commands.
+$(BUILD)/tests/mpi/collective: tests/mpi/collective.c $(filter %/job.o %/collective.o,$(MPI_OBJ)) $(BUILD)/libcli.a $(ARCHIVES) $(BUILD)/.flags
+	@mkdir -p $(@D)
+	$(call say,TEST) $(CC) $(ALL_CFLAGS) -o $@ $(filter-out %/.flags,$^) $(LDFLAGS) $(MPI_LIBS) $(ZLIB) $(LIBS)
 # What tests load in front of the tool, as it is: not sanitized.
 $(BUILD)/tests/failing_io.so: tests/preload/failing_io.c
 	@mkdir -p $(@D)
@@ -168,8 +186,9 @@ test:  ## all set-up, then every test
 	@$(INNER) check
 
 # Not under ThreadSanitizer: Faiss brings an OpenMP of its own, which is not instrumented.
-check: all $(TESTS) $(FUZZERS) $(TOOLS) $(EXAMPLES) $(PRELOADS) $(if $(PY_TESTED),python) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench)  # the tests alone, without set-up
+check: all $(TESTS) $(FUZZERS) $(TOOLS) $(EXAMPLES) $(PRELOADS) $(if $(MPI_LIBS),$(BUILD)/tests/mpi/collective) $(if $(PY_TESTED),python) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench)  # the tests alone, without set-up
 	@$(if $(CMOCKA),:,echo 'the unit tests are left out: cmocka is not installed (make deps)')
+	@$(if $(MPI_LIBS),:,echo 'wideout-mpi and its tests are left out: libopenmpi-dev is not installed (make deps)')
 	@$(if $(PY_TESTED),:,echo 'the Python tests are left out: python3-dev or numpy is not installed (make deps), or this is ThreadSanitizer')
 	@BUILD=$(BUILD) SAN=$(SAN) CC='$(CC)' PYTHON='$(PYTHON)' PY_TESTED='$(PY_TESTED)' tests/run.sh
 
@@ -233,7 +252,7 @@ fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|journa
 
 # ---- Lint ------------------------------------------------------------------------------------------------------------
 
-C_FILES := $(wildcard include/*.h src/*/*.[ch] text/*.[ch] net/*.[ch] serve/*.[ch] cli/*.[ch] bench/*.[ch] bench/peers/*.[ch] bench/peers/*.cpp tests/*/*.[ch] tests/*.h examples/*.c python/core/*.[ch])
+C_FILES := $(wildcard include/*.h src/*/*.[ch] text/*.[ch] net/*.[ch] serve/*.[ch] cli/*.[ch] mpi/*.[ch] bench/*.[ch] bench/peers/*.[ch] bench/peers/*.cpp tests/*/*.[ch] tests/*.h examples/*.c python/core/*.[ch])
 SH_FILES := $(wildcard scripts/*.sh bench/*.sh tests/*.sh tests/*/*.sh .ci/run)
 
 format:  ## format the C code in place
@@ -256,9 +275,9 @@ lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck, the ABI
 	scripts/check-arrows.sh
 	shellcheck $(SH_FILES)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,portability,performance \
-	    --suppress=missingIncludeSystem --suppress=uninitvar:/usr/include/xxhash.h --suppress=uninitvar:src/kernels/avx2pick.c -D_GNU_SOURCE -Iinclude -Isrc -I. -Icli src text net serve cli
-	printf '%s\n' $(filter-out src/kernels/avx%,$(LIB_SRC)) $(SHOP_SRC) $(SERVE_SRC) $(CLI_SRC) | xargs -P $$(nproc) -n 4 sh -c \
-	    'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. $(PKG_CFLAGS) 2>/dev/null' tidy
+	    --suppress=missingIncludeSystem --suppress=uninitvar:/usr/include/xxhash.h --suppress=uninitvar:src/kernels/avx2pick.c -D_GNU_SOURCE -Iinclude -Isrc -I. -Icli src text net serve cli mpi
+	printf '%s\n' $(filter-out src/kernels/avx%,$(LIB_SRC)) $(SHOP_SRC) $(SERVE_SRC) $(CLI_SRC) $(MPI_SRC) | xargs -P $$(nproc) -n 4 sh -c \
+	    'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- -std=c17 -D_GNU_SOURCE -Iinclude -Isrc -I. $(PKG_CFLAGS) $(MPI_CFLAGS) 2>/dev/null' tidy
 	$(if $(PY_SUFFIX),clang-tidy --quiet --warnings-as-errors="*" $(PY_SRC) -- -std=c17 -D_GNU_SOURCE -Iinclude \
 	    -isystem $(firstword $(PY_ASKED)) 2>/dev/null)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,portability,performance \
@@ -436,6 +455,7 @@ install: all $(BUILD)/wideout.pc  ## install under PREFIX (default /usr/local), 
 	install -d $(TO_BIN) $(TO_LIB)/pkgconfig $(TO_INCLUDE) $(TO_MAN)/man1 $(TO_MAN)/man3 \
 	    $(TO_SHARE)/bash-completion/completions $(TO_SHARE)/zsh/site-functions
 	install -m 755 $(BUILD)/wideout $(TO_BIN)/wideout
+	$(if $(MPI_MADE),install -m 755 $(MPI_MADE) $(TO_BIN)/wideout-mpi)
 	install -m 644 $(BUILD)/libwideout.a $(TO_LIB)/libwideout.a
 	install -m 755 $(BUILD)/libwideout.so $(TO_LIB)/$(SHARED)
 	ln -sf $(SHARED) $(TO_LIB)/libwideout.so.$(SOVERSION)
@@ -449,7 +469,7 @@ install: all $(BUILD)/wideout.pc  ## install under PREFIX (default /usr/local), 
 	@DESTDIR='$(DESTDIR)' scripts/ldconfig.sh '$(LIBDIR)' libwideout.so.$(SOVERSION)
 
 uninstall:  ## remove what install put there
-	rm -f $(TO_BIN)/wideout $(TO_LIB)/libwideout.a $(TO_LIB)/libwideout.so $(TO_LIB)/libwideout.so.$(SOVERSION) \
+	rm -f $(TO_BIN)/wideout $(TO_BIN)/wideout-mpi $(TO_LIB)/libwideout.a $(TO_LIB)/libwideout.so $(TO_LIB)/libwideout.so.$(SOVERSION) \
 	    $(TO_LIB)/$(SHARED) $(TO_INCLUDE)/wideout.h $(TO_LIB)/pkgconfig/wideout.pc \
 	    $(MAN1:docs/man/%=$(TO_MAN)/man1/%) $(MAN3:docs/man/%=$(TO_MAN)/man3/%) \
 	    $(TO_SHARE)/bash-completion/completions/wideout $(TO_SHARE)/zsh/site-functions/_wideout

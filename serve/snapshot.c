@@ -236,7 +236,7 @@ static wo_status open_all(woi_server *server, woi_snapshot **result, const char 
     wo_status status = server->shards ? woi_shards_describe(server, s, err) : open_index(s, o, at, err);
     if (!status && s->index) {
         status = wo_index_describe(s->index, &s->info);
-        s->m = s->info.m;
+        s->m = s->info.m_whole;
     }
     if (!status) status = open_network(s, o, at, err);
     if (!status && s->index && !(s->generation = new_generation(s->index, 0, err))) status = WO_ERR_MEMORY;

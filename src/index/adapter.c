@@ -29,6 +29,7 @@ wo_status wo_adapter_create(const wo_index *base, const wo_adapter_options *give
         return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_INDEX, "method",
                               "an index of method %s learns nothing from queries: evidence does",
                               woi_method_name(base->options.method));
+    if ((status = woi_refuse_shard(base, "learns nothing", err))) return status;
     if (!(o.half_life >= 0 && isfinite(o.half_life)))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "half_life", "half_life is %g, expected 0 or more queries",
                                o.half_life);

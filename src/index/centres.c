@@ -50,7 +50,8 @@ wo_status woi_centres_ask(const wo_index *index, const wo_log *log, const uint32
 {
     const wo_build_options *o = &index->options;
     const size_t n_cells = woi_tree_n_cells(&index->tree), d = log->d;
-    const uint32_t k = o->centre_k < index->rows.m ? o->centre_k : (uint32_t)index->rows.m;
+    const size_t m = woi_shard_whole(&index->shard, index->rows.m);
+    const uint32_t k = o->centre_k < m ? o->centre_k : (uint32_t)m;
     woi_centres_free(centres);
     if (!k) return WO_OK;
     wo_status status = WO_ERR_MEMORY;
@@ -73,6 +74,9 @@ wo_status woi_centres_ask(const wo_index *index, const wo_log *log, const uint32
                                      .scores = scores};
         status = woi_progress(&o->progress, "asking the exact layer", first, found.n, err);
         if (!status) status = woi_exact_topk(&call, err);
+        const wo_answers all = {.struct_size = sizeof all, .n = call.n, .k = k, .ids = best, .scores = scores};
+        if (!status) woi_shard_name_rows(&index->shard, best, call.n * k);
+        if (!status) status = wo_merge_best(o->together, &all, err);
         for (size_t i = 0; !status && i < call.n; i++) {
             int32_t *own = centres->ids + (size_t)found.cells[first + i] * k;
             memcpy(own, best + i * k, k * sizeof *own);

@@ -176,6 +176,7 @@ wo_status wo_index_check_layer(const wo_index *index, const wo_layer *layer, int
     if (!woi_sized_set(given) || given->struct_size < offsetof(wo_layer_check, n_changed))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size", "struct_size of the check is not set");
     wo_status status = woi_check_range("threads", threads, 0, WOI_MAX_THREADS, err);
+    if (!status) status = woi_refuse_shard(index, "is not to be compared with a layer", err);
     if (status) return status;
     const woi_dense *new = &layer->dense;
     if (new->d != index->rows.d)

@@ -122,6 +122,7 @@ struct wo_index {
     woi_dense rows; /* w is NULL where the file has none and no layer was given */
     woi_small small;
     woi_screen screen; /* rows NULL: none */
+    woi_shard shard;   /* which classes the rows are; the checksum is of the whole layer */
     uint64_t layer_checksum;
     uint64_t checksum; /* of the file's header; 0: it was built */
     woi_hash hash;     /* K = 0: none */
@@ -226,8 +227,15 @@ wo_status woi_build_take(const wo_build_options *given, wo_build_options *option
 
 /* build.c: what is learned last from the log, of an index that is finished: log Z, where the options say so; and what
  * rows in fewer bits change: index->same_best and same_five, NAN where there are none, or no log. */
-wo_status woi_index_complete(wo_index *index, const wo_log *log, int threads, const wo_progress *progress,
-                             wo_error *err);
+typedef struct woi_finishing {
+    int threads;
+    const wo_progress *progress;   /* NULL: nobody asks */
+    const wo_collective *together; /* NULL: one process */
+} woi_finishing;
+wo_status woi_index_complete(wo_index *index, const wo_log *log, const woi_finishing *call, wo_error *err);
+
+/* Fails where the index is a shard: with what it cannot do, "is not updated". */
+wo_status woi_refuse_shard(const wo_index *index, const char *what, wo_error *err);
 
 /* build_lss.c: random planes; Algorithm 1, with its trace. */
 wo_status woi_build_slide(const wo_layer *layer, wo_index *index, wo_error *err);
@@ -239,8 +247,10 @@ typedef struct woi_needs_call {
     const wo_log *log;
     wo_source source;
     uint32_t k;
-    int threads;                 /* as in woi_exact_call */
-    const wo_progress *progress; /* NULL: nobody asks */
+    int threads;                   /* as in woi_exact_call */
+    const wo_progress *progress;   /* NULL: nobody asks */
+    const woi_shard *shard;        /* which classes the rows are */
+    const wo_collective *together; /* who has the other ones; NULL: nobody */
 } woi_needs_call;
 
 wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error *err);

@@ -79,10 +79,11 @@ static void draw(const wo_index *index, const wo_log *log, size_t most, woi_keep
     }
 }
 
-wo_status woi_keep_make(wo_index *index, const wo_log *log, const woi_keep_call *call, wo_error *err)
+wo_status woi_keep_make(wo_index *index, const wo_log *log, const woi_finishing *call, wo_error *err)
 {
     const wo_build_options *o = &index->options;
-    const size_t d = index->rows.d, k = o->source_k < index->rows.m ? o->source_k : index->rows.m;
+    const size_t d = index->rows.d, m = woi_shard_whole(&index->shard, index->rows.m),
+                 k = o->source_k < m ? o->source_k : m;
     woi_keep_free(&index->kept);
     if (!log || !o->keep || !woi_option_used(woi_option_find("keep"), o)) return WO_OK;
     const size_t most = o->keep < log->n ? o->keep : log->n;
@@ -104,6 +105,9 @@ wo_status woi_keep_make(wo_index *index, const wo_log *log, const woi_keep_call 
             &(woi_exact_call){
                 .layer = &index->rows, .q = q, .n = n, .k = k, .threads = call->threads, .ids = ids, .scores = scores},
             err);
+        const wo_answers found = {.struct_size = sizeof found, .n = n, .k = k, .ids = ids, .scores = scores};
+        if (!status) woi_shard_name_rows(&index->shard, ids, n * k);
+        if (!status) status = wo_merge_best(call->together, &found, err);
         for (size_t i = 0; !status && i < n; i++)
             kept.bars[first + i] = k < o->source_k ? -INFINITY : woi_keep_bar(ids + i * k, scores + i * k, k);
     }
@@ -159,7 +163,7 @@ static wo_status route_tree(const wo_index *index, woi_keep_cells *cells, wo_err
     return status;
 }
 
-static wo_status route_hash(const wo_index *index, const woi_keep_call *call, woi_keep_cells *cells, wo_error *err)
+static wo_status route_hash(const wo_index *index, const woi_finishing *call, woi_keep_cells *cells, wo_error *err)
 {
     const size_t d = index->rows.d, n = index->kept.n;
     float *q = woi_alloc(CHUNK * d, sizeof *q, err);
@@ -173,7 +177,7 @@ static wo_status route_hash(const wo_index *index, const woi_keep_call *call, wo
     return status;
 }
 
-wo_status woi_keep_route(const wo_index *index, const woi_keep_call *call, woi_keep_cells *cells, wo_error *err)
+wo_status woi_keep_route(const wo_index *index, const woi_finishing *call, woi_keep_cells *cells, wo_error *err)
 {
     const size_t n = index->kept.n;
     cells->each = index->tree.A ? 1 + index->options.spread : index->hash.K ? index->hash.L : 1;

@@ -112,6 +112,7 @@ static wo_status write_needs(woi_st_writer *writer, const wo_index *index, wo_er
         {"prior", index->options.prior > 0},
         {"removed", index->n_removed > 0},
         {"screen-fallback", woi_screens_little(&index->options)},
+        {"shards", index->shard.count},
         {"uneven-tree", index->tree.A && !woi_tree_even(index)},
     };
     char text[80] = "";
@@ -135,7 +136,7 @@ wo_status woi_meta_write(woi_st_writer *writer, const wo_index *index, wo_error 
     if (!status) status = woi_st_set_meta(writer, "layer.m", m, err);
     if (!status) status = woi_st_set_meta(writer, "layer.d", d, err);
     if (!status) status = woi_st_set_meta(writer, "layer.xxh3", checksum, err);
-    return status;
+    return status ? status : woi_shard_write(writer, &index->shard, err);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
  *   partition.cells (cells)
  *   sample.queries (n, d), sample.bars (n)                         popular and evidence, unless built with keep 0
  *   removed.ids                                                    where an update removed classes
+ *   classes (m)                                                    a shard's: their numbers in the whole layer
  *   trace, curve (rows, columns)                                   where there are some
  *   names.labels.*                                                 where there are some
  *   weight (m, d), bias (m)                                        unless built with weights none
@@ -23,6 +24,7 @@
  * Every tensor is a row of one list, declared and then written in its order. Options are metadata (metadata.c). Nothing
  * of the machine goes in but the times that a tuner measured: no date, path, host or threads. */
 #include "index/metadata.h"
+#include "index/together.h"
 
 #include <string.h>
 
@@ -78,6 +80,7 @@ static size_t list_cells(const wo_index *index, part *parts)
         {"sample.queries", WOI_BF16, index->kept.n, index->rows.d, index->kept.n ? index->kept.queries : NULL},
         {"sample.bars", WOI_F32, index->kept.n, 0, index->kept.n ? index->kept.bars : NULL},
         {"removed.ids", WOI_I32, index->n_removed, 0, index->n_removed ? index->removed : NULL},
+        {"classes", WOI_I32, index->rows.m, 0, index->shard.count ? index->shard.classes : NULL},
         {"trace", WOI_F64, index->n_trace, index->trace_columns, index->n_trace ? index->trace : NULL},
         {"curve", WOI_F64, index->n_curve, index->curve_columns, index->n_curve ? index->curve : NULL},
     };
@@ -140,12 +143,21 @@ static wo_status write_index(woi_st_writer *writer, const wo_index *index, wo_er
     return status ? status : append(writer, rows, n_rows, err);
 }
 
-wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err)
+wo_status wo_index_save_together(const wo_index *index, const char *path, const wo_collective *together, wo_error *err)
 {
     woi_st_writer *writer = NULL;
     wo_status status = woi_st_create(path, "index", &writer, err);
     if (!status) status = write_index(writer, index, err);
+    if (!status) status = woi_st_sync(writer, err);
+    status = woi_together_agree(together, status, err); /* every disk had room, */
+    if (!status) status = woi_st_name(writer, err);
+    status = woi_together_agree(together, status, err); /* and every folder lets a file be named */
     if (!status) status = woi_st_finish(writer, err);
     woi_st_writer_free(writer);
     return status;
+}
+
+wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err)
+{
+    return wo_index_save_together(index, path, NULL, err);
 }

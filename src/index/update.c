@@ -46,6 +46,7 @@ static wo_status take(const wo_index *index, const wo_update_options *given, wo_
     wo_status status = woi_sized_take(o, sizeof *o, given, "update options", err);
     if (!status) status = woi_check_range("threads", o->threads, 0, WOI_MAX_THREADS, err);
     if (!status) status = woi_check_range("reserved", o->reserved, 0, 0, err);
+    if (!status) status = woi_refuse_shard(index, "is not updated", err);
     if (!status) status = check_rows(index, o->add, "add", err);
     if (!status) status = check_rows(index, o->replace, "replace", err);
     if (status) return status;

@@ -429,7 +429,7 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
     if (!status && t->above) woi_row(t, t->best)[WOI_CURVE_MET] = is_sure(t, woi_row(t, t->best));
     if (!status) status = plan(t, index, err);
     if (!status) status = choose_mix(t, tune_log != NULL, *index, err);
-    if (!status) status = woi_index_complete(*index, t->log, t->threads, &t->progress, err);
+    if (!status) status = woi_index_complete(*index, t->log, &(woi_finishing){t->threads, &t->progress, NULL}, err);
     if (status) return status;
     t->rows[t->best * WOI_CURVE_COLUMNS + WOI_CURVE_CHOSEN] = 1;
     const bool by_time = asked_us > 0, by_answers = t->o.target_agree > 0;
@@ -454,6 +454,10 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
                         const wo_tune_options *options, wo_index **index, wo_error *err)
 {
     *index = NULL;
+    if (layer->shard.count)
+        return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_LAYER, "",
+                              "the layer is shard %u of %u, which is not tuned for: the whole layer is",
+                              layer->shard.number + 1, layer->shard.count);
     woi_tune *t = woi_alloc_zero(1, sizeof *t, err);
     if (!t) return WO_ERR_MEMORY;
     *t = (woi_tune){.layer = layer, .log = log, .start = woi_now_s()};

@@ -1,0 +1,271 @@
+/* A job's beginning and end, its waits and its phases: see job.h. */
+#include "job_state.h"
+
+#include "../cli/cli.h"
+
+#include <jansson.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    ALARM = 1,     /* tag of the message */
+    LIMIT_S = 600, /* that a rank may be behind the others, unless the environment says another */
+    GRACE_S = 5,   /* for the last word of a job that failed: the others may be computing */
+};
+
+job_state job_now;
+static wo_collective calls;
+static char *kept_back; /* what a rank but the first has printed on stderr */
+static size_t kept_bytes;
+static FILE *real_stderr;
+
+int job_rank(void)
+{
+    return calls.rank;
+}
+
+int job_size(void)
+{
+    return calls.size;
+}
+
+const wo_collective *job_calls(void)
+{
+    return &calls;
+}
+
+bool job_failed_elsewhere(void)
+{
+    return job_now.alarmed;
+}
+
+/* ---- Phases ------------------------------------------------------------------------------------------------ */
+
+void job_phase(const char *name)
+{
+    const double now = woi_now_s(), cpu_s = woi_cpu_s();
+    if (job_now.n_phases) {
+        job_now.phases[job_now.phase].seconds += now - job_now.phase_began;
+        job_now.phases[job_now.phase].cpu_s += cpu_s - job_now.phase_cpu_s;
+    }
+    job_now.phase_began = now;
+    job_now.phase_cpu_s = cpu_s;
+    int p = 0;
+    while (p < job_now.n_phases && strcmp(job_now.phases[p].name, name) != 0) p++;
+    if (p == JOB_PHASES) p--; /* the last one has the rest */
+    if (p == job_now.n_phases) job_now.phases[job_now.n_phases++] = (job_counts){.name = name};
+    job_now.phase = p;
+}
+
+json_t *job_phases_json(void)
+{
+    json_t *list = json_array();
+    job_phase(job_now.phases[job_now.phase].name); /* up to now */
+    for (int p = 0; p < job_now.n_phases; p++) {
+        const job_counts *c = &job_now.phases[p];
+        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:f, s:I}", "phase", c->name, "seconds", c->seconds,
+                                              "cpu_s", c->cpu_s, "waited", c->waited, "bytes", (json_int_t)c->bytes));
+    }
+    return list;
+}
+
+/* ---- Waiting ----------------------------------------------------------------------------------------------- */
+
+/* Takes one alarm, where there is one. */
+static void look_for_alarm(void)
+{
+    int there = 0, sign;
+    MPI_Status from;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, ALARM, job_now.control, &there, &from) != MPI_SUCCESS || !there) return;
+    MPI_Recv(&sign, 1, MPI_INT, from.MPI_SOURCE, ALARM, job_now.control, MPI_STATUS_IGNORE);
+    if (!job_now.alarmed || from.MPI_SOURCE < job_now.alarm_from) job_now.alarm_from = from.MPI_SOURCE;
+    job_now.alarmed = true;
+}
+
+bool job_failed_elsewhere_by(const wo_error *err)
+{
+    enum { LOOKS = 1000 };
+    for (int i = 0; err->status == WO_ERR_CANCELLED && !cli_is_interrupted() && !job_now.alarmed && i < LOOKS; i++) {
+        look_for_alarm();
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return job_now.alarmed;
+}
+
+/* Others may need the core: looks a while, then sleeps longer and longer, up to a millisecond. */
+static void rest(unsigned *looks)
+{
+    enum { YIELDS = 200, LONGEST_NS = 1000000 };
+    if (++*looks < YIELDS) {
+        sched_yield();
+        return;
+    }
+    const long ns = 20000L * (long)(*looks - YIELDS + 1);
+    nanosleep(&(struct timespec){.tv_nsec = ns < LONGEST_NS ? ns : LONGEST_NS}, NULL);
+}
+
+wo_status job_wait(MPI_Request *request, double limit_s, bool last_word, wo_error *err)
+{
+    const double began = woi_now_s();
+    wo_status status = WO_OK;
+    unsigned looks = 0;
+    for (int done = 0;;) {
+        if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
+            status = cli_set_error(err, WO_ERR_IO, "a call of MPI failed: a rank or the network between is gone");
+            break;
+        }
+        if (done) break;
+        look_for_alarm();
+        if (job_now.alarmed && !last_word) {
+            status = cli_set_error(err, WO_ERR_CANCELLED, "rank %d failed", job_now.alarm_from);
+            break;
+        }
+        if (woi_now_s() - began > limit_s) {
+            status = cli_set_error(err, WO_ERR_IO, "rank %d waited %.0f s for the other ranks, which is the limit",
+                                   calls.rank, limit_s);
+            break;
+        }
+        rest(&looks);
+    }
+    if (job_now.n_phases) job_now.phases[job_now.phase].waited += woi_now_s() - began;
+    return status;
+}
+
+/* ---- The same everywhere ----------------------------------------------------------------------------------- */
+
+/* FNV-1a: it need not withstand anybody. */
+static uint64_t digest(const void *data, size_t bytes)
+{
+    uint64_t h = 0xcbf29ce484222325;
+    for (size_t i = 0; i < bytes; i++) h = (h ^ ((const unsigned char *)data)[i]) * 0x100000001b3;
+    return h;
+}
+
+wo_status job_same(const char *what, const void *data, size_t bytes, wo_error *err)
+{
+    const uint64_t own = digest(data, bytes);
+    const size_t n = (size_t)calls.size;
+    uint64_t *all = calloc(n, sizeof *all);
+    size_t *each = calloc(n, sizeof *each);
+    wo_status status = WO_OK;
+    if (!all || !each) {
+        status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+        goto done;
+    }
+    for (size_t r = 0; r < n; r++) each[r] = sizeof own;
+    if ((status = calls.gather(calls.ctx, &own, each, all, err))) goto done;
+    for (size_t r = 1; !status && r < n; r++)
+        if (all[r] != all[0])
+            status = cli_set_error(err, WO_ERR_ARGUMENT, "%s differs between ranks 0 and %zu", what, r);
+done:
+    free(all);
+    free(each);
+    return status;
+}
+
+/* ---- Beginning and end ------------------------------------------------------------------------------------- */
+
+/* Ranks but the first print nothing, unless they fail alone. */
+static int keep_back(void)
+{
+    if (calls.rank == 0) return CLI_OK;
+    FILE *nowhere = fopen("/dev/null", "w"), *memory = open_memstream(&kept_back, &kept_bytes);
+    if (!nowhere || !memory) return CLI_FAILED;
+    real_stderr = stderr;
+    stdout = nowhere;
+    stderr = memory;
+    return CLI_OK;
+}
+
+/* All words of a command line, with their ends. */
+static wo_status same_words(int argc, char **argv, wo_error *err)
+{
+    size_t bytes = 0, used = 0;
+    for (int i = 1; i < argc; i++) bytes += strlen(argv[i]) + 1;
+    char *all = malloc(bytes + 1);
+    if (!all) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    for (int i = 1; i < argc; used += strlen(argv[i++]) + 1) memcpy(all + used, argv[i], strlen(argv[i]) + 1);
+    const wo_status status = job_same("the command line", all, bytes, err);
+    free(all);
+    return status;
+}
+
+int job_begin(int *argc, char ***argv)
+{
+    int given;
+    wo_error err;
+    const char *limit = getenv("WIDEOUT_MPI_TIMEOUT");
+    job_now.limit_s = limit ? strtod(limit, NULL) : LIMIT_S;
+    job_now.limit_s = job_now.limit_s > 0 ? job_now.limit_s : LIMIT_S;
+    if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &given) != MPI_SUCCESS ||
+        MPI_Comm_dup(MPI_COMM_WORLD, &job_now.data) != MPI_SUCCESS ||
+        MPI_Comm_dup(MPI_COMM_WORLD, &job_now.control) != MPI_SUCCESS) {
+        fprintf(stderr, "%s: MPI does not start\n", cli_program);
+        return CLI_FAILED;
+    }
+    MPI_Comm_set_errhandler(job_now.data, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(job_now.control, MPI_ERRORS_RETURN);
+    job_fill_calls(&calls);
+    job_phase("begin");
+    if (keep_back()) return CLI_FAILED;
+    const wo_status status = same_words(*argc, *argv, &err);
+    if (status == WO_OK) return CLI_OK;
+    return job_now.alarmed ? CLI_FAILED : cli_fail(NULL, &err);
+}
+
+static void raise_alarm(void)
+{
+    static int sign = 1;
+    for (int r = 0; r < calls.size; r++) {
+        MPI_Request request; /* nobody need take it: a rank may be at its end already */
+        if (r == calls.rank || MPI_Isend(&sign, 1, MPI_INT, r, ALARM, job_now.control, &request) != MPI_SUCCESS)
+            continue;
+        MPI_Request_free(&request);
+    }
+}
+
+static void show_kept(void)
+{
+    if (!real_stderr) return;
+    fflush(stderr);
+    fwrite(kept_back, 1, kept_bytes, real_stderr);
+    fflush(real_stderr);
+}
+
+/* How it went, on each rank: exit codes, negative where another rank's alarm was the reason. */
+int job_end(int code)
+{
+    if (job_now.control == MPI_COMM_NULL || calls.size == 0) return code;
+    fflush(stdout);
+    const int own = code && job_now.alarmed ? -code : code;
+    int *all = calloc((unsigned)calls.size, sizeof *all), first = -1, worst = 0;
+    wo_error err;
+    if (own > 0) raise_alarm();
+    MPI_Request request = MPI_REQUEST_NULL;
+    wo_status status = WO_ERR_MEMORY;
+    if (all && MPI_Iallgather(&own, 1, MPI_INT, all, 1, MPI_INT, job_now.control, &request) == MPI_SUCCESS)
+        status = job_wait(&request, code ? GRACE_S : job_now.limit_s, true, &err);
+    if (status) {
+        /* Some are still computing, or gone. Who failed first says so and ends them. */
+        if (own > 0 && !(job_now.alarmed && job_now.alarm_from < calls.rank)) show_kept();
+        if (!code) cli_fail(NULL, &err);
+        if (!code) show_kept();
+        if (own < 0) sleep(1); /* the one that failed is about to */
+        MPI_Abort(job_now.control, CLI_FAILED);
+    }
+    bool half_done = false; /* calls that were left, which would keep MPI_Finalize for ever */
+    for (int r = 0; all && r < calls.size; r++) {
+        if (all[r] > 0 && first < 0) first = r;
+        if (all[r] > 0) worst = worst && worst < all[r] ? worst : all[r];
+        half_done |= all[r] < 0;
+    }
+    free(all);
+    if (first == calls.rank) show_kept();
+    if (half_done && first != calls.rank) sleep(GRACE_S); /* the one that failed ends all */
+    if (half_done) MPI_Abort(job_now.control, worst);
+    MPI_Finalize();
+    return worst;
+}

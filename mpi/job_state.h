@@ -1,0 +1,37 @@
+/* What job.c and collective.c share. */
+#ifndef WOI_MPI_JOB_STATE_H
+#define WOI_MPI_JOB_STATE_H
+
+#include "job.h"
+
+#include <mpi.h>
+
+enum { JOB_PHASES = 16 };
+
+typedef struct job_counts {
+    const char *name;
+    double seconds, waited, cpu_s;
+    uint64_t bytes;
+} job_counts;
+
+typedef struct job_state {
+    MPI_Comm data;    /* what the library's calls use */
+    MPI_Comm control; /* alarms and the last word: no call on `data` that was left half done is in their way */
+    double limit_s;
+    bool alarmed; /* another rank has failed */
+    int alarm_from;
+    job_counts phases[JOB_PHASES];
+    int n_phases, phase;
+    double phase_began, phase_cpu_s;
+} job_state;
+
+extern job_state job_now;
+
+/* Waits for a request, for at most limit_s seconds, and looks for alarms meanwhile unless it waits for the last word.
+ */
+wo_status job_wait(MPI_Request *request, double limit_s, bool last_word, wo_error *err);
+
+/* Fills the table. */
+void job_fill_calls(wo_collective *calls);
+
+#endif

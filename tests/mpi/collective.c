@@ -1,0 +1,113 @@
+/* The collective calls of wideout-mpi, run by tests/cli/mpi.sh under mpirun: rank 0 prints what is wrong, and 'fine'.
+ * collective fail: rank 1 fails while the others wait. collective late: it never comes. */
+#include "../../cli/cli.h"
+#include "../../mpi/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char cli_program[] = "collective";
+const cli_command *const cli_commands[] = {NULL};
+
+static int wrong;
+
+static void expect(bool holds, const char *what)
+{
+    if (holds) return;
+    printf("wrong on rank %d of %d: %s\n", job_rank(), job_size(), what);
+    wrong = 1;
+}
+
+/* Numbers that make another sum in another order. */
+static float number(int rank, size_t i)
+{
+    return (float)(rank % 2 ? 1e8 : 1.0) * (float)((int)((i * 7919 + (size_t)rank * 104729) % 1000) - 500) / 7.0F;
+}
+
+static void check_sums(const wo_collective *c, size_t n)
+{
+    float *f = malloc(n * sizeof *f + 1);
+    double *g = malloc(n * sizeof *g + 1);
+    wo_error err;
+    if (!f || !g) abort();
+    for (size_t i = 0; i < n; i++) g[i] = f[i] = number(c->rank, i);
+    expect(!c->sum_f32(c->ctx, f, n, &err) && !c->sum_f64(c->ctx, g, n, &err), "a sum fails");
+    for (size_t i = 0; i < n; i++) {
+        float sum = 0;
+        double wide = 0;
+        for (int r = 0; r < c->size; r++) sum = r ? sum + number(r, i) : number(r, i), wide += number(r, i);
+        if (f[i] != sum || g[i] != wide) {
+            expect(false, "a sum is not that of rank after rank");
+            break;
+        }
+    }
+    free(f);
+    free(g);
+}
+
+static void check_gather(const wo_collective *c)
+{
+    size_t *bytes = calloc((size_t)c->size, sizeof *bytes), total = 0, at = 0;
+    wo_error err;
+    if (!bytes) abort();
+    for (int r = 0; r < c->size; r++) total += bytes[r] = (size_t)(r == 1 ? 0 : 1000 * r + 3);
+    unsigned char *own = malloc(bytes[c->rank] + 1), *all = malloc(total + 1);
+    if (!own || !all) abort();
+    memset(own, 'a' + c->rank, bytes[c->rank]);
+    expect(!c->gather(c->ctx, own, bytes, all, &err), "gathering fails");
+    for (int r = 0; r < c->size; r++)
+        for (size_t i = 0; i < bytes[r]; i++, at++)
+            if (all[at] != 'a' + r) expect(false, "what was gathered is not in the order of ranks"), i = bytes[r];
+    free(bytes);
+    free(own);
+    free(all);
+}
+
+static void check_broadcast(const wo_collective *c)
+{
+    enum { N = 100003 };
+    static char data[N];
+    wo_error err;
+    const int root = c->size - 1;
+    memset(data, c->rank == root ? 'x' : ' ', N);
+    expect(!c->broadcast(c->ctx, data, N, root, &err), "a broadcast fails");
+    expect(data[0] == 'x' && data[N - 1] == 'x', "a broadcast does not arrive");
+    memset(data, c->rank == 0 ? 'y' : ' ', N);
+    expect(!job_broadcast_begin(data, N, 0, &err), "a broadcast does not begin");
+    job_push();
+    expect(!job_broadcast_end(&err) && data[0] == 'y' && data[N - 1] == 'y', "a broadcast does not end");
+}
+
+static int check_failing(const char *how)
+{
+    const wo_collective *c = job_calls();
+    char data[8] = "";
+    wo_error err = {0};
+    if (c->rank == 1 && strcmp(how, "fail") == 0) {
+        cli_set_error(&err, WO_ERR_IO, "the disk is full");
+        return cli_fail("some/file", &err);
+    }
+    if (c->rank == 1) sleep(30);
+    if (!c->broadcast(c->ctx, data, sizeof data, 1, &err)) return CLI_OK;
+    return job_failed_elsewhere() ? CLI_FAILED : cli_fail(NULL, &err);
+}
+
+int main(int argc, char **argv)
+{
+    int code = job_begin(&argc, &argv);
+    const wo_collective *c = job_calls();
+    if (!code && argc > 1) return job_end(check_failing(argv[1]));
+    if (code) return job_end(code);
+    job_phase("sums");
+    for (size_t n = 0; n < 40; n++) check_sums(c, n);
+    check_sums(c, (size_t)10000019); /* more than a piece */
+    job_phase("gather");
+    check_gather(c);
+    check_broadcast(c);
+    wo_error err;
+    expect(!job_same("nothing", "abc", 3, &err), "what is the same is not");
+    if (c->size > 1) expect(job_same("the rank", &c->rank, sizeof c->rank, &err), "what differs is the same");
+    if (!wrong && c->rank == 0) puts("fine");
+    return job_end(wrong);
+}
