@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_NAME = 4096, MOST_JSON = 65536 };
+enum { LONGEST_NAME = 4096, USUAL_NAME = 256, MOST_JSON = 65536 };
 
 /* ---- The request ------------------------------------------------------------------------------------------- */
 
@@ -63,7 +63,7 @@ bool woi_shard_request(const woi_job *job, const woi_snapshot *s, woi_out *out, 
 
 size_t woi_shard_most(const woi_job *job)
 {
-    return MOST_JSON + job->n * (8 + job->k * (8 + (job->names ? 4 + LONGEST_NAME : 0)));
+    return MOST_JSON + job->n * (8 + job->k * (8 + (job->names ? 4 + USUAL_NAME : 0)));
 }
 
 /* ---- One answer -------------------------------------------------------------------------------------------- */
