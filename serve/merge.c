@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_NAME = 4096, MOST_JSON = 65536 };
+enum { LONGEST_NAME = 4096, USUAL_NAME = 256, MOST_JSON = 65536 };
 
 /* ---- The request ------------------------------------------------------------------------------------------- */
 
@@ -63,7 +63,7 @@ bool woi_shard_request(const woi_job *job, const woi_snapshot *s, woi_out *out, 
 
 size_t woi_shard_most(const woi_job *job)
 {
-    return MOST_JSON + job->n * (8 + job->k * (8 + (job->names ? 4 + LONGEST_NAME : 0)));
+    return MOST_JSON + job->n * (8 + job->k * (8 + (job->names ? 4 + USUAL_NAME : 0)));
 }
 
 /* ---- One answer -------------------------------------------------------------------------------------------- */
@@ -227,17 +227,16 @@ static bool is_new(const seen *s, int32_t id, size_t mark)
     return true;
 }
 
-/* What is added to the scores of a piece: 0, unless they are log probabilities. */
-static void shift_of(const woi_piece *pieces, size_t n_pieces, size_t query, float *shifts)
+/* What is added to the scores of each piece: 0, unless they are log probabilities, which come with log Z. */
+static void find_shifts(const woi_piece *pieces, size_t n_pieces, size_t query, float *shifts)
 {
     double most = -INFINITY, sum = 0;
-    for (size_t p = 0; p < n_pieces; p++) {
-        shifts[p] = 0;
+    for (size_t p = 0; p < n_pieces; p++)
         if (pieces[p].log_z && pieces[p].log_z[query] > most) most = pieces[p].log_z[query];
-    }
-    if (!pieces[0].log_z) return;
-    for (size_t p = 0; p < n_pieces; p++) sum += exp(pieces[p].log_z[query] - most);
-    for (size_t p = 0; p < n_pieces; p++) shifts[p] = (float)(pieces[p].log_z[query] - (most + log(sum)));
+    for (size_t p = 0; p < n_pieces; p++)
+        if (pieces[p].log_z) sum += exp(pieces[p].log_z[query] - most);
+    for (size_t p = 0; p < n_pieces; p++)
+        shifts[p] = pieces[p].log_z ? (float)(pieces[p].log_z[query] - (most + log(sum))) : 0;
 }
 
 /* Where each answer came from: piece and place. */
@@ -250,7 +249,7 @@ static void merge_one(woi_job *job, const woi_piece *pieces, size_t n_pieces, si
 {
     size_t heads[WOI_MAX_SHARDS] = {0}, found = 0;
     float shifts[WOI_MAX_SHARDS];
-    shift_of(pieces, n_pieces, query, shifts);
+    find_shifts(pieces, n_pieces, query, shifts);
     while (found < job->k) {
         size_t best = n_pieces;
         int32_t best_id = -1;
@@ -287,8 +286,8 @@ static bool copy_names(woi_job *job, const woi_piece *pieces, const woi_piece_bo
     for (size_t i = 0; i < n; i++) {
         job->label_at[i] = names.bytes;
         if (job->ids[i] < 0) continue;
-        const size_t *at = &pieces[sources[i].piece].name_at[sources[i].at];
-        woi_out_bytes(&names, bodies[sources[i].piece].text + at[0] + 4, at[1] - at[0] - 4);
+        const size_t *starts = pieces[sources[i].piece].name_at, at = sources[i].at, first = starts[at] + 4;
+        woi_out_bytes(&names, bodies[sources[i].piece].text + first, starts[at + 1] - first);
     }
     job->label_at[n] = names.bytes;
     woi_out_bytes(&names, "", 1);
@@ -302,7 +301,7 @@ bool woi_pieces_merge(woi_job *job, const woi_piece *pieces, const woi_piece_bod
     while (known.room < 2 * job->k) known.room *= 2;
     known.ids = malloc(known.room * sizeof *known.ids);
     known.marks = calloc(known.room, sizeof *known.marks);
-    source *sources = malloc(job->n * job->k * sizeof *sources);
+    source *sources = calloc(job->n * job->k, sizeof *sources);
     bool fine = known.ids && known.marks && sources, names = job->names;
     for (size_t i = 0; fine && i < job->n; i++) {
         merge_one(job, pieces, n_pieces, i, &known, sources);

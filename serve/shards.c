@@ -243,7 +243,8 @@ static wo_status make_members(woi_snapshot *s, const woi_shards *all, const aske
 {
     woi_members *members = calloc(1, sizeof *members + all->n * sizeof members->of[0]);
     wo_index_info *info = &s->info;
-    if (!(s->members = members)) return fail(err, WO_ERR_MEMORY, "out of memory", "", "");
+    if (!members) return fail(err, WO_ERR_MEMORY, "out of memory", "", "");
+    s->members = members; /* freed with the snapshot */
     *info = (wo_index_info){.struct_size = sizeof *info,
                             .method_name = "shards",
                             .has_names = true,
