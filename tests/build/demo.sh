@@ -20,6 +20,16 @@ one is missing
          the index has 1 of FULL's 3 and lacks: b c
 In all, the index has 7 of the 9 answers of FULL." "$(scripts/beside.sh "$scratch/q" "$scratch/i" "$scratch/f" 2)"
 
+# ---- README's table --------------------------------------------------------------------------------------------------
+# The questions of the demo, what FULL says beside them, and where an index is wrong: none is left out.
+questions=$(sed -n "/^    printf '%s.n' 'German/,/>\"\$out\/questions\"/p" scripts/demo.sh | grep -o "'[A-Z][^']*'" | tr -d "'")
+table=$(sed -n '/^| typed | FULL/,/^$/p' README.md | tail -n +3)
+same 'README asks what the demo asks' "$questions" "$(sed -n 's/^| \([^|]*\) | .*/\1/p' <<<"$table")"
+same 'with three answers each' '' "$(awk -F ' [|] ' 'NF != 4 || $2 == "" || $3 == "" || $4 == ""' <<<"$table")"
+same 'libc6, which everything needs, comes first nowhere' '' "$(grep -E '[|:] libc6' <<<"$table")"
+check 'libpq5 is what PostgreSQL is about' grep -q '^| Perl module to talk to PostgreSQL databases | libpq5 ' <<<"$table"
+check 'the wider index is wrong somewhere, and README says so' grep -qE '[|] lacks [^|]*[|]' <<<"$table"
+
 # ---- The whole demo --------------------------------------------------------------------------------------------------
 mkdir "$scratch/bin" "$scratch/build"
 ln -s "$WIDEOUT" "$(dirname "$WIDEOUT")/wideout-bench" "$scratch/build"
@@ -30,11 +40,17 @@ catalogue() { # COMMANDS: what apt-cache is in this demo
 demo() {
     (PATH=$scratch/bin:$PATH BUILD=$scratch/build scripts/demo.sh >"$scratch/out" 2>&1)
 }
-# Twenty libraries, of which a package needs one that its description names, and almost all need libc6.
-awk 'BEGIN {srand(7); for (i = 0; i < 4000; i++) {
+# Twenty libraries, of which a package needs one that its description names, and almost all need libc6. Four of them are
+# what the demo's questions are about.
+awk 'BEGIN {
+    split("German dictionary spell checking,ALSA sound,module to talk to PostgreSQL databases,Wayland compositor", topics, ",")
+    split("hunspell,libasound2,libpq5,libwayland-server0", libraries, ",")
+    srand(7)
+    for (i = 0; i < 4000; i++) {
         k = int(20 * rand())
-        printf "Package: p%d\nSection: s\nMaintainer: A <a@b>\nDescription: a %s for kind%d people\nDepends: libthing%d%s\n\n",
-            i, i % 3 ? "tool" : "player", k, k, rand() < 0.9 ? ", libc6" : ""
+        printf "Package: p%d\nSection: s\nMaintainer: A <a@b>\nDescription: a %s for %s people\nDepends: %s%s\n\n",
+            i, i % 3 ? "tool" : "player", k < 4 ? topics[k + 1] : "kind" k, k < 4 ? libraries[k + 1] : "libthing" k,
+            rand() < 0.9 ? ", libc6" : ""
     }}' >"$scratch/catalogue"
 catalogue "cat '$scratch/catalogue'"
 if [ ! -x "$(dirname "$WIDEOUT")/wideout-bench" ]; then
@@ -46,6 +62,12 @@ elif demo; then
     check 'the questions were asked' grep -qx 'Perl module to talk to PostgreSQL databases' "$scratch/out"
     same 'of each, index and FULL' '4 4' "$(grep -c '^  index  ' "$scratch/out") $(grep -c '^  FULL   ' "$scratch/out")"
     check 'and how many the index has' grep -qE '^In all, the index has [0-9]+ of the [0-9]+ answers of FULL\.$' "$scratch/out"
+    # Striking answers: what the question is about comes first, and what everything needs does not.
+    answers() { # index|FULL: the first answer to each question
+        awk -v who="$1" '$1 == "index" {first = $2} $1 == who {print $2 == "the" ? first : $2}' "$scratch/out" | paste -sd ' '
+    }
+    same 'what stands out is said first' 'hunspell libasound2 libpq5 libwayland-server0' "$(answers FULL)"
+    same 'by the index too' 'hunspell libasound2 libpq5 libwayland-server0' "$(answers index)"
     check 'commands that were shown can be copied' grep -q 'wideout-bench report .*--title wideout:.. the.. demo$' \
         <(sed 's/\\/../g' "$scratch/out")
     check 'the command that serves the index comes last' grep -qE '^      # then open http://127.0.0.1:8080/$|needs libmicrohttpd-dev' \

@@ -8,31 +8,10 @@
 #include <math.h>
 
 enum { M = 300, D = 8, N = 3000, TEST = 300, GROUPS = 16, LABELS = 3 };
+#include "planted.h"
 
 /* Queries around the directions of groups. A group has classes that the network knows nothing of: half of its labels
  * are one of these, the others are drawn from the network's own probabilities; all of them where `known`. */
-typedef struct planted {
-    float w[M * D], b[M], q[(N + TEST) * D];
-    int64_t indptr[N + TEST + 1];
-    int32_t labels[(N + TEST) * LABELS];
-    wo_layer *layer;
-    wo_log *log, *test;
-} planted;
-
-static double logit_of(const planted *p, const float *q, size_t id)
-{
-    double sum = (double)p->b[id];
-    for (size_t j = 0; j < D; j++) sum += (double)q[j] * (double)p->w[id * D + j];
-    return sum;
-}
-
-static double exact_log_z(const planted *p, const float *q)
-{
-    double sum = 0;
-    for (size_t c = 0; c < M; c++) sum += exp(logit_of(p, q, c));
-    return log(sum);
-}
-
 static int32_t draw(const planted *p, const float *q, double at)
 {
     const double log_z = exact_log_z(p, q);
@@ -44,7 +23,6 @@ static int32_t draw(const planted *p, const float *q, double at)
 static planted *plant(bool known, size_t n_labels)
 {
     planted *p = calloc(1, sizeof *p);
-    wo_error err;
     assert_non_null(p);
     for (uint64_t i = 0; i < M * D; i++) p->w[i] = 0.4f * woi_rng_normal(1, 1, i);
     for (uint64_t i = 0; i < M; i++) p->b[i] = woi_rng_normal(1, 2, i);
@@ -58,54 +36,17 @@ static planted *plant(bool known, size_t n_labels)
             p->labels[at] = own ? draw(p, p->q + i * D, (double)woi_rng_uniform(1, 7, at))
                                 : (int32_t)((group * 5 + woi_rng_below(1, 8, at, 5)) % M);
         }
-        p->indptr[i + 1] = (int64_t)((i + 1) * n_labels);
     }
-    if (wo_layer_wrap(p->w, p->b, M, D, &p->layer, &err) ||
-        wo_log_wrap(p->q, N, D, p->indptr, p->labels, &p->log, &err) ||
-        wo_log_wrap(p->q + N * D, TEST, D, p->indptr, p->labels + N * n_labels, &p->test, &err))
-        fail_msg("%s", err.text);
+    take_root(p, n_labels);
     return p;
-}
-
-static void uproot(planted *p)
-{
-    wo_log_free(p->log);
-    wo_log_free(p->test);
-    wo_layer_free(p->layer);
-    free(p);
 }
 
 static wo_build_options options_of(wo_router router, double mix)
 {
-    wo_build_options o;
-    wo_build_defaults(WO_METHOD_EVIDENCE, &o, sizeof o);
-    o.router = router;
-    o.K = 3;
-    o.L = 2;
-    o.nodes = 4;
-    o.leaves = 16;
-    o.probes = 2;
-    o.iterations = 20;
+    wo_build_options o = small_options(router, 3);
     o.lambda = 0.02;
-    o.partition = 1;
     o.mix = mix;
     return o;
-}
-
-static wo_index *make(const planted *p, const wo_build_options *o)
-{
-    wo_index *index = NULL;
-    wo_error err;
-    if (wo_index_build(p->layer, p->log, o, &index, &err)) fail_msg("%s", err.text);
-    return index;
-}
-
-static wo_searcher *searcher_of(const wo_index *index)
-{
-    wo_searcher *s = NULL;
-    wo_error err;
-    if (wo_searcher_create(index, NULL, &s, &err)) fail_msg("%s", err.text);
-    return s;
 }
 
 /* What a search says of one query: log p of all M classes, candidates first by themselves, -INFINITY for others; and

@@ -7,29 +7,14 @@
 
 #include <math.h>
 
-enum { M = 900, D = 12, N = 4000, TEST = 500, GROUPS = 24 };
+enum { M = 900, D = 12, N = 4000, TEST = 500, LABELS = 1, GROUPS = 24 };
+#include "planted.h"
 
 /* Queries around the directions of groups, and of different lengths; a label is the best class by noisy logits, as a
- * network that has learned would have it. The last TEST queries are not in the log. */
-typedef struct planted {
-    float w[M * D], b[M], q[(N + TEST) * D];
-    int64_t indptr[N + TEST + 1];
-    int32_t labels[N + TEST];
-    wo_layer *layer;
-    wo_log *log, *test;
-} planted;
-
-static double logit_of(const planted *p, const float *q, size_t id)
-{
-    double sum = (double)p->b[id];
-    for (size_t j = 0; j < D; j++) sum += (double)q[j] * (double)p->w[id * D + j];
-    return sum;
-}
-
+ * network that has learned would have it. */
 static planted *plant(void)
 {
     planted *p = calloc(1, sizeof *p);
-    wo_error err;
     assert_non_null(p);
     for (uint64_t i = 0; i < M * D; i++) p->w[i] = 0.5f * woi_rng_normal(1, 1, i);
     for (uint64_t i = 0; i < M; i++) p->b[i] = woi_rng_normal(1, 2, i);
@@ -45,57 +30,27 @@ static planted *plant(void)
             if (score > best) p->labels[i] = (int32_t)c;
             if (score > best) best = score;
         }
-        p->indptr[i + 1] = (int64_t)i + 1;
     }
-    if (wo_layer_wrap(p->w, p->b, M, D, &p->layer, &err) ||
-        wo_log_wrap(p->q, N, D, p->indptr, p->labels, &p->log, &err) ||
-        wo_log_wrap(p->q + N * D, TEST, D, p->indptr, p->labels + N, &p->test, &err))
-        fail_msg("%s", err.text);
+    take_root(p, 1);
     return p;
-}
-
-static void uproot(planted *p)
-{
-    wo_log_free(p->log);
-    wo_log_free(p->test);
-    wo_layer_free(p->layer);
-    free(p);
 }
 
 static wo_build_options options_of(wo_router router, double prior)
 {
-    wo_build_options o;
-    wo_build_defaults(WO_METHOD_EVIDENCE, &o, sizeof o);
-    o.router = router;
-    o.K = 4;
-    o.L = 2;
-    o.nodes = 4;
-    o.leaves = 16;
-    o.probes = 2;
-    o.iterations = 20;
+    wo_build_options o = small_options(router, 4);
     o.lambda = 0.2;
     o.prior = prior;
     o.focus = router == WO_ROUTER_TREE && prior > 0 ? 4 : 0;
-    o.partition = 1;
     o.mix = 0;
     return o;
 }
 
-static wo_index *make(const planted *p, const wo_build_options *o)
+/* As in files of versions without a mixture: log Z is of logits, and a prior. test_mixture.c has the others. */
+static wo_index *make_plain(const planted *p, const wo_build_options *o)
 {
-    wo_index *index = NULL;
-    wo_error err;
-    if (wo_index_build(p->layer, p->log, o, &index, &err)) fail_msg("%s", err.text);
-    index->options.mix = -1; /* as in files of versions without: log Z is of logits, and a prior; see test_mixture.c */
+    wo_index *index = make(p, o);
+    index->options.mix = -1;
     return index;
-}
-
-static wo_searcher *searcher_of(const wo_index *index)
-{
-    wo_searcher *s = NULL;
-    wo_error err;
-    if (wo_searcher_create(index, NULL, &s, &err)) fail_msg("%s", err.text);
-    return s;
 }
 
 static void log_z_of(wo_searcher *s, const float *q, size_t n, wo_by by, float *log_z)
@@ -103,13 +58,6 @@ static void log_z_of(wo_searcher *s, const float *q, size_t n, wo_by by, float *
     wo_error err;
     const wo_search_call call = {.struct_size = sizeof call, .queries = q, .n = n, .by = by};
     if (wo_log_partition(s, &call, log_z, &err)) fail_msg("%s", err.text);
-}
-
-static double exact_log_z(const planted *p, const float *q)
-{
-    double sum = 0;
-    for (size_t c = 0; c < M; c++) sum += exp(logit_of(p, q, c));
-    return log(sum);
 }
 
 /* The estimate of a query, written out: candidates by the cells that were seen to be open, the tail by its formula. */
@@ -144,7 +92,7 @@ static void log_z_is_as_defined(void **state)
     planted *p = plant();
     for (int router = WO_ROUTER_HASH; router <= WO_ROUTER_TREE; router++) {
         const wo_build_options o = options_of((wo_router)router, 0);
-        wo_index *index = make(p, &o);
+        wo_index *index = make_plain(p, &o);
         wo_searcher *s = searcher_of(index);
         float log_z[TEST], exact[TEST], many[TEST * 2];
         log_z_of(s, p->q + N * D, TEST, WO_BY_CELLS, log_z);
@@ -219,7 +167,7 @@ static void answers_are_log_probabilities(void **state)
     for (int kind = 0; kind < 4; kind++) {
         const double prior = kind >= 2 ? 0.5 : 0;
         const wo_build_options o = options_of(kind % 2 ? WO_ROUTER_TREE : WO_ROUTER_HASH, prior);
-        wo_index *index = make(p, &o);
+        wo_index *index = make_plain(p, &o);
         wo_searcher *s = searcher_of(index);
         for (int no_prior = 0; no_prior < 2; no_prior++) {
             assert_logprob(p, s, WO_BY_CELLS, no_prior);
@@ -276,7 +224,7 @@ static void rows_in_fewer_bits_change_little(void **state)
         wo_build_options o = options_of(WO_ROUTER_TREE, 0);
         o.weights = kinds[i];
         o.lambda = 0.002; /* so many candidates that int8 would screen them */
-        wo_index *index = make(p, &o);
+        wo_index *index = make_plain(p, &o);
         wo_searcher *s = searcher_of(index);
         log_z_of(s, p->q + N * D, TEST, WO_BY_CELLS, log_z[i]);
         if (kinds[i] == WO_WEIGHTS_INT8) assert_logprob(p, s, WO_BY_CELLS, 0);
@@ -301,7 +249,7 @@ static void threads_and_files_change_nothing(void **state)
         char *files[2];
         for (int t = 0; t < 2; t++) {
             o.threads = 1 + 2 * t;
-            wo_index *index = make(p, &o), *opened = NULL;
+            wo_index *index = make_plain(p, &o), *opened = NULL;
             if (wo_index_save(index, scratch("x"), &err) || wo_index_open(scratch("x"), NULL, &opened, &err))
                 fail_msg("%s", err.text);
             files[t] = slurp(scratch("x"), &bytes[t]);
@@ -365,7 +313,7 @@ static void what_cannot_be_is_refused(void **state)
     assert_int_equal(wo_build_check(&other, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text, "partition is 1, but method slide learns no log Z");
     o.partition = 0;
-    wo_index *index = make(p, &o), *opened = NULL;
+    wo_index *index = make_plain(p, &o), *opened = NULL;
     wo_searcher *s = searcher_of(index);
     assert_refused(s, (wo_search_call){.queries = p->q}, WO_ERR_UNSUPPORTED, "partition",
                    "the index knows no log Z, which probabilities need: it was built without a partition");
@@ -375,7 +323,7 @@ static void what_cannot_be_is_refused(void **state)
     wo_searcher_free(s);
     wo_index_free(index);
     o.partition = 1;
-    index = make(p, &o);
+    index = make_plain(p, &o);
     s = searcher_of(index);
     const int32_t one = 1;
     const float bias[M] = {0};
@@ -436,7 +384,7 @@ static void little_evidence(void **state)
     planted *p = plant();
     wo_build_options o = options_of(WO_ROUTER_TREE, 0);
     o.fallback = 150;
-    wo_index *index = make(p, &o);
+    wo_index *index = make_plain(p, &o);
     wo_searcher *s = searcher_of(index);
     float log_z[TEST], exact[TEST], mixed[TEST];
     wo_query_stats stats[TEST];
@@ -509,7 +457,7 @@ static void eval_counts_every_label(void **state)
     planted *p = plant();
     for (int with_prior = 0; with_prior < 2; with_prior++) {
         const wo_build_options o = options_of(WO_ROUTER_TREE, with_prior ? 0.5 : 0);
-        wo_index *index = make(p, &o);
+        wo_index *index = make_plain(p, &o);
         wo_searcher *s = searcher_of(index);
         wo_eval_options eo;
         wo_eval_defaults(&eo, sizeof eo);
