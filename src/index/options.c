@@ -130,7 +130,7 @@ const woi_option woi_options[] = {
     {"mix", WOI_OPTION_REAL, AT(mix), NULL, -1, WOI_MOST_MIX, 0, EVIDENCE, BOTH, false, ALL(-1),
      "how much of the cells' evidence probabilities have"},
     {"keep", WOI_OPTION_U32, AT(keep), NULL, 0, 1 << 24, 0, POPULAR | EVIDENCE, BOTH, false, OF_LOGS(8192),
-     "logged queries that stay in the index, to update by"},
+     "logged queries that stay in it, to update by"},
     {0},
 };
 
