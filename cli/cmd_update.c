@@ -51,7 +51,7 @@ static wo_status read_ids(const char *path, size_t n, int32_t **ids, wo_error *e
                                "%s: rows that replace others come with 'ids' (%zu) in I32 or I64, their classes",
                                t ? "its 'ids' are something else" : "has no tensor 'ids'", n);
     if (!status && !(*ids = malloc(n * sizeof **ids))) status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
-    for (size_t i = 0; !status && i < n; i++) {
+    for (size_t i = 0; !status && t && i < n; i++) {
         int64_t id = 0;
         if (t->dtype == WOI_I32) {
             int32_t small;
