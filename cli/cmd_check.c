@@ -162,8 +162,8 @@ const cli_command cli_cmd_check = {
     "check",
     "INDEX --layer FILE [options]",
     "how stale an index is for a layer that has changed",
-    "Compares the rows of an index with those of its layer as it is now, after more training for instance,\n"
-    "and says what to do:\n"
+    "Compares the rows of an index with those of its layer as it is now, after more training for\n"
+    "instance, and says what to do:\n"
     "\n"
     "  fine      no row differs, or 99.5% of the queries that the index keeps have the same best class\n"
     "  update    'wideout update' with the rows that differ: they are a quarter of the index's or fewer,\n"
@@ -174,9 +174,9 @@ const cli_command cli_cmd_check = {
     "  wideout check index --layer net2.safetensors --changed changed && \\\n"
     "      wideout update index --replace changed -o index2\n"
     "\n"
-    "What the cells hold is judged on the training queries that the index keeps ('build --keep'): for each\n"
-    "the best classes by the layer, and by the index's own rows, beside what a search would score. Queries\n"
-    "of a network whose other layers changed too are others, and this says nothing of them.\n"
+    "What the cells hold is judged on the training queries that the index keeps ('build --keep'): for\n"
+    "each the best classes by the layer, and by the index's own rows, beside what a search would score.\n"
+    "Queries of a network whose other layers changed too are others, and this says nothing of them.\n"
     "\n"
     "Whatever the verdict, the exit code is 0. Rows of classes that were removed do not count.",
     options,

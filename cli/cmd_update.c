@@ -39,32 +39,44 @@ typedef struct session {
 
 /* ---- Rows -------------------------------------------------------------------------------------------------- */
 
-/* The classes that rows belong to: `ids` (n) of whole numbers. */
+/* Element i of a tensor of whole numbers. */
+static int64_t whole_number(const woi_tensor *t, size_t i)
+{
+    int32_t small;
+    int64_t large;
+    if (t->dtype == WOI_I32) {
+        memcpy(&small, (const char *)t->data + i * sizeof small, sizeof small);
+        return small;
+    }
+    memcpy(&large, (const char *)t->data + i * sizeof large, sizeof large);
+    return large;
+}
+
+/* The classes that n rows belong to. */
+static wo_status take_ids(const woi_tensor *t, size_t n, int32_t *ids, wo_error *err)
+{
+    if (!t || t->n_dims != 1 || (t->dtype != WOI_I32 && t->dtype != WOI_I64) || t->n != n)
+        return cli_set_error(err, WO_ERR_FORMAT,
+                             "%s: rows that replace others come with 'ids' (%zu) in I32 or I64, their classes",
+                             t ? "its 'ids' are something else" : "has no tensor 'ids'", n);
+    for (size_t i = 0; i < n; i++) {
+        const int64_t id = whole_number(t, i);
+        if (id < 0 || id > INT32_MAX)
+            return cli_set_error(err, WO_ERR_FORMAT, "'ids' has %" PRId64 " at place %zu, which is no class", id, i);
+        ids[i] = (int32_t)id;
+    }
+    return WO_OK;
+}
+
 static wo_status read_ids(const char *path, size_t n, int32_t **ids, wo_error *err)
 {
     woi_st *st = NULL;
     wo_status status = woi_st_open(path, &st, err);
     if (status) return status;
-    const woi_tensor *t = woi_st_find(st, "ids");
-    if (!t || t->n_dims != 1 || (t->dtype != WOI_I32 && t->dtype != WOI_I64) || t->n != n)
-        status = cli_set_error(err, WO_ERR_FORMAT,
-                               "%s: rows that replace others come with 'ids' (%zu) in I32 or I64, their classes",
-                               t ? "its 'ids' are something else" : "has no tensor 'ids'", n);
-    if (!status && !(*ids = malloc(n * sizeof **ids))) status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
-    for (size_t i = 0; !status && i < n; i++) {
-        int64_t id = 0;
-        if (t->dtype == WOI_I32) {
-            int32_t small;
-            memcpy(&small, (const char *)t->data + i * sizeof small, sizeof small);
-            id = small;
-        } else {
-            memcpy(&id, (const char *)t->data + i * sizeof id, sizeof id);
-        }
-        if (id < 0 || id > INT32_MAX)
-            status = cli_set_error(err, WO_ERR_FORMAT, "'ids' has %" PRId64 " at place %zu, which is no class", id, i);
-        else
-            (*ids)[i] = (int32_t)id;
-    }
+    if ((*ids = malloc(n * sizeof **ids)))
+        status = take_ids(woi_st_find(st, "ids"), n, *ids, err);
+    else
+        status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
     woi_st_free(st);
     return status;
 }

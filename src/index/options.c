@@ -132,7 +132,7 @@ const woi_option woi_options[] = {
     {"centre_k", WOI_OPTION_U32, AT(centre_k), NULL, 0, 65536, 0, EVIDENCE, TREE, false, ALL(0),
      "a cell holds besides so many of FULL's best at its centre"},
     {"keep", WOI_OPTION_U32, AT(keep), NULL, 0, 1 << 24, 0, POPULAR | EVIDENCE, BOTH, false, OF_LOGS(8192),
-     "logged queries that stay in the index, to update by"},
+     "logged queries that stay in it, to update by"},
     {0},
 };
 

@@ -210,7 +210,7 @@ static wo_status place_lonely(finding *f, wo_error *err)
     for (size_t i = 0; !status && i < kept->n; i++) b[i] = kept->bars[i] == -INFINITY ? 0 : -kept->bars[i];
     const woi_dense queries = {kept->n, d, f->q, b};
     for (size_t j = 0; !status && j < n_added; j++) {
-        int32_t nearest;
+        int32_t nearest = -1;
         float score;
         if (served[j]) continue;
         status = woi_exact_topk(&(woi_exact_call){.layer = &queries,
@@ -297,7 +297,8 @@ static uint32_t merge(const finding *f, size_t c, const entry *next, const entry
         if (u->fate[id] == WOI_STAYS || entered) {
             to->ids[at] = id;
             /* What labels have shown stays. */
-            if (to->shares) to->shares[at] = new ? woi_f32_to_bf16(fminf(1, scale * next->weight)) : old->shares[i];
+            if (to->shares && old->shares)
+                to->shares[at] = new ? woi_f32_to_bf16(fminf(1, scale * next->weight)) : old->shares[i];
             at++;
         }
         next += entered;

@@ -112,6 +112,7 @@ wo_build_options woi_space_of_method(const woi_tune *t, wo_method method)
         o.thin = given->thin;
         o.weights = given->weights;
         o.seed = given->seed;
+        if (given->method == WO_METHOD_EVIDENCE || given->method == WO_METHOD_POPULAR) o.keep = given->keep;
     }
     const bool exact = method == WO_METHOD_FULL || method == WO_METHOD_SCREEN;
     if (exact && o.weights != WO_WEIGHTS_NONE) o.weights = WO_WEIGHTS_F32; /* as it answers with */

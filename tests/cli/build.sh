@@ -70,10 +70,10 @@ same 'info tells what build told' "$(jq -cS 'del(.file_bytes, .seconds, .peak_mi
     "$("$WIDEOUT" info --json tree.1 | jq -cS .index)"
 same 'info for people' '  method evidence, probes 1, router tree, nodes 16, leaves 2, beam 2, route_d 8, source both,
     source_k 5, lambda 0.1, thin 16, fallback 0, cap 0, prior 0, focus 0, spread 0, partition 0,
-    fallback_by wider; seed 1' "$("$WIDEOUT" info tree.1 | grep -A 2 '^  method')"
+    fallback_by wider, keep 8192; seed 1' "$("$WIDEOUT" info tree.1 | grep -A 2 '^  method')"
 build --router tree --nodes 33 --leaves 7 --beam 40 --route-d 16 --probes 3 --thin 4 --lambda 0.2 --cap 9 --prior 0.5 \
     --focus 12.5 --spread 4 --seed 7 -o o >/dev/null
-same 'tree: every option' '{"beam":40,"cap":9,"fallback":0,"fallback_by":"wider","focus":12.5,"lambda":0.2,"leaves":7,"nodes":33,"partition":false,"prior":0.5,"probes":3,"route_d":8,"router":"tree","seed":7,"source":"both","source_k":5,"spread":4,"thin":4,"weights":"f32"}' \
+same 'tree: every option' '{"beam":40,"cap":9,"fallback":0,"fallback_by":"wider","focus":12.5,"keep":8192,"lambda":0.2,"leaves":7,"nodes":33,"partition":false,"prior":0.5,"probes":3,"route_d":8,"router":"tree","seed":7,"source":"both","source_k":5,"spread":4,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 "$WIDEOUT" data synthetic -q -m 60 -d 40 -n 300 -o u >/dev/null
 build --layer u/layer.safetensors --log u/train.log.safetensors --router tree -o o >/dev/null
@@ -196,7 +196,7 @@ fi
 # ---- Options -----------------------------------------------------------------------------------------------------
 check 'evidence: every option' build --method evidence -K 4 -L 3 --probes 2 --lambda 0.2 --source top --source-k 7 --learner mix \
     --thin 4 --iterations 5 --rate 0.1 --learn-batch 64 --weights f32 --seed 7 --threads 1 -o o --json
-same 'they are in the file' '{"K":4,"L":3,"batch":64,"cap":0,"fallback":0,"fallback_by":"wider","iterations":5,"lambda":0.2,"learner":"mix","partition":false,"prior":0,"probes":2,"rate":0.1,"router":"hash","seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
+same 'they are in the file' '{"K":4,"L":3,"batch":64,"cap":0,"fallback":0,"fallback_by":"wider","iterations":5,"keep":8192,"lambda":0.2,"learner":"mix","partition":false,"prior":0,"probes":2,"rate":0.1,"router":"hash","seed":7,"source":"top","source_k":7,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 check 'lss: every option' build --method lss -K 3 -L 2 --probes 3 --loss margin --init random --optimiser sgd --t1 1.5 --t2 -2 \
     --t-values --trace-points 9 --iterations 6 --rate 0.5 --learn-batch 32 --max-neurons 90 -o o --json

@@ -152,7 +152,7 @@ check 'and leaves no temporary file' test -z "$(find "$scratch" -name '*.tmp.*')
 complete_words() { # WORDS...: what bash offers for the last one
     bash -c 'source <("$0" completion bash); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _wideout; echo "${COMPREPLY[*]}"' "$WIDEOUT" "$@"
 }
-same 'commands complete' 'completion cpu' "$(complete_words wideout c | tr ' ' '\n' | sort | xargs)"
+same 'commands complete' 'check completion cpu' "$(complete_words wideout c | tr ' ' '\n' | sort | xargs)"
 same 'and options' '--split-files --seed' "$(complete_words wideout data xc --s)"
 same 'and the words that an option takes' 'full popular slide lss evidence screen' "$(complete_words wideout build --method '')"
 same 'what is begun' 'lss' "$(complete_words wideout build --layer x --method l)"

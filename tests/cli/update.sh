@@ -54,6 +54,10 @@ for method in full screen slide popular lss; do
     same "$method" '64 1' "$("$WIDEOUT" info --json other.more | jq -r '"\(.index.m) \(.index.removed)"')"
 done
 
+same 'a tuned index keeps as many' 30 "$("$WIDEOUT" build -q --layer $layer --log $log --tune-log $test --target 0.5 --target5 0.5 \
+    --max-time 5s --router tree --keep 30 -o tuned --json | jq .kept_queries)"
+check 'and can be updated' "$WIDEOUT" update -q tuned --add $rows -o tuned2
+
 # ---- Names ---------------------------------------------------------------------------------------------------------
 seq -f 'class %.0f' 0 59 >names
 "$WIDEOUT" build -q --layer $layer --log $log --names names "${tree[@]}" -o named >/dev/null
