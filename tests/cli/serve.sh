@@ -16,6 +16,8 @@ usage 'a name that is no part of a path' "--name takes what fits between two sla
 usage 'names are for building' "unknown option '--names': names go into the index when it is built: wideout build --names FILE" --names x $index
 usage 'the index is no option' "unknown option '--index': the index is given without an option: wideout serve INDEX" --index $index
 usage 'a tensor of no file' '--weight-name, --bias-name and --bias go with --layer' --weight-name x $index
+usage 'a half-life of nothing' '--half-life goes with --learn' --half-life 10 $index
+usage 'a journal of nothing' '--learned goes with --learn' --learned x $index
 usage 'no time' "--timeout takes a number from 0.1 to 86400, not '0'" --timeout 0 $index
 
 if "$WIDEOUT" serve $index --listen nowhere 2>&1 | grep -q 'built without a server'; then
