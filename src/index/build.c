@@ -270,7 +270,7 @@ void wo_index_free(wo_index *index)
         woi_free(index);
         return;
     }
-    if (index->st) {               /* all else lies in the mapped file */
+    if (index->st) { /* all else lies in the mapped file */
         woi_free(index->tree.n_leaves);
         woi_free(index->tree.starts);
         woi_free(index->trace_copy);
