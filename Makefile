@@ -186,7 +186,7 @@ test:  ## all set-up, then every test
 	@$(INNER) check
 
 # Not under ThreadSanitizer: Faiss brings an OpenMP of its own, which is not instrumented.
-check: all $(TESTS) $(FUZZERS) $(TOOLS) $(EXAMPLES) $(PRELOADS) $(if $(MPI_LIBS),$(BUILD)/tests/mpi/collective) $(if $(PY_TESTED),python) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench)  # the tests alone, without set-up
+check: all $(TESTS) $(FUZZERS) $(TOOLS) $(EXAMPLES) $(PRELOADS) $(if $(MPI_LIBS),$(BUILD)/tests/mpi/collective) $(if $(PY_TESTED),python) $(if $(filter thread,$(SAN)),,$(BUILD)/wideout-bench) $(if $(MHD),$(BUILD)/bench/replay)  # the tests alone, without set-up
 	@$(if $(CMOCKA),:,echo 'the unit tests are left out: cmocka is not installed (make deps)')
 	@$(if $(MPI_LIBS),:,echo 'wideout-mpi and its tests are left out: libopenmpi-dev is not installed (make deps)')
 	@$(if $(PY_TESTED),:,echo 'the Python tests are left out: python3-dev or numpy is not installed (make deps), or this is ThreadSanitizer')

@@ -9,7 +9,8 @@
 # FROM     P@1 and P@5 count the queries of SECOND from this one on (default: half of them)
 # OPTIONs  of wideout build; without any it tunes, on TUNE=FILE where that is given
 #
-# Half-life: HALF_LIFE=N (queries; default: nothing fades). The servers have --shadow 0.01. OUT=FOLDER keeps the indexes
+# ROUNDS=N repeats the first three in turn, and takes the medians of their rates: others may use the machine.
+# HALF_LIFE=N queries (default: nothing fades). The servers have --shadow 0.01. OUT=FOLDER keeps the indexes
 # (default: a temporary folder). Prints a line of JSON for each:
 #
 #   static    does not learn
@@ -18,10 +19,11 @@
 #   known     built from FIRST and the queries of SECOND before FROM: all that was known then
 #   all       built from FIRST and all of SECOND, those that are judged too: what no index can know
 #
-# and then which share of the gap to 'known' and to 'all' the learning one closes, and what it costs.
+# and then which share of the gap to 'known' and to 'all' the learning one closes, and what it costs: cost_of_learning is the
+# share of requests/s that a server which learns has less than one that refuses the same feedback.
 # On Diginetica, the network of its first half in the cache (bench/nets.sh):
 #
-#   cd ~/.cache/wideout/diginetica-half && /path/to/bench/drift.sh net.safetensors first.log second.log 200000
+#   cd ~/.cache/wideout/diginetica-half && TUNE=valid.log /path/to/bench/drift.sh net.safetensors train.log test.log 200000
 set -eu
 [ $# -ge 3 ] || { sed -n '2,/^set/p' "$0" | sed '$d; s/^# \{0,1\}//'; exit 2; }
 root=$(realpath "$(dirname "$0")/..")
@@ -62,12 +64,15 @@ play() { # NAME INDEX SKIP yes|no ARGUMENT...
         tee -a "$OUT/lines"
 }
 : >"$OUT/lines"
-play static "$OUT/static" 0 no
-play told "$OUT/static" 0 yes
-play learning "$OUT/static" 0 yes --learn ${HALF_LIFE:+--half-life "$HALF_LIFE"}
+for _ in $(seq "${ROUNDS:-1}"); do
+    play static "$OUT/static" 0 no
+    play told "$OUT/static" 0 yes
+    play learning "$OUT/static" 0 yes --learn ${HALF_LIFE:+--half-life "$HALF_LIFE"}
+done
 play known "$OUT/known" "$from" no
 play all "$OUT/all" "$from" no
-jq -sc 'map({(.name): .}) | add as $r |
+jq -sc 'def median: sort | .[length / 2 | floor];
+    (group_by(.name) | map({(.[0].name): (.[-1] + {requests_per_s: (map(.requests_per_s) | median)})}) | add) as $r |
     def closed($k; $to): ($r[$to][$k] - $r.static[$k]) as $gap | if $gap > 0 then ($r.learning[$k] - $r.static[$k]) / $gap else null end;
     {gap_closed_p_at_5: closed("p_at_5"; "known"), gap_closed_p_at_1: closed("p_at_1"; "known"),
      of_all_p_at_5: closed("p_at_5"; "all"), of_all_p_at_1: closed("p_at_1"; "all"),

@@ -40,7 +40,7 @@ static inline server start_server(const char *tool, const char *const *arguments
     enum { MOST = 32 };
     char ready[] = "/tmp/wideout-load-XXXXXX", line[64] = "";
     const char *command[MOST + 10] = {tool,        "serve", "-q",           "--listen", "127.0.0.1:0",
-                                     "--threads", "2",     "--ready-file", ready};
+                                      "--threads", "2",     "--ready-file", ready};
     for (int i = 0; i < MOST && arguments[i]; i++) command[9 + i] = arguments[i];
     const int fd = mkstemp(ready);
     if (fd < 0) die("temporary file");

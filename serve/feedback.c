@@ -64,7 +64,7 @@ static bool read_labels(feedback *f, const woi_server *server, const woi_snapsho
         all += own;
     }
     f->indptr = calloc(n + 1, sizeof *f->indptr);
-    f->ids = malloc(all * sizeof *f->ids);
+    f->ids = malloc((all + 1) * sizeof *f->ids);
     if (!f->indptr || !f->ids) return woi_refuse(reply, 503, "out of memory");
     for (size_t i = 0; i < n; i++) {
         const json_t *list = labels_of(f, i);
@@ -132,7 +132,7 @@ static bool read_raw(feedback *f, const woi_server *server, const woi_snapshot *
     if (!woi_job_fits(server, n, reply)) return false;
     f->job.queries = request->body;
     f->indptr = malloc((n + 1) * sizeof *f->indptr);
-    f->ids = malloc(n * sizeof *f->ids);
+    f->ids = malloc((n + 1) * sizeof *f->ids);
     if (!f->indptr || !f->ids) return woi_refuse(reply, 503, "out of memory");
     memcpy(f->ids, (const char *)request->body + n * row, n * sizeof *f->ids);
     f->n_ids = n;

@@ -66,7 +66,7 @@ typedef enum woi_file_kind {
     WOI_FILE_GGUF,
     WOI_FILE_JOURNAL, /* a log that grows: journal.h */
     WOI_FILE_XC,      /* text */
-    WOI_FILE_GZIP, /* compressed: of what, only its reader can tell. We read text that way, and nothing else */
+    WOI_FILE_GZIP,    /* compressed: of what, only its reader can tell. We read text that way, and nothing else */
 } woi_file_kind;
 
 /* Recognises a file by its first bytes, never by its name. Fails for what wideout does not read, saying what it is

@@ -10,8 +10,10 @@ usage() { # NAME SENTENCE ARGUMENT...
     shift 2
     fails "$name" 2 "wideout build: $sentence (see 'wideout build --help')" "$WIDEOUT" build "$@"
 }
-build() { # ARGUMENT...
-    "$WIDEOUT" build --layer s/layer.safetensors --log s/train.log.safetensors -q "$@"
+build() { # ARGUMENT...: from the log of s, unless another is named
+    local log=(--log s/train.log.safetensors)
+    case " $* " in *' --log '*) log=() ;; esac
+    "$WIDEOUT" build --layer s/layer.safetensors "${log[@]}" -q "$@"
 }
 st() { # FILE HEADER BYTES: a safetensors file of other people's, the bytes as printf escapes
     { printf '%b' "$(printf '\\x%02x\\x%02x\\0\\0\\0\\0\\0\\0' $((${#2} & 255)) $((${#2} >> 8)))$2$3"; } >"$1"
@@ -379,4 +381,19 @@ same 'files that are cut' '' "$passed"
 { cat whole; echo; } >longer
 same 'a file that goes on' '' "$(refused longer longer)"
 
+# ---- Several logs --------------------------------------------------------------------------------------------------
+check 'the same log twice' "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --log s/train.log.safetensors \
+    --method popular --popular 40 -o twice
+build --method popular --popular 40 -o once >/dev/null
+same 'has the same classes' "$("$WIDEOUT" predict -q --index once -k 9 s/test.log.safetensors | head -9)" \
+    "$("$WIDEOUT" predict -q --index twice -k 9 s/test.log.safetensors | head -9)"
+"$WIDEOUT" data synthetic -q -m 500 -d 16 -n 300 -o wide >/dev/null
+fails 'logs of two networks' 1 'wideout: log 2 has queries of 16 numbers, the first of 8: they do not go together' \
+    build --log s/train.log.safetensors --log wide/train.log.safetensors --method popular -o bad
+fails 'one of them is not there' 1 'wideout: none: cannot open: No such file or directory' \
+    build --log s/train.log.safetensors --log none --method popular -o bad
+usage 'labels for two logs' '--labels goes with one --log: several must have labels of their own' \
+    --layer s/layer.safetensors --log a --log b --labels c -o bad
+usage 'output over the second log' "-o 's/test.log.safetensors' would replace what is read" \
+    --layer s/layer.safetensors --log s/train.log.safetensors --log s/test.log.safetensors --method popular -o s/test.log.safetensors
 finish

@@ -20,6 +20,8 @@ usage 'shards and an index' "--shards stands in place of an index, and '$index' 
 usage 'neither all nor most' "--need takes all or most, not 'some'" --shards 127.0.0.1:1 --need some
 usage 'a need of nothing' '--need, --shard-timeout and --shard-token-file go with --shards' --need most $index
 usage 'what shards have' '--layer, --shadow, --batch-window, --watch and --learn are the shards'"'"' own: give them there' --shards 127.0.0.1:1 --shadow 0.1
+usage 'a half-life of nothing' '--half-life goes with --learn' --half-life 10 $index
+usage 'a journal of nothing' '--learned goes with --learn' --learned x $index
 usage 'no time' "--timeout takes a number from 0.1 to 86400, not '0'" --timeout 0 $index
 
 if "$WIDEOUT" serve $index --listen nowhere 2>&1 | grep -q 'built without a server'; then

@@ -1,4 +1,5 @@
-/* Any bytes as a journal: refused with a sentence, or a log whose labels can be read; and one that can be gone on with. */
+/* Any bytes as a journal: refused with a sentence, or a log whose labels can be read; and one that can be gone on with.
+ */
 #include "fuzz.h"
 
 #include "store/log.h"
