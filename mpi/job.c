@@ -252,7 +252,7 @@ void job_last_word(int own)
         job_now.all_heard = job_wait(&request, own ? GRACE_S : job_now.limit_s, true, &err) == WO_OK;
     job_now.over = true;
     job_now.first = -1;
-    for (int r = 0; job_now.all_heard && r < calls.size; r++) {
+    for (int r = 0; all && job_now.all_heard && r < calls.size; r++) {
         if (all[r] > 0 && job_now.first < 0) job_now.first = r;
         if (all[r] > 0) job_now.worst = job_now.worst && job_now.worst < all[r] ? job_now.worst : all[r];
         job_now.half_done |= all[r] < 0;
