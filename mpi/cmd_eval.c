@@ -101,7 +101,7 @@ static int by_time(const void *a, const void *b)
 /* All queries, so often; *us becomes the median time of a query. */
 static wo_status run_stream(judged *j, wo_by by, int32_t *ids, uint64_t rounds, double *us, wo_error *err)
 {
-    double times[MAX_ROUNDS];
+    double times[MAX_ROUNDS] = {0};
     wo_status status = WO_OK;
     for (uint64_t round = 0; !status && round < rounds; round++) {
         stream s = {.log = j->log.log, .ids = round == 0 ? ids : NULL};
@@ -147,7 +147,7 @@ static precision precision_of(const wo_log *log, const int32_t *ids)
 {
     precision p = {.at = {NAN, NAN, NAN}};
     uint64_t n = 0, hits[3] = {0};
-    if (!log->indptr || !ids) return p;
+    if (!log || !log->indptr || !ids) return p;
     for (size_t i = 0; i < log->n; i++) {
         const int32_t *labels = log->labels + log->indptr[i];
         const size_t n_labels = (size_t)(log->indptr[i + 1] - log->indptr[i]);
