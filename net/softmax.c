@@ -201,8 +201,9 @@ static void combine_rows(void *ctx, int worker, size_t part)
         for (size_t block = 0; block < t->n_blocks; block++)
             if (s->block_sum[block * t->n + i] > 0 && s->block_max[block * t->n + i] > largest)
                 largest = s->block_max[block * t->n + i];
-        for (size_t block = 0; block < t->n_blocks; block++)
-            sum += s->block_sum[block * t->n + i] * exp((double)s->block_max[block * t->n + i] - largest);
+        for (size_t block = 0; block < t->n_blocks; block++) /* with ranks perhaps no block of this one counts */
+            if (s->block_sum[block * t->n + i] != 0)
+                sum += s->block_sum[block * t->n + i] * exp((double)s->block_max[block * t->n + i] - largest);
         if (s->ranks)
             s->exchange[i] = (log_part){largest, sum};
         else
