@@ -6,4 +6,6 @@
 #include "../cli/cli.h"
 #include "job.h"
 
+extern const cli_command mpi_cmd_train_xc;
+
 #endif

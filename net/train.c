@@ -156,6 +156,11 @@ static wo_status make_fingerprint(run *r, woi_arch arch, wo_error *err)
     return status;
 }
 
+static void enter(const run *r, const char *phase)
+{
+    if (r->watch.phase) r->watch.phase(phase);
+}
+
 static wo_status tell(run *r, const char *doing, wo_error *err)
 {
     r->report.doing = doing;
@@ -178,6 +183,7 @@ static wo_status evaluate(run *r, const char *path, woi_precision *precision, wo
 {
     const woi_queries_options options = {.seed = r->o->seed, .threads = r->o->threads, .xc = r->o->xc};
     *r->at = path;
+    enter(r, "evaluate");
     return woi_evaluate(r->trainer.net, path, &options, &(wo_progress){forward_progress, r}, precision, err);
 }
 
@@ -202,6 +208,7 @@ static wo_status run_epoch(run *r, wo_error *err)
     const uint64_t steps = t->steps_per_epoch, first = (r->report.epoch - 1) * steps;
     double loss_sum = 0;
     uint64_t seen = 0;
+    enter(r, "train");
     wo_status status = t->begin_epoch(t->self, r->report.epoch, err);
     for (uint64_t i = 0; !status && i < steps; i++) {
         const woi_adam_step adam = adam_at(rate_at(r, i, first + i), first + i);
@@ -249,6 +256,7 @@ static wo_status validate(run *r, wo_error *err)
 static wo_status save_checkpoint(run *r, wo_error *err)
 {
     *r->at = r->o->output;
+    enter(r, "checkpoint");
     const woi_network *net = r->trainer.net;
     const woi_kept *kept = r->pace.back || r->pace.kept == r->history.n ? NULL : &r->kept;
     const char *path = woi_checkpoints_target(&r->checkpoints);
@@ -342,6 +350,7 @@ static wo_status save(run *r, wo_error *err)
         snprintf(record[n_record++].value, 64, "%" PRIu64, r->result->kept);
     }
     *r->at = o->output;
+    enter(r, "write");
     return woi_network_save(r->trainer.net, o->output, record, n_record, err);
 }
 
@@ -526,6 +535,7 @@ wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_w
     r.report = (woi_train_report){
         .epochs = o.auto_epochs ? 0 : o.epochs, .valid_p_at_1 = NAN, .valid_p_at_5 = NAN, .loss = NAN, .epoch = 1};
     *at = o.output;
+    enter(&r, "read");
     wo_status status = prepare(&r, arch, err);
     status = compare_ranks(&r, status, err);
     if (!status) status = train(&r, err);

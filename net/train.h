@@ -64,6 +64,7 @@ typedef struct woi_train_result {
 typedef struct woi_train_watch {
     int (*fn)(void *ctx, const woi_train_report *report); /* NULL: nobody */
     void *ctx;
+    void (*phase)(const char *name); /* NULL: nobody. What begins: "read", "train", "checkpoint", "evaluate", "write" */
 } woi_train_watch;
 
 /* Trains, writes the network, and removes the checkpoint. `at` receives the file that a failure is about. The result is

@@ -295,8 +295,8 @@ static void train_one(const wo_collective *ranks, void *ctx)
     if (t->odd_rank && rank == t->odd_rank && t->odd_train) o.train = t->odd_train;
     watcher w = {t, rank};
     t->err[rank] = (wo_error){0};
-    t->status[rank] =
-        woi_train(WOI_ARCH_XC, &o, (woi_train_watch){watch, &w}, &t->result[rank], &t->at[rank], &t->err[rank]);
+    t->status[rank] = woi_train(WOI_ARCH_XC, &o, (woi_train_watch){.fn = watch, .ctx = &w}, &t->result[rank],
+                                &t->at[rank], &t->err[rank]);
 }
 
 static void free_results(training *t)
