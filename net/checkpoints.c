@@ -85,8 +85,13 @@ static wo_status take_place(const woi_checkpoints *c, wo_error *err)
 wo_status woi_checkpoints_written(const woi_checkpoints *c, wo_status written, wo_error *err)
 {
     if (written) blame(c, err);
-    const wo_status status = woi_ranks_agree(c->ranks, written, NULL, err);
-    return status || !c->next ? status : take_place(c, err);
+    if (!c->ranks) return written;
+    bool all = false;
+    wo_status status = woi_ranks_all(c->ranks, !written, &all, err);
+    if (status) return status; /* a rank is gone: others may have put theirs in place, so this one stays */
+    if (all) return take_place(c, err);
+    if (!written) unlink(c->next);
+    return woi_ranks_agree(c->ranks, written, NULL, err);
 }
 
 /* ---- Resuming ---------------------------------------------------------------------------------------------- */
