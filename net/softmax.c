@@ -246,6 +246,7 @@ static wo_status combine_ranks(const batch *t, double *loss, wo_error *err)
             if (all[r * each + i].largest > largest) largest = all[r * each + i].largest;
         for (size_t r = 0; r < size; r++)
             if (all[r * each + i].sum != 0) sum += all[r * each + i].sum * exp(all[r * each + i].largest - largest);
+        /* cppcheck-suppress invalidFunctionArg ; some rank has a logit, so sum > 0 */
         s->lse[i] = largest + log(sum);
         *loss += s->lse[i] * row_weight(t, i);
     }

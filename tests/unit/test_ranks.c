@@ -7,7 +7,8 @@
 #include "net/ranks.h"
 
 #include <math.h>
-#include <sys/stat.h>
+#include <limits.h>
+#include <stdatomic.h>
 
 /* The path of a scratch file that stays, unlike scratch's. */
 static const char *lasting(const char *name)
@@ -557,6 +558,54 @@ static void what_cannot_be_is_said_by_all(void **state)
     assert_all_say(&notes, 2, "its checkpoint of rank 1: exists and is no checkpoint of wideout's: move it away");
 }
 
+/* ---- Memory ------------------------------------------------------------------------------------------------- */
+
+static atomic_long memory_left, memory_alive;
+
+static void *shared_alloc(void *ctx, size_t bytes, size_t align)
+{
+    (void)ctx;
+    if (atomic_fetch_sub(&memory_left, 1) <= 0) return NULL;
+    atomic_fetch_add(&memory_alive, 1);
+    return aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void shared_release(void *ctx, void *memory)
+{
+    (void)ctx;
+    atomic_fetch_sub(&memory_alive, 1);
+    free(memory);
+}
+
+/* Whichever allocation is the last to succeed, on whichever rank: both end, nothing is lost, and no network is there
+ * unless it is whole. */
+static void no_memory_ends_all(void **state)
+{
+    (void)state;
+    enum { SIZE = 2 };
+    training t = training_of("memory.net");
+    scratch_text("small.txt", "4 3 3\n0 0:1\n1 2:1\n2 1:1\n0,2 0:1 1:2\n");
+    t.o.train = t.o.valid = t.o.test = lasting("small.txt");
+    t.o.epochs = 2;
+    t.o.d = 2;
+    assert_int_equal(wo_allocator_set(&(wo_allocator){shared_alloc, shared_release, NULL}), WO_OK);
+    bool done = false;
+    for (long n = 0; !done; n += 1 + n / 20) {
+        atomic_store(&memory_left, n);
+        run_together(SIZE, train_one, &t);
+        done = !t.status[0] && !t.status[1];
+        free_results(&t);
+        assert_int_equal(atomic_load(&memory_alive), 0);
+        if (done || !there(t.o.output)) continue;
+        woi_network *net = NULL;
+        atomic_store(&memory_left, LONG_MAX);
+        assert_int_equal(woi_network_open(t.o.output, &net, NULL), WO_OK);
+        woi_network_free(net);
+        unlink(t.o.output);
+    }
+    assert_int_equal(wo_allocator_set(NULL), WO_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -568,6 +617,7 @@ int main(void)
         cmocka_unit_test(resumed_runs_write_the_same),
         cmocka_unit_test(a_checkpoint_of_one_is_none_of_two),
         cmocka_unit_test(what_cannot_be_is_said_by_all),
+        cmocka_unit_test(no_memory_ends_all),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
