@@ -36,6 +36,7 @@ static const struct hint {
     {WO_ABOUT_LAYER, "bias_path", WO_OK, "name a tensor with --bias-name NAME instead of --bias"},
     {WO_ABOUT_LAYER, "bias", WO_OK, "--bias-name NAME or --bias FILE gives one"},
     {WO_ABOUT_INDEX, "layer", WO_OK, "give the layer too: --layer FILE"},
+    {WO_ABOUT_INDEX, "shard", WO_OK, "'wideout join' makes one index of all, 'wideout-mpi eval' asks all"},
     {WO_ABOUT_INDEX, "partition", WO_OK, "build it with --partition, or ask for --exact"},
     {WO_ABOUT_LOG, "tune_log", WO_OK, "give another one with --tune-log FILE"},
     {WO_ABOUT_LOG, "target", WO_OK, "ask with --target-agree or --target-us"},

@@ -75,6 +75,9 @@ void cli_index_print(const cli_index *index, const char *indent)
     print_options(o, info->method_name, indent);
     printf("%s%s of %s, %s names; rows in the file: %s\n", indent, cli_count(info->m, "class"),
            cli_count(info->d, "dimension"), info->has_names ? "with" : "without", weights);
+    if (info->n_shards)
+        printf("%sshard %" PRIu32 " of %" PRIu32 ", of a layer of %s\n", indent, info->shard + 1, info->n_shards,
+               cli_count(info->m_whole, "class"));
     if (info->full_from && info->full_to)
         printf("%sbatches of %s to %s queries are answered by FULL, which is faster there\n", indent,
                cli_number(info->full_from), cli_number(info->full_to));
@@ -126,6 +129,9 @@ json_t *cli_index_json(const cli_index *index)
         (json_int_t)info->n_cells, "entries", (json_int_t)info->n_entries, "empty_cells", (json_int_t)info->n_empty,
         "largest_cell", (json_int_t)info->largest, "index_bytes", (json_int_t)info->index_bytes, "full_from",
         (json_int_t)info->full_from, "full_to", (json_int_t)info->full_to, "names", info->has_names);
+    if (json && info->n_shards)
+        json_object_update_new(json, json_pack("{s:I, s:I, s:I}", "shard", (json_int_t)info->shard + 1, "shards",
+                                               (json_int_t)info->n_shards, "m_whole", (json_int_t)info->m_whole));
     const bool all = info->method == WO_METHOD_FULL || info->method == WO_METHOD_SCREEN;
     if (json) json_object_set_new(json, "scores_all", json_boolean(all));
     if (json && index->judged)

@@ -144,6 +144,10 @@ static const struct {
     const char *command, *option, *instead;
 } elsewhere[] = {
     {"serve", "index", "the index is given without an option: wideout serve INDEX"},
+    {"build", "tune-log",
+     "several processes do not tune: tune on one machine, with a sample of the classes, and give its options"},
+    {"build", "target",
+     "several processes do not tune: tune on one machine, with a sample of the classes, and give its options"},
     {"serve", "names", "names go into the index when it is built: wideout build --names FILE"},
 };
 

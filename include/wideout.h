@@ -206,16 +206,32 @@ typedef struct wo_layer_info {
     /* Of a file whose tensors have names: those that W and b are in, and where no bias was found a tensor that may be
      * it, (m) with "bias" in its name. NULL: there is none. In the layer's memory. */
     const char *weight_name, *bias_name, *unused_bias;
+    /* Of a shard: which one, from 0, of how many (0: it is none), and the classes of the whole layer. The checksum is
+     * that of the whole one, which ties an index to it. */
+    uint32_t shard, n_shards;
+    size_t m_whole;
+    uint64_t checksum;
 } wo_layer_info;
 
 /* Fails, with WO_ERR_ARGUMENT, only where struct_size is not set. */
 WO_API wo_status wo_layer_describe(const wo_layer *layer, wo_layer_info *info);
 
+/* Keeps one of n_parts nearly equal ranges of the classes, a shard, and forgets the rest: `part` counts from 0. Rows
+ * that are mapped are then read no more. Searches of an index that is built of a shard answer with the classes' numbers
+ * in the whole layer. To be called before other threads have the layer. */
+WO_API wo_status wo_layer_take_part(wo_layer *layer, uint32_t part, uint32_t n_parts, wo_error *err);
+
+/* Writes the layer as n layer files, shards: its classes are dealt out one after the other, the most frequent labels of
+ * `log` first (NULL: by number), so that all have as many and as much work. Each file has its classes' numbers and the
+ * checksum of the whole layer. All of them appear, or none. */
+typedef struct wo_log wo_log;
+WO_API wo_status wo_layer_save_shards(const wo_layer *layer, const wo_log *log, const char *const *paths, size_t n,
+                                      wo_error *err);
+
 /* ---- Logs -------------------------------------------------------------------------------------------------- */
 
 /* Queries that a network sent to its wide layer and, where they are known, the labels of each: what an index is built
- * from and judged on. Immutable. */
-typedef struct wo_log wo_log;
+ * from and judged on: a wo_log. Immutable. */
 
 /* Opens a log file, or queries (n, d) as .npy, which have no labels. F32 is mapped; F16, BF16 and F64 become F32 in
  * memory. Anyone's safetensors file is a log that has `queries` (n, d) and, for labels, `labels.indptr` and
@@ -376,6 +392,11 @@ typedef struct wo_build_options {
      * most; 0 where nothing is gained. wo_index_options has what was chosen; -1 without a partition, and in files of
      * versions that had none, whose probabilities have the prior. */
     double mix;
+    /* Where a layer is in shards, one in each of several processes: the calls that they make together; the layer is the
+     * shard of this rank. Each process then gets an index of its own classes, and all have the same router: together
+     * they answer as one would that was built of the whole layer. The log is the whole one everywhere. Not for lss, nor
+     * with a partition. NULL: there is one process. */
+    const struct wo_collective *together;
 } wo_build_options;
 
 #define WO_PRIOR_FLOOR (1.0 / 1024)
@@ -428,6 +449,14 @@ WO_API wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const 
 /* The same index gives the same bytes. */
 WO_API wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err);
 
+/* The same in each of several processes, each to a path of its own: all files appear, or none. */
+WO_API wo_status wo_index_save_together(const wo_index *index, const char *path, const struct wo_collective *together,
+                                        wo_error *err);
+
+/* Makes one index of those of all shards, which must be of one build: the bytes that one process would have written
+ * that built it of the whole layer. All rows are in memory meanwhile. */
+WO_API wo_status wo_index_join(const char *const *paths, size_t n, const char *output, wo_error *err);
+
 typedef struct wo_open_options {
     size_t struct_size; /* set it to sizeof(wo_open_options) */
     /* Needed where the file has no rows. It must be the layer that the index was built for (checksums are compared),
@@ -476,6 +505,11 @@ typedef struct wo_index_info {
     /* Of an index that was opened: its file's own checksum, which is over the checksums of all that is in it: two files
      * with one are the same index. 0: it was built, and is in no file. */
     uint64_t checksum;
+    /* Of an index of a shard: which one, from 0, of how many (0: it is none), and the classes of all of them. m then
+     * counts those of the shard; ids in calls and answers are those of the whole layer. */
+    uint32_t shard, n_shards;
+    size_t m_whole;
+    uint64_t layer_checksum, router_checksum; /* the same in all shards of one build */
 } wo_index_info;
 
 /* Both fail, with WO_ERR_ARGUMENT, only where struct_size is not set. */
@@ -663,6 +697,9 @@ typedef struct wo_search_call {
     size_t n_forbidden, n_mandatory;
     const float *logit_bias; /* (m), finite, added to the logits */
     int no_prior;            /* scores are of logits alone: no prior, and nothing is mixed into probabilities */
+    /* (n, 2), or NULL: the logarithm of the sum of exp(score) over the candidates, as a sum of two numbers, the largest
+     * score and what the others add: what turns logits into a softmax, and adds up over shards. Goes with logits. */
+    double *log_sums;
 } wo_search_call;
 
 WO_API wo_status wo_search_run(wo_searcher *searcher, const wo_search_call *call, wo_error *err);
@@ -717,11 +754,18 @@ typedef struct wo_collective {
     int rank, size;     /* rank 0 .. size - 1 */
     void *ctx;          /* handed to every call */
     wo_status (*broadcast)(void *ctx, void *data, size_t bytes, int root, wo_error *err);
-    /* all: what rank 0 has, rank 1, ...: bytes[r] bytes of rank r; every rank knows all of `bytes` and gets all */
+    /* all: what rank 0 has, rank 1, ...: bytes[r] bytes of rank r; every rank knows all of `bytes` and gets all. `data`
+     * may be the rank's own place in `all`. */
     wo_status (*gather)(void *ctx, const void *data, const size_t *bytes, void *all, wo_error *err);
     wo_status (*sum_f32)(void *ctx, float *data, size_t n, wo_error *err); /* in place, the same on every rank */
     wo_status (*sum_f64)(void *ctx, double *data, size_t n, wo_error *err);
 } wo_collective;
+
+/* The k best of what all ranks have found for the same n queries, on every rank: ids and scores (n, k), best first,
+ * padded with -1, become those of all, ties to the lower id. log_sums (n, 2), or NULL, as in wo_search_call: become
+ * those of all. */
+WO_API wo_status wo_merge_best(const wo_collective *together, size_t n, size_t k, int32_t *ids, float *scores,
+                               double *log_sums, wo_error *err);
 
 /* ---- Evaluation -------------------------------------------------------------------------------------------- */
 

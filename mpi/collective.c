@@ -77,10 +77,11 @@ static wo_status gather(void *ctx, const void *data, const size_t *bytes, void *
     size_t total = 0, before = 0;
     for (int r = 0; r < size; r++) total += bytes[r];
     for (int r = 0; r < rank; r++) before += bytes[r];
+    const bool there = data == (const char *)all + before;
     if (total > INT_MAX) { /* places beyond an int: rank after rank hands out its own */
         char *to = all;
         wo_status status = WO_OK;
-        if (bytes[rank]) memmove(to + before, data, bytes[rank]);
+        if (bytes[rank] && !there) memcpy(to + before, data, bytes[rank]);
         for (int r = 0; !status && r < size; to += bytes[r++]) status = broadcast(ctx, to, bytes[r], r, err);
         return status;
     }
@@ -95,8 +96,8 @@ static wo_status gather(void *ctx, const void *data, const size_t *bytes, void *
         p.at[r] = at;
     }
     MPI_Request request = MPI_REQUEST_NULL;
-    const int begun =
-        MPI_Iallgatherv(data, p.counts[rank], MPI_BYTE, all, p.counts, p.at, MPI_BYTE, job_now.data, &request);
+    const int begun = MPI_Iallgatherv(there ? MPI_IN_PLACE : data, p.counts[rank], MPI_BYTE, all, p.counts, p.at,
+                                      MPI_BYTE, job_now.data, &request);
     status = finish(begun, &request, err);
     count(total - bytes[rank]);
 done:

@@ -46,9 +46,13 @@ bool job_failed_elsewhere(void)
 
 void job_phase(const char *name)
 {
-    const double now = woi_now_s();
-    if (job_now.n_phases) job_now.phases[job_now.phase].seconds += now - job_now.phase_began;
+    const double now = woi_now_s(), cpu_s = woi_cpu_s();
+    if (job_now.n_phases) {
+        job_now.phases[job_now.phase].seconds += now - job_now.phase_began;
+        job_now.phases[job_now.phase].cpu_s += cpu_s - job_now.phase_cpu_s;
+    }
     job_now.phase_began = now;
+    job_now.phase_cpu_s = cpu_s;
     int p = 0;
     while (p < job_now.n_phases && strcmp(job_now.phases[p].name, name) != 0) p++;
     if (p == JOB_PHASES) p--; /* the last one has the rest */
@@ -62,8 +66,8 @@ json_t *job_phases_json(void)
     job_phase(job_now.phases[job_now.phase].name); /* up to now */
     for (int p = 0; p < job_now.n_phases; p++) {
         const job_counts *c = &job_now.phases[p];
-        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I}", "phase", c->name, "seconds", c->seconds, "waited",
-                                              c->waited, "bytes", (json_int_t)c->bytes));
+        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:f, s:I}", "phase", c->name, "seconds", c->seconds,
+                                              "cpu_s", c->cpu_s, "waited", c->waited, "bytes", (json_int_t)c->bytes));
     }
     return list;
 }

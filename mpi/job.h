@@ -41,8 +41,8 @@ wo_status job_broadcast_end(wo_error *err);
 /* Whether `text` is the same on all ranks; else fails with "WHAT differs between ranks 0 and 3". */
 wo_status job_same(const char *what, const void *data, size_t bytes, wo_error *err);
 
-/* [{"phase": "search", "seconds": 1.2, "waited": 0.1, "bytes": 12345}, ...] of this rank; NULL without memory. Bytes
- * are those that the rank received from others. */
+/* [{"phase": "search", "seconds": 1.2, "cpu_s": 1.1, "waited": 0.1, "bytes": 12345}, ...] of this rank; NULL without
+ * memory. Bytes are those that the rank received from others. */
 struct json_t *job_phases_json(void);
 
 #endif

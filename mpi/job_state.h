@@ -10,7 +10,7 @@ enum { JOB_PHASES = 16 };
 
 typedef struct job_counts {
     const char *name;
-    double seconds, waited;
+    double seconds, waited, cpu_s;
     uint64_t bytes;
 } job_counts;
 
@@ -22,7 +22,7 @@ typedef struct job_state {
     int alarm_from;
     job_counts phases[JOB_PHASES];
     int n_phases, phase;
-    double phase_began;
+    double phase_began, phase_cpu_s;
 } job_state;
 
 extern job_state job_now;

@@ -8,9 +8,13 @@
 #include "index/build_evidence.h"
 #include "index/options.h"
 #include "index/partition.h"
+#include "index/together.h"
 
 #include <inttypes.h>
 #include <math.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 const char *woi_method_name(wo_method method)
 {
@@ -69,10 +73,14 @@ static wo_status build_popular(const wo_layer *layer, const wo_log *log, wo_inde
                                                       .source = log->indptr ? WO_SOURCE_LABELS : WO_SOURCE_TOP,
                                                       .k = o->source_k,
                                                       .threads = o->threads,
-                                                      .progress = &o->progress},
+                                                      .progress = &o->progress,
+                                                      .shard = &layer->shard,
+                                                      .together = o->together},
                                     &needs, err);
     if (status) return status;
-    status = woi_fill_popular(&needs, layer->dense.m, o->n_popular, &index->cells, err);
+    const size_t m = layer->dense.m;
+    status = woi_fill_popular(&needs, woi_shard_whole(&layer->shard, m), o->n_popular, &index->cells, err);
+    if (!status) status = woi_shard_cells(&layer->shard, m, &index->cells, err);
     woi_sparse_free(&needs);
     return status;
 }
@@ -100,6 +108,8 @@ wo_status woi_index_begin(const wo_layer *layer, const wo_build_options *options
     made->options = *options;
     made->rows = layer->dense;
     made->layer_checksum = layer->checksum;
+    made->shard = layer->shard;
+    made->shard.owned = NULL; /* borrowed, as the rows are */
     made->same_best = made->same_five = NAN;
     const wo_status status = woi_names_copy(&layer->labels, &made->labels, err);
     return status ? status : woi_small_make(&made->rows, options->weights, options->threads, &made->small, err);
@@ -116,6 +126,7 @@ void woi_index_finish(wo_index *index)
     }
     index->options.threads = 0;
     index->options.progress = (wo_progress){0};
+    index->options.together = NULL;
 }
 
 /* What rows in fewer bits change. */
@@ -123,7 +134,8 @@ static wo_status measure_small(wo_index *index, const wo_log *log, wo_error *err
 {
     enum { MOST = 2000, K = 5 };
     index->same_best = index->same_five = NAN;
-    if ((!index->small.bf16 && !index->small.i8) || !index->rows.w || !log || !log->n) return WO_OK;
+    if ((!index->small.bf16 && !index->small.i8) || !index->rows.w || !log || !log->n || index->shard.count)
+        return WO_OK;
     wo_index own = *index, plain = *index; /* tables alone, and the same with f32 rows */
     own.full = plain.full = (woi_batches){0};
     plain.small = (woi_small){0};
@@ -158,6 +170,25 @@ wo_status woi_index_complete(wo_index *index, const wo_log *log, int threads, co
     return status ? status : measure_small(index, log, err);
 }
 
+/* Whether a layer that is a shard, or is none, can be built from by these processes. */
+static wo_status check_shard(const wo_layer *layer, const wo_build_options *o, wo_error *err)
+{
+    const woi_shard *shard = &layer->shard;
+    const unsigned size = o->together ? (unsigned)o->together->size : 1,
+                   rank = o->together ? (unsigned)o->together->rank : 0;
+    if (shard->count <= 1 && size == 1) return WO_OK;
+    if (shard->count != size || shard->number != rank)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "",
+                              "the layer is shard %u of %u, but this is process %u of %u that build together",
+                              shard->count ? shard->number + 1 : 1, shard->count ? shard->count : 1, rank + 1, size);
+    if (o->method == WO_METHOD_LSS)
+        return woi_fail_option(err, WO_ERR_UNSUPPORTED, "method", "method lss is not built of shards");
+    if (o->partition)
+        return woi_fail_option(err, WO_ERR_UNSUPPORTED, "partition",
+                               "partition is 1, but log Z is not learned by several processes");
+    return WO_OK;
+}
+
 wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *given, wo_index **index,
                          wo_error *err)
 {
@@ -175,7 +206,8 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
                               "method %s is built from a log of queries, none was given",
                               woi_method_name(options->method));
-    if (log && (status = woi_log_check(log, layer->dense.m, layer->dense.d, err)))
+    if ((status = check_shard(layer, options, err))) return status;
+    if (log && (status = woi_log_check(log, woi_shard_whole(&layer->shard, layer->dense.m), layer->dense.d, err)))
         return woi_about(err, WO_ABOUT_LOG, status);
     if (needs_log && (status = woi_queries_check(log, err))) return woi_about(err, WO_ABOUT_LOG, status);
     wo_index *made = NULL;
@@ -190,6 +222,38 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     else
         *index = made;
     return status;
+}
+
+/* Of all that sends queries to cells, and of how many queries these had. */
+static uint64_t router_checksum(const wo_index *index)
+{
+    const woi_hash *hash = &index->hash;
+    const woi_tree *tree = &index->tree;
+    const size_t cells = woi_tree_n_cells(tree), bytes = 4 * woi_tree_fours(tree);
+    const struct {
+        const void *data;
+        size_t bytes;
+    } parts[] = {
+        {hash->planes, hash->d * hash->n_planes * sizeof(float)},
+        {hash->offsets, hash->n_planes * sizeof(float)},
+        {tree->basis, tree->r * ((tree->d + 3) / 4 * 4)},
+        {tree->basis_scales, tree->r * sizeof(float)},
+        {tree->nodes, tree->A * bytes},
+        {tree->node_scales, tree->A * sizeof(float)},
+        {tree->node_offsets, tree->A * sizeof(float)},
+        {tree->starts, ((size_t)tree->A + 1) * sizeof *tree->starts},
+        {tree->leaves, cells * bytes},
+        {tree->leaf_scales, cells * sizeof(float)},
+        {tree->leaf_offsets, cells * sizeof(float)},
+        {&tree->margin, sizeof tree->margin},
+        {index->cells.queries, index->cells.n * sizeof *index->cells.queries},
+    };
+    XXH3_state_t state;
+    XXH3_INITSTATE(&state);
+    XXH3_64bits_reset(&state);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].data) XXH3_64bits_update(&state, parts[i].data, parts[i].bytes);
+    return XXH3_64bits_digest(&state);
 }
 
 wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
@@ -213,6 +277,11 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
         .log_z_error = index->partition.numbers ? (double)index->partition.numbers[WOI_LOG_Z_ERROR] : NAN,
         .log_z_bias = index->partition.numbers ? (double)index->partition.numbers[WOI_LOG_Z_BIAS] : NAN,
         .checksum = index->checksum,
+        .shard = index->shard.number,
+        .n_shards = index->shard.count,
+        .m_whole = woi_shard_whole(&index->shard, index->rows.m),
+        .layer_checksum = index->layer_checksum,
+        .router_checksum = router_checksum(index),
     };
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A + woi_tree_n_cells(tree);
@@ -246,9 +315,10 @@ size_t wo_index_d(const wo_index *index)
 
 const char *wo_index_label(const wo_index *index, int32_t id, size_t *name_bytes)
 {
-    if (id < 0 || id >= index->labels.n) return NULL;
-    *name_bytes = woi_names_bytes(&index->labels, id);
-    return woi_names_get(&index->labels, id);
+    const int32_t row = woi_shard_row(&index->shard, index->rows.m, id);
+    if (row < 0 || row >= index->labels.n) return NULL;
+    *name_bytes = woi_names_bytes(&index->labels, row);
+    return woi_names_get(&index->labels, row);
 }
 
 const char *const woi_trace_names[WOI_TRACE_COLUMNS] = {
@@ -281,6 +351,7 @@ void wo_index_free(wo_index *index)
         woi_screen_free(&index->screen);
     }
     woi_names_free(&index->labels);
+    woi_shard_free(&index->shard);
     woi_st_free(index->st);
     woi_free(index);
 }

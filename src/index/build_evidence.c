@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "index/mixture.h"
+#include "index/together.h"
 #include "route/mix.h"
 
 #include <math.h>
@@ -39,7 +40,8 @@ static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *rout
                              .refine = 4,
                              .seed = o->seed,
                              .threads = o->threads,
-                             .progress = &o->progress};
+                             .progress = &o->progress,
+                             .together = o->together};
     woi_tree_fan_outs(log->n, QUERIES_A_LEAF, &tree.nodes, &tree.leaves);
     wo_status status = woi_tree_learn(log->queries, log->n, log->d, &tree, &index->tree, err);
     if (status) return status;
@@ -82,7 +84,8 @@ static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index
                                  .rate = o->rate,
                                  .max_queries = 50000,
                                  .seed = o->seed,
-                                 .threads = o->threads};
+                                 .threads = o->threads,
+                                 .together = o->together};
     wo_status status = woi_hash_create(o->K, o->L, log->d, false, &index->hash, err);
     if (!status) status = woi_mix_learn(log->queries, needs, &mix, &o->progress, &index->hash, err);
     routed->each = o->L;
@@ -135,7 +138,9 @@ wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index 
                                        .threads = o->threads,
                                        .progress = &o->progress};
     woi_cells_free(&index->cells);
-    const wo_status status = woi_fill_evidence(by.needs, routed->of, &fill, index->rows.m, &index->cells, err);
+    const size_t m = index->rows.m, whole = woi_shard_whole(&index->shard, m);
+    wo_status status = woi_fill_evidence(by.needs, routed->of, &fill, whole, &index->cells, err);
+    if (!status) status = woi_shard_cells(&index->shard, m, &index->cells, err);
     return status ? status : make_screen(index, err);
 }
 
@@ -191,7 +196,9 @@ static wo_status needs_of(const wo_layer *layer, const wo_log *log, const wo_bui
                                           .source = source,
                                           .k = o->source_k,
                                           .threads = o->threads,
-                                          .progress = &o->progress},
+                                          .progress = &o->progress,
+                                          .shard = &layer->shard,
+                                          .together = o->together},
                         needs, err);
 }
 

@@ -114,6 +114,7 @@ struct wo_index {
     woi_dense rows; /* w is NULL where the file has none and no layer was given */
     woi_small small;
     woi_screen screen; /* rows NULL: none */
+    woi_shard shard;   /* which classes the rows are; the checksum is of the whole layer */
     uint64_t layer_checksum;
     uint64_t checksum; /* of the file's header; 0: it was built */
     woi_hash hash;     /* K = 0: none */
@@ -212,8 +213,10 @@ typedef struct woi_needs_call {
     const wo_log *log;
     wo_source source;
     uint32_t k;
-    int threads;                 /* as in woi_exact_call */
-    const wo_progress *progress; /* NULL: nobody asks */
+    int threads;                   /* as in woi_exact_call */
+    const wo_progress *progress;   /* NULL: nobody asks */
+    const woi_shard *shard;        /* which classes the rows are */
+    const wo_collective *together; /* who has the other ones; NULL: nobody */
 } woi_needs_call;
 
 wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error *err);

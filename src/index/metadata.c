@@ -107,11 +107,9 @@ static wo_status write_needs(woi_st_writer *writer, const wo_index *index, wo_er
         const char *name;
         bool needed;
     } all[] = {
-        {"mixture", woi_has_mixture(index)},
-        {"partition", index->partition.numbers != NULL},
-        {"prior", index->options.prior > 0},
-        {"screen-fallback", woi_screens_little(&index->options)},
-        {"uneven-tree", index->tree.A && !woi_tree_even(index)},
+        {"mixture", woi_has_mixture(index)}, {"partition", index->partition.numbers != NULL},
+        {"prior", index->options.prior > 0}, {"screen-fallback", woi_screens_little(&index->options)},
+        {"shards", index->shard.count},      {"uneven-tree", index->tree.A && !woi_tree_even(index)},
     };
     char text[80] = "";
     int used = 0;
@@ -134,7 +132,7 @@ wo_status woi_meta_write(woi_st_writer *writer, const wo_index *index, wo_error 
     if (!status) status = woi_st_set_meta(writer, "layer.m", m, err);
     if (!status) status = woi_st_set_meta(writer, "layer.d", d, err);
     if (!status) status = woi_st_set_meta(writer, "layer.xxh3", checksum, err);
-    return status;
+    return status ? status : woi_shard_write(writer, &index->shard, err);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------------------------- */

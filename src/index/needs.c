@@ -41,7 +41,8 @@ wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error 
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "source",
                               "the log has no labels, and nothing else was to be used: FULL's top-k can be the source");
     uint32_t k = with_top ? asked->k : 0;
-    if (k > asked->rows->m) k = (uint32_t)asked->rows->m;
+    const size_t m = asked->shard ? woi_shard_whole(asked->shard, asked->rows->m) : asked->rows->m;
+    if (k > m) k = (uint32_t)m;
     const size_t n_labels = with_labels ? (size_t)log->indptr[log->n] : 0, room = n_labels + log->n * k;
     size_t largest = 0;
     for (size_t i = 0; with_labels && i < log->n; i++) {
@@ -69,6 +70,8 @@ wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error 
                                      .ids = top,
                                      .scores = scores};
         if (with_top && (status = woi_exact_topk(&call, err))) goto done;
+        if (with_top && asked->shard) woi_shard_name_rows(asked->shard, top, n * k);
+        if (with_top && (status = wo_merge_best(asked->together, n, k, top, scores, NULL, err))) goto done;
         for (size_t i = 0; i < n; i++) {
             size_t n_own = 0;
             if (with_labels)

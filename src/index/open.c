@@ -310,6 +310,11 @@ static wo_status check_layer(const wo_index *index, const wo_layer *layer, wo_er
     if (layer->dense.m != index->rows.m || layer->dense.d != index->rows.d)
         return woi_fail(err, WO_ERR_FORMAT, 8, "the index says that its layer is %zu x %zu, but that is %zu x %zu",
                         index->rows.m, index->rows.d, layer->dense.m, layer->dense.d);
+    const woi_shard *one = &layer->shard, *two = &index->shard;
+    if (one->count != two->count || one->number != two->number ||
+        (one->count && memcmp(one->classes, two->classes, index->rows.m * sizeof *one->classes) != 0))
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "",
+                              "the layer is not the shard that the index was built for");
     return WO_OK;
 }
 
@@ -440,6 +445,8 @@ static wo_status read_index(woi_st *st, const wo_open_options *options, wo_index
     wo_status status = check_kind(st, err);
     if (!status && from.verify == WO_VERIFY_ALL) status = woi_st_verify(st, from.progress, err);
     if (!status) status = woi_meta_read(made, err);
+    if (!status) status = verify_used(&from, "classes", err);
+    if (!status) status = woi_shard_read(st, made->rows.m, &made->shard, err);
     if (!status) status = read_rows(&from, options->layer, err);
     if (!status) status = read_router(&from, err);
     if (!status) status = read_cells(&from, err);

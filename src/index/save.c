@@ -13,6 +13,7 @@
  *   cells.shares (as cells.ids)                                    evidence with a prior
  *   partition.coefficients (6), partition.direction (d),           built with a partition
  *   partition.cells (cells)
+ *   classes (m)                                                    a shard's: their numbers in the whole layer
  *   trace, curve (rows, columns)                                   where there are some
  *   names.labels.*                                                 where there are some
  *   weight (m, d), bias (m)                                        unless built with weights none
@@ -21,6 +22,7 @@
  * Every tensor is a row of one list, declared and then written in its order. Options are metadata (metadata.c). Nothing
  * of the machine goes in but the times that a tuner measured: no date, path, host or threads. */
 #include "index/metadata.h"
+#include "index/together.h"
 
 #include <string.h>
 
@@ -73,6 +75,7 @@ static size_t list_cells(const wo_index *index, part *parts)
         {"partition.coefficients", WOI_F32, WOI_LOG_Z_NUMBERS, 0, index->partition.numbers},
         {"partition.direction", WOI_F32, index->rows.d, 0, index->partition.direction},
         {"partition.cells", WOI_F32, cells->n, 0, index->partition.of_cell},
+        {"classes", WOI_I32, index->rows.m, 0, index->shard.count ? index->shard.classes : NULL},
         {"trace", WOI_F64, index->n_trace, index->trace_columns, index->n_trace ? index->trace : NULL},
         {"curve", WOI_F64, index->n_curve, index->curve_columns, index->n_curve ? index->curve : NULL},
     };
@@ -135,12 +138,21 @@ static wo_status write_index(woi_st_writer *writer, const wo_index *index, wo_er
     return status ? status : append(writer, rows, n_rows, err);
 }
 
-wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err)
+wo_status wo_index_save_together(const wo_index *index, const char *path, const wo_collective *together, wo_error *err)
 {
     woi_st_writer *writer = NULL;
     wo_status status = woi_st_create(path, "index", &writer, err);
     if (!status) status = write_index(writer, index, err);
+    if (!status) status = woi_st_sync(writer, err);
+    status = woi_together_agree(together, status, err); /* every disk had room, */
+    if (!status) status = woi_st_name(writer, err);
+    status = woi_together_agree(together, status, err); /* and every folder lets a file be named */
     if (!status) status = woi_st_finish(writer, err);
     woi_st_writer_free(writer);
     return status;
+}
+
+wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err)
+{
+    return wo_index_save_together(index, path, NULL, err);
 }

@@ -30,6 +30,14 @@ static wo_status answer_all(woi_task *t, wo_by by, wo_error *err)
     return status;
 }
 
+/* Rows become classes. */
+static wo_status answer_call(woi_task *t, wo_by by, wo_error *err)
+{
+    const wo_status status = answer_all(t, by, err);
+    if (!status) woi_shard_name_rows(&t->s->index->shard, t->ids, t->n * t->k);
+    return status;
+}
+
 /* ---- Calls ------------------------------------------------------------------------------------------------- */
 
 static woi_task begin(wo_searcher *s, const float *queries, size_t n, uint32_t probes)
@@ -50,6 +58,16 @@ static wo_status check_places(size_t n, size_t k, const void *queries, const voi
     if (n && (!queries || !ids || !scores))
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "queries, ids or scores are NULL");
     return WO_OK;
+}
+
+/* What a shard cannot be asked. */
+static wo_status check_shard(const wo_index *index, const wo_search_call *c, wo_error *err)
+{
+    const char *asked = c->n_mandatory ? "mandatory" : c->logit_bias ? "logit_bias" : NULL;
+    if (!index->shard.count || !asked) return WO_OK;
+    return woi_fail_option(err, WO_ERR_UNSUPPORTED, asked,
+                           "%s is not for an index of a shard, which has %zu of %zu classes", asked, index->rows.m,
+                           index->shard.m);
 }
 
 /* `what` is the option, and its word in a sentence. */
@@ -87,7 +105,9 @@ static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
     wo_status status;
     if ((status = woi_check_range("by", c->by, WO_BY_PLANNER, WO_BY_FULL, err)) ||
         (status = woi_check_range("score", c->score, WO_SCORES_LOGITS, WO_SCORES_LOGPROB, err)) ||
-        (status = check_ids("forbidden", c->forbidden, c->n_forbidden, index->rows.m, err)) ||
+        (status = check_shard(index, c, err)) ||
+        (status = check_ids("forbidden", c->forbidden, c->n_forbidden, woi_shard_whole(&index->shard, index->rows.m),
+                            err)) ||
         (status = check_ids("mandatory", c->mandatory, c->n_mandatory, index->rows.m, err)))
         return status;
     if (c->probes > t->s->max_probes) {
@@ -102,6 +122,8 @@ static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
                                c->n_mandatory, t->s->max_mandatory);
     if (c->exact_fallback && !index->rows.w) return woi_no_rows(err);
     if (c->score == WO_SCORES_LOGPROB && (status = check_log_z(index, c, err))) return status;
+    if (c->log_sums && c->score != WO_SCORES_LOGITS)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "log_sums", "log_sums are wanted, but scores are no logits");
     if (c->logit_bias && !woi_all_finite(c->logit_bias, index->rows.m))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "logit_bias",
                                "the logit bias of some class is not finite: forbid a class instead");
@@ -115,6 +137,7 @@ static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
     t->mandatory = c->mandatory;
     t->n_mandatory = c->n_mandatory;
     t->bias = c->logit_bias;
+    t->log_sums = c->log_sums;
     if (c->no_prior) t->prior = 0;
     const bool older = index->partition.numbers && index->options.mix < 0; /* a file's: they have the prior */
     if (c->score == WO_SCORES_LOGPROB && !older) {
@@ -126,16 +149,23 @@ static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
 
 static void forbid(const wo_search_call *c, woi_task *t)
 {
+    const wo_index *index = t->s->index;
     for (size_t i = 0; i < c->n_forbidden; i++) {
-        t->n_forbidden += !t->s->forbidden[c->forbidden[i]];
-        t->s->forbidden[c->forbidden[i]] = 1;
+        const int32_t row = woi_shard_row(&index->shard, index->rows.m, c->forbidden[i]);
+        if (row < 0) continue; /* another shard's */
+        t->n_forbidden += !t->s->forbidden[row];
+        t->s->forbidden[row] = 1;
     }
     if (c->n_forbidden) t->forbidden = t->s->forbidden;
 }
 
 static void allow_again(const wo_search_call *c, const woi_task *t)
 {
-    for (size_t i = 0; i < c->n_forbidden; i++) t->s->forbidden[c->forbidden[i]] = 0;
+    const wo_index *index = t->s->index;
+    for (size_t i = 0; i < c->n_forbidden; i++) {
+        const int32_t row = woi_shard_row(&index->shard, index->rows.m, c->forbidden[i]);
+        if (row >= 0) t->s->forbidden[row] = 0;
+    }
 }
 
 wo_status wo_search_run(wo_searcher *s, const wo_search_call *call, wo_error *err)
@@ -147,7 +177,7 @@ wo_status wo_search_run(wo_searcher *s, const wo_search_call *call, wo_error *er
     woi_task t = begin(s, c.queries, c.n, c.probes ? c.probes : s->index->options.probes);
     if ((status = read_call(&c, &t, err))) return status;
     forbid(&c, &t);
-    status = answer_all(&t, c.by, err);
+    status = answer_call(&t, c.by, err);
     allow_again(&c, &t);
     return status;
 }
@@ -161,7 +191,7 @@ wo_status wo_search(wo_searcher *s, const float *queries, size_t n, size_t k, in
     t.k = k;
     t.ids = ids;
     t.scores = scores;
-    return answer_all(&t, WO_BY_PLANNER, err);
+    return answer_call(&t, WO_BY_PLANNER, err);
 }
 
 wo_status wo_log_partition(wo_searcher *s, const wo_search_call *call, float *log_z, wo_error *err)
@@ -236,6 +266,7 @@ wo_status wo_search_candidates(wo_searcher *s, const wo_search_call *call, int32
     *n_candidates = (c.by == WO_BY_FULL || all ? list_all
                      : s->index->cells.n       ? woi_list_by_cells
                                                : woi_list_by_screen)(&t, ids, capacity);
+    woi_shard_name_rows(&s->index->shard, ids, *n_candidates < capacity ? *n_candidates : capacity);
     allow_again(&c, &t);
     return WO_OK;
 }
@@ -245,6 +276,9 @@ wo_status wo_score(wo_searcher *s, const float *query, const int32_t *ids, size_
     const wo_index *index = s->index;
     if (n && (!query || !logits))
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "query or logits are NULL");
+    if (index->shard.count)
+        return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_INDEX, "",
+                              "given classes are not scored by an index of a shard");
     const wo_status status = check_ids("given", ids, n, index->rows.m, err);
     if (status) woi_error_option(err, WO_ABOUT_OPTION, "ids");
     if (status || !n) return status;

@@ -34,6 +34,7 @@ typedef struct woi_task {
     double prior;                /* 0: none */
     bool mixed;                  /* probabilities have the shares of the cells in them */
     float *log_z;                /* (n), or NULL: not wanted */
+    double *log_sums;            /* (n, 2), or NULL: not wanted */
     woi_seen seen;               /* what learning log Z wants to know; zeros: nothing */
     woi_labels_seen labels_seen; /* what choosing a mixture wants to know; zeros: nothing */
 } woi_task;
@@ -52,7 +53,8 @@ static inline bool woi_wants_log_z(const woi_task *t)
 /* Scores are relative to a sum over classes, so that none may be left out. */
 static inline bool woi_wants_sum(const woi_task *t)
 {
-    return t->score == WO_SCORES_SOFTMAX || woi_wants_log_z(t) || t->seen.of_candidates || t->labels_seen.labels;
+    return t->score == WO_SCORES_SOFTMAX || t->log_sums || woi_wants_log_z(t) || t->seen.of_candidates ||
+           t->labels_seen.labels;
 }
 
 /* Classes of the cells come with their shares. */
@@ -76,6 +78,14 @@ static inline void woi_new_epoch(woi_worker *w, size_t m)
     if (++w->epoch) return;
     memset(w->seen, 0, m);
     w->epoch = 1;
+}
+
+/* What the scores of query i are relative to, where that is wanted. */
+static inline void woi_tell_sum(const woi_task *t, size_t i, woi_log_sum sum)
+{
+    if (!t->log_sums) return;
+    t->log_sums[2 * i] = sum.most;
+    t->log_sums[2 * i + 1] = sum.rest;
 }
 
 /* The answers to a query that has none. */
@@ -102,6 +112,7 @@ static inline bool woi_refuse_infinite(const woi_task *t, size_t i, size_t candi
     if (finite) return false;
     woi_pad(t, ids, scores);
     if (t->log_z) t->log_z[i] = NAN;
+    woi_tell_sum(t, i, (woi_log_sum){NAN, 0});
     woi_tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
     return true;
 }

@@ -115,6 +115,7 @@ wo_status woi_answer_by_full(const woi_task *t, size_t first, size_t n, wo_error
             if (woi_refuse_infinite(t, first + i, rows->m - t->n_forbidden, sums ? lse[i] : (woi_log_sum){0}) || !sums)
                 continue;
             if (t->log_z) t->log_z[first + i] = (float)woi_log_sum_whole(lse[i]);
+            woi_tell_sum(t, first + i, lse[i]);
             for (size_t j = 0; j < k; j++) {
                 float *score = &t->scores[(first + i) * k + j];
                 const bool there = t->ids[(first + i) * k + j] >= 0;
@@ -184,7 +185,7 @@ static void rescore(void *call, int worker, size_t i, const int32_t *screened, s
 
 wo_status woi_answer_by_screen(woi_task *t, wo_error *err)
 {
-    if (!woi_has_screen(t) || t->score == WO_SCORES_SOFTMAX) return woi_answer_by_full(t, 0, t->n, err);
+    if (!woi_has_screen(t) || t->score == WO_SCORES_SOFTMAX || t->log_sums) return woi_answer_by_full(t, 0, t->n, err);
     const woi_screen_call call = screen_call(t, rescore, t);
     woi_screen_run(t->s->kernels, &call);
     return WO_OK;

@@ -230,6 +230,7 @@ static void answer_from(const woi_task *t, woi_worker *w, size_t i, woi_opened o
         whole = (woi_log_sum){0};
     }
     if (t->log_z) t->log_z[i] = (float)log_z;
+    woi_tell_sum(t, i, whole);
     const size_t found = t->s->kernels->pick(w->logits, candidates, n, t->k, scores, ids);
     if (woi_refuse_infinite(t, i, n, whole)) return;
     if (t->score == WO_SCORES_SOFTMAX)
@@ -247,6 +248,7 @@ static void answer(const woi_task *t, woi_worker *w, size_t i, woi_opened opened
     if (!opened.n) {
         woi_pad(t, t->ids + i * t->k, t->scores + i * t->k);
         if (t->log_z) t->log_z[i] = NAN;
+        woi_tell_sum(t, i, (woi_log_sum){NAN, 0});
         woi_tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
         return;
     }

@@ -378,6 +378,10 @@ wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log
     if (status) return status;
     if (!woi_sized_set(result) || result->struct_size < offsetof(wo_eval_result, n))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size", "struct_size of the result is not set");
+    if (index->shard.count)
+        return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_INDEX, "shard",
+                              "the index is shard %u of %u: alone it is not to be compared with the whole layer",
+                              index->shard.number + 1, index->shard.count);
     if (layer && layer->checksum != index->layer_checksum)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, WOI_OTHER_LAYER_OPTION(layer), WOI_OTHER_LAYER,
                               layer->checksum, index->layer_checksum, WOI_OTHER_LAYER_CAUSE(layer));

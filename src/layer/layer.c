@@ -19,6 +19,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -264,6 +265,16 @@ static wo_status read_names(wo_layer *layer, bool chosen, wo_error *err)
                     layer->dense.m);
 }
 
+/* The checksum of the layer that this is a shard of. */
+static wo_status read_whole(wo_layer *layer, wo_error *err)
+{
+    const char *text = woi_st_meta(layer->st, "layer.xxh3");
+    if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the shard does not say what layer it is of: no 'layer.xxh3'");
+    layer->checksum = strtoull(text, NULL, 16);
+    return WO_OK;
+}
+
 static wo_status check_kind(const woi_st *st, wo_error *err)
 {
     static const char *const kinds[] = {"layer", "network", "index"};
@@ -341,7 +352,10 @@ static wo_status read_tensors(wo_layer *layer, const wo_layer_options *options, 
     if ((status = verify_others(&p, weight, bias, options->verify, err)) ||
         (status = scan_layer(&p, &w, &b, layer, err)))
         return status;
-    return read_names(layer, options->weight_name != NULL, err);
+    if ((status = read_names(layer, options->weight_name != NULL, err)) ||
+        (status = woi_shard_read(layer->st, dense->m, &layer->shard, err)))
+        return status;
+    return layer->shard.count ? read_whole(layer, err) : WO_OK;
 }
 
 wo_status woi_layer_read(woi_st *st, const wo_layer_options *options, wo_layer **layer, wo_error *err)
@@ -517,6 +531,7 @@ void wo_layer_free(wo_layer *layer)
 {
     if (!layer) return;
     woi_names_free(&layer->labels);
+    woi_shard_free(&layer->shard);
     woi_free(layer->copy_w);
     woi_free(layer->copy_b);
     woi_npy_close(&layer->npy_w);
@@ -564,7 +579,11 @@ wo_status wo_layer_describe(const wo_layer *layer, wo_layer_info *info)
                                 .has_names = layer->labels.n > 0,
                                 .weight_name = name_of(layer->weight),
                                 .bias_name = name_of(layer->bias),
-                                .unused_bias = name_of(layer->unused_bias)};
+                                .unused_bias = name_of(layer->unused_bias),
+                                .shard = layer->shard.number,
+                                .n_shards = layer->shard.count,
+                                .m_whole = woi_shard_whole(&layer->shard, layer->dense.m),
+                                .checksum = layer->checksum};
     return woi_sized_give(info, &full, sizeof full);
 }
 

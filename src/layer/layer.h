@@ -3,6 +3,7 @@
 #define WOI_LAYER_LAYER_H
 
 #include "layer/exact.h"
+#include "layer/shard.h"
 #include "store/names.h"
 
 struct wo_layer {
@@ -16,6 +17,7 @@ struct wo_layer {
     const woi_tensor *weight, *bias, *unused_bias; /* W, b, and what may be b where none was found; or NULL */
     woi_names labels;                              /* the names of the classes; empty where unknown */
     uint64_t checksum;                             /* XXH3 of m, d, W and b as floats; no b counts as zeros */
+    woi_shard shard;                               /* which classes these are; the checksum is that of all */
 };
 
 /* Reads a layer out of an open safetensors file, and takes the file over, on failure too. Whatever is verified, its

@@ -4,6 +4,7 @@
 #include "base/ids.h"
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/ranges.h"
 #include "base/rng.h"
 #include "base/team.h"
 
@@ -507,20 +508,28 @@ static wo_status learn_table(const learning *all, uint32_t l, woi_mix_table *tab
     return status;
 }
 
-/* Puts the table among the others, its centring and scaling folded in. */
-static void fold(const woi_mix_sample *sample, const woi_mix_table *table, uint32_t l, woi_hash *hash)
+/* The table with its centring and scaling folded in: to (d + 1, K), the last row offsets. */
+static void fold(const woi_mix_sample *sample, const woi_mix_table *table, float *to)
 {
-    const size_t d = sample->d, width = table->width;
-    for (uint32_t k = 0; k < table->K; k++) {
-        const size_t plane = (size_t)l * table->K + k;
+    const size_t d = sample->d, width = table->width, K = table->K;
+    for (uint32_t k = 0; k < K; k++) {
         double offset = table->theta[d * width + k];
         for (size_t j = 0; j < d; j++) {
             const float t = table->theta[j * width + k] * sample->scale;
-            hash->planes[j * hash->n_planes + plane] = t;
+            to[j * K + k] = t;
             offset -= (double)t * sample->mean[j];
         }
-        hash->offsets[plane] = (float)offset;
+        to[d * K + k] = (float)offset;
     }
+}
+
+/* Puts a folded table among the others. */
+static void place(const float *folded, uint32_t l, woi_hash *hash)
+{
+    const size_t d = hash->d, K = hash->K, first = l * K;
+    for (size_t j = 0; j < d; j++)
+        memcpy(hash->planes + j * hash->n_planes + first, folded + j * K, K * sizeof *folded);
+    memcpy(hash->offsets + first, folded + d * K, K * sizeof *folded);
 }
 
 wo_status woi_mix_learn(const float *q, const woi_sparse *needs, const woi_mix_options *options,
@@ -533,14 +542,21 @@ wo_status woi_mix_learn(const float *q, const woi_sparse *needs, const woi_mix_o
     if (status) return status;
     if (sample.n == 0) o.steps = 0;
     const learning all = {.sample = &sample, .options = &o, .L = hash->L, .progress = progress};
-    for (uint32_t l = 0; !status && l < hash->L; l++) {
+    const size_t each = (hash->d + 1) * hash->K;
+    float *folded = woi_alloc(hash->L * each, sizeof *folded, err);
+    if (!folded) status = WO_ERR_MEMORY;
+    const woi_range own = woi_range_own(o.together, hash->L); /* tables know nothing of each other */
+    for (uint32_t l = (uint32_t)own.first; !status && l < own.end; l++) {
         woi_mix_table table;
         status = woi_mix_table_create(&sample, hash->K, o.seed, STREAM_PLANES + l, &table, err);
         if (status) break;
         status = learn_table(&all, l, &table, err);
-        if (!status) fold(&sample, &table, l, hash);
+        if (!status) fold(&sample, &table, folded + l * each);
         woi_mix_table_free(&table);
     }
+    if (!status) status = woi_range_gather(o.together, folded, hash->L, each * sizeof *folded, err);
+    for (uint32_t l = 0; !status && l < hash->L; l++) place(folded + l * each, l, hash);
+    woi_free(folded);
     woi_mix_sample_free(&sample);
     return status;
 }

@@ -23,6 +23,7 @@ typedef struct woi_mix_options {
     size_t max_queries; /* to learn from: a seeded sample where there are more */
     uint64_t seed;
     int threads;
+    const wo_collective *together; /* processes that learn the same tables, each some of them; NULL: one does */
 } woi_mix_options;
 
 /* Fills the planes and offsets of all tables of `hash`: queries q (n, d), and what each needed. The same for any number

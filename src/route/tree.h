@@ -63,7 +63,8 @@ typedef struct woi_tree_options {
     uint32_t refine; /* rounds over all leaves afterwards */
     uint64_t seed;
     int threads;
-    const wo_progress *progress; /* NULL: none is told */
+    const wo_progress *progress;   /* NULL: none is told */
+    const wo_collective *together; /* processes that learn the same tree of the same queries, each a part of the work */
 } woi_tree_options;
 
 /* Those of *nodes and *leaves that are 0, for so many queries. */

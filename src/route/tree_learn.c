@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/progress.h"
+#include "base/ranges.h"
 #include "base/rng.h"
 #include "base/team.h"
 #include "kernels/gemm.h"
@@ -231,13 +232,14 @@ static void turn_range(void *own, int worker, size_t first, size_t end)
 }
 
 /* x: the sample's directions in the tree's coordinates. */
-static wo_status turn_all(const woi_kernels *kernels, const woi_tree *tree, int threads, sample *s, wo_error *err)
+static wo_status turn_all(const woi_kernels *kernels, const woi_tree *tree, const woi_tree_options *o, sample *s,
+                          wo_error *err)
 {
     turning t = {kernels, tree, s, NULL, woi_tree_scratch(tree, 1, 1)};
-    if (!(t.scratch = woi_alloc((size_t)threads, t.each, err))) return WO_ERR_MEMORY;
-    woi_team_ranges(threads, s->n, POINTS_AT_ONCE, turn_range, &t);
+    if (!(t.scratch = woi_alloc((size_t)o->threads, t.each, err))) return WO_ERR_MEMORY;
+    woi_range_run(o->together, o->threads, s->n, POINTS_AT_ONCE, turn_range, &t);
     woi_free(t.scratch);
-    return WO_OK;
+    return woi_range_gather(o->together, s->x, s->n, s->r * sizeof *s->x, err);
 }
 
 /* ---- k-means ----------------------------------------------------------------------------------------------- */
@@ -344,13 +346,15 @@ typedef struct lloyd {
     uint32_t rounds;
     uint64_t seed, stream;
     int threads;
-    bench *benches; /* (threads) */
+    bench *benches;                /* (threads) */
+    const wo_collective *together; /* who find centres for a part of the points each; NULL: nobody else */
 } lloyd;
 
 /* The nearest centre of each of the points. */
-static void assign(const woi_kernels *kernels, const centres *c, const points *p, const lloyd *l)
+static wo_status assign(const woi_kernels *kernels, const centres *c, const points *p, const lloyd *l, wo_error *err)
 {
-    woi_team_ranges(l->threads, p->n, POINTS_AT_ONCE, assign_range, &(assigning){kernels, c, p, l->benches});
+    woi_range_run(l->together, l->threads, p->n, POINTS_AT_ONCE, assign_range, &(assigning){kernels, c, p, l->benches});
+    return woi_range_gather(l->together, p->of, p->n, sizeof *p->of, err);
 }
 
 /* Each centre to the mean of its points: sums (k, r) is scratch. Those without a point stay; counts (k) says so. */
@@ -384,11 +388,11 @@ static wo_status learn_centres(const woi_kernels *kernels, const points *p, cons
     const size_t r = c->r;
     double *sums = woi_alloc(c->k * r, sizeof *sums, err);
     uint32_t *counts = woi_alloc(c->k, sizeof *counts, err);
-    const wo_status status = sums && counts ? WO_OK : WO_ERR_MEMORY;
+    wo_status status = sums && counts ? WO_OK : WO_ERR_MEMORY;
     for (uint32_t i = 0; !status && i < c->k; i++)
         put_centre(c, i, point_at(p, woi_rng_below(l->seed, l->stream, i, p->n), r));
     for (uint32_t round = 0; !status && round < l->rounds; round++) {
-        assign(kernels, c, p, l);
+        if ((status = assign(kernels, c, p, l, err))) break;
         move_centres(p, c, sums, counts);
         for (uint32_t i = 0; i < c->k; i++) /* no point is nearest to this centre: it starts again at a random one */
             if (!counts[i]) {
@@ -440,6 +444,7 @@ typedef struct level {
     uint32_t *of;               /* (n): the node, or the cell, of each point */
     uint32_t *starts, *members; /* the points of node a are members[starts[a] .. starts[a+1]) */
     wo_status *statuses;        /* (threads) */
+    wo_error err;               /* of worker 0 */
 } level;
 
 static centres leaves_of(const level *l, size_t a, uint32_t k)
@@ -451,15 +456,19 @@ static centres leaves_of(const level *l, size_t a, uint32_t k)
 /* The leaves below node a, as many as its share of the points. One node alone has all threads, else each has one. */
 static void learn_leaves(void *own, int worker, size_t a)
 {
-    const level *l = own;
+    level *l = own;
     const size_t start = l->starts[a], n = l->starts[a + 1] - start;
     const points p = {l->s->x, l->members + start, n, l->of + start};
     const double share = (double)n / (double)l->s->n * (double)l->o->nodes * (double)l->o->leaves;
     const size_t most = n < WOI_MAX_FAN ? n : WOI_MAX_FAN;
     const centres c = leaves_of(l, a, (uint32_t)clamp((size_t)(share + 0.5), 1, most));
     const int threads = l->o->nodes == 1 ? l->o->threads : 1;
-    const lloyd own_rounds = {l->o->rounds, l->o->seed, STREAM_LEAVES + a, threads, &l->benches[worker]};
-    if (n && learn_centres(l->kernels, &p, &own_rounds, &c, NULL)) l->statuses[worker] = WO_ERR_MEMORY;
+    const wo_collective *together = l->o->nodes == 1 ? l->o->together : NULL;
+    const lloyd own_rounds = {l->o->rounds, l->o->seed, STREAM_LEAVES + a, threads, &l->benches[worker], together};
+    wo_error err;
+    if (!n || !learn_centres(l->kernels, &p, &own_rounds, &c, &err)) return;
+    l->statuses[worker] = err.status;
+    if (worker == 0) l->err = err;
 }
 
 static void quantise_leaves(void *own, int worker, size_t a)
@@ -502,11 +511,13 @@ static void route_range(void *own, int worker, size_t first, size_t end)
 
 /* One round over all leaves: every point goes where routing finds it, leaves and nodes to the means of their points.
  * A leaf that no point finds any more is given up. sums, counts: of all cells. */
-static void refine(level *l, double *sums, uint32_t *counts)
+static wo_status refine(level *l, double *sums, uint32_t *counts, wo_error *err)
 {
     const woi_tree *tree = l->tree;
     const points p = {l->s->x, NULL, l->s->n, l->of};
-    woi_team_ranges(l->o->threads, p.n, POINTS_AT_ONCE, route_range, l);
+    woi_range_run(l->o->together, l->o->threads, p.n, POINTS_AT_ONCE, route_range, l);
+    const wo_status status = woi_range_gather(l->o->together, l->of, p.n, sizeof *l->of, err);
+    if (status) return status;
     move_centres(&p, &l->leaves, sums, counts);
     for (size_t c = 0; c < l->leaves.k; c++)
         if (!counts[c]) l->leaves.offsets[c] = -INFINITY;
@@ -524,6 +535,7 @@ static void refine(level *l, double *sums, uint32_t *counts)
         }
         l->nodes.offsets[a] = (float)(-square / 2);
     }
+    return WO_OK;
 }
 
 static wo_status refine_all(level *l, wo_error *err)
@@ -539,7 +551,7 @@ static wo_status refine_all(level *l, wo_error *err)
         if (!(l->benches[t].route = woi_alloc(1, woi_tree_scratch(tree, POINTS_AT_ONCE, 1), err)))
             status = WO_ERR_MEMORY;
     for (uint32_t round = 0; !status && round < l->o->refine; round++) {
-        refine(l, sums, counts);
+        if ((status = refine(l, sums, counts, err))) break;
         quantise_all(l);
         woi_free(tree->n_leaves);
         status = woi_tree_count_leaves(tree, err);
@@ -585,16 +597,53 @@ static wo_status learn_nodes(level *l, wo_error *err)
     const sample *s = l->s;
     const size_t A = l->tree->A;
     const points some = {s->x, NULL, s->n < NODE_SAMPLE ? s->n : NODE_SAMPLE, l->of}, all = {s->x, NULL, s->n, l->of};
-    const lloyd rounds = {l->o->rounds, l->o->seed, STREAM_NODES, l->o->threads, l->benches};
-    const wo_status status = learn_centres(l->kernels, &some, &rounds, &l->nodes, err);
+    const lloyd rounds = {l->o->rounds, l->o->seed, STREAM_NODES, l->o->threads, l->benches, l->o->together};
+    wo_status status = learn_centres(l->kernels, &some, &rounds, &l->nodes, err);
+    if (!status) status = assign(l->kernels, &l->nodes, &all, &rounds, err);
     if (status) return status;
-    assign(l->kernels, &l->nodes, &all, &rounds);
     for (size_t i = 0; i < s->n; i++) l->starts[l->of[i]]++;
     for (size_t a = 1; a <= A; a++) l->starts[a] += l->starts[a - 1];
     for (size_t i = s->n; i-- > 0;) l->members[--l->starts[l->of[i]]] = (uint32_t)i;
     for (size_t a = 0; a < l->nodes.k; a++) /* as the second of two equal ones is */
         if (l->starts[a + 1] == l->starts[a]) l->nodes.offsets[a] = -INFINITY;
     return WO_OK;
+}
+
+static void learn_own_node(void *own, int worker, size_t part)
+{
+    const level *l = own;
+    learn_leaves(own, worker, woi_range_own(l->o->together, l->tree->A).first + part);
+}
+
+/* The leaves below the nodes of this process. */
+static void learn_own_nodes(level *l)
+{
+    const woi_range own = woi_range_own(l->o->together, l->tree->A);
+    woi_team_for(l->o->threads, own.end - own.first, learn_own_node, l);
+}
+
+/* Those below the others' nodes too. */
+static wo_status gather_leaves(level *l, wo_error *err)
+{
+    const wo_collective *together = l->o->together;
+    const uint32_t *starts = l->tree->starts;
+    const size_t size = together ? (size_t)together->size : 1, A = l->tree->A;
+    if (size == 1) return WO_OK;
+    const struct {
+        void *data;
+        size_t bytes;
+    } parts[] = {{l->leaves.at, l->leaves.r * sizeof(float)}, {l->leaves.offsets, sizeof(float)}};
+    size_t *each = woi_alloc(size, sizeof *each, err);
+    wo_status status = each ? WO_OK : WO_ERR_MEMORY;
+    for (int i = 0; !status && i < 2; i++) {
+        for (size_t r = 0; r < size; r++)
+            each[r] =
+                (size_t)(starts[woi_part_start(r + 1, size, A)] - starts[woi_part_start(r, size, A)]) * parts[i].bytes;
+        const char *own = (const char *)parts[i].data + starts[woi_range_own(together, A).first] * parts[i].bytes;
+        status = together->gather(together->ctx, own, each, parts[i].data, err);
+    }
+    woi_free(each);
+    return status;
 }
 
 static wo_status learn_all(level *l, wo_error *err)
@@ -609,9 +658,12 @@ static wo_status learn_all(level *l, wo_error *err)
     if (o->nodes == 1)
         learn_leaves(l, 0, 0);
     else
-        woi_team_for(o->threads, l->tree->A, learn_leaves, l);
-    for (int t = 0; t < o->threads; t++)
+        learn_own_nodes(l);
+    if (l->statuses[0] && err) *err = l->err;
+    if (l->statuses[0]) return l->statuses[0];
+    for (int t = 1; t < o->threads; t++)
         if (l->statuses[t]) return woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory");
+    if (o->nodes > 1 && (status = gather_leaves(l, err))) return status;
     quantise_all(l);
     status = woi_tree_count_leaves(l->tree, err);
     if (!status && o->refine) status = woi_progress(o->progress, "learning the tree", 2, steps, err);
@@ -675,7 +727,7 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
         s.over[i] = square > 0 ? 1 / sqrt(square) : 0;
     }
     if (!status && tree->r < d) status = find_basis(kernels, &s, &o, tree, err);
-    if (!status) status = turn_all(kernels, tree, o.threads, &s, err);
+    if (!status) status = turn_all(kernels, tree, &o, &s, err);
     if (!status) status = learn_levels(&s, &o, tree, err);
     woi_free(s.picks);
     woi_free(s.over);

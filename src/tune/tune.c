@@ -454,6 +454,10 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
                         const wo_tune_options *options, wo_index **index, wo_error *err)
 {
     *index = NULL;
+    if (layer->shard.count)
+        return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_LAYER, "",
+                              "the layer is shard %u of %u, which is not tuned for: the whole layer is",
+                              layer->shard.number + 1, layer->shard.count);
     woi_tune *t = woi_alloc_zero(1, sizeof *t, err);
     if (!t) return WO_ERR_MEMORY;
     *t = (woi_tune){.layer = layer, .log = log, .start = woi_now_s()};

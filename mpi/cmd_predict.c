@@ -1,0 +1,287 @@
+/* wideout-mpi predict: the best classes of queries, by all ranks; rank 0 reads and prints. */
+#include "../cli/predict_source.h"
+#include "ask.h"
+#include "commands.h"
+#include "parts.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_K = 5, MAX_K = 1 << 20, BLOCK = 1024 };
+
+typedef struct arguments {
+    cli_common common;
+    cli_layer layer;
+    const char *index, *net;
+    uint64_t k, probes;
+    int format; /* CLI_CHOICE */
+    bool softmax, logprob, exact, exact_fallback, no_prior;
+} arguments;
+
+static const cli_option options[] = {
+    {"index", 0, CLI_TEXT, offsetof(arguments, index), "PREFIX", "the index ('wideout-mpi build')", false},
+    {"net", 0, CLI_TEXT, offsetof(arguments, net), "FILE", "the network that makes queries of raw examples", false},
+    {"format", 0, CLI_CHOICE, offsetof(arguments, format), "auto|log|npy|xc|text|deb822",
+     "what FILE is (default: auto, by its content)", false},
+    {"top", 'k', CLI_SIZE, offsetof(arguments, k), "N", "how many classes (default: 5)", false},
+    {"probes", 0, CLI_SIZE, offsetof(arguments, probes), "N", "cells opened in each table (default: the index's)",
+     false},
+    {"softmax", 0, CLI_FLAG, offsetof(arguments, softmax), NULL, "probabilities over the candidates, not logits",
+     false},
+    {"logprob", 0, CLI_FLAG, offsetof(arguments, logprob), NULL, "with --exact: logarithms of probabilities", false},
+    {"exact", 0, CLI_FLAG, offsetof(arguments, exact), NULL, "score all classes", false},
+    {"exact-fallback", 0, CLI_FLAG, offsetof(arguments, exact_fallback), NULL,
+     "score all classes for queries that the index knows little about", false},
+    {"no-prior", 0, CLI_FLAG, offsetof(arguments, no_prior), NULL, "logits alone, without the index's prior", false},
+    CLI_LAYER_OPTIONS(arguments, layer, "the layer, or the prefix of its shards, where the index has no rows"),
+    {0},
+};
+
+typedef struct session {
+    const cli_command *self;
+    const arguments *args;
+    wo_index *index;
+    wo_index_info info;
+    bool prior;
+    /* of rank 0: */
+    cli_source source;
+    woi_network *net;
+    const char *at;
+    uint64_t n, n_bad;
+} session;
+
+/* ---- Names ------------------------------------------------------------------------------------------------- */
+
+/* The names of a block's answers, from the ranks that have them: entries of a place (4 bytes), a length (4) and the
+ * name, one after the other. */
+typedef struct block_names {
+    char *all;
+    const char **name; /* (n, k); NULL: none */
+    uint32_t *bytes;   /* (n, k) */
+} block_names;
+
+static void names_free(block_names *names)
+{
+    free(names->all);
+    free(names->name);
+    free(names->bytes);
+}
+
+static size_t list_own(const session *s, const ask_block *b, char *to)
+{
+    size_t used = 0;
+    for (size_t at = 0; at < b->n * b->k; at++) {
+        size_t bytes = 0;
+        const char *name = b->ids[at] < 0 ? NULL : wo_index_label(s->index, b->ids[at], &bytes);
+        if (!name) continue;
+        const uint32_t head[2] = {(uint32_t)at, (uint32_t)bytes};
+        if (to) memcpy(to + used, head, sizeof head);
+        if (to && bytes) memcpy(to + used + sizeof head, name, bytes);
+        used += sizeof head + bytes;
+    }
+    return used;
+}
+
+static wo_status gather_names(const session *s, const ask_block *b, block_names *names, wo_error *err)
+{
+    const wo_collective *calls = job_calls();
+    const size_t size = (size_t)calls->size, places = b->n * b->k;
+    size_t *each = malloc(size * sizeof *each), *eights = malloc(size * sizeof *eights), total = 0;
+    const size_t mine = list_own(s, b, NULL);
+    char *own = malloc(mine + 1);
+    names->name = calloc(places + 1, sizeof *names->name);
+    names->bytes = calloc(places + 1, sizeof *names->bytes);
+    wo_status status = WO_OK;
+    if (!each || !eights || !own || !names->name || !names->bytes) {
+        status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+        goto done;
+    }
+    list_own(s, b, own);
+    for (size_t r = 0; r < size; r++) eights[r] = sizeof mine;
+    if ((status = calls->gather(calls->ctx, &mine, eights, each, err))) goto done;
+    for (size_t r = 0; r < size; r++) total += each[r];
+    if (!(names->all = malloc(total + 1))) {
+        status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+        goto done;
+    }
+    if ((status = calls->gather(calls->ctx, own, each, names->all, err))) goto done;
+    for (size_t at = 0; at < total;) {
+        uint32_t head[2];
+        memcpy(head, names->all + at, sizeof head);
+        at += sizeof head;
+        names->name[head[0]] = names->all + at;
+        names->bytes[head[0]] = head[1];
+        at += head[1];
+    }
+done:
+    free(each);
+    free(eights);
+    free(own);
+    return status;
+}
+
+/* ---- Answers ----------------------------------------------------------------------------------------------- */
+
+static void print_answers(const ask_block *b, size_t i, const block_names *names)
+{
+    for (size_t at = i * b->k; at < (i + 1) * b->k && b->ids[at] >= 0; at++) {
+        if (at > i * b->k) putchar('\t');
+        if (names->name && names->name[at])
+            cli_print_bytes(stdout, names->name[at], names->bytes[at]);
+        else
+            printf("%" PRId32, b->ids[at]);
+        printf("\t%.6g", (double)b->scores[at]);
+    }
+    putchar('\n');
+}
+
+static wo_status print_json(const session *s, const ask_block *b, size_t i, const block_names *names, wo_error *err)
+{
+    const wo_query_stats *stats = &b->stats[i];
+    const char *scores = s->args->softmax   ? "softmax"
+                         : s->args->logprob ? "logprob"
+                         : s->prior         ? "logits+prior"
+                                            : "logits";
+    json_t *query = json_pack("{s:I, s:s}", "query", (json_int_t)s->n, "scores", scores), *list = json_array();
+    if (!stats->status && !s->args->exact) {
+        json_object_set_new(query, "cells", json_integer((json_int_t)stats->cells));
+        json_object_set_new(query, "candidates", json_integer((json_int_t)stats->candidates));
+        if (stats->wider) json_object_set_new(query, "wider", json_true());
+        if (stats->exact) json_object_set_new(query, "exact", json_true());
+    }
+    if (stats->status) json_object_set_new(query, "error", json_string("not finite"));
+    for (size_t at = i * b->k; at < (i + 1) * b->k && b->ids[at] >= 0; at++) {
+        json_t *answer = json_pack("{s:i}", "id", b->ids[at]);
+        if (names->name && names->name[at])
+            json_object_set_new(answer, "name", json_stringn_nocheck(names->name[at], names->bytes[at]));
+        json_object_set_new(answer, "score", json_real((double)b->scores[at]));
+        json_array_append_new(list, answer);
+    }
+    json_object_set_new(query, "answers", list);
+    char *text = query ? json_dumps(query, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(query);
+    if (!text) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    puts(text);
+    free(text);
+    return WO_OK;
+}
+
+static wo_status answered(void *ctx, const ask_block *b, wo_error *err)
+{
+    session *s = ctx;
+    block_names names = {0};
+    wo_status status = s->info.has_names ? gather_names(s, b, &names, err) : WO_OK;
+    for (size_t i = 0; !status && job_rank() == 0 && i < b->n; i++, s->n++) {
+        if (b->stats[i].status) {
+            s->n_bad++;
+            fflush(stdout);
+            fprintf(stderr, "%s: ", cli_program);
+            cli_print_text(stderr, s->at);
+            fprintf(stderr, ": query %" PRIu64 ": it, or its scores, are not finite\n", s->n);
+        }
+        if (s->args->common.json)
+            status = print_json(s, b, i, &names, err);
+        else
+            print_answers(b, i, &names);
+    }
+    names_free(&names);
+    return status;
+}
+
+static wo_status next(void *ctx, size_t most, const float **q, size_t *n, wo_error *err)
+{
+    session *s = ctx;
+    cli_query_batch batch = {0};
+    bool more = false;
+    (void)most; /* a source gives no more than a block */
+    const wo_status status = cli_source_next(&s->source, &batch, &more, err);
+    *q = batch.q;
+    *n = !status && more ? batch.n : 0;
+    return status;
+}
+
+/* ---- The command ------------------------------------------------------------------------------------------- */
+
+static int open_source(session *s, const char *path)
+{
+    const arguments *args = s->args;
+    wo_error err;
+    if (job_rank() != 0) return CLI_OK;
+    if (args->net && woi_network_open(args->net, &s->net, &err)) return cli_fail(args->net, &err);
+    const cli_source_options from = {.format = args->format ? (cli_format)(args->format - 1) : CLI_FORMAT_AUTO,
+                                     .net = s->net,
+                                     .net_path = args->net,
+                                     .base = WOI_XC_ZERO_BASED,
+                                     .threads = (int)args->common.threads,
+                                     .d = s->info.d};
+    return cli_source_open(&s->source, path, &from, &s->at, &err) ? cli_fail(s->at, &err) : CLI_OK;
+}
+
+static int run(const cli_command *self, void *given, int n, char **rest)
+{
+    const arguments *args = given;
+    wo_layer *layer = NULL;
+    wo_error err;
+    if (n > 1) return cli_usage(self, "expected one file, found %d", n);
+    if (!args->index) return cli_usage(self, "needs --index PREFIX");
+    if (args->softmax && args->logprob) return cli_usage(self, "--softmax and --logprob are two kinds of scores");
+    if (args->logprob && !args->exact) return cli_usage(self, "--logprob goes with --exact: shards estimate no log Z");
+    if (args->probes > UINT32_MAX) return cli_usage(self, "--probes is too large");
+    if (args->k > MAX_K) return cli_usage(self, "--top takes at most %d", MAX_K);
+    session s = {.self = self, .args = args, .info = {.struct_size = sizeof s.info}};
+    int code = args->layer.path ? part_open_layer(self, &args->layer, NULL, &layer) : CLI_OK;
+    if (!code) code = part_open_index(self, args->index, layer, &s.index);
+    if (!code) {
+        wo_build_options built = {.struct_size = sizeof built};
+        wo_index_describe(s.index, &s.info);
+        wo_index_options(s.index, &built);
+        s.prior = !args->no_prior && built.prior > 0;
+        code = open_source(&s, n ? rest[0] : "-");
+    }
+    const uint64_t k = args->k ? args->k : DEFAULT_K;
+    const ask_options o = {.k = k < s.info.m_whole ? (size_t)k : s.info.m_whole,
+                           .block = BLOCK,
+                           .call = {.by = args->exact ? WO_BY_FULL : WO_BY_PLANNER,
+                                    .score = args->softmax   ? WO_SCORES_SOFTMAX
+                                             : args->logprob ? WO_SCORES_LOGPROB
+                                                             : WO_SCORES_LOGITS,
+                                    .probes = (uint32_t)args->probes,
+                                    .exact_fallback = args->exact_fallback,
+                                    .no_prior = args->no_prior || args->logprob},
+                           .threads = (int)args->common.threads,
+                           .next = next,
+                           .next_ctx = &s,
+                           .ahead = !args->net,
+                           .answered = answered,
+                           .answered_ctx = &s};
+    if (!code && ask_all(s.index, &o, &err))
+        code = part_blame(self, &(cli_files){.index = args->index, .query = s.at}, &err);
+    if (!code && job_rank() == 0) code = cli_end();
+    if (!code && s.n_bad) code = CLI_FAILED;
+    cli_source_free(&s.source);
+    woi_network_free(s.net);
+    wo_index_free(s.index);
+    wo_layer_free(layer);
+    return code;
+}
+
+const cli_command mpi_cmd_predict = {
+    "predict",
+    "--index PREFIX [options] [FILE|-]",
+    "the best classes of queries, from an index in shards",
+    "Prints what 'wideout predict' prints of the whole index. Rank 0 reads the queries, a log or .npy, or\n"
+    "with --net raw examples, and sends them; each rank searches its own classes, and the best of all are\n"
+    "merged:\n"
+    "\n"
+    "  mpirun -n 4 wideout-mpi predict --index parts/index -k 3 test.log\n"
+    "  mpirun -n 4 wideout-mpi predict --index parts/index --exact --logprob queries.npy\n"
+    "\n"
+    "An int8 screen keeps the best few of each shard, which are more than those of the whole: there, and\n"
+    "only there, answers may be better than those of one process.",
+    options,
+    sizeof(arguments),
+    run,
+};

@@ -1,0 +1,109 @@
+/* Each rank's part: see parts.h. */
+#include "parts.h"
+
+#include "../cli/class_names.h"
+#include "../cli/shard_files.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int part_blame(const cli_command *self, const cli_files *files, const wo_error *err)
+{
+    return job_failed_elsewhere() ? CLI_FAILED : cli_blame(self, files, err);
+}
+
+char *part_file(const char *given)
+{
+    if (access(given, F_OK) == 0) return strdup(given);
+    return cli_shard_file(given, (uint64_t)job_rank(), (uint64_t)job_size());
+}
+
+/* "the layer is shard 2 of 4, but this is rank 0 of 2" */
+static wo_status check_number(const char *what, uint32_t shard, uint32_t n_shards, wo_error *err)
+{
+    if (n_shards == (uint32_t)job_size() && shard == (uint32_t)job_rank()) return WO_OK;
+    if (n_shards <= 1 && job_size() == 1) return WO_OK;
+    if (!n_shards)
+        return cli_set_error(err, WO_ERR_ARGUMENT,
+                             "it is a whole %s, but this is a job of %d processes: each has a shard", what, job_size());
+    return cli_set_error(err, WO_ERR_ARGUMENT, "it is shard %u of %u, but rank %d of %d wants shard %d of %d",
+                         shard + 1, n_shards, job_rank(), job_size(), job_rank() + 1, job_size());
+}
+
+/* Opens the file at `path`, and keeps this rank's range where it is a whole layer. */
+static int open_layer(const cli_command *self, const cli_layer *given, const char *names, wo_layer **layer)
+{
+    wo_error err;
+    const int code = cli_layer_open(self, given, layer);
+    if (code) return code;
+    const wo_layer_info info = cli_layer_about(*layer);
+    if (info.n_shards && names)
+        return cli_usage(self, "--names goes with a whole layer: 'wideout shard --names' gives them to shards");
+    if (names && cli_names_give(names, *layer)) return CLI_FAILED;
+    const wo_status status = info.n_shards
+                                 ? check_number("layer", info.shard, info.n_shards, &err)
+                                 : wo_layer_take_part(*layer, (uint32_t)job_rank(), (uint32_t)job_size(), &err);
+    return status ? cli_fail(given->path, &err) : CLI_OK;
+}
+
+int part_open_layer(const cli_command *self, const cli_layer *given, const char *names, wo_layer **layer)
+{
+    wo_error err;
+    cli_layer own = *given;
+    char *path = part_file(given->path);
+    int code = CLI_FAILED;
+    if (path) {
+        own.path = path;
+        code = open_layer(self, &own, names, layer);
+    }
+    if (!code) {
+        const wo_layer_info info = cli_layer_about(*layer);
+        const uint64_t same[] = {info.checksum, info.m_whole, info.d};
+        if (job_same("the layer", same, sizeof same, &err)) code = part_blame(self, &(cli_files){0}, &err);
+    }
+    free(path);
+    return code;
+}
+
+/* The options of an index, its layer and its router: whether the files of all ranks are of one build. */
+static wo_status same_build(const wo_index *index, wo_error *err)
+{
+    wo_index_info info = {.struct_size = sizeof info};
+    wo_build_options o = {.struct_size = sizeof o};
+    wo_option_info option = {.struct_size = sizeof option};
+    char text[2048];
+    size_t used = 0;
+    wo_index_describe(index, &info);
+    wo_index_options(index, &o);
+    for (size_t i = 0; wo_option_at(i, &option) && used < sizeof text; i++)
+        if (wo_build_uses(&o, option.name)) used += wo_build_get(&o, option.name, text + used, sizeof text - used);
+    const uint64_t layer[] = {info.layer_checksum, info.m_whole, info.d};
+    const uint64_t router[] = {info.router_checksum, info.n_cells};
+    wo_status status = job_same("the layer of the index", layer, sizeof layer, err);
+    if (!status) status = job_same("the build of the index, by its options,", text, strnlen(text, sizeof text), err);
+    return status ? status : job_same("the build of the index, by its router,", router, sizeof router, err);
+}
+
+int part_open_index(const cli_command *self, const char *given, const wo_layer *layer, wo_index **index)
+{
+    wo_error err;
+    char *path = part_file(given);
+    const wo_open_options o = {.struct_size = sizeof o, .layer = layer};
+    wo_index_info info = {.struct_size = sizeof info};
+    int code = CLI_OK;
+    if (!path) {
+        cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
+        return cli_fail(NULL, &err);
+    }
+    wo_status status = wo_index_open(path, &o, index, &err);
+    if (!status) wo_index_describe(*index, &info);
+    if (status)
+        code = cli_blame(self, &(cli_files){.index = path, .layer = "--layer"}, &err);
+    else if (check_number("index", info.shard, info.n_shards, &err))
+        code = cli_fail(path, &err);
+    else if (same_build(*index, &err))
+        code = part_blame(self, &(cli_files){0}, &err);
+    free(path);
+    return code;
+}

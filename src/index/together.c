@@ -1,0 +1,159 @@
+/* What processes with a shard each hand one another: see together.h. */
+#include "index/together.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Answers ----------------------------------------------------------------------------------------------- */
+
+/* A class into the n best so far; returns the new n, at most k. */
+static size_t insert(int32_t id, float score, int32_t *ids, float *scores, size_t n, size_t k)
+{
+    size_t at = n;
+    if (isnan(score)) return n;
+    while (at > 0 && (score > scores[at - 1] || (score == scores[at - 1] && id < ids[at - 1]))) at--;
+    if (at == k) return n;
+    if (n < k) n++;
+    memmove(ids + at + 1, ids + at, (n - at - 1) * sizeof *ids);
+    memmove(scores + at + 1, scores + at, (n - at - 1) * sizeof *scores);
+    ids[at] = id;
+    scores[at] = score;
+    return n;
+}
+
+/* (n) of each rank: sums, then ids, then scores, as they are sent. */
+typedef struct answers {
+    double *sums; /* NULL: none */
+    int32_t *ids;
+    float *scores;
+} answers;
+
+static size_t answers_bytes(size_t n, size_t k, bool sums)
+{
+    return n * (k * (sizeof(int32_t) + sizeof(float)) + (sums ? 2 * sizeof(double) : 0));
+}
+
+static answers answers_at(char *memory, size_t n, size_t k, bool sums)
+{
+    char *ids = memory + (sums ? 2 * n * sizeof(double) : 0);
+    return (answers){sums ? (double *)memory : NULL, (int32_t *)ids, (float *)(ids + n * k * sizeof(int32_t))};
+}
+
+/* exp(to) + exp(more), both in two parts. */
+static void add_sum(double *to, const double *more)
+{
+    if (isnan(to[0]) || more[0] == -INFINITY) return;
+    if (isnan(more[0]) || to[0] == -INFINITY) {
+        memcpy(to, more, 2 * sizeof *to);
+        return;
+    }
+    const double most = to[0] > more[0] ? to[0] : more[0];
+    to[1] = log(exp(to[0] - most + to[1]) + exp(more[0] - most + more[1]));
+    to[0] = most;
+}
+
+static void merge_query(const answers *all, size_t size, size_t i, size_t k, const answers *to)
+{
+    int32_t *ids = to->ids + i * k;
+    float *scores = to->scores + i * k;
+    size_t n = 0;
+    float padding = -INFINITY;
+    for (size_t r = 0; r < size; r++)
+        for (size_t j = i * k; j < (i + 1) * k && all[r].ids[j] >= 0; j++)
+            n = insert(all[r].ids[j], all[r].scores[j], ids, scores, n, k);
+    for (; n < k; n++) {
+        ids[n] = -1;
+        scores[n] = padding;
+    }
+    for (size_t r = 0; to->sums && r < size; r++) {
+        if (r == 0) memcpy(to->sums + 2 * i, all[r].sums + 2 * i, 2 * sizeof(double));
+        if (r > 0) add_sum(to->sums + 2 * i, all[r].sums + 2 * i);
+    }
+}
+
+/* At most so many queries at once. */
+static wo_status merge_some(const wo_collective *together, size_t n, size_t k, const answers *to, char *memory,
+                            wo_error *err)
+{
+    const size_t size = (size_t)together->size, bytes = answers_bytes(n, k, to->sums);
+    size_t *each = woi_alloc(size, sizeof *each, err);
+    answers *all = woi_alloc(size, sizeof *all, err);
+    wo_status status = each && all ? WO_OK : WO_ERR_MEMORY;
+    if (!status) {
+        for (size_t r = 0; r < size; r++) {
+            each[r] = bytes;
+            all[r] = answers_at(memory + r * bytes, n, k, to->sums);
+        }
+        const answers *own = &all[together->rank];
+        if (to->sums) memcpy(own->sums, to->sums, 2 * n * sizeof(double));
+        memcpy(own->ids, to->ids, n * k * sizeof(int32_t));
+        memcpy(own->scores, to->scores, n * k * sizeof(float));
+        status = together->gather(together->ctx, memory + (size_t)together->rank * bytes, each, memory, err);
+        for (size_t i = 0; !status && i < n; i++) merge_query(all, size, i, k, to);
+    }
+    woi_free(each);
+    woi_free(all);
+    return status;
+}
+
+wo_status wo_merge_best(const wo_collective *together, size_t n, size_t k, int32_t *ids, float *scores,
+                        double *log_sums, wo_error *err)
+{
+    enum { AT_ONCE = 1 << 22 }; /* bytes of each rank, about */
+    if (!together || together->size == 1 || !n) return WO_OK;
+    const size_t one = answers_bytes(1, k, log_sums), fit = AT_ONCE / one, piece = fit < 1 ? 1 : fit < n ? fit : n;
+    char *memory = woi_alloc(piece * one, (size_t)together->size, err);
+    wo_status status = memory ? WO_OK : WO_ERR_MEMORY;
+    for (size_t first = 0; !status && first < n; first += piece) {
+        const answers to = {log_sums ? log_sums + 2 * first : NULL, ids + first * k, scores + first * k};
+        status = merge_some(together, n - first < piece ? n - first : piece, k, &to, memory, err);
+    }
+    woi_free(memory);
+    return status;
+}
+
+/* ---- Cells ------------------------------------------------------------------------------------------------- */
+
+wo_status woi_shard_cells(const woi_shard *shard, size_t rows, woi_cells *cells, wo_error *err)
+{
+    if (!shard->count || !cells->n) return WO_OK;
+    int32_t *row_of = woi_alloc(shard->m, sizeof *row_of, err);
+    if (!row_of) return WO_ERR_MEMORY;
+    memset(row_of, 0xff, shard->m * sizeof *row_of);
+    for (size_t i = 0; i < rows; i++) row_of[shard->classes[i]] = (int32_t)i;
+    uint32_t kept = 0, at = 0;
+    for (size_t c = 0; c < cells->n; c++) {
+        const uint32_t end = cells->offsets[c + 1];
+        cells->offsets[c] = kept;
+        for (; at < end; at++) {
+            const int32_t row = row_of[cells->ids[at]];
+            if (row < 0) continue;
+            if (cells->shares) cells->shares[kept] = cells->shares[at];
+            cells->ids[kept++] = row;
+        }
+    }
+    cells->offsets[cells->n] = kept;
+    woi_free(row_of);
+    return WO_OK;
+}
+
+/* ---- Agreement --------------------------------------------------------------------------------------------- */
+
+wo_status woi_together_agree(const wo_collective *together, wo_status own, wo_error *err)
+{
+    if (!together || together->size == 1) return own;
+    const size_t size = (size_t)together->size;
+    int32_t mine = (int32_t)own, *all = woi_alloc(size, sizeof *all, err);
+    size_t *each = woi_alloc(size, sizeof *each, err);
+    wo_status status = all && each ? WO_OK : WO_ERR_MEMORY;
+    for (size_t r = 0; !status && r < size; r++) each[r] = sizeof mine;
+    if (!status) status = together->gather(together->ctx, &mine, each, all, err);
+    for (size_t r = 0; !status && !own && r < size; r++)
+        if (all[r]) status = woi_fail(err, WO_ERR_CANCELLED, WO_NO_OFFSET, "rank %zu has failed", r);
+    woi_free(all);
+    woi_free(each);
+    return own ? own : status;
+}

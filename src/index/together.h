@@ -1,0 +1,17 @@
+/* Building in several processes, each with a shard of the classes: what they hand each other.
+ *
+ * Nothing is added up. Work over queries is cut into ranges, one a rank, whose results all ranks then gather; what all
+ * do alike, they do alike. So the router's bits do not depend on how many they are. */
+#ifndef WOI_INDEX_TOGETHER_H
+#define WOI_INDEX_TOGETHER_H
+
+#include "fill/cells.h"
+#include "layer/shard.h"
+
+/* Of cells with classes of the whole layer those of the shard, as its rows. Without a shard nothing changes. */
+wo_status woi_shard_cells(const woi_shard *shard, size_t rows, woi_cells *cells, wo_error *err);
+
+/* Whether all ranks got so far: fails on all where one has failed, on the others with a sentence about it. */
+wo_status woi_together_agree(const wo_collective *together, wo_status own, wo_error *err);
+
+#endif

@@ -1,0 +1,234 @@
+/* Shards of a wide layer: in files, by range, and made of a whole one, which deals its classes out like cards, the most
+ * frequent first, so that every shard has as much work. */
+#include "layer/shard.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/team.h"
+#include "layer/layer.h"
+#include "store/log.h"
+#include "store/safetensors.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SHARDS = 99999 }; /* their names have five digits */
+
+void woi_shard_free(woi_shard *shard)
+{
+    woi_free(shard->owned);
+    *shard = (woi_shard){0};
+}
+
+int32_t woi_shard_row(const woi_shard *shard, size_t rows, int32_t id)
+{
+    size_t low = 0, high = rows;
+    if (!shard->count) return id >= 0 && (size_t)id < rows ? id : -1;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (shard->classes[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < rows && shard->classes[low] == id ? (int32_t)low : -1;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------- */
+
+static wo_status read_line(const woi_st *st, const char *key, uint64_t most, uint64_t *value, wo_error *err)
+{
+    const char *text = woi_st_meta(st, key);
+    char *end = NULL, quoted[WOI_QUOTE_BYTES];
+    *value = text && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+    if (end && !*end && strlen(text) < 12 && *value <= most) return WO_OK;
+    return woi_fail(err, WO_ERR_FORMAT, 8, "'%s' is \"%s\", expected a number up to %" PRIu64, key,
+                    woi_quote(quoted, text ? text : "", text ? strlen(text) : 0), most);
+}
+
+static wo_status check_classes(const int32_t *classes, size_t rows, uint64_t m, wo_error *err)
+{
+    for (size_t i = 0; i < rows; i++)
+        if (classes[i] < 0 || (uint64_t)classes[i] >= m || (i && classes[i] <= classes[i - 1]))
+            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                            "'classes' has %" PRId32 " at %zu: expected rising numbers below %" PRIu64, classes[i], i,
+                            m);
+    return WO_OK;
+}
+
+wo_status woi_shard_read(const woi_st *st, size_t rows, woi_shard *shard, wo_error *err)
+{
+    uint64_t number, count, m;
+    const woi_tensor *tensor = woi_st_find(st, "classes");
+    if (!woi_st_kind(st) || (!tensor && !woi_st_meta(st, "shard.count"))) return WO_OK;
+    if (!tensor || tensor->dtype != WOI_I32 || tensor->n_dims != 1 || tensor->n != rows)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the shard has no tensor 'classes' of %zu numbers of I32", rows);
+    wo_status status = read_line(st, "shard.count", MOST_SHARDS, &count, err);
+    if (!status) status = read_line(st, "shard.number", MOST_SHARDS, &number, err);
+    if (!status) status = read_line(st, "shard.m", INT32_MAX, &m, err);
+    if (status) return status;
+    if (!count || number >= count || m < rows)
+        return woi_fail(err, WO_ERR_FORMAT, 8,
+                        "shard %" PRIu64 " of %" PRIu64 ", with %zu of %" PRIu64 " classes, cannot be", number, count,
+                        rows, m);
+    int32_t *classes = woi_alloc(rows, sizeof *classes, err);
+    if (!classes) return WO_ERR_MEMORY;
+    memcpy(classes, tensor->data, rows * sizeof *classes);
+    if ((status = check_classes(classes, rows, m, err))) {
+        woi_free(classes);
+        return status;
+    }
+    *shard = (woi_shard){(uint32_t)number, (uint32_t)count, (size_t)m, classes, classes};
+    return WO_OK;
+}
+
+wo_status woi_shard_write(woi_st_writer *writer, const woi_shard *shard, wo_error *err)
+{
+    const struct {
+        const char *key;
+        size_t value;
+    } lines[] = {{"shard.number", shard->number}, {"shard.count", shard->count}, {"shard.m", shard->m}};
+    wo_status status = WO_OK;
+    for (size_t i = 0; !status && shard->count && i < sizeof lines / sizeof *lines; i++) {
+        char text[24];
+        snprintf(text, sizeof text, "%zu", lines[i].value);
+        status = woi_st_set_meta(writer, lines[i].key, text, err);
+    }
+    return status;
+}
+
+/* ---- By range ---------------------------------------------------------------------------------------------- */
+
+/* The names of some rows. */
+static wo_status some_names(const woi_names *from, const int32_t *rows, size_t n, woi_names *to, wo_error *err)
+{
+    wo_status status = WO_OK;
+    for (size_t i = 0; from->n && !status && i < n; i++)
+        status = woi_names_append(to, woi_names_get(from, rows[i]), woi_names_bytes(from, rows[i]), err);
+    return status;
+}
+
+static wo_status check_count(const wo_layer *layer, size_t n, wo_error *err)
+{
+    if (layer->shard.count)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "", "the layer is shard %u of %u already",
+                              layer->shard.number + 1, layer->shard.count);
+    if (n >= 1 && n <= layer->dense.m && n <= MOST_SHARDS) return WO_OK;
+    return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "",
+                          "a layer of %zu classes cannot be in %zu shards: each has at least one class, and there are "
+                          "at most %d",
+                          layer->dense.m, n, MOST_SHARDS);
+}
+
+wo_status wo_layer_take_part(wo_layer *layer, uint32_t part, uint32_t n_parts, wo_error *err)
+{
+    wo_status status = check_count(layer, n_parts, err);
+    if (!status && part >= n_parts)
+        status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "there is no part %u of %u", part, n_parts);
+    if (status || n_parts == 1) return status;
+    woi_dense *dense = &layer->dense;
+    const size_t first = woi_part_start(part, n_parts, dense->m),
+                 n = woi_part_start((size_t)part + 1, n_parts, dense->m) - first;
+    woi_names names = {0};
+    int32_t *classes = woi_alloc(n, sizeof *classes, err);
+    if (!classes) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < n; i++) classes[i] = (int32_t)(first + i);
+    if ((status = some_names(&layer->labels, classes, n, &names, err))) {
+        woi_names_free(&names);
+        woi_free(classes);
+        return status;
+    }
+    woi_names_free(&layer->labels);
+    layer->labels = names;
+    layer->shard = (woi_shard){part, n_parts, dense->m, classes, classes};
+    dense->w += first * dense->d;
+    if (dense->b) dense->b += first;
+    dense->m = n;
+    return WO_OK;
+}
+
+/* ---- Into files -------------------------------------------------------------------------------------------- */
+
+typedef struct counted {
+    uint64_t count;
+    int32_t id;
+} counted;
+
+static int by_count(const void *a, const void *b)
+{
+    const counted *x = a, *y = b;
+    if (x->count != y->count) return x->count < y->count ? 1 : -1;
+    return x->id < y->id ? -1 : 1;
+}
+
+/* The shard of each class: of[id]. */
+static wo_status deal(const wo_layer *layer, const wo_log *log, size_t n, uint32_t *of, wo_error *err)
+{
+    const size_t m = layer->dense.m;
+    counted *order = woi_alloc(m, sizeof *order, err);
+    if (!order) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < m; i++) order[i] = (counted){0, (int32_t)i};
+    for (int64_t i = 0; log && log->indptr && i < log->indptr[log->n]; i++) order[log->labels[i]].count++;
+    qsort(order, m, sizeof *order, by_count);
+    for (size_t i = 0; i < m; i++) of[order[i].id] = (uint32_t)(i % n);
+    woi_free(order);
+    return WO_OK;
+}
+
+/* Everything of one shard but its last step. */
+static wo_status write_shard(woi_st_writer *writer, const wo_layer *layer, const woi_shard *shard, size_t rows,
+                             wo_error *err)
+{
+    const woi_dense *dense = &layer->dense;
+    const size_t d = dense->d;
+    char checksum[24];
+    woi_names names = {0};
+    snprintf(checksum, sizeof checksum, "%016" PRIx64, layer->checksum);
+    wo_status status = woi_st_set_meta(writer, "layer.xxh3", checksum, err);
+    if (!status) status = woi_shard_write(writer, shard, err);
+    if (!status) status = woi_st_set_meta(writer, WOI_ST_NEEDS, "shards", err);
+    if (!status) status = some_names(&layer->labels, shard->classes, rows, &names, err);
+    if (!status) status = woi_st_declare(writer, "classes", WOI_I32, 1, &(uint64_t){rows}, err);
+    if (!status) status = woi_st_declare(writer, "weight", WOI_F32, 2, (const uint64_t[]){rows, d}, err);
+    if (!status && dense->b) status = woi_st_declare(writer, "bias", WOI_F32, 1, &(uint64_t){rows}, err);
+    if (!status && names.n) status = woi_names_declare(writer, "labels", &names, err);
+    if (!status) status = woi_st_append(writer, shard->classes, rows * sizeof *shard->classes, err);
+    for (size_t i = 0; !status && i < rows; i++)
+        status = woi_st_append(writer, dense->w + (size_t)shard->classes[i] * d, d * sizeof(float), err);
+    for (size_t i = 0; !status && dense->b && i < rows; i++)
+        status = woi_st_append(writer, dense->b + shard->classes[i], sizeof(float), err);
+    if (!status && names.n) status = woi_names_write(writer, &names, err);
+    woi_names_free(&names);
+    return status;
+}
+
+wo_status wo_layer_save_shards(const wo_layer *layer, const wo_log *log, const char *const *paths, size_t n,
+                               wo_error *err)
+{
+    const size_t m = layer->dense.m;
+    wo_status status = check_count(layer, n, err);
+    if (!status && log) status = woi_about(err, WO_ABOUT_LOG, woi_log_check(log, m, layer->dense.d, err));
+    if (status) return status;
+    uint32_t *of = woi_alloc(m, sizeof *of, err);
+    int32_t *classes = woi_alloc(m, sizeof *classes, err);
+    woi_st_writer **writers = woi_alloc_zero(n, sizeof *writers, err);
+    status = of && classes && writers ? deal(layer, log, n, of, err) : WO_ERR_MEMORY;
+    for (size_t s = 0; !status && s < n; s++) {
+        woi_shard shard = {.number = (uint32_t)s, .count = (uint32_t)n, .m = m, .classes = classes};
+        size_t rows = 0;
+        for (size_t i = 0; i < m; i++)
+            if (of[i] == s) classes[rows++] = (int32_t)i;
+        status = woi_st_create(paths[s], "layer", &writers[s], err);
+        if (!status) status = write_shard(writers[s], layer, &shard, rows, err);
+        if (!status) status = woi_st_sync(writers[s], err);
+    }
+    for (size_t s = 0; !status && s < n; s++) status = woi_st_name(writers[s], err);
+    for (size_t s = 0; !status && s < n; s++) status = woi_st_finish(writers[s], err);
+    for (size_t s = 0; writers && s < n; s++) woi_st_writer_free(writers[s]);
+    woi_free(writers);
+    woi_free(classes);
+    woi_free(of);
+    return status ? woi_about(err, WO_ABOUT_OUTPUT, status) : WO_OK;
+}
