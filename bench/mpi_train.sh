@@ -5,8 +5,8 @@
 # or $TRAIN, a file of your own, of whatever size. Rounds go through all P in turn, since rates drift on a shared machine. Prints
 # the median of the rounds' median step and the fastest, the CPU time of a step on one rank, each with how many times less it is than
 # with the first P, the share of a step that rank 0 waits for others, and the bytes that it receives a step. Times need idle
-# cores: where fewer than P are, a rank waits for one that has no core, and the load average that is printed says so. CPU time,
-# the difference between runs of few and of many steps, is what it would be then, but for waiting and for the memory's bandwidth.
+# cores: where fewer than P are, a rank waits for one that has no core, and the load average that is printed says so. CPU time
+# (of rank 0) is what a step would take then, but for waiting and for the memory's bandwidth.
 # $ROUNDS (5), $STEPS (10) and $OPTIONS (of train xc, "--sampled 8192") change what is measured; $RESULTS names a file for the
 # figures in JSON.
 set -eu
@@ -25,28 +25,21 @@ if [ -z "$train" ]; then
     train=$scratch/data/train.txt
 fi
 
-run() { # P STEPS: the result, and the CPU seconds of all ranks in it
-    local TIMEFORMAT='%U %S'
-    { time mpirun -n "$1" "$mpi" train xc --train "$train" -d 128 -b 512 "${options[@]}" --time-steps "$2" -t 1 \
-        -o "$scratch/net" --json >"$scratch/run.json"; } 2>"$scratch/cpu"
-    jq --argjson cpu "$(awk '{ print $1 + $2 }' "$scratch/cpu")" '. + {cpu: $cpu}' "$scratch/run.json"
-}
-
 load=$(cut -d ' ' -f 1 /proc/loadavg)
 for ((round = 0; round < rounds; round++)); do
     for p in "$@"; do
-        run "$p" 1 >>"$scratch/$p.few"
-        run "$p" "$steps" >>"$scratch/$p.many"
+        mpirun -n "$p" "$mpi" train xc --train "$train" -d 128 -b 512 "${options[@]}" --time-steps "$steps" -t 1 \
+            -o "$scratch/net" --json >>"$scratch/$p.json"
     done
 done
 for p in "$@"; do
-    jq -n --slurpfile few "$scratch/$p.few" --slurpfile many "$scratch/$p.many" --argjson p "$p" --argjson steps "$steps" \
+    # 5 steps go before those that are timed
+    jq -s --argjson p "$p" --argjson steps "$((steps + 5))" \
         'def median: sort | .[length / 2 | floor];
-         {ranks: $p, m: $many[0].m, d: $many[0].d, rounds: ($many | length), ms: ([$many[].ms_per_step] | median),
-          fastest_ms: ([$many[].ms_per_step] | min),
-          cpu_ms: ([range($many | length) | ($many[.].cpu - $few[.].cpu) * 1000 / ($steps - 1) / $p] | median),
-          waited: ([$many[] | .phases[] | select(.phase == "train") | .waited / .seconds] | median),
-          bytes_a_step: ([$many[] | .phases[] | select(.phase == "train") | .bytes][0] / ($steps + 5) | floor)}'
+         ([.[].phases[] | select(.phase == "train")]) as $train |
+         {ranks: $p, m: .[0].m, d: .[0].d, rounds: length, ms: ([.[].ms_per_step] | median), fastest_ms: ([.[].ms_per_step] | min),
+          cpu_ms: ([$train[].cpu_s * 1000 / $steps] | median), waited: ([$train[] | .waited / .seconds] | median),
+          bytes_a_step: ($train[0].bytes / $steps | floor)}' "$scratch/$p.json"
 done | jq -s --arg load "$load" --arg cpu "$("$wideout" cpu --json | jq -r .model)" \
     '.[0] as $one | {load_average_before: ($load | tonumber), cpu: $cpu,
      rows: map(. + {speedup: ($one.ms / .ms), fastest_speedup: ($one.fastest_ms / .fastest_ms), cpu_speedup: ($one.cpu_ms / .cpu_ms)})}' \
