@@ -2,13 +2,13 @@
 # A training step of 'wideout-mpi train xc' on 1, 2, ... ranks of one thread each: mpi_train.sh [P...]; 1 and 2 by default.
 #
 # The shape is that of Debian's catalogue: 50,000 classes, 128 dimensions, batches of 512; rows of 'data synthetic --as text',
-# or $TRAIN, a file of your own, of whatever size. Rounds go through all P in turn, since rates drift on a shared machine. Prints
-# the median of the rounds' median step and the fastest, the CPU time of a step on one rank, each with how many times less it is than
-# with the first P, the share of a step that rank 0 waits for others, and the bytes that it receives a step. Times need idle
-# cores: where fewer than P are, a rank waits for one that has no core, and the load average that is printed says so. CPU time
-# (of rank 0) is what a step would take then, but for waiting and for the memory's bandwidth.
-# $ROUNDS (5), $STEPS (10) and $OPTIONS (of train xc, "--sampled 8192") change what is measured; $RESULTS names a file for the
-# figures in JSON.
+# or $TRAIN, a file of your own, of whatever size. Rounds go through all P in turn, since rates drift on a shared machine.
+# Prints the median of the rounds' median step, the fastest of them, and the CPU time of a step on rank 0, each with how many
+# times less it is than with the first P; the share of a step that rank 0 waits for others; and the bytes that it receives a
+# step. Times need idle cores: where fewer than P are, a rank waits for one that has no core, and the load average that is
+# printed says so. CPU time is what a step would take then, but for waiting and for the memory's bandwidth. $ROUNDS (5), $STEPS
+# (10) and $OPTIONS (of train xc, "--sampled 8192") change what is measured, $MPIRUN (bench/mpi_hosts.sh) who starts the ranks;
+# $RESULTS names a file for the figures in JSON.
 set -eu
 cd "$(dirname "$0")/.."
 wideout=$(realpath "${BUILD:-build}")/wideout
@@ -28,7 +28,7 @@ fi
 load=$(cut -d ' ' -f 1 /proc/loadavg)
 for ((round = 0; round < rounds; round++)); do
     for p in "$@"; do
-        mpirun -n "$p" "$mpi" train xc --train "$train" -d 128 -b 512 "${options[@]}" --time-steps "$steps" -t 1 \
+        "${MPIRUN:-mpirun}" -n "$p" "$mpi" train xc --train "$train" -d 128 -b 512 "${options[@]}" --time-steps "$steps" -t 1 \
             -o "$scratch/net" --json >>"$scratch/$p.json"
     done
 done
