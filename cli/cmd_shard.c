@@ -1,4 +1,5 @@
 /* wideout shard: a wide layer in as many files as there are processes to hold it. */
+#include "class_names.h"
 #include "cli.h"
 #include "inputs.h"
 #include "labelled.h"
@@ -15,7 +16,7 @@ enum { MOST = 99999 };
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
-    const char *log, *labels, *output;
+    const char *log, *labels, *names, *output;
     uint64_t n;
 } arguments;
 
@@ -25,6 +26,7 @@ static const cli_option options[] = {
      false},
     {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "its labels as .npy or .npz, where the log has none",
      false},
+    {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"shards", 'n', CLI_SIZE, offsetof(arguments, n), "N", "how many", false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "PREFIX", "files PREFIX-00001-of-N.safetensors, ...", false},
     {0},
@@ -48,7 +50,7 @@ static int report(const arguments *args, const wo_layer *layer, char **paths)
 /* Names of all files, none of them an input. */
 static int name_files(const cli_command *self, const arguments *args, char **paths)
 {
-    const char *const in[] = {args->layer.path, args->layer.bias_path, args->log, args->labels};
+    const char *const in[] = {args->layer.path, args->layer.bias_path, args->log, args->labels, args->names};
     int code = CLI_OK;
     for (uint64_t i = 0; !code && i < args->n; i++) {
         wo_error err;
@@ -87,6 +89,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     }
     if (!code) code = name_files(self, args, paths);
     if (!code) code = cli_layer_open(self, &args->layer, &layer);
+    if (!code && args->names) code = cli_names_give(args->names, layer);
     if (!code && args->log && cli_labelled_open(args->log, args->labels, &log, &err))
         code = cli_blame(self, &files, &err);
     if (!code && wo_layer_save_shards(layer, log.log, (const char *const *)paths, args->n, &err))

@@ -761,11 +761,18 @@ typedef struct wo_collective {
     wo_status (*sum_f64)(void *ctx, double *data, size_t n, wo_error *err);
 } wo_collective;
 
-/* The k best of what all ranks have found for the same n queries, on every rank: ids and scores (n, k), best first,
- * padded with -1, become those of all, ties to the lower id. log_sums (n, 2), or NULL, as in wo_search_call: become
- * those of all. */
-WO_API wo_status wo_merge_best(const wo_collective *together, size_t n, size_t k, int32_t *ids, float *scores,
-                               double *log_sums, wo_error *err);
+/* Answers to n queries, k each. */
+typedef struct wo_answers {
+    size_t struct_size; /* set it to sizeof(wo_answers) */
+    size_t n, k;
+    int32_t *ids;     /* (n, k), best first, padded with -1 */
+    float *scores;    /* (n, k) */
+    double *log_sums; /* (n, 2), as in wo_search_call, or NULL */
+} wo_answers;
+
+/* The k best of what all ranks have found for the same queries, on every rank: the answers become those of all, ties to
+ * the lower id, and the sums those of all. The arrays are written. */
+WO_API wo_status wo_merge_best(const wo_collective *together, const wo_answers *answers, wo_error *err);
 
 /* ---- Evaluation -------------------------------------------------------------------------------------------- */
 

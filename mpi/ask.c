@@ -127,7 +127,9 @@ static wo_status merge_remarks(asking *a, wo_error *err)
 static wo_status merge(asking *a, wo_error *err)
 {
     job_phase("exchange");
-    wo_status status = wo_merge_best(job_calls(), a->n, a->o->k, a->ids, a->scores, a->sums, err);
+    const wo_answers found = {
+        .struct_size = sizeof found, .n = a->n, .k = a->o->k, .ids = a->ids, .scores = a->scores, .log_sums = a->sums};
+    wo_status status = wo_merge_best(job_calls(), &found, err);
     if (!status) status = merge_remarks(a, err);
     if (status) return status;
     relate(a);

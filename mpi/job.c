@@ -85,6 +85,16 @@ static void look_for_alarm(void)
     job_now.alarmed = true;
 }
 
+bool job_failed_elsewhere_by(const wo_error *err)
+{
+    enum { LOOKS = 1000 };
+    for (int i = 0; err->status == WO_ERR_CANCELLED && !cli_is_interrupted() && !job_now.alarmed && i < LOOKS; i++) {
+        look_for_alarm();
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return job_now.alarmed;
+}
+
 /* Others may need the core: looks a while, then sleeps longer and longer, up to a millisecond. */
 static void rest(unsigned *looks)
 {

@@ -30,6 +30,9 @@ const wo_collective *job_calls(void);
 /* Whether a call failed because another rank did: then that one has the sentence, and nothing is to be said here. */
 bool job_failed_elsewhere(void);
 
+/* The same of a call that failed because the ranks agreed to: the alarm of the one at fault is waited for, a moment. */
+bool job_failed_elsewhere_by(const wo_error *err);
+
 /* From now on time and bytes are of this phase; the name is static. A name that was there before goes on. */
 void job_phase(const char *name);
 

@@ -50,9 +50,21 @@ static int run(int argc, char **argv)
     return CLI_USAGE;
 }
 
+/* Two instruction sets differ in the last bits of floats: then ranks would not have the same router. */
+static int same_instructions(void)
+{
+    wo_cpu_info cpu = {.struct_size = sizeof cpu};
+    wo_error err;
+    if (wo_cpu_query(&cpu, &err)) return cli_fail(NULL, &err);
+    if (!job_same("the instruction set, which $WIDEOUT_CPU can lower,", cpu.level, strlen(cpu.level), &err))
+        return CLI_OK;
+    return job_failed_elsewhere() ? CLI_FAILED : cli_fail(NULL, &err);
+}
+
 int main(int argc, char **argv)
 {
     int code = job_begin(&argc, &argv);
+    if (!code) code = same_instructions();
     if (!code) cli_catch_vanished();
     if (!code) code = run(argc - 1, argv + 1);
     return job_end(code);

@@ -10,7 +10,7 @@
 
 int part_blame(const cli_command *self, const cli_files *files, const wo_error *err)
 {
-    return job_failed_elsewhere() ? CLI_FAILED : cli_blame(self, files, err);
+    return job_failed_elsewhere_by(err) ? CLI_FAILED : cli_blame(self, files, err);
 }
 
 char *part_file(const char *given)

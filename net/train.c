@@ -467,18 +467,7 @@ static wo_status prepare(run *r, woi_arch arch, wo_error *err)
     return status;
 }
 
-/* Which instruction sets this process computes with. */
-static uint64_t hash_kernels(void)
-{
-    const woi_kernels *kernels = woi_kernels_get(NULL);
-    uint64_t hash = 0;
-    for (size_t i = 0; kernels && i < WOI_N_KERNELS; i++)
-        hash = woi_hash(hash, kernels->path[i], strlen(kernels->path[i]));
-    return hash;
-}
-
-/* Whether all processes are ready, and will do the same. Their embeddings stay alike only where files, options and the
- * order of additions are. */
+/* Whether all processes are ready, and will do the same. */
 static wo_status compare_ranks(run *r, wo_status prepared, wo_error *err)
 {
     const woi_train_options *o = r->o;
@@ -497,11 +486,7 @@ static wo_status compare_ranks(run *r, wo_status prepared, wo_error *err)
     if (!status && o->test) status = hash_file(o->test, &hash, err);
     *r->at = o->train;
     status = woi_ranks_agree(o->ranks, status, NULL, err);
-    if (!status) status = woi_ranks_same(o->ranks, hash, "has other files or options than rank 0", err);
-    if (!status)
-        status = woi_ranks_same(o->ranks, hash_kernels(),
-                                "has other instructions than rank 0: WIDEOUT_CPU makes them the same", err);
-    return status;
+    return status ? status : woi_ranks_same(o->ranks, hash, "has other files or options than rank 0", err);
 }
 
 /* Epochs, the network and what is said of it. */

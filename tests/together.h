@@ -74,7 +74,7 @@ static inline wo_status test_gather(void *ctx, const void *data, const size_t *b
     char *to = all;
     wo_status status = bring(own, data, err);
     for (int r = 0; !status && r < t->size; to += bytes[r++])
-        if (bytes[r]) memcpy(to, t->data[r], bytes[r]);
+        if (bytes[r] && t->data[r] != to) memcpy(to, t->data[r], bytes[r]);
     return status ? status : meet(t, err);
 }
 

@@ -70,8 +70,9 @@ wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error 
                                      .ids = top,
                                      .scores = scores};
         if (with_top && (status = woi_exact_topk(&call, err))) goto done;
+        const wo_answers found = {.struct_size = sizeof found, .n = n, .k = k, .ids = top, .scores = scores};
         if (with_top && asked->shard) woi_shard_name_rows(asked->shard, top, n * k);
-        if (with_top && (status = wo_merge_best(asked->together, n, k, top, scores, NULL, err))) goto done;
+        if (with_top && (status = wo_merge_best(asked->together, &found, err))) goto done;
         for (size_t i = 0; i < n; i++) {
             size_t n_own = 0;
             if (with_labels)

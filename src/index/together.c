@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/sized.h"
 
 #include <math.h>
 #include <string.h>
@@ -60,13 +61,12 @@ static void merge_query(const answers *all, size_t size, size_t i, size_t k, con
     int32_t *ids = to->ids + i * k;
     float *scores = to->scores + i * k;
     size_t n = 0;
-    float padding = -INFINITY;
     for (size_t r = 0; r < size; r++)
         for (size_t j = i * k; j < (i + 1) * k && all[r].ids[j] >= 0; j++)
             n = insert(all[r].ids[j], all[r].scores[j], ids, scores, n, k);
     for (; n < k; n++) {
         ids[n] = -1;
-        scores[n] = padding;
+        scores[n] = -INFINITY;
     }
     for (size_t r = 0; to->sums && r < size; r++) {
         if (r == 0) memcpy(to->sums + 2 * i, all[r].sums + 2 * i, 2 * sizeof(double));
@@ -99,17 +99,21 @@ static wo_status merge_some(const wo_collective *together, size_t n, size_t k, c
     return status;
 }
 
-wo_status wo_merge_best(const wo_collective *together, size_t n, size_t k, int32_t *ids, float *scores,
-                        double *log_sums, wo_error *err)
+wo_status wo_merge_best(const wo_collective *together, const wo_answers *given, wo_error *err)
 {
     enum { AT_ONCE = 1 << 22 }; /* bytes of each rank, about */
-    if (!together || together->size == 1 || !n) return WO_OK;
-    const size_t one = answers_bytes(1, k, log_sums), fit = AT_ONCE / one, piece = fit < 1 ? 1 : fit < n ? fit : n;
+    wo_answers a = {.struct_size = sizeof a};
+    wo_status status = woi_sized_take(&a, sizeof a, given, "answers", err);
+    if (status || !together || together->size == 1 || !a.n) return status;
+    if (!a.ids || !a.scores || !a.k)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "ids or scores are NULL, or k is 0");
+    const size_t one = answers_bytes(1, a.k, a.log_sums), fit = AT_ONCE / one;
+    const size_t piece = fit < 1 ? 1 : fit < a.n ? fit : a.n;
     char *memory = woi_alloc(piece * one, (size_t)together->size, err);
-    wo_status status = memory ? WO_OK : WO_ERR_MEMORY;
-    for (size_t first = 0; !status && first < n; first += piece) {
-        const answers to = {log_sums ? log_sums + 2 * first : NULL, ids + first * k, scores + first * k};
-        status = merge_some(together, n - first < piece ? n - first : piece, k, &to, memory, err);
+    if (!memory) return WO_ERR_MEMORY;
+    for (size_t first = 0; !status && first < a.n; first += piece) {
+        const answers to = {a.log_sums ? a.log_sums + 2 * first : NULL, a.ids + first * a.k, a.scores + first * a.k};
+        status = merge_some(together, a.n - first < piece ? a.n - first : piece, a.k, &to, memory, err);
     }
     woi_free(memory);
     return status;

@@ -67,7 +67,7 @@ cat >"$scratch/exceptions" <<'END'
 END
 sed 's/ *#.*//' "$scratch/exceptions" >"$scratch/patterns"
 
-files=(include/*.h src/*/*.[ch] text/*.[ch] net/*.[ch] serve/*.[ch] cli/*.[ch] bench/*.[ch] bench/peers/*.[ch] bench/peers/*.cpp
+files=(include/*.h src/*/*.[ch] text/*.[ch] net/*.[ch] serve/*.[ch] cli/*.[ch] mpi/*.[ch] bench/*.[ch] bench/peers/*.[ch] bench/peers/*.cpp
     python/core/*.[ch] tests/*.h tests/*/*.[ch] examples/*.c)
 long_lists "${files[@]}" >"$scratch/found"
 same 'no function has more than six parameters' '' "$(grep -vE -f "$scratch/patterns" "$scratch/found")"

@@ -1,0 +1,190 @@
+#!/bin/bash
+# wideout-mpi under mpirun, as root and without a network: the collective calls; builds, answers and judgements of 1, 2 and 4
+# processes beside those of one; and what ends a job. KILLS=N kills so many builds at random moments (default 3).
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+case $BUILD in /*) built=$BUILD ;; *) built=$PWD/$BUILD ;; esac
+mpi=$built/wideout-mpi
+if [ ! -x "$mpi" ] || ! command -v mpirun >/dev/null; then
+    ok 'wideout-mpi is not built, or there is no mpirun # SKIP'
+    finish
+    exit
+fi
+cd "$scratch" || exit 1
+# As root; more processes than cores; shared memory alone, copied without asking for another process's; no ssh; loopback.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm=isolated
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1
+export TMPDIR=$scratch # of mpirun's own files
+# MPI keeps memory of its own until the end.
+export LSAN_OPTIONS=detect_leaks=0 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+run() { # P COMMAND...: no job takes as long as this
+    timeout 120 mpirun --quiet -n "$1" "${@:2}"
+}
+
+# ---- The calls ---------------------------------------------------------------------------------------------------
+for p in 1 2 4; do same "collective calls of $p" fine "$(run $p "$built/tests/mpi/collective" 2>&1)"; done
+fails 'a rank that fails says why, and the others nothing' 1 'collective: some/file: the disk is full' \
+    run 4 "$built/tests/mpi/collective" fail
+WIDEOUT_MPI_TIMEOUT=1 fails 'no wait is longer than the limit' 1 \
+    'collective: rank 0 waited 1 s for the other ranks, which is the limit' run 2 "$built/tests/mpi/collective" late
+fails 'ranks with different words' 1 'collective: the command line differs between ranks 0 and 1' \
+    timeout 60 mpirun --quiet -n 1 "$built/tests/mpi/collective" one : -n 1 "$built/tests/mpi/collective" other
+
+# ---- The same as one process -------------------------------------------------------------------------------------
+"$WIDEOUT" data synthetic -q -m 1501 -d 24 -n 3000 -t 1 -o data >/dev/null
+layer=data/layer.safetensors train=data/train.log.safetensors test=data/test.log.safetensors
+seq -f 'class %.0f' 0 1500 >names
+methods=('--router tree' '--router hash -K 6 -L 3 --fallback 40' '--router tree --prior 0.5 --cap 12 --source labels --names names'
+    '--router tree --nodes 1 --leaves 40 --weights bf16 --spread 2' '--method full' '--method popular --popular 100'
+    '--method slide -K 5 -L 4' '--router tree --weights int8' '--method screen')
+for method in "${methods[@]}"; do
+    # shellcheck disable=SC2086 # several words
+    "$WIDEOUT" build -q -t 1 --layer $layer --log $train $method -o one >/dev/null || not_ok "one process builds $method"
+    "$WIDEOUT" predict --index one -k 5 $test >expected
+    for p in 2 4; do
+        rm -rf parts && mkdir parts
+        # shellcheck disable=SC2086
+        run $p "$mpi" build -q -t 1 --layer $layer --log $train $method -o parts/index >/dev/null || not_ok "$p build $method"
+        "$WIDEOUT" join parts/index-*-of-0000$p.safetensors -o joined >/dev/null
+        check "$p processes, joined, are one: $method" cmp one joined
+        run $p "$mpi" predict -t 1 --index parts/index -k 5 $test >got
+        check "$p processes answer as one: $method" cmp expected got
+    done
+done
+run 1 "$mpi" build -q -t 1 --layer $layer --log $train --router tree -o single >/dev/null
+"$WIDEOUT" build -q -t 1 --layer $layer --log $train --router tree -o one >/dev/null
+check 'a job of one writes an index' cmp one single-00001-of-00001.safetensors
+
+# ---- Shards that were dealt out ----------------------------------------------------------------------------------
+mkdir s
+"$WIDEOUT" shard --layer $layer --log $train -n 4 -o s/net >/dev/null
+"$WIDEOUT" shard --layer $layer -n 2 -o s/net >/dev/null
+run 4 "$mpi" build -q -t 1 --layer s/net --log $train --router tree -o s/index >/dev/null
+"$WIDEOUT" join s/index-*.safetensors -o joined >/dev/null
+check 'shards of four, dealt out by frequency, joined' cmp one joined
+same 'each class is in one of them' "$(seq -s ' ' 0 1500) " "$(for f in s/net-*-of-00004.safetensors; do
+    python3 - "$f" <<'PY'
+import json, struct, sys
+data = open(sys.argv[1], 'rb').read()
+n = struct.unpack('<Q', data[:8])[0]
+a, b = json.loads(data[8:8 + n])['classes']['data_offsets']
+print('\n'.join(map(str, struct.unpack('<%di' % ((b - a) // 4), data[8 + n + a:8 + n + b]))))
+PY
+done | sort -n | tr '\n' ' ')"
+run 2 "$mpi" build -q -t 1 --layer s/net --log $train --router tree --weights none -o s/none >/dev/null
+"$WIDEOUT" predict --index one $test >expected
+same 'an index without rows takes the shards of the layer' "$(cat expected)" \
+    "$(run 2 "$mpi" predict -t 1 --index s/none --layer s/net $test)"
+same 'exact answers' "$("$WIDEOUT" predict --index one --exact $test)" "$(run 4 "$mpi" predict -t 1 --index s/index --exact $test)"
+near() { # NAME: expected and got, but for rounding
+    check "$1" python3 - expected got <<'PY'
+import sys
+a, b = (open(f).read().split() for f in sys.argv[1:])
+assert len(a) == len(b) > 100
+for x, y in zip(a, b): assert abs(float(x) - float(y)) <= 2e-5 * max(abs(float(x)), 1), (x, y)
+PY
+}
+"$WIDEOUT" predict --index one --softmax $test >expected
+run 4 "$mpi" predict -t 1 --index s/index --softmax $test >got
+near 'probabilities over the candidates of all'
+"$WIDEOUT" predict --index one --exact --logprob $test >expected
+run 4 "$mpi" predict -t 1 --index s/index --exact --logprob $test >got
+near 'log Z of all shards'
+"$WIDEOUT" eval --index one --log $test --no-timing -t 1 --json >one.json
+run 4 "$mpi" eval -t 1 --index s/index --log $test --json --rounds 1 -b 100 >four.json
+wanted='[.p_at_1, .p_at_3, .p_at_5, .full_p_at_1, .full_p_at_5, .agreement_at_1, .agreement_at_5, .sample_size, .n]'
+same 'judged as one' "$(jq -c "$wanted" one.json)" "$(jq -c "$wanted" four.json)"
+check 'time and bytes by phase' jq -e '[.phases[] | select(.phase == "exchange" and .bytes > 0 and .seconds > 0)] | length == 1' \
+    four.json
+same 'a lone shard answers with numbers of the whole' "$(run 4 "$mpi" predict -t 1 --index s/index -k 1 $test | head -5 | cut -f1)" \
+    "$(for f in s/index-*.safetensors; do "$WIDEOUT" predict --index "$f" -k 1 $test | head -5 | cat -n; done |
+        sort -s -k1,1n -k3,3gr | awk '!seen[$1]++ { print $2 }')"
+fails 'a lone shard is not judged' 1 "wideout: s/index-00002-of-00004.safetensors: the index is shard 2 of 4: alone it is not to be \
+compared with the whole layer; 'wideout join' makes one index of all, 'wideout-mpi eval' asks all" \
+    "$WIDEOUT" eval --index s/index-00002-of-00004.safetensors --log $test
+
+# ---- What ends a job ---------------------------------------------------------------------------------------------
+tree=(--log "$train" --router tree -q -t 1)
+fails 'tuning' 2 "wideout-mpi build: unknown option '--tune-log': several processes do not tune: tune on one machine, with a sample \
+of the classes, and give its options (see 'wideout-mpi build --help')" run 2 "$mpi" build --layer $layer --tune-log $test -o x
+fails 'log Z' 1 'wideout-mpi: partition is 1, but log Z is not learned by several processes' \
+    run 2 "$mpi" build --layer $layer "${tree[@]}" --partition -o x
+case $(uname -m) in x86_64 | aarch64)
+    fails 'two instruction sets' 1 'wideout-mpi: the instruction set, which $WIDEOUT_CPU can lower, differs between ranks 0 and 1' \
+        run 2 bash -c "[ \$OMPI_COMM_WORLD_RANK -eq 0 ] || export WIDEOUT_CPU=ref; exec $mpi build --layer $layer ${tree[*]} -o x"
+    ;;
+esac
+fails 'an unknown command' 2 "wideout-mpi: unknown command 'bild' (see 'wideout-mpi --help')" run 2 "$mpi" bild
+cp s/index-00001-of-00004.safetensors keep
+rm s/index-00003-of-00004.safetensors
+fails 'a missing shard' 1 'wideout-mpi: s/index-00003-of-00004.safetensors: cannot open: No such file or directory' \
+    run 4 "$mpi" predict --index s/index $test
+cp s/index-00002-of-00004.safetensors s/index-00003-of-00004.safetensors
+fails 'a shard twice' 1 'wideout-mpi: s/index-00003-of-00004.safetensors: it is shard 2 of 4, but rank 2 of 4 wants shard 3 of 4' \
+    run 4 "$mpi" predict --index s/index $test
+fails 'join: a shard twice' 1 'wideout: s/index-00003-of-00004.safetensors: shard 2 of 4 is there already' \
+    "$WIDEOUT" join s/index-*.safetensors -o x
+fails 'join: one is missing' 1 'wideout: s/index-00001-of-00004.safetensors: the index is shard 1 of 4, but 2 files were given: all shards, each once' \
+    "$WIDEOUT" join s/index-0000[12]-of-00004.safetensors -o x
+fails 'join: no shard' 1 'wideout: one: the index is no shard, but 1 files were given: all shards, each once' "$WIDEOUT" join one -o x
+run 4 "$mpi" build --layer s/net "${tree[@]}" --lambda 0.2 -o s/other >/dev/null
+cp s/other-00003-of-00004.safetensors s/index-00003-of-00004.safetensors
+fails 'a shard of another build' 1 'wideout-mpi: the build of the index, by its options, differs between ranks 0 and 2' \
+    run 4 "$mpi" predict --index s/index $test
+fails 'join: a shard of another build' 1 \
+    'wideout: s/index-00003-of-00004.safetensors: the shard is of another build than the first one: lambda differs' \
+    "$WIDEOUT" join s/index-*.safetensors -o x
+"$WIDEOUT" data synthetic -q -m 1501 -d 24 -n 3000 -t 1 --seed 2 -o data2 >/dev/null
+"$WIDEOUT" shard --layer data2/layer.safetensors -n 4 -o s/net2 >/dev/null
+cp s/net2-00002-of-00004.safetensors s/net-00002-of-00004.safetensors
+fails 'a shard of another layer' 1 'wideout-mpi: the layer differs between ranks 0 and 1' \
+    run 4 "$mpi" build --layer s/net "${tree[@]}" -o x
+fails 'shards for another number of processes' 1 \
+    'wideout-mpi: s/net2-00001-of-00002.safetensors: cannot open: No such file or directory' \
+    run 2 "$mpi" build --layer s/net2 "${tree[@]}" -o x
+fails 'a whole index in a job of two' 1 \
+    'wideout-mpi: one: it is a whole index, but this is a job of 2 processes: each has a shard' run 2 "$mpi" predict --index one $test
+"$WIDEOUT" data synthetic -q -m 3 -d 24 -n 100 -t 1 -o three >/dev/null
+few="layer.safetensors: a layer of 3 classes cannot be in 4 shards: each has at least one class, and there are at most 99999"
+fails 'more processes than classes' 1 "wideout-mpi: three/$few" run 4 "$mpi" build --layer three/layer.safetensors --log three/train.log.safetensors --router tree -o x
+fails 'shard: more files than classes' 1 "wideout: three/$few" "$WIDEOUT" shard --layer three/layer.safetensors -n 4 -o x
+fails 'an output folder that is not there' 1 \
+    'wideout-mpi: nowhere/x-00001-of-00002.safetensors: cannot create: No such file or directory' \
+    run 2 "$mpi" build --layer $layer "${tree[@]}" -o nowhere/x
+# One rank's disk is full: neither has an index. A sanitizer wants to be loaded first.
+mkdir full
+if [ -z "${SAN:-}" ]; then
+    fails 'a full disk' 1 'wideout-mpi: full/index-00002-of-00002.safetensors: cannot write: No space left on device' \
+        run 2 bash -c "[ \$OMPI_COMM_WORLD_RANK -eq 0 ] || export LD_PRELOAD=$built/tests/failing_io.so; export IO_UNDER=$scratch/full \
+IO_CALL=write IO_AT=1 IO_HOW=28; exec $mpi build --layer $layer ${tree[*]} -o full/index"
+fi
+same 'nothing is left of it' '' "$(ls -A full)"
+
+# ---- A rank that dies --------------------------------------------------------------------------------------------
+RANDOM=${SEED:-1}
+problems='' died=0
+"$WIDEOUT" data synthetic -q -m 6000 -d 32 -n 20000 -t 1 -o larger >/dev/null
+for ((i = 0; i < ${KILLS:-3}; i++)); do
+    rm -rf k && mkdir k
+    run 4 "$mpi" build --layer larger/layer.safetensors --log larger/train.log.safetensors --router tree -q -t 1 -o k/index \
+        >stdout 2>stderr &
+    job=$!
+    sleep "0.$((3 + RANDOM % 7))$((RANDOM % 10))"
+    # A rank: a grandchild of this very job.
+    rank=$(for parent in $(pgrep -P $job); do pgrep -P "$parent" -f 'wideout-mpi build'; done | sed -n "$((1 + RANDOM % 4))p")
+    [ -z "$rank" ] || kill -9 "$rank"
+    wait $job
+    code=$?
+    [ "$code" -eq 0 ] || died=$((died + 1))
+    rm -f k/*.tmp.* # what was on its way between its two names
+    n=$(find k -type f | wc -l)
+    [ "$code" -ne 124 ] || problems+=" a job hangs"
+    if [ "$code" -eq 0 ] && [ "$n" -ne 4 ]; then problems+=" done, but $n files"; fi
+    for f in k/*; do
+        [ ! -f "$f" ] || "$WIDEOUT" info "$f" >/dev/null || problems+=" $f is half-made"
+    done
+    if [ "$n" -eq 4 ]; then "$WIDEOUT" join k/index-* -o joined >/dev/null || problems+=" four that are not one"; fi
+done
+same "a rank is killed ${KILLS:-3} times, $died in time" '' "$problems"
+finish

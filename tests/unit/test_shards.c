@@ -1,0 +1,394 @@
+/* Shards: layers in parts, indexes that several ranks build together, and one index made of them. */
+#include "index_files.h"
+#include "together.h"
+#include "signing.h"
+
+/* ---- Layers ------------------------------------------------------------------------------------------------ */
+
+static void a_part_is_a_range(void **state)
+{
+    (void)state;
+    scene s = make_scene(10, 4, 20, true, 1);
+    wo_error err;
+    wo_layer_info info = {.struct_size = sizeof info};
+    wo_layer_describe(s.layer, &info);
+    const uint64_t checksum = info.checksum;
+    name_classes(&s);
+    assert_int_equal(wo_layer_take_part(s.layer, 3, 3, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "there is no part 3 of 3");
+    assert_int_equal(wo_layer_take_part(s.layer, 0, 11, &err), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_layer_take_part(s.layer, 1, 3, &err), WO_OK);
+    wo_layer_describe(s.layer, &info);
+    assert_int_equal(info.m, 3);
+    assert_int_equal(info.m_whole, 10);
+    assert_int_equal(info.shard, 1);
+    assert_int_equal(info.n_shards, 3);
+    assert_true(info.checksum == checksum);
+    assert_int_equal(s.layer->shard.classes[0], 3);
+    assert_ptr_equal(s.layer->dense.w, s.w + 3 * 4);
+    assert_memory_equal(woi_names_get(&s.layer->labels, 1), "class 16", 8);
+    assert_int_equal(wo_layer_take_part(s.layer, 0, 2, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "the layer is shard 2 of 3 already");
+    free_scene(&s);
+}
+
+static void frequent_classes_are_dealt_out_first(void **state)
+{
+    (void)state;
+    scene s = make_scene(7, 4, 0, true, 1);
+    const float q[4 * 4] = {0};
+    const int64_t indptr[] = {0, 3, 5, 6, 7};
+    const int32_t labels[] = {5, 2, 6, 5, 2, 5, 0}; /* 5 three times, 2 twice, 0 and 6 once */
+    wo_log *log = NULL;
+    wo_error err;
+    assert_int_equal(wo_log_wrap(q, 4, 4, indptr, labels, &log, &err), WO_OK);
+    char paths[2][96];
+    for (int i = 0; i < 2; i++) snprintf(paths[i], sizeof paths[i], "%s/part%d", scratch_folder, i);
+    const char *const to[] = {paths[0], paths[1]};
+    assert_int_equal(wo_layer_save_shards(s.layer, log, to, 2, &err), WO_OK);
+    /* The order is 5 2 0 6 1 3 4. */
+    const int32_t expected[2][4] = {{0, 1, 4, 5}, {2, 3, 6}};
+    for (int i = 0; i < 2; i++) {
+        wo_layer *part = NULL;
+        if (wo_layer_open(to[i], NULL, &part, &err)) fail_msg("%s", err.text);
+        assert_int_equal(wo_layer_m(part), 4 - i);
+        assert_memory_equal(part->shard.classes, expected[i], (size_t)(4 - i) * sizeof(int32_t));
+        assert_true(part->checksum == s.layer->checksum);
+        for (int j = 0; j < 4 - i; j++) {
+            assert_memory_equal(part->dense.w + j * 4, s.w + expected[i][j] * 4, 4 * sizeof(float));
+            assert_true(part->dense.b[j] == s.b[expected[i][j]]);
+        }
+        wo_layer_free(part);
+    }
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 8, &err), WO_ERR_ARGUMENT);
+    wo_log_free(log);
+    free_scene(&s);
+}
+
+/* ---- Answers ----------------------------------------------------------------------------------------------- */
+
+typedef struct merging {
+    int32_t ids[3][4];
+    float scores[3][4];
+    double sums[3][4];
+    wo_status statuses[3];
+} merging;
+
+static void merge_work(const wo_collective *calls, void *ctx)
+{
+    merging *m = ctx;
+    const int r = calls->rank;
+    m->statuses[r] = wo_merge_best(calls,
+                                   &(wo_answers){.struct_size = sizeof(wo_answers),
+                                                 .n = 2,
+                                                 .k = 2,
+                                                 .ids = m->ids[r],
+                                                 .scores = m->scores[r],
+                                                 .log_sums = m->sums[r]},
+                                   NULL);
+}
+
+static void the_best_of_all_are_kept(void **state)
+{
+    (void)state;
+    merging m = {.ids = {{8, 1, -1, -1}, {3, 4, 7, -1}, {2, -1, -1, -1}},
+                 .scores = {{5, 1, -INFINITY, -INFINITY}, {5, 2, -3, -INFINITY}, {4, -INFINITY, -INFINITY, -INFINITY}},
+                 .sums = {{5, 0, -INFINITY, 0}, {4, 1, -3, 0}, {4, 0, -INFINITY, 0}}};
+    run_together(3, merge_work, &m);
+    const double sum = log(exp(5) + exp(5) + exp(4));
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(m.statuses[r], WO_OK);
+        const int32_t ids[] = {3, 8, 7, -1}; /* of equal scores the lower id */
+        const float scores[] = {5, 5, -3, -INFINITY};
+        assert_memory_equal(m.ids[r], ids, sizeof ids);
+        assert_memory_equal(m.scores[r], scores, sizeof scores);
+        assert_true(fabs(m.sums[r][0] + m.sums[r][1] - sum) < 1e-12);
+        assert_true(m.sums[r][2] + m.sums[r][3] == -3);
+    }
+}
+
+/* ---- Indexes ----------------------------------------------------------------------------------------------- */
+
+typedef struct building {
+    const scene *s;
+    wo_build_options o;
+    char paths[MOST_RANKS][96];
+    wo_status statuses[MOST_RANKS];
+    wo_error errs[MOST_RANKS];
+} building;
+
+static void build_work(const wo_collective *calls, void *ctx)
+{
+    building *b = ctx;
+    const int r = calls->rank;
+    wo_error *err = &b->errs[r];
+    wo_build_options o = b->o;
+    wo_layer *layer = NULL;
+    wo_index *index = NULL;
+    o.together = calls;
+    wo_status status = wo_layer_wrap(b->s->w, b->s->b, b->s->m, b->s->d, &layer, err);
+    if (!status) status = wo_layer_take_part(layer, (uint32_t)r, (uint32_t)calls->size, err);
+    if (!status) status = wo_index_build(layer, b->s->log, &o, &index, err);
+    if (!status) status = wo_index_save_together(index, b->paths[r], calls, err);
+    wo_index_free(index);
+    wo_layer_free(layer);
+    b->statuses[r] = status;
+}
+
+static void build_together(building *b, int size)
+{
+    for (int r = 0; r < size; r++)
+        snprintf(b->paths[r], sizeof b->paths[r], "%s/index-%d-of-%d", scratch_folder, r, size);
+    run_together(size, build_work, b);
+    for (int r = 0; r < size; r++)
+        if (b->statuses[r]) fail_msg("rank %d: %s", r, b->errs[r].text);
+}
+
+static wo_build_options options_of(int method)
+{
+    wo_build_options o;
+    wo_build_defaults(method == EVIDENCE_BY_TREE ? WO_METHOD_EVIDENCE : (wo_method)method, &o, sizeof o);
+    o.threads = 1;
+    o.K = 4;
+    o.L = 3;
+    o.iterations = 60;
+    o.n_popular = 9;
+    o.router = method == EVIDENCE_BY_TREE ? WO_ROUTER_TREE : WO_ROUTER_HASH;
+    if (method == EVIDENCE_BY_TREE) {
+        o.route_d = 16;
+        o.nodes = 3;
+        o.leaves = 5;
+        o.prior = 0.5;
+        o.cap = 4;
+        o.spread = 1;
+    }
+    return o;
+}
+
+static void shards_joined_are_the_index_of_one_process(void **state)
+{
+    (void)state;
+    scene s = make_scene(61, 20, 300, true, 3);
+    wo_error err;
+    for (size_t i = 0; i < N_METHODS; i++) {
+        building b = {.s = &s, .o = options_of(methods[i])};
+        wo_index *one = build(&s, &b.o);
+        save(one, scratch("one"));
+        for (int size = 1; size <= 4; size++) {
+            build_together(&b, size);
+            const char *paths[MOST_RANKS];
+            for (int r = 0; r < size; r++) paths[r] = b.paths[size - 1 - r]; /* in any order */
+            if (size == 1) {
+                assert_same_file(scratch("one"), paths[0]);
+                continue;
+            }
+            if (wo_index_join(paths, (size_t)size, scratch("joined"), &err)) fail_msg("%s", err.text);
+            assert_same_file(scratch("one"), scratch("joined"));
+        }
+        wo_index_free(one);
+    }
+    free_scene(&s);
+}
+
+/* Each shard by itself: classes of the whole layer, in answers and in what is asked. */
+static void a_shard_speaks_of_the_whole_layer(void **state)
+{
+    (void)state;
+    scene s = make_scene(30, 6, 40, true, 4);
+    building b = {.s = &s, .o = options_of(WO_METHOD_FULL)};
+    wo_error err;
+    build_together(&b, 3);
+    wo_index *shard = open_index(b.paths[1], NULL);
+    wo_index_info info = {.struct_size = sizeof info};
+    wo_index_describe(shard, &info);
+    assert_int_equal(info.m, 10);
+    assert_int_equal(info.m_whole, 30);
+    assert_int_equal(info.shard, 1);
+    assert_int_equal(info.n_shards, 3);
+    wo_searcher *searcher = NULL;
+    assert_int_equal(wo_searcher_create(shard, NULL, &searcher, &err), WO_OK);
+    int32_t ids[10];
+    float scores[10];
+    const int32_t forbidden[] = {3, 12, 29};
+    double sums[2];
+    wo_search_call call = {.struct_size = sizeof call,
+                           .queries = s.q,
+                           .n = 1,
+                           .k = 10,
+                           .ids = ids,
+                           .scores = scores,
+                           .log_sums = sums,
+                           .forbidden = forbidden,
+                           .n_forbidden = 3};
+    assert_int_equal(wo_search_run(searcher, &call, &err), WO_OK);
+    double sum = 0;
+    assert_int_equal(ids[9], -1);
+    for (int i = 0; i < 9; i++) {
+        assert_in_range(ids[i], 10, 19);
+        assert_int_not_equal(ids[i], 12);
+        assert_true((double)scores[i] == logit(&s, s.q, (size_t)ids[i]));
+        sum += exp((double)scores[i]);
+    }
+    assert_true(fabs(sums[0] + sums[1] - log(sum)) < 1e-6);
+    int32_t listed[10];
+    size_t n;
+    assert_int_equal(wo_search_candidates(searcher,
+                                          &(wo_search_call){.struct_size = sizeof call, .queries = s.q, .n = 1}, listed,
+                                          10, &n, &err),
+                     WO_OK);
+    assert_int_equal(n, 10);
+    assert_int_equal(listed[0], 10);
+    call.n_forbidden = 0;
+    call.mandatory = forbidden;
+    call.n_mandatory = 1;
+    assert_int_equal(wo_search_run(searcher, &call, &err), WO_ERR_UNSUPPORTED);
+    assert_int_equal(wo_score(searcher, s.q, forbidden, 1, scores, &err), WO_ERR_UNSUPPORTED);
+    wo_searcher_free(searcher);
+    wo_index_free(shard);
+    free_scene(&s);
+}
+
+static void what_does_not_go_together(void **state)
+{
+    (void)state;
+    scene s = make_scene(30, 6, 40, true, 4), other = make_scene(30, 6, 40, true, 5);
+    wo_error err;
+    building b = {.s = &s, .o = options_of(EVIDENCE_BY_TREE)}, two = b, layer = b;
+    b.o.route_d = two.o.route_d = layer.o.route_d = 6;
+    two.o.lambda = 0.3;
+    layer.s = &other;
+    build_together(&b, 2);
+    char kept[96];
+    snprintf(kept, sizeof kept, "%s/kept", scratch_folder);
+    assert_int_equal(rename(b.paths[0], kept), 0);
+    build_together(&two, 2);
+    const char *mixed[] = {kept, two.paths[1]}, *twice[] = {kept, kept};
+    assert_int_equal(wo_index_join(mixed, 2, scratch("x"), &err), WO_ERR_ARGUMENT);
+    assert_non_null(strstr(err.text, "the shard is of another build than the first one: lambda differs"));
+    assert_int_equal(wo_index_join(twice, 2, scratch("x"), &err), WO_ERR_ARGUMENT);
+    assert_non_null(strstr(err.text, "shard 1 of 2 is there already"));
+    assert_int_equal(wo_index_join(mixed, 1, scratch("x"), &err), WO_ERR_ARGUMENT);
+    assert_non_null(strstr(err.text, "the index is shard 1 of 2, but 1 files were given"));
+    build_together(&layer, 2);
+    const char *layers[] = {kept, layer.paths[1]};
+    assert_int_equal(wo_index_join(layers, 2, scratch("x"), &err), WO_ERR_ARGUMENT);
+    assert_non_null(strstr(err.text, "the shard is of another layer"));
+    assert_int_equal(access(scratch("x"), F_OK), -1);
+    /* A shard alone is not built from. */
+    wo_index *index = NULL;
+    assert_int_equal(wo_layer_take_part(s.layer, 0, 2, &err), WO_OK);
+    assert_int_equal(wo_index_build(s.layer, s.log, &b.o, &index, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "the layer is shard 1 of 2, but this is process 1 of 1 that build together");
+    assert_int_equal(wo_index_tune(s.layer, s.log, NULL, NULL, &index, &err), WO_ERR_UNSUPPORTED);
+    wo_eval_result result = {.struct_size = sizeof result};
+    wo_index *shard = open_index(kept, NULL);
+    assert_int_equal(wo_evaluate(shard, NULL, s.log, NULL, &result, &err), WO_ERR_UNSUPPORTED);
+    wo_index_free(shard);
+    free_scene(&s);
+    free_scene(&other);
+}
+
+/* ---- Files from strangers ---------------------------------------------------------------------------------- */
+
+/* Replaces `was` in the header by `is`, of the same length, signs again, and opens. */
+static wo_status open_changed(const char *path, const char *was, const char *is, wo_error *err)
+{
+    size_t bytes;
+    char *data = slurp(path, &bytes), *at = memmem(data, bytes, was, strlen(was));
+    assert_non_null(at);
+    memcpy(at, is, strlen(is));
+    assert_true(sign((unsigned char *)data, bytes));
+    const char *changed = scratch_write("changed", data, bytes);
+    free(data);
+    wo_index *index = NULL;
+    wo_layer *layer = NULL;
+    const wo_status status = wo_index_open(changed, NULL, &index, err);
+    wo_error other;
+    assert_int_equal(wo_layer_open(changed, NULL, &layer, &other) != WO_OK, status != WO_OK); /* by the same reader */
+    wo_index_free(index);
+    wo_layer_free(layer);
+    return status;
+}
+
+static void shards_of_strangers(void **state)
+{
+    (void)state;
+    scene s = make_scene(9, 4, 10, true, 6);
+    building b = {.s = &s, .o = options_of(WO_METHOD_FULL)};
+    wo_error err;
+    build_together(&b, 3);
+    const char *path = b.paths[1];
+    assert_int_equal(open_changed(path, "\"shard.number\":\"1\"", "\"shard.number\":\"2\"", &err), WO_OK);
+    assert_int_equal(open_changed(path, "\"shard.number\":\"1\"", "\"shard.number\":\"3\"", &err), WO_ERR_FORMAT);
+    assert_string_equal(err.text, "shard 3 of 3, with 3 of 9 classes, cannot be");
+    assert_int_equal(open_changed(path, "\"shard.count\":\"3\"", "\"shard.count\":\"0\"", &err), WO_ERR_FORMAT);
+    assert_int_equal(open_changed(path, "\"shard.count\":\"3\"", "\"shard.count\":\"x\"", &err), WO_ERR_FORMAT);
+    assert_string_equal(err.text, "'shard.count' is \"x\", expected a number up to 99999");
+    assert_int_equal(open_changed(path, "\"shard.count\"", "\"shard.kount\"", &err), WO_ERR_FORMAT);
+    assert_int_equal(open_changed(path, "\"shard.m\":\"9\"", "\"shard.m\":\"2\"", &err), WO_ERR_FORMAT);
+    assert_int_equal(open_changed(path, "\"shard.m\":\"9\"", "\"shard.m\":\"5\"", &err), WO_ERR_FORMAT);
+    assert_string_equal(err.text, "'classes' has 5 at 2: expected rising numbers below 5");
+    /* The classes themselves: 3, 4, 5. */
+    const int32_t was[] = {3, 4, 5}, bad[][3] = {{3, 3, 5}, {5, 4, 3}, {-1, 4, 5}, {3, 4, 9}};
+    for (size_t i = 0; i < 4; i++) {
+        size_t bytes;
+        char *data = slurp(path, &bytes), *at = memmem(data, bytes, was, sizeof was);
+        assert_non_null(at);
+        memcpy(at, bad[i], sizeof was);
+        assert_true(sign((unsigned char *)data, bytes));
+        wo_index *index = NULL;
+        assert_int_equal(wo_index_open(scratch_write("changed", data, bytes), NULL, &index, &err), WO_ERR_FORMAT);
+        assert_non_null(strstr(err.text, "expected rising numbers below 9"));
+        free(data);
+    }
+    free_scene(&s);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    scene s = make_scene(9, 4, 30, true, 6);
+    wo_error err;
+    name_classes(&s);
+    building b = {.s = &s, .o = options_of(WO_METHOD_POPULAR)};
+    build_together(&b, 2);
+    char paths[2][96], joined[96];
+    for (int i = 0; i < 2; i++) snprintf(paths[i], sizeof paths[i], "%s/part%d", scratch_folder, i);
+    snprintf(joined, sizeof joined, "%s/whole", scratch_folder);
+    const char *const from[] = {b.paths[0], b.paths[1]}, *const to[] = {paths[0], paths[1]};
+    for (int what = 0; what < 3; what++) {
+        wo_status status = WO_ERR_MEMORY;
+        for (long left = 0; status && left < 1000; left++) {
+            wo_layer *layer = NULL;
+            if (what == 2) assert_int_equal(wo_layer_wrap(s.w, s.b, s.m, s.d, &layer, &err), WO_OK);
+            assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
+            allocations_alive = 0;
+            allocations_left = left;
+            if (what == 0) status = wo_index_join(from, 2, joined, &err);
+            if (what == 1) status = wo_layer_save_shards(s.layer, s.log, to, 2, &err);
+            if (what == 2) status = wo_layer_take_part(layer, 1, 2, &err);
+            if (status) assert_int_equal(status, WO_ERR_MEMORY);
+            if (what < 2 || status) assert_int_equal(allocations_alive, 0);
+            assert_int_equal(wo_allocator_set(NULL), WO_OK);
+            wo_layer_free(layer);
+        }
+        assert_int_equal(status, WO_OK);
+    }
+    allocations_left = -1;
+    free_scene(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_part_is_a_range),
+        cmocka_unit_test(frequent_classes_are_dealt_out_first),
+        cmocka_unit_test(the_best_of_all_are_kept),
+        cmocka_unit_test(shards_joined_are_the_index_of_one_process),
+        cmocka_unit_test(a_shard_speaks_of_the_whole_layer),
+        cmocka_unit_test(what_does_not_go_together),
+        cmocka_unit_test(shards_of_strangers),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}
