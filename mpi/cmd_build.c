@@ -81,7 +81,7 @@ static int report(const arguments *args, const wo_index *index, double seconds)
     return cli_end();
 }
 
-static int build(const cli_command *self, const arguments *args, wo_build_options *o, const char *path)
+static int build(const cli_command *self, const arguments *args, const wo_build_options *given, const char *path)
 {
     wo_layer *layer = NULL;
     cli_labelled log = {0};
@@ -98,10 +98,11 @@ static int build(const cli_command *self, const arguments *args, wo_build_option
     if (!code && args->log && cli_labelled_open(args->log, args->labels, &log, &err))
         code = cli_blame(self, &files, &err);
     if (!code && same_log(log.log, &err)) code = part_blame(self, &files, &err);
-    relay to = {o->progress};
-    o->progress = (wo_progress){on_progress, &to};
-    o->together = job_calls();
-    if (!code && wo_index_build(layer, log.log, o, &index, &err)) code = part_blame(self, &files, &err);
+    relay to = {given->progress};
+    wo_build_options o = *given;
+    o.progress = (wo_progress){on_progress, &to};
+    o.together = job_calls();
+    if (!code && wo_index_build(layer, log.log, &o, &index, &err)) code = part_blame(self, &files, &err);
     job_phase("writing");
     if (!code && wo_index_save_together(index, path, job_calls(), &err)) code = part_blame(self, &files, &err);
     cli_progress_end();

@@ -101,7 +101,7 @@ static int by_time(const void *a, const void *b)
 /* All queries, so often; *us becomes the median time of a query. */
 static wo_status run_stream(judged *j, wo_by by, int32_t *ids, uint64_t rounds, double *us, wo_error *err)
 {
-    double times[MAX_ROUNDS];
+    double times[MAX_ROUNDS] = {0};
     wo_status status = WO_OK;
     for (uint64_t round = 0; !status && round < rounds; round++) {
         stream s = {.log = j->log.log, .ids = round == 0 ? ids : NULL};

@@ -37,10 +37,10 @@ static size_t answers_bytes(size_t n, size_t k, bool sums)
     return n * (k * (sizeof(int32_t) + sizeof(float)) + (sums ? 2 * sizeof(double) : 0));
 }
 
-static answers answers_at(char *memory, size_t n, size_t k, bool sums)
+static answers answers_at(void *memory, size_t n, size_t k, bool sums)
 {
-    char *ids = memory + (sums ? 2 * n * sizeof(double) : 0);
-    return (answers){sums ? (double *)memory : NULL, (int32_t *)ids, (float *)(ids + n * k * sizeof(int32_t))};
+    void *ids = (char *)memory + (sums ? 2 * n * sizeof(double) : 0), *scores = (char *)ids + n * k * sizeof(int32_t);
+    return (answers){sums ? memory : NULL, ids, scores};
 }
 
 /* exp(to) + exp(more), both in two parts. */

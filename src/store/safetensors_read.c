@@ -263,7 +263,8 @@ static bool is_readable(const char *format)
 }
 
 /* What a reader of this version knows of what files may need. */
-static const char *const features[] = {"mixture", "partition", "prior", "screen-fallback", "shards", "uneven-tree", NULL};
+static const char *const features[] = {"mixture", "partition",   "prior", "screen-fallback",
+                                       "shards",  "uneven-tree", NULL};
 
 static wo_status check_needs(const json_t *metadata, wo_error *err)
 {
