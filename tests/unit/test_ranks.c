@@ -262,6 +262,7 @@ static void write_data(const char *name, uint64_t stream, int rows)
 }
 
 typedef struct training {
+    woi_arch arch;
     woi_train_options o;
     uint64_t stop_at; /* in this epoch one rank asks to stop; 0: none */
     uint64_t stop_rank;
@@ -296,8 +297,8 @@ static void train_one(const wo_collective *ranks, void *ctx)
     if (t->odd_rank && rank == t->odd_rank && t->odd_train) o.train = t->odd_train;
     watcher w = {t, rank};
     t->err[rank] = (wo_error){0};
-    t->status[rank] = woi_train(WOI_ARCH_XC, &o, (woi_train_watch){.fn = watch, .ctx = &w}, &t->result[rank],
-                                &t->at[rank], &t->err[rank]);
+    t->status[rank] = woi_train(t->arch, &o, (woi_train_watch){.fn = watch, .ctx = &w}, &t->result[rank], &t->at[rank],
+                                &t->err[rank]);
 }
 
 static void free_results(training *t)
@@ -551,6 +552,10 @@ static void what_cannot_be_is_said_by_all(void **state)
     run_together(3, train_one, &t);
     assert_all_say(&t, 3, "has 2 classes for 3 processes: each needs one");
     assert_false(there(t.o.output) || there(checkpoint_of(&t, 0, "")) || there(checkpoint_of(&t, 1, "")));
+
+    t.arch = WOI_ARCH_LM;
+    run_together(2, train_one, &t);
+    assert_all_say(&t, 2, "several processes train a bag network (xc), not lm");
 
     training notes = training_of("notes.net");
     scratch_text("notes.net.checkpoint.1.next", "my notes");
