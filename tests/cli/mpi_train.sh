@@ -67,8 +67,7 @@ started k.net.checkpoint.2
 kill -TERM $run
 wait $run
 same 'stopped: exit code 1' 1 $?
-# mpirun kills ranks a second after it has asked them to end, and may lose what they said.
-same 'one sentence at most' '' "$(grep -v '^wideout-mpi: x/train.txt: stopped in epoch' k.err)"
+check 'one sentence at most' test "$(wc -l <k.err)" -le 1 # mpirun kills after a second, and may lose what ranks said
 check 'no network' test ! -e k.net
 fails 'resume: another P' 1 \
     "wideout-mpi: k.net: its checkpoint of rank 0: is share '0 of 3' of a run, expected 0 of 2: resume with as many processes" \
