@@ -182,6 +182,7 @@ wo_status ask_all(const wo_index *index, const ask_options *options, wo_error *e
     asking a = {.o = options};
     wo_status status = make(&a, index, err);
     if (!status) status = run(&a, err);
+    if (status) job_broadcast_leave();
     release(&a);
     return status;
 }

@@ -147,7 +147,7 @@ static precision precision_of(const wo_log *log, const int32_t *ids)
 {
     precision p = {.at = {NAN, NAN, NAN}};
     uint64_t n = 0, hits[3] = {0};
-    if (!log->indptr || !ids) return p;
+    if (!log || !log->indptr || !ids) return p;
     for (size_t i = 0; i < log->n; i++) {
         const int32_t *labels = log->labels + log->indptr[i];
         const size_t n_labels = (size_t)(log->indptr[i + 1] - log->indptr[i]);

@@ -38,10 +38,16 @@ static void count(uint64_t bytes)
     job_now.phases[job_now.phase].bytes += bytes;
 }
 
+/* Once the last word is spoken nothing is begun. */
+static wo_status refuse(wo_error *err)
+{
+    return job_now.over ? fail(err, WO_ERR_CANCELLED, "the job has failed") : WO_OK;
+}
+
 static wo_status broadcast(void *ctx, void *data, size_t bytes, int root, wo_error *err)
 {
     const wo_collective *calls = ctx;
-    wo_status status = WO_OK;
+    wo_status status = refuse(err);
     for (size_t from = 0; !status && from < bytes; from += PIECE_BYTES) {
         const size_t n = bytes - from < PIECE_BYTES ? bytes - from : PIECE_BYTES;
         MPI_Request request = MPI_REQUEST_NULL;
@@ -75,6 +81,7 @@ static wo_status gather(void *ctx, const void *data, const size_t *bytes, void *
     const wo_collective *calls = ctx;
     const int size = calls->size, rank = calls->rank;
     size_t total = 0, before = 0;
+    if (refuse(err)) return WO_ERR_CANCELLED;
     for (int r = 0; r < size; r++) total += bytes[r];
     for (int r = 0; r < rank; r++) before += bytes[r];
     const bool there = data == (const char *)all + before;
@@ -172,6 +179,7 @@ done:
 static wo_status sum(const wo_collective *calls, kind k, void *data, size_t n, wo_error *err)
 {
     const size_t piece = SUM_BYTES / k.bytes, most = n < piece ? n : piece;
+    if (refuse(err)) return WO_ERR_CANCELLED;
     if (calls->size == 1 || !n) return WO_OK;
     char *parts = malloc((most + (size_t)calls->size) * k.bytes);
     if (!parts) return fail(err, WO_ERR_MEMORY, "out of memory");
@@ -198,6 +206,7 @@ static MPI_Request overlapping = MPI_REQUEST_NULL;
 
 wo_status job_broadcast_begin(void *data, size_t bytes, int root, wo_error *err)
 {
+    if (refuse(err)) return WO_ERR_CANCELLED;
     if (job_rank() != root) count(bytes);
     if (MPI_Ibcast(data, (int)bytes, MPI_BYTE, root, job_now.data, &overlapping) == MPI_SUCCESS) return WO_OK;
     return fail(err, WO_ERR_IO, "MPI cannot begin a call");
@@ -206,12 +215,17 @@ wo_status job_broadcast_begin(void *data, size_t bytes, int root, wo_error *err)
 void job_push(void)
 {
     int done;
-    if (overlapping != MPI_REQUEST_NULL) MPI_Test(&overlapping, &done, MPI_STATUS_IGNORE);
+    if (overlapping != MPI_REQUEST_NULL && !job_now.over) MPI_Test(&overlapping, &done, MPI_STATUS_IGNORE);
 }
 
 wo_status job_broadcast_end(wo_error *err)
 {
     return job_wait(&overlapping, job_now.limit_s, false, err);
+}
+
+void job_broadcast_leave(void)
+{
+    if (overlapping != MPI_REQUEST_NULL) job_last_word(1);
 }
 
 void job_fill_calls(wo_collective *calls)

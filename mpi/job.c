@@ -112,6 +112,7 @@ wo_status job_wait(MPI_Request *request, double limit_s, bool last_word, wo_erro
     const double began = woi_now_s();
     wo_status status = WO_OK;
     unsigned looks = 0;
+    if (job_now.over) return cli_set_error(err, WO_ERR_CANCELLED, "the job has failed");
     for (int done = 0;;) {
         if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
             status = cli_set_error(err, WO_ERR_IO, "a call of MPI failed: a rank or the network between is gone");
@@ -131,6 +132,7 @@ wo_status job_wait(MPI_Request *request, double limit_s, bool last_word, wo_erro
         rest(&looks);
     }
     if (job_now.n_phases) job_now.phases[job_now.phase].waited += woi_now_s() - began;
+    if (status && !last_word) job_last_word(job_now.alarmed ? -CLI_FAILED : CLI_FAILED);
     return status;
 }
 
@@ -235,37 +237,48 @@ static void show_kept(void)
     fflush(real_stderr);
 }
 
-/* How it went, on each rank: exit codes, negative where another rank's alarm was the reason. */
+void job_last_word(int own)
+{
+    static int said; /* which may be read later */
+    if (job_now.over) return;
+    int *all = calloc((unsigned)calls.size, sizeof *all);
+    wo_error err;
+    MPI_Request request = MPI_REQUEST_NULL;
+    cli_set_error(&err, WO_ERR_IO, "the ranks cannot be asked how it went");
+    said = own;
+    job_now.failed = own > 0;
+    if (own > 0) raise_alarm();
+    if (all && MPI_Iallgather(&said, 1, MPI_INT, all, 1, MPI_INT, job_now.control, &request) == MPI_SUCCESS)
+        job_now.all_heard = job_wait(&request, own ? GRACE_S : job_now.limit_s, true, &err) == WO_OK;
+    job_now.over = true;
+    job_now.first = -1;
+    for (int r = 0; all && job_now.all_heard && r < calls.size; r++) {
+        if (all[r] > 0 && job_now.first < 0) job_now.first = r;
+        if (all[r] > 0) job_now.worst = job_now.worst && job_now.worst < all[r] ? job_now.worst : all[r];
+        job_now.half_done |= all[r] < 0;
+    }
+    if (job_now.all_heard) free(all); /* else an answer may still come */
+    if (own || job_now.all_heard) return;
+    job_now.failed = true; /* of having waited */
+    cli_fail(NULL, &err);
+}
+
 int job_end(int code)
 {
-    if (job_now.control == MPI_COMM_NULL || calls.size == 0) return code;
+    if (calls.size == 0) return code;
     fflush(stdout);
-    const int own = code && job_now.alarmed ? -code : code;
-    int *all = calloc((unsigned)calls.size, sizeof *all), first = -1, worst = 0;
-    wo_error err;
-    if (own > 0) raise_alarm();
-    MPI_Request request = MPI_REQUEST_NULL;
-    wo_status status = WO_ERR_MEMORY;
-    if (all && MPI_Iallgather(&own, 1, MPI_INT, all, 1, MPI_INT, job_now.control, &request) == MPI_SUCCESS)
-        status = job_wait(&request, code ? GRACE_S : job_now.limit_s, true, &err);
-    if (status) {
-        /* Some are still computing, or gone. Who failed first says so and ends them. */
-        if (own > 0 && !(job_now.alarmed && job_now.alarm_from < calls.rank)) show_kept();
-        if (!code) cli_fail(NULL, &err);
-        if (!code) show_kept();
-        if (own < 0) sleep(1); /* the one that failed is about to */
-        MPI_Abort(job_now.control, CLI_FAILED);
+    const bool left = job_now.over; /* the last word was spoken in the middle of a call */
+    if (!left) job_last_word(code && job_now.alarmed ? -code : code);
+    /* Where not all were heard some are still computing, or gone: who failed first says so and ends them. */
+    const bool behind = job_now.alarmed && job_now.alarm_from < calls.rank; /* of another that failed too */
+    const bool speaks = job_now.all_heard ? job_now.first == calls.rank : job_now.failed && !behind;
+    if (speaks) show_kept();
+    if (job_now.all_heard && !job_now.half_done && !left) {
+        MPI_Finalize();
+        return job_now.worst;
     }
-    bool half_done = false; /* calls that were left, which would keep MPI_Finalize for ever */
-    for (int r = 0; all && r < calls.size; r++) {
-        if (all[r] > 0 && first < 0) first = r;
-        if (all[r] > 0) worst = worst && worst < all[r] ? worst : all[r];
-        half_done |= all[r] < 0;
-    }
-    free(all);
-    if (first == calls.rank) show_kept();
-    if (half_done && first != calls.rank) sleep(GRACE_S); /* the one that failed ends all */
-    if (half_done) MPI_Abort(job_now.control, worst);
-    MPI_Finalize();
-    return worst;
+    /* A call that was left half done would keep MPI_Finalize for ever. */
+    if (!speaks) sleep(GRACE_S);
+    MPI_Abort(job_now.control, job_now.worst ? job_now.worst : CLI_FAILED);
+    return CLI_FAILED;
 }

@@ -40,6 +40,8 @@ void job_phase(const char *name);
 wo_status job_broadcast_begin(void *data, size_t bytes, int root, wo_error *err);
 void job_push(void);
 wo_status job_broadcast_end(wo_error *err);
+/* Before the memory of one that is under way is freed, after a failure: from then on the job can only end. */
+void job_broadcast_leave(void);
 
 /* Whether `text` is the same on all ranks; else fails with "WHAT differs between ranks 0 and 3". */
 wo_status job_same(const char *what, const void *data, size_t bytes, wo_error *err);

@@ -20,6 +20,11 @@ typedef struct job_state {
     double limit_s;
     bool alarmed; /* another rank has failed */
     int alarm_from;
+    bool over;   /* the last word is spoken: MPI is called no more, but to end the job */
+    bool failed; /* this rank has, by itself */
+    bool all_heard;
+    int first, worst; /* of what was heard: the first rank that failed by itself, -1: none; the exit code */
+    bool half_done;   /* and whether calls were left */
     job_counts phases[JOB_PHASES];
     int n_phases, phase;
     double phase_began, phase_cpu_s;
@@ -30,6 +35,11 @@ extern job_state job_now;
 /* Waits for a request, for at most limit_s seconds, and looks for alarms meanwhile unless it waits for the last word.
  */
 wo_status job_wait(MPI_Request *request, double limit_s, bool last_word, wo_error *err);
+
+/* Tells all ranks how it went here, and learns how it went there: an exit code, negative where another rank's failure
+ * was the reason. A call that is left half done may still write to its memory whenever MPI is called: so this is done
+ * where that memory is still there, and nothing afterwards. */
+void job_last_word(int own);
 
 /* Fills the table. */
 void job_fill_calls(wo_collective *calls);

@@ -165,15 +165,24 @@ same 'nothing is left of it' '' "$(ls -A full)"
 RANDOM=${SEED:-1}
 problems='' died=0
 "$WIDEOUT" data synthetic -q -m 6000 -d 32 -n 20000 -t 1 -o larger >/dev/null
+build_larger() {
+    run 4 "$mpi" build --layer larger/layer.safetensors --log larger/train.log.safetensors --router tree -q -t 1 -o k/index >stdout 2>stderr
+}
+mkdir k
+start=${EPOCHREALTIME/./}
+build_larger
+takes=$((${EPOCHREALTIME/./} - start))
 for ((i = 0; i < ${KILLS:-3}; i++)); do
     rm -rf k && mkdir k
-    run 4 "$mpi" build --layer larger/layer.safetensors --log larger/train.log.safetensors --router tree -q -t 1 -o k/index \
-        >stdout 2>stderr &
+    build_larger &
     job=$!
-    sleep "0.$((3 + RANDOM % 7))$((RANDOM % 10))"
-    # A rank: a grandchild of this very job.
-    rank=$(for parent in $(pgrep -P $job); do pgrep -P "$parent" -f 'wideout-mpi build'; done | sed -n "$((1 + RANDOM % 4))p")
-    [ -z "$rank" ] || kill -9 "$rank"
+    after=$((takes / 4 + (RANDOM * 32768 + RANDOM) % takes))
+    sleep "$((after / 1000000)).$(printf %06d $((after % 1000000)))"
+    # One of the ranks of this very job: job, timeout, mpirun, ranks.
+    ranks=$job
+    for _ in 1 2 3; do ranks=$(for parent in $ranks; do pgrep -P "$parent"; done); done
+    rank=$(sed -n "$((1 + RANDOM % 4))p" <<<"$ranks")
+    [ -z "$rank" ] || kill -9 "$rank" 2>/dev/null
     wait $job
     code=$?
     [ "$code" -eq 0 ] || died=$((died + 1))
