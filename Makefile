@@ -237,6 +237,7 @@ torture:  ## the long form of the tests that mutate indexes, fail I/O calls and 
 	$(BUILD)/tests/fuzz/fuzz_index 50000 tests/golden/index-*.safetensors
 	@BUILD=$(BUILD) TORTURE=1 tests/cli/io_faults.sh
 	@BUILD=$(BUILD) TORTURE=1 tests/cli/kills.sh
+	@BUILD=$(BUILD) TORTURE=1 tests/cli/mpi_train.sh
 
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
 TARGET    ?= fuzz_xc

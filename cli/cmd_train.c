@@ -1,9 +1,7 @@
 /* wideout train xc | w2v | lm: networks that end in a wide layer, trained from data files. */
-#include "cli.h"
+#include "train.h"
 #include "inputs.h"
 #include "outputs.h"
-#include "net/net.h"
-#include "xc_options.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -12,16 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct arguments {
-    cli_common common;
-    cli_xc xc;
-    const char *train, *valid, *test, *output, *label_names, *feature_names;
-    uint64_t d, epochs, batch, sampled, window, drop_top, steps;
-    double lr, dropout, clip;
-    bool resume;
-    uint64_t time_steps;
-    int counts, normalize; /* CLI_CHOICE */
-} arguments;
+typedef cli_train_arguments arguments;
 
 #define FILES(what)                                                                                                    \
     {"train", 0, CLI_TEXT, offsetof(arguments, train), "FILE", what " to learn from", false},                          \
@@ -56,7 +45,7 @@ typedef struct arguments {
             "only time N steps, after 5 others; write nothing", false                                                  \
     }
 
-static const cli_option xc_options[] = {
+const cli_option cli_train_xc_options[] = {
     FILES("extreme-classification text"),
     RECIPE("128", "7", "256", "0.002", "0.3"),
     {"counts", 0, CLI_CHOICE, offsetof(arguments, counts), "log1p|raw", "what becomes of values (default: log1p)",
@@ -139,9 +128,9 @@ static json_t *by_epoch_json(const woi_train_result *r)
     return list;
 }
 
-static int print_json(const arguments *args, const woi_train_result *r)
+static int print_json(const arguments *args, const woi_train_result *r, const cli_job *job)
 {
-    return cli_print_json(
+    json_t *result =
         json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f}", "network",
                   cli_json_text(args->output), "m", (json_int_t)r->m, "d", (json_int_t)r->d, "inputs",
                   (json_int_t)r->n_inputs, "examples", (json_int_t)r->n_examples, "epochs", (json_int_t)r->epochs,
@@ -150,7 +139,12 @@ static int print_json(const arguments *args, const woi_train_result *r)
                   precision_json(r->has_valid, &r->valid, r->valid.p_at_5), "test_p_at_1",
                   precision_json(r->has_test, &r->test, r->test.p_at_1), "test_p_at_5",
                   precision_json(r->has_test, &r->test, r->test.p_at_5), "examples_per_s", r->examples_per_s, "seconds",
-                  r->seconds, "ms_per_step", r->step_ms, "peak_mib", cli_peak_mib()));
+                  r->seconds, "ms_per_step", r->step_ms, "peak_mib", cli_peak_mib());
+    if (result && job) {
+        json_object_set_new(result, "ranks", json_integer(job->calls->size));
+        json_object_set_new(result, "phases", job->phases_json());
+    }
+    return cli_print_json(result);
 }
 
 static void print_precision(const char *what, const woi_precision *p)
@@ -226,9 +220,16 @@ static int refuse_inputs(const cli_command *self, woi_arch arch, const arguments
     return code;
 }
 
-static int train(const cli_command *self, woi_arch arch, const arguments *args, int n, char **rest)
+/* The words that are no options: there should be none. */
+typedef struct words {
+    int n;
+    char **list;
+} words;
+
+static int train(const cli_command *self, woi_arch arch, const arguments *args, words rest, const cli_job *job)
 {
-    if (n > 0) return cli_usage(self, "unexpected '%s': files are named by --train, --valid and --test", rest[0]);
+    if (rest.n > 0)
+        return cli_usage(self, "unexpected '%s': files are named by --train, --valid and --test", rest.list[0]);
     if (!args->train) return cli_usage(self, "needs --train FILE");
     if (!args->output) return cli_usage(self, "needs -o FILE for the network");
     int code = refuse_inputs(self, arch, args);
@@ -264,33 +265,41 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
     take_real(&o.dropout, args->dropout);
     if (arch == WOI_ARCH_LM) take_real(&o.clip, args->clip);
 
-    const int bad = args->time_steps ? CLI_OK : cli_output_try(args->output);
+    const bool first = !job || job->calls->rank == 0;
+    const int bad = args->time_steps || !first ? CLI_OK : cli_output_try(args->output);
     if (bad) return bad;
+    o.ranks = job ? job->calls : NULL;
     woi_train_result result;
     wo_error err;
     const char *at = args->train;
     watcher w = {.progress = cli_progress(&(cli_common){.quiet = true}), .started = woi_now_s(), .before = UINT64_MAX};
-    w.line = !args->common.quiet && !args->common.json;
-    if (woi_train(arch, &o, (woi_train_watch){watch, &w}, &result, &at, &err)) return cli_fail(at, &err);
+    w.line = first && !args->common.quiet && !args->common.json;
+    if (woi_train(arch, &o, (woi_train_watch){watch, &w, job ? job->phase : NULL}, &result, &at, &err))
+        return job && job->failed_elsewhere() ? CLI_FAILED : cli_fail(at, &err);
     cli_progress_end();
-    code = args->common.json ? print_json(args, &result) : print_result(arch, args, &result);
+    code = args->common.json ? print_json(args, &result, job) : print_result(arch, args, &result);
     woi_train_result_free(&result);
     return code;
 }
 
 static int run_xc(const cli_command *self, void *args, int n, char **rest)
 {
-    return train(self, WOI_ARCH_XC, args, n, rest);
+    return train(self, WOI_ARCH_XC, args, (words){n, rest}, NULL);
+}
+
+int cli_train_xc(const cli_command *self, const cli_train_arguments *args, int n, char **rest, const cli_job *job)
+{
+    return train(self, WOI_ARCH_XC, args, (words){n, rest}, job);
 }
 
 static int run_w2v(const cli_command *self, void *args, int n, char **rest)
 {
-    return train(self, WOI_ARCH_W2V, args, n, rest);
+    return train(self, WOI_ARCH_W2V, args, (words){n, rest}, NULL);
 }
 
 static int run_lm(const cli_command *self, void *args, int n, char **rest)
 {
-    return train(self, WOI_ARCH_LM, args, n, rest);
+    return train(self, WOI_ARCH_LM, args, (words){n, rest}, NULL);
 }
 
 #define RESUMING                                                                                          \
@@ -311,7 +320,7 @@ const cli_command cli_cmd_train_xc = {
     "  wideout train xc --train train.txt --valid valid.txt --epochs auto -o net.safetensors\n"
     "  wideout train xc --train train.txt --counts raw --batch 128 --epochs 8 -o net.safetensors\n"
     "  wideout train xc --train huge.txt --sampled 8192 -o net.safetensors\n" RESUMING,
-    xc_options,
+    cli_train_xc_options,
     sizeof(arguments),
     run_xc,
 };

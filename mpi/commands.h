@@ -6,6 +6,6 @@
 #include "../cli/cli.h"
 #include "job.h"
 
-extern const cli_command mpi_cmd_build, mpi_cmd_eval, mpi_cmd_predict;
+extern const cli_command mpi_cmd_build, mpi_cmd_eval, mpi_cmd_predict, mpi_cmd_train_xc;
 
 #endif

@@ -5,7 +5,7 @@
 
 const char cli_program[] = "wideout-mpi";
 
-const cli_command *const cli_commands[] = {&mpi_cmd_build, &mpi_cmd_eval, &mpi_cmd_predict, NULL};
+const cli_command *const cli_commands[] = {&mpi_cmd_build, &mpi_cmd_eval, &mpi_cmd_predict, &mpi_cmd_train_xc, NULL};
 
 static void print_overview(FILE *to)
 {

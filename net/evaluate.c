@@ -11,6 +11,12 @@
 
 enum { K = 5 };
 
+/* A class and its logit; -1 where there is none. */
+typedef struct scored {
+    int32_t id;
+    float score;
+} scored;
+
 /* Hits so far. */
 typedef struct tally {
     woi_dense layer;
@@ -25,11 +31,64 @@ typedef struct tally {
     float *fresh;     /* the queries of the words that come up in a batch for the first time */
     int32_t *fresh_words;
     size_t fresh_room, fresh_words_room;
+    /* Where processes share the layer: the best of each, rank after rank, (n, K) each. */
+    const wo_collective *ranks;
+    woi_portion share;
+    scored *own, *all;
+    size_t *bytes; /* (size) */
+    size_t own_room, all_room;
 } tally;
 
 static tally tally_of(const woi_network *net, int threads)
 {
-    return (tally){.layer = woi_network_output(net), .n_words = net->n_inputs, .threads = threads};
+    return (tally){.layer = woi_network_output(net),
+                   .n_words = net->n_inputs,
+                   .threads = threads,
+                   .ranks = net->ranks,
+                   .share = woi_portion_of(net->ranks, net->m)};
+}
+
+/* Whether a goes before b: the better one, of equal ones the lower id. */
+static bool before(const scored *a, const scored *b)
+{
+    if (a->id < 0 || b->id < 0) return a->id >= 0;
+    return a->score > b->score || (a->score == b->score && a->id < b->id);
+}
+
+/* The K best of a query out of the ranks' lists, each best first. */
+static void merge_one(const tally *t, size_t n, size_t i)
+{
+    const size_t size = t->share.stride;
+    scored *mine = t->own + i * K; /* sent already: room for the result */
+    for (size_t k = 0; k < K; k++) mine[k] = t->all[i * K + k];
+    for (size_t r = 1; r < size; r++) {
+        const scored *theirs = t->all + (r * n + i) * K;
+        for (size_t j = 0; j < K && before(&theirs[j], &mine[K - 1]); j++) {
+            size_t place = K - 1;
+            for (; place > 0 && before(&theirs[j], &mine[place - 1]); place--) mine[place] = mine[place - 1];
+            mine[place] = theirs[j];
+        }
+    }
+    for (size_t k = 0; k < K; k++) t->ids[i * K + k] = mine[k].id;
+}
+
+/* ids (n, K) of this process's rows become the classes that are best of all. */
+static wo_status merge(tally *t, size_t n, wo_error *err)
+{
+    const size_t size = t->share.stride;
+    wo_status status;
+    if (!t->bytes && !(t->bytes = woi_alloc(size, sizeof *t->bytes, err))) return WO_ERR_MEMORY;
+    if ((status = woi_grow(&t->own, &t->own_room, 0, n * K, sizeof *t->own, err)) ||
+        (status = woi_grow(&t->all, &t->all_room, 0, size * n * K, sizeof *t->all, err)))
+        return status;
+    for (size_t i = 0; i < n * K; i++) {
+        const int32_t row = t->ids[i];
+        t->own[i] = (scored){row < 0 ? -1 : (int32_t)(t->share.first + (size_t)row * t->share.stride), t->scores[i]};
+    }
+    for (size_t r = 0; r < size; r++) t->bytes[r] = n * K * sizeof *t->own;
+    status = t->ranks->gather(t->ranks->ctx, t->own, t->bytes, t->all, err);
+    for (size_t i = 0; !status && i < n; i++) merge_one(t, n, i);
+    return status;
 }
 
 static wo_status answer(tally *t, const float *q, size_t n, wo_error *err)
@@ -38,10 +97,11 @@ static wo_status answer(tally *t, const float *q, size_t n, wo_error *err)
     if ((status = woi_grow(&t->ids, &t->ids_room, 0, n * K, sizeof *t->ids, err)) ||
         (status = woi_grow(&t->scores, &t->scores_room, 0, n * K, sizeof *t->scores, err)))
         return status;
-    return woi_exact_topk(
+    status = woi_exact_topk(
         &(woi_exact_call){
             .layer = &t->layer, .q = q, .n = n, .k = K, .threads = t->threads, .ids = t->ids, .scores = t->scores},
         err);
+    return status || !t->ranks ? status : merge(t, n, err);
 }
 
 /* Answers the words of a batch that were not asked before. */
@@ -101,6 +161,9 @@ static void tally_free(tally *t)
     woi_free(t->answers);
     woi_free(t->fresh);
     woi_free(t->fresh_words);
+    woi_free(t->own);
+    woi_free(t->all);
+    woi_free(t->bytes);
 }
 
 wo_status woi_evaluate(const woi_network *net, const char *path, const woi_queries_options *options,

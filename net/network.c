@@ -39,14 +39,27 @@ static void list_params(woi_network *net)
     add_param(net, "embed.weight", net->n_inputs, net->d);
     for (int layer = 0; net->arch == WOI_ARCH_LM && layer < WOI_LSTM_DEPTH; layer++)
         for (int i = 0; i < 4; i++) add_param(net, lstm[layer][i], 4 * net->d, i < 2 ? net->d : 0);
-    add_param(net, "output.weight", net->m, net->d);
-    add_param(net, "output.bias", net->m, 0);
+    const size_t rows = woi_portion_of(net->ranks, net->m).n;
+    add_param(net, "output.weight", rows, net->d);
+    add_param(net, "output.bias", rows, 0);
+}
+
+static bool is_spread(const woi_network *net, size_t i)
+{
+    return net->ranks && i >= net->n_params - 2;
+}
+
+/* Elements of a row. */
+static size_t width_of(const woi_param *param)
+{
+    return param->n_dims == 2 ? (size_t)param->shape[1] : 1;
 }
 
 typedef struct starting {
     const woi_network *net;
     size_t i; /* which parameter */
     uint64_t seed;
+    woi_portion rows; /* of it that are here: a row starts the same in whatever process it is */
 } starting;
 
 static void start_range(void *own, int worker, size_t first, size_t end)
@@ -54,16 +67,21 @@ static void start_range(void *own, int worker, size_t first, size_t end)
     const starting *s = own;
     const size_t i = s->i;
     const float reach = 1 / sqrtf((float)s->net->d);
+    const size_t width = width_of(&s->net->params[i]);
     (void)worker;
-    for (size_t j = first; j < end; j++)
+    for (size_t j = first; j < end; j++) {
+        const size_t at = (s->rows.first + j / width * s->rows.stride) * width + j % width;
         s->net->params[i].w[j] =
-            i == 0 ? 0.1f * woi_rng_normal(s->seed, i, j) : (2 * woi_rng_uniform(s->seed, i, j) - 1) * reach;
+            i == 0 ? 0.1f * woi_rng_normal(s->seed, i, at) : (2 * woi_rng_uniform(s->seed, i, at) - 1) * reach;
+    }
 }
 
 static void start_values(const woi_network *net, size_t i, uint64_t seed)
 {
     enum { NUMBERS_AT_ONCE = 32768 };
-    woi_team_ranges(woi_team_threads(0), net->params[i].n, NUMBERS_AT_ONCE, start_range, &(starting){net, i, seed});
+    const woi_portion rows = woi_portion_of(is_spread(net, i) ? net->ranks : NULL, net->m);
+    woi_team_ranges(woi_team_threads(0), net->params[i].n, NUMBERS_AT_ONCE, start_range,
+                    &(starting){net, i, seed, rows});
 }
 
 wo_status woi_network_create(const woi_network_plan *plan, woi_network **result, wo_error *err)
@@ -78,6 +96,7 @@ wo_status woi_network_create(const woi_network_plan *plan, woi_network **result,
     net->m = m;
     net->d = d;
     net->n_inputs = n_inputs;
+    net->ranks = plan->ranks;
     snprintf(net->extractor, sizeof net->extractor, "none");
     list_params(net);
     if (!(net->is_label = woi_alloc(m, 1, err))) {
@@ -87,7 +106,7 @@ wo_status woi_network_create(const woi_network_plan *plan, woi_network **result,
     memset(net->is_label, 1, m);
     for (size_t i = 0; i < net->n_params; i++) {
         woi_param *param = &net->params[i];
-        param->n = (size_t)param->shape[0] * (param->n_dims == 2 ? (size_t)param->shape[1] : 1);
+        param->n = (size_t)param->shape[0] * width_of(param);
         if (!(param->w = woi_alloc_zero(param->n, sizeof(float), err)) ||
             (plan->trained && (!(param->m = woi_alloc_zero(param->n, sizeof(float), err)) ||
                                !(param->v = woi_alloc_zero(param->n, sizeof(float), err))))) {
@@ -123,13 +142,14 @@ woi_param *woi_network_param(woi_network *net, const char *name)
 
 woi_dense woi_network_output(const woi_network *net)
 {
-    return (woi_dense){net->m, net->d, net->params[net->n_params - 2].w, net->params[net->n_params - 1].w};
+    const woi_param *w = &net->params[net->n_params - 2], *b = &net->params[net->n_params - 1];
+    return (woi_dense){(size_t)w->shape[0], net->d, w->w, b->w};
 }
 
 woi_wide woi_network_wide(woi_network *net)
 {
     const woi_param *w = &net->params[net->n_params - 2], *b = &net->params[net->n_params - 1];
-    return (woi_wide){net->m, net->d, w->w, w->m, w->v, b->w, b->m, b->v};
+    return (woi_wide){(size_t)w->shape[0], net->d, w->w, w->m, w->v, b->w, b->m, b->v};
 }
 
 woi_bag woi_network_bag(const woi_network *net)
@@ -174,29 +194,74 @@ static wo_status set_options(woi_st_writer *writer, const woi_network *net, wo_e
     return status;
 }
 
+static wo_status declare_params(woi_st_writer *writer, const woi_network *net, wo_error *err)
+{
+    wo_status status = WO_OK;
+    for (size_t i = 0; !status && i < net->n_params; i++) {
+        const woi_param *param = &net->params[i];
+        const uint64_t shape[] = {is_spread(net, i) ? net->m : param->shape[0], param->shape[1]};
+        status = woi_st_declare(writer, param->name, WOI_F32, param->n_dims, shape, err);
+    }
+    return status;
+}
+
+/* All but the parameters' numbers, up to those. */
+static wo_status begin_file(woi_st_writer *writer, const woi_network *net, const woi_meta *record, size_t n_record,
+                            wo_error *err)
+{
+    wo_status status = set_options(writer, net, err);
+    for (size_t i = 0; !status && i < n_record; i++)
+        status = woi_st_set_meta(writer, record[i].key, record[i].value, err);
+    if (!status) status = declare_params(writer, net, err);
+    if (!status && net->labels.n > 0) status = woi_names_declare(writer, "labels", &net->labels, err);
+    if (!status && net->features.n > 0) status = woi_names_declare(writer, "features", &net->features, err);
+    if (!status && net->drop_top > 0) status = woi_st_declare(writer, "is_label", WOI_U8, 1, (uint64_t[]){net->m}, err);
+    return status;
+}
+
+static wo_status append_floats(void *ctx, const float *data, size_t n, wo_error *err)
+{
+    return woi_st_append(ctx, data, n * sizeof *data, err);
+}
+
+/* The numbers; rank 0 alone has a writer. */
+static wo_status append_params(woi_st_writer *writer, const woi_network *net, wo_error *err)
+{
+    wo_status status = WO_OK;
+    for (size_t i = 0; i < net->n_params; i++) {
+        const woi_param *param = &net->params[i];
+        const woi_spread spread = {param->w, net->m, width_of(param), append_floats, writer};
+        if (!is_spread(net, i)) {
+            if (writer && !status) status = append_floats(writer, param->w, param->n, err);
+            continue;
+        }
+        if ((status = woi_ranks_agree(net->ranks, status, NULL, err))) break;
+        status = woi_ranks_collect(net->ranks, &spread, err);
+    }
+    return status;
+}
+
+static wo_status end_file(woi_st_writer *writer, const woi_network *net, wo_error *err)
+{
+    wo_status status = WO_OK;
+    if (net->labels.n > 0) status = woi_names_write(writer, &net->labels, err);
+    if (!status && net->features.n > 0) status = woi_names_write(writer, &net->features, err);
+    if (!status && net->drop_top > 0) status = woi_st_append(writer, net->is_label, net->m, err);
+    return status ? status : woi_st_finish(writer, err);
+}
+
 wo_status woi_network_save(const woi_network *net, const char *path, const woi_meta *record, size_t n_record,
                            wo_error *err)
 {
+    const bool here = woi_ranks_first(net->ranks);
     woi_st_writer *writer = NULL;
-    wo_status status = woi_st_create(path, "network", &writer, err);
-    if (status) return status;
-    status = set_options(writer, net, err);
-    for (size_t i = 0; !status && i < n_record; i++)
-        status = woi_st_set_meta(writer, record[i].key, record[i].value, err);
-    for (size_t i = 0; !status && i < net->n_params; i++)
-        status = woi_st_declare(writer, net->params[i].name, WOI_F32, net->params[i].n_dims, net->params[i].shape, err);
-    const bool labels = net->labels.n > 0, features = net->features.n > 0, dropped = net->drop_top > 0;
-    if (!status && labels) status = woi_names_declare(writer, "labels", &net->labels, err);
-    if (!status && features) status = woi_names_declare(writer, "features", &net->features, err);
-    if (!status && dropped) status = woi_st_declare(writer, "is_label", WOI_U8, 1, (uint64_t[]){net->m}, err);
-    for (size_t i = 0; !status && i < net->n_params; i++)
-        status = woi_st_append(writer, net->params[i].w, net->params[i].n * sizeof(float), err);
-    if (!status && labels) status = woi_names_write(writer, &net->labels, err);
-    if (!status && features) status = woi_names_write(writer, &net->features, err);
-    if (!status && dropped) status = woi_st_append(writer, net->is_label, net->m, err);
-    if (!status) status = woi_st_finish(writer, err);
+    wo_status status = here ? woi_st_create(path, "network", &writer, err) : WO_OK;
+    if (here && !status) status = begin_file(writer, net, record, n_record, err);
+    status = woi_ranks_agree(net->ranks, status, NULL, err);
+    if (!status) status = append_params(writer, net, err);
+    if (here && !status) status = end_file(writer, net, err);
     woi_st_writer_free(writer);
-    return status;
+    return woi_ranks_agree(net->ranks, status, NULL, err);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------------------------- */
@@ -396,6 +461,7 @@ static wo_status check_state(const woi_network *net, wo_error *err)
  * neither. */
 typedef struct position {
     const char *fingerprint;
+    char share[32]; /* "1 of 4": whose rows these are; "0 of 1" where all of them are here, and then not in the file */
     uint64_t done;
     double loss;
     woi_history *history;
@@ -427,11 +493,22 @@ static wo_status read_list(const woi_st *st, const char *key, uint64_t n, double
     return woi_fail(err, WO_ERR_FORMAT, 8, "its '%s' is not a list of %" PRIu64 " numbers", key, n);
 }
 
+static const char all_rows[] = "0 of 1";
+
+static position position_of(const woi_network *net, const char *fingerprint, woi_history *history)
+{
+    position at = {.fingerprint = fingerprint, .history = history};
+    const woi_portion share = woi_portion_of(net->ranks, net->m);
+    snprintf(at.share, sizeof at.share, "%zu of %zu", share.first, share.stride);
+    return at;
+}
+
 static wo_status set_position(woi_st_writer *writer, const position *at, wo_error *err)
 {
     char text[HISTORY_TEXT];
     snprintf(text, sizeof text, "%a", at->loss);
     wo_status status = woi_st_set_meta(writer, "fingerprint", at->fingerprint, err);
+    if (!status && strcmp(at->share, all_rows) != 0) status = woi_st_set_meta(writer, "share", at->share, err);
     if (!status) status = set_number(writer, "epochs_done", at->done, err);
     if (!status) status = woi_st_set_meta(writer, "loss", text, err);
     if (status || !at->history) return status;
@@ -445,12 +522,17 @@ static wo_status read_position(const woi_st *st, position *at, wo_error *err)
 {
     if (!woi_st_kind(st) || strcmp(woi_st_kind(st), "checkpoint") != 0)
         return woi_fail(err, WO_ERR_FORMAT, 8, "is not a checkpoint of wideout's");
+    const char *share = woi_st_meta(st, "share");
+    char quoted[WOI_QUOTE_BYTES], *end;
+    if (!share) share = all_rows;
+    if (strcmp(share, at->share) != 0)
+        return woi_fail(err, WO_ERR_ARGUMENT, 8, "is share '%s' of a run, expected %s: resume with as many processes",
+                        woi_quote(quoted, share, strlen(share)), at->share);
     if (!is_meta(st, "fingerprint", at->fingerprint))
         return woi_fail(
             err, WO_ERR_ARGUMENT, 8,
             "belongs to another network, other data or other options: delete it, or train without --resume");
     const char *epochs = woi_st_meta(st, "epochs_done"), *stated = woi_st_meta(st, "loss");
-    char quoted[WOI_QUOTE_BYTES], *end;
     if (!epochs || !stated) return woi_fail(err, WO_ERR_FORMAT, 8, "does not say how many epochs are done");
     errno = 0;
     at->done = strtoull(epochs, &end, 10);
@@ -537,16 +619,31 @@ static wo_status load_checkpoint(woi_network *net, woi_kept *kept, const char *p
 wo_status woi_checkpoint_save(const woi_network *net, const char *path, const char *fingerprint, uint64_t done,
                               double loss, wo_error *err)
 {
-    return save_checkpoint(net, NULL, path, &(position){fingerprint, done, loss, NULL}, err);
+    position at = position_of(net, fingerprint, NULL);
+    at.done = done;
+    at.loss = loss;
+    return save_checkpoint(net, NULL, path, &at, err);
 }
 
 wo_status woi_checkpoint_load(woi_network *net, const char *path, const char *fingerprint, uint64_t *done, double *loss,
                               wo_error *err)
 {
-    position at = {.fingerprint = fingerprint};
+    position at = position_of(net, fingerprint, NULL);
     wo_status status = load_checkpoint(net, NULL, path, &at, err);
     *done = at.done;
     *loss = at.loss;
+    return status;
+}
+
+wo_status woi_checkpoint_peek(const woi_network *net, const char *path, const char *fingerprint, uint64_t *done,
+                              wo_error *err)
+{
+    position at = position_of(net, fingerprint, NULL);
+    woi_st *st = NULL;
+    wo_status status = woi_st_open(path, &st, err);
+    if (!status) status = read_position(st, &at, err);
+    woi_st_free(st);
+    *done = at.done;
     return status;
 }
 
@@ -554,11 +651,15 @@ wo_status woi_checkpoint_save_auto(const woi_network *net, const woi_kept *kept,
                                    const char *fingerprint, const woi_history *history, wo_error *err)
 {
     woi_history copy = *history;
-    return save_checkpoint(net, kept, path, &(position){fingerprint, copy.n, copy.loss[copy.n - 1], &copy}, err);
+    position at = position_of(net, fingerprint, &copy);
+    at.done = copy.n;
+    at.loss = copy.loss[copy.n - 1];
+    return save_checkpoint(net, kept, path, &at, err);
 }
 
 wo_status woi_checkpoint_load_auto(woi_network *net, woi_kept *kept, const char *path, const char *fingerprint,
                                    woi_history *history, wo_error *err)
 {
-    return load_checkpoint(net, kept, path, &(position){.fingerprint = fingerprint, .history = history}, err);
+    position at = position_of(net, fingerprint, history);
+    return load_checkpoint(net, kept, path, &at, err);
 }

@@ -51,6 +51,9 @@ typedef struct woi_network {
     woi_names labels, features; /* empty where the names are not known; words of w2v and lm are labels */
     woi_grams grams;            /* fasttext */
     uint8_t *is_label;          /* w2v and lm, (m): 0 for words that are never labels */
+    /* The processes that have the wide layer's rows together: output.weight and output.bias are this one's share
+     * (net/ranks.h), the rest is the same in all. NULL: all rows are here. */
+    const wo_collective *ranks;
 } woi_network;
 
 /* What a network begins as. Its sizes are those of woi_network. */
@@ -58,7 +61,8 @@ typedef struct woi_network_plan {
     woi_arch arch;
     size_t m, d, n_inputs;
     bool trained;
-    uint64_t seed; /* of the numbers that training starts from */
+    uint64_t seed;              /* of the numbers that training starts from */
+    const wo_collective *ranks; /* as in woi_network; borrowed */
 } woi_network_plan;
 
 /* Allocates the parameters, zero or, with `trained`, as training starts: embeddings N(0, 0.1), the rest uniform in
@@ -69,7 +73,7 @@ void woi_network_free(woi_network *network);
 /* NULL where there is none of that name. */
 woi_param *woi_network_param(woi_network *network, const char *name);
 
-woi_dense woi_network_output(const woi_network *network); /* its wide layer, borrowed */
+woi_dense woi_network_output(const woi_network *network); /* its wide layer, or this process's rows of it, borrowed */
 woi_wide woi_network_wide(woi_network *network);          /* the same for training */
 woi_bag woi_network_bag(const woi_network *network);
 woi_lstm woi_network_lstm(const woi_network *network);
@@ -80,7 +84,8 @@ typedef struct woi_meta {
     char value[64];
 } woi_meta;
 
-/* Writes the network, with names and the lines in `record` (how it was trained). */
+/* Writes the network, with names and the lines in `record` (how it was trained). Of several processes all call it, rank
+ * 0 writes, and all succeed or none. */
 wo_status woi_network_save(const woi_network *network, const char *path, const woi_meta *record, size_t n_record,
                            wo_error *err);
 
@@ -91,12 +96,16 @@ wo_status woi_network_open(const char *path, woi_network **network, wo_error *er
 wo_status woi_network_open_lm(const char *path, const char *vocabulary, woi_network **network, wo_error *err);
 
 /* A checkpoint: parameters and moments after some epochs. `fingerprint` names the data and the options that they belong
- * to; reading refuses another one. `done` is the number of epochs, `loss` that of the last. Saving refuses values that
- * are not finite, and leaves an older file as it was. */
+ * to; reading refuses another one, and a share of the rows that is not this process's. `done` is the number of epochs,
+ * `loss` that of the last. Saving refuses values that are not finite, and leaves an older file as it was. */
 wo_status woi_checkpoint_save(const woi_network *network, const char *path, const char *fingerprint, uint64_t done,
                               double loss, wo_error *err);
 wo_status woi_checkpoint_load(woi_network *network, const char *path, const char *fingerprint, uint64_t *done,
                               double *loss, wo_error *err);
+
+/* Only how many epochs are done: the header is read, and the tensors are not. */
+wo_status woi_checkpoint_peek(const woi_network *network, const char *path, const char *fingerprint, uint64_t *done,
+                              wo_error *err);
 
 /* A copy of parameters and moments: those after the best epoch so far. */
 typedef struct woi_kept {

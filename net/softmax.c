@@ -12,7 +12,10 @@
  *
  * Sampled softmax runs the same code on a small layer gathered from the rows that the step needs: the batch's labels
  * and N classes drawn in proportion to frequency. A drawn class stands for count / (N q) classes like it, so its logit
- * gets log(count / (N q)) (Jean et al. 2015); a row's own labels count as themselves, other rows' labels not at all. */
+ * gets log(count / (N q)) (Jean et al. 2015); a row's own labels count as themselves, other rows' labels not at all.
+ *
+ * Where the rows are spread over processes, each goes through these passes with its own. Between them the ranks gather
+ * each row's M and S, so that log sum exp is that of the whole layer, and after them they add up dQ. */
 #include "net/softmax.h"
 
 #include "base/error.h"
@@ -35,9 +38,19 @@ typedef struct target {
     float logit;
 } target;
 
+/* A part of log sum exp: the largest logit, and the sum of exp(logit - largest). */
+typedef struct log_part {
+    double largest, sum;
+} log_part;
+
 struct woi_softmax {
     const woi_kernels *kernels;
     int threads;
+    const wo_collective *ranks;
+    woi_portion share;  /* of the m classes */
+    log_part *exchange; /* (n + 1) of this rank's, then those of all: a part a row, and the targets' logits as `sum` */
+    size_t *exchange_bytes;
+    size_t exchange_room;
     float *buffer, *block_max, *block_sum, *dq_parts;
     size_t buffer_room, block_max_room, block_sum_room, dq_parts_room;
     float *q_panels; /* q as dW's products want it, tile after tile */
@@ -177,7 +190,7 @@ static double row_weight(const batch *t, size_t row)
     return t->weights[row] > 0 ? (double)t->weights[row] / t->total_weight : 0; /* perhaps none of them counts */
 }
 
-/* log sum exp of some rows. */
+/* log sum exp of some rows, or what this process has of it. */
 static void combine_rows(void *ctx, int worker, size_t part)
 {
     const batch *t = ctx;
@@ -188,21 +201,57 @@ static void combine_rows(void *ctx, int worker, size_t part)
         for (size_t block = 0; block < t->n_blocks; block++)
             if (s->block_sum[block * t->n + i] > 0 && s->block_max[block * t->n + i] > largest)
                 largest = s->block_max[block * t->n + i];
-        for (size_t block = 0; block < t->n_blocks; block++)
-            sum += s->block_sum[block * t->n + i] * exp((double)s->block_max[block * t->n + i] - largest);
-        /* cppcheck-suppress invalidFunctionArg ; some block has a logit, so sum > 0 */
-        s->lse[i] = largest + log(sum);
+        for (size_t block = 0; block < t->n_blocks; block++) /* with ranks perhaps no block of this one counts */
+            if (s->block_sum[block * t->n + i] != 0)
+                sum += s->block_sum[block * t->n + i] * exp((double)s->block_max[block * t->n + i] - largest);
+        if (s->ranks)
+            s->exchange[i] = (log_part){largest, sum};
+        else
+            /* cppcheck-suppress invalidFunctionArg ; some block has a logit, so sum > 0 */
+            s->lse[i] = largest + log(sum);
     }
+}
+
+/* `loss` less the targets' logits by their shares. */
+static double less_targets(const batch *t, double loss)
+{
+    const woi_softmax *s = t->s;
+    for (size_t i = 0; i < s->starts[t->n_blocks]; i++)
+        loss -= (double)s->targets[i].share * (double)s->targets[i].logit;
+    return loss;
 }
 
 static double loss_of(const batch *t)
 {
-    const woi_softmax *s = t->s;
     double loss = 0;
-    for (size_t i = 0; i < t->n; i++) loss += s->lse[i] * row_weight(t, i);
-    for (size_t i = 0; i < s->starts[t->n_blocks]; i++)
-        loss -= (double)s->targets[i].share * (double)s->targets[i].logit;
-    return loss;
+    for (size_t i = 0; i < t->n; i++) loss += t->s->lse[i] * row_weight(t, i);
+    return less_targets(t, loss);
+}
+
+/* The ranks' parts, one rank after the other, each (n + 1). Ranks are added in their order, so that all of them have
+ * the same sums. A part without classes has no largest logit, and its sum is 0. */
+static wo_status combine_ranks(const batch *t, double *loss, wo_error *err)
+{
+    const woi_softmax *s = t->s;
+    const size_t size = (size_t)s->ranks->size, each = t->n + 1;
+    const log_part *all = s->exchange + each;
+    s->exchange[t->n] = (log_part){0, less_targets(t, 0)};
+    for (size_t r = 0; r < size; r++) s->exchange_bytes[r] = each * sizeof *all;
+    wo_status status = s->ranks->gather(s->ranks->ctx, s->exchange, s->exchange_bytes, s->exchange + each, err);
+    if (status) return status;
+    *loss = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        double largest = -INFINITY, sum = 0;
+        for (size_t r = 0; r < size; r++)
+            if (all[r * each + i].largest > largest) largest = all[r * each + i].largest;
+        for (size_t r = 0; r < size; r++)
+            if (all[r * each + i].sum != 0) sum += all[r * each + i].sum * exp(all[r * each + i].largest - largest);
+        /* cppcheck-suppress invalidFunctionArg ; some rank has a logit, so sum > 0 */
+        s->lse[i] = largest + log(sum);
+        *loss += s->lse[i] * row_weight(t, i);
+    }
+    for (size_t r = 0; r < size; r++) *loss += all[r * each + t->n].sum;
+    return WO_OK;
 }
 
 /* The rows of a tile of a block, from exponentials to p - y (times the row's weight); db summed up. */
@@ -309,7 +358,7 @@ static void add_parts(void *ctx, int worker, size_t rows)
     }
 }
 
-/* Targets by block: a counting sort that keeps the rows' order. */
+/* Targets by block: a counting sort that keeps the rows' order. Those of other processes are left out. */
 static wo_status sort_targets(batch *t, const woi_targets *given, const int32_t *columns, wo_error *err)
 {
     woi_softmax *s = t->s;
@@ -320,11 +369,13 @@ static wo_status sort_targets(batch *t, const woi_targets *given, const int32_t 
         (status = woi_grow(&s->starts, &s->starts_room, 0, t->n_blocks + 2, sizeof *s->starts, err)))
         return status;
     memset(s->starts, 0, (t->n_blocks + 2) * sizeof *s->starts);
-    for (size_t i = 0; i < count; i++) s->starts[columns[i] / BLOCK + 2]++;
+    for (size_t i = 0; i < count; i++)
+        if (columns[i] >= 0) s->starts[columns[i] / BLOCK + 2]++;
     for (size_t block = 2; block < t->n_blocks + 2; block++) s->starts[block] += s->starts[block - 1];
     for (size_t row = 0; row < t->n; row++) {
         const int64_t from = given->indptr[row], to = given->indptr[row + 1];
         for (int64_t i = from; i < to; i++) {
+            if (columns[i - start] < 0) continue;
             double share = given->shares ? (double)given->shares[i] : 1.0 / (double)(to - from);
             s->targets[s->starts[columns[i - start] / BLOCK + 1]++] =
                 (target){(int32_t)row, columns[i - start] % BLOCK, (float)(share * row_weight(t, row)), 0};
@@ -346,12 +397,15 @@ static wo_status make_room(const batch *t, wo_error *err)
         (status = woi_grow(&s->q_panels, &s->q_panels_room, 0, n * padded_d(t), sizeof(float), err)) ||
         (status = woi_grow(&s->lse, &s->lse_room, 0, n, sizeof(double), err)))
         return status;
+    if (s->ranks && (status = woi_grow(&s->exchange, &s->exchange_room, 0, (n + 1) * ((size_t)s->ranks->size + 1),
+                                       sizeof *s->exchange, err)))
+        return status;
     if (t->adam) return WO_OK;
     status = woi_grow(&s->kept_w, &s->kept_w_room, 0, t->wide->m * d, sizeof(float), err);
     return status ? status : woi_grow(&s->kept_b, &s->kept_b_room, 0, t->wide->m, sizeof(float), err);
 }
 
-/* `columns`: the class of every target, as a row of `wide`. */
+/* `columns`: the class of every target, as a row of `wide`; -1: another process has it. */
 static wo_status run_step(batch *t, const woi_targets *given, const int32_t *columns, double *loss, wo_error *err)
 {
     woi_softmax *s = t->s;
@@ -364,13 +418,16 @@ static wo_status run_step(batch *t, const woi_targets *given, const int32_t *col
     if (status) return status;
     woi_team_for(s->threads, t->n_blocks, forward_block, t);
     woi_team_for(s->threads, n_runs, combine_rows, t);
-    *loss = loss_of(t);
+    if (!s->ranks)
+        *loss = loss_of(t);
+    else if ((status = combine_ranks(t, loss, err)))
+        return status;
     for (size_t first = 0; first < t->n; first += TILE)
         woi_gemm_pack(s->kernels, &(woi_operand){t->q + first * d, d, WOI_BY_DEPTH}, d, tile_rows(t, first),
                       s->q_panels + first * padded_d(t));
     woi_team_for(s->threads, N_PARTS, backward_part, t);
     woi_team_for(s->threads, n_runs, add_parts, t);
-    return WO_OK;
+    return s->ranks ? s->ranks->sum_f32(s->ranks->ctx, t->dq, t->n * d, err) : WO_OK;
 }
 
 /* ---- Sampling ---------------------------------------------------------------------------------------------- */
@@ -402,7 +459,8 @@ static size_t place_of(const int32_t *sorted, size_t n, int32_t id)
     return low;
 }
 
-/* Draws the step's classes and joins them with the labels: chosen[] rising, with their offsets. */
+/* Draws the step's classes and joins them with the labels: the rows of those that this process has in chosen[], rising,
+ * with their offsets. All processes draw the same classes. */
 static wo_status choose(woi_softmax *s, const int32_t *labels, size_t n_labels, uint64_t step, wo_error *err)
 {
     const size_t most = s->n_sampled + n_labels;
@@ -419,13 +477,13 @@ static wo_status choose(woi_softmax *s, const int32_t *labels, size_t n_labels, 
     woi_ids_sort(s->chosen, most);
     size_t n = 0, at = 0;
     for (size_t i = 0; i < most; i++) {
-        if (n > 0 && s->chosen[i] == s->chosen[n - 1]) continue;
-        const int32_t id = s->chosen[i];
+        const int32_t id = s->chosen[i], row = woi_portion_row(&s->share, id);
         size_t count = 0;
         for (; at < s->n_sampled && s->drawn[at] == id; at++) count++;
+        if (row < 0 || (n > 0 && row == s->chosen[n - 1])) continue;
         double share = (double)(s->cumulative[id + 1] - s->cumulative[id]) / (double)total;
         s->offset[n] = count ? (float)log((double)count / ((double)s->n_sampled * share)) : -INFINITY;
-        s->chosen[n++] = id;
+        s->chosen[n++] = row;
     }
     s->n_chosen = n;
     return WO_OK;
@@ -470,6 +528,23 @@ static void copy_rows(const woi_softmax *s, woi_wide *wide, woi_wide *small, boo
     woi_team_for(s->threads, (small->m + BLOCK - 1) / BLOCK, copy_part, &c);
 }
 
+/* Every target as a row of this process, or -1. */
+static wo_status own_columns(woi_softmax *s, const int32_t *labels, size_t n, wo_error *err)
+{
+    wo_status status = woi_grow(&s->columns, &s->columns_room, 0, n, sizeof *s->columns, err);
+    for (size_t i = 0; !status && i < n; i++) s->columns[i] = woi_portion_row(&s->share, labels[i]);
+    return status;
+}
+
+static wo_status run_exact(batch *t, const woi_targets *given, double *loss, wo_error *err)
+{
+    woi_softmax *s = t->s;
+    const int32_t *labels = given->ids + given->indptr[0];
+    if (!s->ranks) return run_step(t, given, labels, loss, err);
+    wo_status status = own_columns(s, labels, (size_t)(given->indptr[t->n] - given->indptr[0]), err);
+    return status ? status : run_step(t, given, s->columns, loss, err);
+}
+
 static wo_status run_sampled(const batch *t, const woi_targets *given, uint64_t step, double *loss, wo_error *err)
 {
     woi_softmax *s = t->s;
@@ -479,13 +554,15 @@ static wo_status run_sampled(const batch *t, const woi_targets *given, uint64_t 
     wo_status status = choose(s, labels, n_labels, step, err);
     if (status) return status;
     const size_t u = s->n_chosen;
-    if ((status = woi_grow(&s->rows, &s->rows_room, 0, 3 * u * d, sizeof(float), err)) ||
-        (status = woi_grow(&s->biases, &s->biases_room, 0, 3 * u, sizeof(float), err)) ||
-        (status = woi_grow(&s->columns, &s->columns_room, 0, n_labels, sizeof(int32_t), err)))
+    /* + 1: a process may have none of them */
+    if ((status = woi_grow(&s->rows, &s->rows_room, 0, 3 * u * d + 1, sizeof(float), err)) ||
+        (status = woi_grow(&s->biases, &s->biases_room, 0, 3 * u + 1, sizeof(float), err)) ||
+        (status = own_columns(s, labels, n_labels, err)))
         return status;
     woi_wide small = small_layer(s, d);
     copy_rows(s, wide, &small, false);
-    for (size_t i = 0; i < n_labels; i++) s->columns[i] = (int32_t)place_of(s->chosen, u, labels[i]);
+    for (size_t i = 0; i < n_labels; i++)
+        if (s->columns[i] >= 0) s->columns[i] = (int32_t)place_of(s->chosen, u, s->columns[i]);
     batch inner = *t;
     inner.wide = &small;
     inner.offset = s->offset;
@@ -496,25 +573,27 @@ static wo_status run_sampled(const batch *t, const woi_targets *given, uint64_t 
 
 /* ---- Outside ----------------------------------------------------------------------------------------------- */
 
-wo_status woi_softmax_create(size_t m, const woi_sampling *sampling, int threads, woi_softmax **result, wo_error *err)
+wo_status woi_softmax_create(size_t m, const woi_sampling *sampling, woi_workers workers, woi_softmax **result,
+                             wo_error *err)
 {
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     woi_softmax *s = woi_alloc_zero(1, sizeof *s, err);
     if (!s) return WO_ERR_MEMORY;
     s->kernels = kernels;
-    s->threads = woi_team_threads(threads);
+    s->threads = woi_team_threads(workers.threads);
+    s->ranks = workers.ranks;
+    s->share = woi_portion_of(workers.ranks, m);
     s->seed = sampling->seed;
     s->m = m;
     s->n_sampled = sampling->n;
-    if (sampling->n) {
-        if (!(s->cumulative = woi_alloc(m + 1, sizeof *s->cumulative, err))) {
-            woi_softmax_free(s);
-            return WO_ERR_MEMORY;
-        }
-        s->cumulative[0] = 0;
-        for (size_t i = 0; i < m; i++) s->cumulative[i + 1] = s->cumulative[i] + sampling->frequency[i] + 1;
+    if ((sampling->n && !(s->cumulative = woi_alloc(m + 1, sizeof *s->cumulative, err))) ||
+        (s->ranks && !(s->exchange_bytes = woi_alloc(s->share.stride, sizeof *s->exchange_bytes, err)))) {
+        woi_softmax_free(s);
+        return WO_ERR_MEMORY;
     }
+    if (sampling->n) s->cumulative[0] = 0;
+    for (size_t i = 0; sampling->n && i < m; i++) s->cumulative[i + 1] = s->cumulative[i] + sampling->frequency[i] + 1;
     *result = s;
     return WO_OK;
 }
@@ -522,9 +601,10 @@ wo_status woi_softmax_create(size_t m, const woi_sampling *sampling, int threads
 void woi_softmax_free(woi_softmax *s)
 {
     if (!s) return;
-    void *const owned[] = {s->buffer,  s->block_max, s->block_sum, s->dq_parts, s->q_panels,   s->own,
-                           s->lse,     s->targets,   s->starts,    s->drawn,    s->cumulative, s->chosen,
-                           s->columns, s->offset,    s->rows,      s->biases,   s->kept_w,     s->kept_b};
+    void *const owned[] = {s->buffer,     s->block_max, s->block_sum, s->dq_parts, s->q_panels,
+                           s->own,        s->lse,       s->targets,   s->starts,   s->drawn,
+                           s->cumulative, s->chosen,    s->columns,   s->offset,   s->rows,
+                           s->biases,     s->kept_w,    s->kept_b,    s->exchange, s->exchange_bytes};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
     woi_free(s);
 }
@@ -540,11 +620,11 @@ wo_status woi_softmax_step(woi_softmax *s, woi_wide *wide, const woi_step *step,
                .adam = step->adam,
                .dq = step->dq};
     wo_status status = s->n_sampled ? run_sampled(&t, targets, step->number, step->loss, err)
-                                    : run_step(&t, targets, targets->ids + targets->indptr[0], step->loss, err);
+                                    : run_exact(&t, targets, step->loss, err);
     if (status || step->adam) return status;
     *step->square = 0;
     for (int part = 0; part < N_PARTS; part++) *step->square += s->part_square[part];
-    return WO_OK;
+    return s->ranks ? s->ranks->sum_f64(s->ranks->ctx, step->square, 1, err) : WO_OK;
 }
 
 typedef struct applying {

@@ -2,11 +2,15 @@
  *
  *   logits z = W q + b,   p = softmax(z),   loss = sum_i weight_i (log sum exp z_i - sum_j y_ij z_ij) / sum_i weight_i
  *
- * where row i's targets y_i sum to 1. Gradient: dz_ij = weight_i (p_ij - y_ij) / sum weight. */
+ * where row i's targets y_i sum to 1. Gradient: dz_ij = weight_i (p_ij - y_ij) / sum weight.
+ *
+ * The rows may be spread over processes (net/ranks.h). Each has the whole batch and updates its own rows; a step
+ * exchanges two numbers a query, the largest logit and the sum of exponentials, and adds up dq. */
 #ifndef WOI_NET_SOFTMAX_H
 #define WOI_NET_SOFTMAX_H
 
 #include "kernels/kernels.h"
+#include "net/ranks.h"
 
 /* Parameters and Adam's moments, (m, d) and (m). Owned by the caller. */
 typedef struct woi_wide {
@@ -44,13 +48,21 @@ typedef struct woi_step {
     double *square;            /* where adam is NULL: the sum of the gradient's squares */
 } woi_step;
 
-/* Scratch, which grows to the largest batch. threads 0: all. */
+/* Whose rows a layer's are, and who works on them. */
+typedef struct woi_workers {
+    int threads;                /* 0: all */
+    const wo_collective *ranks; /* m is the number of classes of all of them; NULL: all rows are here */
+} woi_workers;
+
+/* Scratch, which grows to the largest batch. */
 typedef struct woi_softmax woi_softmax;
-wo_status woi_softmax_create(size_t m, const woi_sampling *sampling, int threads, woi_softmax **softmax, wo_error *err);
+wo_status woi_softmax_create(size_t m, const woi_sampling *sampling, woi_workers workers, woi_softmax **softmax,
+                             wo_error *err);
 void woi_softmax_free(woi_softmax *softmax);
 
 /* One step: loss and dq are given, W and b updated. The result does not depend on the number of threads. (With
  * beta1 = 0 and rate = 0 the first moments are the gradient and the parameters stay: that is how tests look at it.)
+ * `wide` has this process's rows; targets are classes of the whole layer; loss, dq and square are the same everywhere.
  *
  * With adam = NULL nothing is updated: the gradient is kept, the sum of its squares given, and woi_softmax_apply does
  * the update with the gradient times `scale`, before the next step (clipping needs the norm of all gradients first). */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/team.h"
+#include "net/checkpoints.h"
 #include "net/trainer.h"
 
 #include <errno.h>
@@ -106,7 +107,7 @@ static woi_adam_step adam_at(double rate, uint64_t step)
 typedef struct run {
     const woi_train_options *o;
     woi_trainer trainer;
-    char *checkpoint;     /* its path */
+    woi_checkpoints checkpoints;
     char fingerprint[64]; /* of data and options */
     woi_train_watch watch;
     woi_train_report report;
@@ -155,10 +156,18 @@ static wo_status make_fingerprint(run *r, woi_arch arch, wo_error *err)
     return status;
 }
 
+static void enter(const run *r, const char *phase)
+{
+    if (r->watch.phase) r->watch.phase(phase);
+}
+
 static wo_status tell(run *r, const char *doing, wo_error *err)
 {
     r->report.doing = doing;
-    if (!r->watch.fn || !r->watch.fn(r->watch.ctx, &r->report)) return WO_OK;
+    const bool go_on = !r->watch.fn || !r->watch.fn(r->watch.ctx, &r->report);
+    bool all_go_on;
+    const wo_status status = woi_ranks_all(r->o->ranks, go_on, &all_go_on, err);
+    if (status || all_go_on) return status;
     return woi_fail(err, WO_ERR_CANCELLED, WO_NO_OFFSET, "stopped in epoch %" PRIu64 "; %s", r->report.epoch,
                     r->report.epoch > 1 ? "--resume goes on from the end of the one before" : "nothing was saved yet");
 }
@@ -174,6 +183,7 @@ static wo_status evaluate(run *r, const char *path, woi_precision *precision, wo
 {
     const woi_queries_options options = {.seed = r->o->seed, .threads = r->o->threads, .xc = r->o->xc};
     *r->at = path;
+    enter(r, "evaluate");
     return woi_evaluate(r->trainer.net, path, &options, &(wo_progress){forward_progress, r}, precision, err);
 }
 
@@ -198,6 +208,7 @@ static wo_status run_epoch(run *r, wo_error *err)
     const uint64_t steps = t->steps_per_epoch, first = (r->report.epoch - 1) * steps;
     double loss_sum = 0;
     uint64_t seen = 0;
+    enter(r, "train");
     wo_status status = t->begin_epoch(t->self, r->report.epoch, err);
     for (uint64_t i = 0; !status && i < steps; i++) {
         const woi_adam_step adam = adam_at(rate_at(r, i, first + i), first + i);
@@ -242,32 +253,19 @@ static wo_status validate(run *r, wo_error *err)
     return WO_OK;
 }
 
-/* What stands under a checkpoint's name is replaced, and in the end deleted, only where it is a checkpoint of ours. */
-static wo_status check_checkpoint(const char *path, wo_error *err)
-{
-    woi_st *st = NULL;
-    if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENAMETOOLONG)) return WO_OK;
-    const wo_status status = woi_st_open(path, &st, err);
-    if (status == WO_ERR_MEMORY) return status; /* that says nothing about the file */
-    const char *kind = status ? NULL : woi_st_kind(st);
-    const bool ours = kind && strcmp(kind, "checkpoint") == 0;
-    woi_st_free(st);
-    if (ours) return WO_OK;
-    return woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "exists and is no checkpoint of wideout's: move it away");
-}
-
 static wo_status save_checkpoint(run *r, wo_error *err)
 {
     *r->at = r->o->output;
+    enter(r, "checkpoint");
     const woi_network *net = r->trainer.net;
-    wo_status status = check_checkpoint(r->checkpoint, err);
     const woi_kept *kept = r->pace.back || r->pace.kept == r->history.n ? NULL : &r->kept;
+    const char *path = woi_checkpoints_target(&r->checkpoints);
+    wo_status status = woi_checkpoints_check(&r->checkpoints, err);
     if (!status)
         status = r->o->auto_epochs
-                     ? woi_checkpoint_save_auto(net, kept, r->checkpoint, r->fingerprint, &r->history, err)
-                     : woi_checkpoint_save(net, r->checkpoint, r->fingerprint, r->report.epoch, r->report.loss, err);
-    if (status) woi_error_prefix(err, "its checkpoint");
-    return status;
+                     ? woi_checkpoint_save_auto(net, kept, path, r->fingerprint, &r->history, err)
+                     : woi_checkpoint_save(net, path, r->fingerprint, r->report.epoch, r->report.loss, err);
+    return woi_checkpoints_written(&r->checkpoints, status, err);
 }
 
 /* After a validation: whether this epoch is the best, and from which state the next one starts. */
@@ -286,10 +284,20 @@ static wo_status decide(run *r, wo_error *err)
     return WO_OK;
 }
 
+/* Every rank has updated its own copy of what is not spread. */
+static wo_status compare_embeddings(run *r, wo_error *err)
+{
+    if (!r->o->ranks) return WO_OK;
+    const woi_param *embedding = &r->trainer.net->params[0];
+    return woi_ranks_same(r->o->ranks, woi_hash(0, embedding->w, embedding->n * sizeof(float)),
+                          "has another embedding than rank 0: these machines do not compute alike", err);
+}
+
 /* A checkpoint of a fixed number of epochs does not depend on the validation, and is there before it. */
 static wo_status end_epoch(run *r, wo_error *err)
 {
-    wo_status status = r->o->auto_epochs ? WO_OK : save_checkpoint(r, err);
+    wo_status status = compare_embeddings(r, err);
+    if (!status && !r->o->auto_epochs) status = save_checkpoint(r, err);
     if (!status && r->o->valid) status = validate(r, err);
     if (!status && r->o->auto_epochs) status = decide(r, err);
     if (!status && r->o->auto_epochs) status = save_checkpoint(r, err);
@@ -342,6 +350,7 @@ static wo_status save(run *r, wo_error *err)
         snprintf(record[n_record++].value, 64, "%" PRIu64, r->result->kept);
     }
     *r->at = o->output;
+    enter(r, "write");
     return woi_network_save(r->trainer.net, o->output, record, n_record, err);
 }
 
@@ -390,14 +399,16 @@ static wo_status resume(run *r, uint64_t *done, wo_error *err)
     if (!r->o->resume) return WO_OK;
     double loss = NAN;
     *r->at = r->o->output;
-    woi_history *h = &r->history;
-    wo_status status = r->o->auto_epochs
-                           ? woi_checkpoint_load_auto(r->trainer.net, &r->kept, r->checkpoint, r->fingerprint, h, err)
-                           : woi_checkpoint_load(r->trainer.net, r->checkpoint, r->fingerprint, done, &loss, err);
+    woi_network *net = r->trainer.net;
+    const char *path = NULL;
+    wo_status status = woi_checkpoints_find(&r->checkpoints, net, r->fingerprint, &path, err);
+    if (status) return status;
+    status = r->o->auto_epochs ? woi_checkpoint_load_auto(net, &r->kept, path, r->fingerprint, &r->history, err)
+                               : woi_checkpoint_load(net, path, r->fingerprint, done, &loss, err);
     if (!status && !r->o->auto_epochs && (*done < 1 || *done > r->o->epochs))
         status =
             woi_fail(err, WO_ERR_FORMAT, 8, "has %" PRIu64 " epochs done, expected 1 to %" PRIu64, *done, r->o->epochs);
-    if (status) woi_error_prefix(err, "its checkpoint");
+    status = woi_checkpoints_loaded(&r->checkpoints, path, status, err);
     if (!status && r->o->auto_epochs) status = resume_auto(r, done, &loss, err);
     r->result->loss = r->report.loss = loss;
     return status;
@@ -409,19 +420,6 @@ static wo_status try_output(const char *path, wo_error *err)
     woi_outfile *out = NULL;
     wo_status status = woi_outfile_create(path, &out, err);
     woi_outfile_free(out);
-    return status;
-}
-
-/* OUTPUT.checkpoint, which must be possible too, and may be there from a run before this one. */
-static wo_status name_checkpoint(run *r, wo_error *err)
-{
-    const size_t room = strlen(r->o->output) + 16;
-    if (!(r->checkpoint = woi_alloc(room, 1, err))) return WO_ERR_MEMORY;
-    snprintf(r->checkpoint, room, "%s.checkpoint", r->o->output);
-    if (r->o->time_steps) return WO_OK;
-    wo_status status = check_checkpoint(r->checkpoint, err);
-    if (!status) status = try_output(r->checkpoint, err);
-    if (status) woi_error_prefix(err, "its checkpoint");
     return status;
 }
 
@@ -438,9 +436,12 @@ static wo_status try_data(const run *r, const char *path, wo_error *err)
 }
 
 /* The product of batch and steps is the size of buffers. */
-static wo_status check_options(const woi_train_options *o, wo_error *err)
+static wo_status check_options(const woi_train_options *o, woi_arch arch, wo_error *err)
 {
     const uint64_t most = 1 << 20;
+    if (o->ranks && arch != WOI_ARCH_XC)
+        return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "several processes train a bag network (xc), not %s",
+                        woi_arch_name(arch));
     if (o->auto_epochs && !o->valid)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "--epochs auto needs --valid: it says when to stop");
     if (o->batch <= most && o->steps <= most) return WO_OK;
@@ -448,45 +449,84 @@ static wo_status check_options(const woi_train_options *o, wo_error *err)
                     o->batch > most ? "batch" : "steps", o->batch > most ? o->batch : o->steps, most);
 }
 
-wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_watch watch, woi_train_result *result,
-                    const char **at, wo_error *err)
+/* What can fail before the first step in this process alone. */
+static wo_status prepare(run *r, woi_arch arch, wo_error *err)
 {
     static wo_status (*const make[WOI_N_ARCHS])(const woi_train_options *, woi_trainer *, const char **,
                                                 wo_error *) = {woi_trainer_xc, woi_trainer_w2v, woi_trainer_lm};
+    const woi_train_options *o = r->o;
+    wo_status status = check_options(o, arch, err);
+    if (!status && woi_ranks_first(o->ranks)) status = try_output(o->output, err);
+    if (!status) status = woi_checkpoints_create(o->output, o->ranks, &r->checkpoints, err);
+    if (!status && !o->time_steps) status = woi_checkpoints_try(&r->checkpoints, err);
+    if (!status) status = make[arch](o, &r->trainer, r->at, err);
+    if (!status) status = try_data(r, o->valid, err);
+    if (!status) status = try_data(r, o->test, err);
+    if (!status) status = make_fingerprint(r, arch, err);
+    if (!status && o->auto_epochs) status = woi_kept_create(r->trainer.net, &r->kept, err);
+    return status;
+}
+
+/* Whether all processes are ready, and will do the same. */
+static wo_status compare_ranks(run *r, wo_status prepared, wo_error *err)
+{
+    const woi_train_options *o = r->o;
+    const char *const places[] = {o->output, o->train, o->valid, o->test, o->label_names, o->feature_names};
+    int place = 0;
+    for (int i = 0; i < (int)(sizeof places / sizeof places[0]); i++)
+        if (places[i] && *r->at == places[i]) place = i;
+    wo_status status = woi_ranks_agree(o->ranks, prepared, &place, err);
+    *r->at = places[place] ? places[place] : o->output;
+    if (status || !o->ranks) return status;
+
+    const uint64_t numbers[] = {o->resume, o->time_steps, o->valid != NULL, o->test != NULL};
+    uint64_t hash = woi_hash(0, r->fingerprint, sizeof r->fingerprint);
+    hash = woi_hash(hash, numbers, sizeof numbers);
+    if (o->valid) status = hash_file(o->valid, &hash, err);
+    if (!status && o->test) status = hash_file(o->test, &hash, err);
+    *r->at = o->train;
+    status = woi_ranks_agree(o->ranks, status, NULL, err);
+    return status ? status : woi_ranks_same(o->ranks, hash, "has other files or options than rank 0", err);
+}
+
+/* Epochs, the network and what is said of it. */
+static wo_status train(run *r, wo_error *err)
+{
+    const woi_train_options *o = r->o;
+    woi_train_result *result = r->result;
+    uint64_t done = 0;
+    wo_status status;
+    r->report.steps = r->trainer.steps_per_epoch * o->epochs;
+    if ((status = resume(r, &done, err)) || (status = run_epochs(r, done, err))) return status;
+    keep_best(r);
+    fill_result(r);
+    if (o->time_steps || (status = save(r, err))) return status;
+    result->has_valid =
+        o->valid && ((!o->auto_epochs && done < o->epochs) || !(status = evaluate(r, o->valid, &result->valid, err)));
+    result->has_test = !status && o->test && !(status = evaluate(r, o->test, &result->test, err));
+    if (!status) woi_checkpoints_remove(&r->checkpoints);
+    return status;
+}
+
+wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_watch watch, woi_train_result *result,
+                    const char **at, wo_error *err)
+{
     woi_train_options o = *options;
     o.threads = woi_team_threads(o.threads);
     if (o.auto_epochs) o.epochs = WOI_PACE_EPOCHS;
+    if (o.ranks && o.ranks->size < 2) o.ranks = NULL;
     memset(result, 0, sizeof *result);
     run r = {.o = &o, .watch = watch, .result = result, .at = at, .pace = woi_pace_after(&(woi_history){0})};
     r.report = (woi_train_report){
         .epochs = o.auto_epochs ? 0 : o.epochs, .valid_p_at_1 = NAN, .valid_p_at_5 = NAN, .loss = NAN, .epoch = 1};
-    uint64_t done = 0;
     *at = o.output;
-    wo_status status = check_options(&o, err);
-    if (!status) status = try_output(o.output, err);
-    if (!status) status = name_checkpoint(&r, err);
-    if (!status) status = make[arch](&o, &r.trainer, at, err);
-    if (status) {
-        woi_free(r.checkpoint);
-        return status;
-    }
-    r.report.steps = r.trainer.steps_per_epoch * o.epochs;
-    if ((status = try_data(&r, o.valid, err)) || (status = try_data(&r, o.test, err)) ||
-        (status = make_fingerprint(&r, arch, err)) ||
-        (o.auto_epochs && (status = woi_kept_create(r.trainer.net, &r.kept, err))) ||
-        (status = resume(&r, &done, err)) || (status = run_epochs(&r, done, err)))
-        goto done;
-    keep_best(&r);
-    fill_result(&r);
-    if (o.time_steps || (status = save(&r, err))) goto done;
-    result->has_valid =
-        o.valid && ((!o.auto_epochs && done < o.epochs) || !(status = evaluate(&r, o.valid, &result->valid, err)));
-    result->has_test = !status && o.test && !(status = evaluate(&r, o.test, &result->test, err));
-    if (!status && !check_checkpoint(r.checkpoint, NULL)) unlink(r.checkpoint);
-done:
-    r.trainer.free(r.trainer.self);
+    enter(&r, "read");
+    wo_status status = prepare(&r, arch, err);
+    status = compare_ranks(&r, status, err);
+    if (!status) status = train(&r, err);
+    if (r.trainer.free) r.trainer.free(r.trainer.self);
     woi_network_free(r.trainer.net);
-    woi_free(r.checkpoint);
+    woi_checkpoints_free(&r.checkpoints);
     woi_free(r.times);
     woi_kept_free(&r.kept);
     if (status) woi_train_result_free(result);

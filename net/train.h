@@ -4,15 +4,19 @@
  * lr/250,000, both along a cosine (PyTorch's OneCycleLR with its defaults, without its change of momentum). A run that
  * finds out itself when it is done has the rates of net/pace.h, and its network is that after the epoch of the best
  * validation P@1. The same seed gives the same network, whatever the number of threads, and so does a run that was
- * stopped and resumed. */
+ * stopped and resumed.
+ *
+ * Several processes have the wide layer's rows together. Each computes the hidden layer of the whole batch and updates
+ * the whole embedding, all with the same bits: beside the wide layer that is cheap. Each leaves a checkpoint of its
+ * own, and rank 0 writes the network. */
 #ifndef WOI_NET_TRAIN_H
 #define WOI_NET_TRAIN_H
 
 #include "net/queries.h"
 
 typedef struct woi_train_options {
-    const char *train, *valid, *test;        /* data files; the last two may be NULL */
-    const char *output;                      /* the network; beside it, while training, OUTPUT.checkpoint */
+    const char *train, *valid, *test; /* data files; the last two may be NULL */
+    const char *output; /* the network; beside it, while training, OUTPUT.checkpoint, of ranks above 0 with .RANK */
     const char *label_names, *feature_names; /* files of names by line; NULL: labels.txt, features.txt beside `train` */
     uint64_t d, epochs, batch, seed, sampled; /* sampled: classes a step of sampled softmax; 0: exact */
     double lr, dropout, clip;                 /* clip: largest norm of a gradient; 0: none */
@@ -24,6 +28,9 @@ typedef struct woi_train_options {
     woi_bag_input input;       /* xc */
     uint64_t window, drop_top; /* w2v */
     uint64_t steps;            /* lm: of time, through which gradients flow */
+    /* xc: the processes that train together, each a share of the wide layer's rows (net/ranks.h); NULL: this one. All
+     * are given the same options and read the same files. */
+    const wo_collective *ranks;
 } woi_train_options;
 
 /* What to start from: the recipe of docs/EXPERIMENTS.md. */
@@ -57,10 +64,12 @@ typedef struct woi_train_result {
 typedef struct woi_train_watch {
     int (*fn)(void *ctx, const woi_train_report *report); /* NULL: nobody */
     void *ctx;
+    void (*phase)(const char *name); /* NULL: nobody. What begins: "read", "train", "checkpoint", "evaluate", "write" */
 } woi_train_watch;
 
 /* Trains, writes the network, and removes the checkpoint. `at` receives the file that a failure is about. The result is
- * to be freed after a success; after a failure there is nothing to free. */
+ * to be freed after a success; after a failure there is nothing to free. Of several processes all call it; a failure
+ * to read or to write, on whichever rank, is the same sentence on all of them. */
 wo_status woi_train(woi_arch arch, const woi_train_options *options, woi_train_watch watch, woi_train_result *result,
                     const char **at, wo_error *err);
 void woi_train_result_free(woi_train_result *result);

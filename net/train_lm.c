@@ -212,7 +212,7 @@ static wo_status make_scratch(lm *x, wo_error *err)
     const woi_bag bag = woi_network_bag(x->net);
     const woi_bag_input linear = {0};
     const woi_sampling sampling = {(size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES};
-    status = woi_softmax_create(x->net->m, &sampling, o->threads, &x->softmax, err);
+    status = woi_softmax_create(x->net->m, &sampling, (woi_workers){o->threads, NULL}, &x->softmax, err);
     /* Updating every row of the embedding costs little beside an exact softmax; beside a sampled one it would not. */
     if (!status)
         status = woi_bag_trainer_create(&bag,

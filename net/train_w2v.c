@@ -228,7 +228,7 @@ static wo_status make_scratch(w2v *x, wo_error *err)
     const woi_bag bag = woi_network_bag(x->net);
     const woi_bag_input input = {.relu = true};
     const woi_sampling sampling = {(size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES};
-    wo_status status = woi_softmax_create(m, &sampling, o->threads, &x->softmax, err);
+    wo_status status = woi_softmax_create(m, &sampling, (woi_workers){o->threads, NULL}, &x->softmax, err);
     if (!status)
         status = woi_bag_trainer_create(
             &bag,

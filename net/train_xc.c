@@ -173,7 +173,7 @@ static wo_status make_scratch(xc *x, wo_error *err)
     }
     const woi_bag bag = woi_network_bag(x->net);
     const woi_sampling sampling = {(size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES};
-    wo_status status = woi_softmax_create(x->net->m, &sampling, o->threads, &x->softmax, err);
+    wo_status status = woi_softmax_create(x->net->m, &sampling, (woi_workers){o->threads, o->ranks}, &x->softmax, err);
     if (!status)
         status = woi_bag_trainer_create(
             &bag,
@@ -194,6 +194,9 @@ wo_status woi_trainer_xc(const woi_train_options *o, woi_trainer *trainer, const
     if (!status && x->data.n_labels == 0)
         status = woi_fail(err, WO_ERR_FORMAT, 0,
                           "has no labels: a file of the two-file form is joined by 'wideout data xc'");
+    if (!status && o->ranks && x->data.n_labels < (uint64_t)o->ranks->size)
+        status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "has %llu classes for %d processes: each needs one",
+                          (unsigned long long)x->data.n_labels, o->ranks->size);
     if (!status) status = list_rows(x, err);
     if (!status) status = check_values(x, err);
     if (!status)
@@ -202,7 +205,8 @@ wo_status woi_trainer_xc(const woi_train_options *o, woi_trainer *trainer, const
                                                         .d = (size_t)o->d,
                                                         .n_inputs = (size_t)x->data.n_features,
                                                         .trained = true,
-                                                        .seed = o->seed},
+                                                        .seed = o->seed,
+                                                        .ranks = o->ranks},
                                     &x->net, err);
     if (!status) {
         const names_file labels = {o->label_names, "labels.txt", x->net->m};

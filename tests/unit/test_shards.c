@@ -1,6 +1,6 @@
 /* Shards: layers in parts, indexes that several ranks build together, and one index made of them. */
 #include "index_files.h"
-#include "ranks.h"
+#include "together.h"
 #include "signing.h"
 
 /* ---- Layers ------------------------------------------------------------------------------------------------ */
@@ -94,7 +94,7 @@ static void the_best_of_all_are_kept(void **state)
     merging m = {.ids = {{8, 1, -1, -1}, {3, 4, 7, -1}, {2, -1, -1, -1}},
                  .scores = {{5, 1, -INFINITY, -INFINITY}, {5, 2, -3, -INFINITY}, {4, -INFINITY, -INFINITY, -INFINITY}},
                  .sums = {{5, 0, -INFINITY, 0}, {4, 1, -3, 0}, {4, 0, -INFINITY, 0}}};
-    run_ranks(3, merge_work, &m);
+    run_together(3, merge_work, &m);
     const double sum = log(exp(5) + exp(5) + exp(4));
     for (int r = 0; r < 3; r++) {
         assert_int_equal(m.statuses[r], WO_OK);
@@ -139,7 +139,7 @@ static void build_together(building *b, int size)
 {
     for (int r = 0; r < size; r++)
         snprintf(b->paths[r], sizeof b->paths[r], "%s/index-%d-of-%d", scratch_folder, r, size);
-    run_ranks(size, build_work, b);
+    run_together(size, build_work, b);
     for (int r = 0; r < size; r++)
         if (b->statuses[r]) fail_msg("rank %d: %s", r, b->errs[r].text);
 }
