@@ -62,7 +62,8 @@ static bool parse_ks(const char *text, wo_eval_options *o)
 /* Whether there are no exact rows to compare with. */
 static bool has_no_full(const arguments *args, const cli_index *index)
 {
-    return !args->layer.path && (index->options.weights == WO_WEIGHTS_BF16 || index->options.weights == WO_WEIGHTS_INT8_BF16);
+    return !args->layer.path &&
+           (index->options.weights == WO_WEIGHTS_BF16 || index->options.weights == WO_WEIGHTS_INT8_BF16);
 }
 
 /* ---- For programs ------------------------------------------------------------------------------------------ */

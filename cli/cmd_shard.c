@@ -106,7 +106,7 @@ const cli_command cli_cmd_shard = {
     "shard",
     "--layer FILE -n N -o PREFIX [options]",
     "divide a wide layer into files, for 'wideout-mpi'",
-    "Each file is a layer with a share of the classes, their numbers in the whole layer, and its checksum.\n"
+    "Each file is a layer with a share of the classes, their numbers in the whole layer and its checksum.\n"
     "Classes are dealt out one after the other, so that every shard has as many; with --log the labels\n"
     "that it has most often first, so that every shard has as much to do:\n"
     "\n"

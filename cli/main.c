@@ -7,18 +7,12 @@
 const char cli_program[] = "wideout";
 
 const cli_command *const cli_commands[] = {
-    &cli_cmd_data_deb822, &cli_cmd_data_text,
-    &cli_cmd_data_xc,     &cli_cmd_data_split,
-    &cli_cmd_data_draw,   &cli_cmd_data_synthetic,
-    &cli_cmd_train_xc,    &cli_cmd_train_w2v,
-    &cli_cmd_train_lm,    &cli_cmd_embed,
-    &cli_cmd_shard,       &cli_cmd_join,
-    &cli_cmd_build,       &cli_cmd_update,
-    &cli_cmd_check,       &cli_cmd_eval,
-    &cli_cmd_predict,     &cli_cmd_generate,
-    &cli_cmd_serve,       &cli_cmd_info,
-    &cli_cmd_cpu,         &cli_cmd_version,
-    &cli_cmd_completion,  NULL,
+    &cli_cmd_data_deb822, &cli_cmd_data_text,      &cli_cmd_data_xc,    &cli_cmd_data_split,
+    &cli_cmd_data_draw,   &cli_cmd_data_synthetic, &cli_cmd_train_xc,   &cli_cmd_train_w2v,
+    &cli_cmd_train_lm,    &cli_cmd_embed,          &cli_cmd_shard,      &cli_cmd_join,
+    &cli_cmd_build,       &cli_cmd_update,         &cli_cmd_check,      &cli_cmd_eval,
+    &cli_cmd_predict,     &cli_cmd_generate,       &cli_cmd_serve,      &cli_cmd_info,
+    &cli_cmd_cpu,         &cli_cmd_version,        &cli_cmd_completion, NULL,
 };
 
 static void print_overview(FILE *to)

@@ -536,8 +536,8 @@ typedef struct wo_index_info {
      * with one are the same index. 0: it was built, and is in no file. */
     uint64_t checksum;
     uint64_t layer_checksum; /* of the layer that it was built for: one layer may have many indexes */
-    uint64_t n_kept;    /* training queries that it keeps: see wo_build_options.keep */
-    uint64_t n_removed; /* classes that were removed: see wo_index_update */
+    uint64_t n_kept;         /* training queries that it keeps: see wo_build_options.keep */
+    uint64_t n_removed;      /* classes that were removed: see wo_index_update */
     /* Of an index of a shard: which one, from 0, of how many (0: it is none), and the classes of all of them. m then
      * counts those of the shard; ids in calls and answers are those of the whole layer. */
     uint32_t shard, n_shards;

@@ -234,7 +234,7 @@ wo_status wo_index_update(const wo_index *index, const wo_update_options *option
     if (status) return status;
     const size_t old = index->rows.m, m = old + (o.add ? o.add->dense.m : 0),
                  n_replaced = o.replace ? o.replace->dense.m : 0;
-    woi_update u = {.from = index, .call = {o.threads, &o.progress}};
+    woi_update u = {.from = index, .call = {.threads = o.threads, .progress = &o.progress}};
     float *floats = NULL;
     uint8_t *fate = woi_alloc_zero(m, 1, err);
     int32_t *moved = woi_alloc(m - old + n_replaced + o.n_remove, sizeof *moved, err);

@@ -17,7 +17,7 @@ opt/wo/lib/some-triplet/pkgconfig/wideout.pc
 opt/wo/man/man1/wideout.1
 opt/wo/man/man3/wideout.3
 opt/wo/tools/wideout
-srv/include/wideout.h" "$(cd "$root" && find . ! -type d | cut -c3- | grep -Ev 'share/|man1/wideout-' | LC_ALL=C sort)"
+srv/include/wideout.h" "$(cd "$root" && find . ! -type d | cut -c3- | grep -Ev 'share/|man1/wideout-|tools/wideout-mpi' | LC_ALL=C sort)"
 # shellcheck disable=SC2016 # pkg-config's own variables
 same 'wideout.pc follows' 'prefix=/opt/wo
 libdir=${prefix}/lib/some-triplet

@@ -96,7 +96,9 @@ static void wide_create(wide_case *c, size_t sampled, int threads, bool weighted
         }
     c->targets = (woi_targets){c->indptr, c->ids, weighted ? c->shares : NULL, weighted ? c->weights : NULL};
     for (int i = 0; i < M; i++) frequency[i] = (uint32_t)(M / (i + 1));
-    assert_int_equal(woi_softmax_create(M, &(woi_sampling){sampled, frequency, 5}, (woi_workers){threads, NULL}, &c->softmax, &err), WO_OK);
+    assert_int_equal(
+        woi_softmax_create(M, &(woi_sampling){sampled, frequency, 5}, (woi_workers){threads, NULL}, &c->softmax, &err),
+        WO_OK);
 }
 
 static void wide_free(wide_case *c)
