@@ -87,13 +87,13 @@ index tuned --tune-log s/valid.log.safetensors --target-agree 0.8 --max-time 2s
 
 # What they answer: indexes to the log, networks to data of their kind.
 for index in "$out"/index-*.safetensors; do
-    log=$out/log.safetensors
-    [ "${index##*/}" != index-names.safetensors ] || log=$out/log-bf16.safetensors
+    asked=$out/log.safetensors
+    [ "${index##*/}" != index-names.safetensors ] || asked=$out/log-bf16.safetensors
     layer=()
     [ "${index##*/}" != index-none.safetensors ] || layer=(--layer "$out/layer.safetensors")
     scores=()
     case ${index##*/} in index-partition.* | index-mixture.*) scores=(--logprob) ;; esac
-    "$WIDEOUT" predict -q -t 1 --index "$index" "${layer[@]}" "${scores[@]}" "$log" >"${index%.safetensors}.answers"
+    "$WIDEOUT" predict -q -t 1 --index "$index" "${layer[@]}" "${scores[@]}" "$asked" >"${index%.safetensors}.answers"
 done
 for net in xc w2v lm; do
     data=$out/tokens.safetensors

@@ -109,6 +109,7 @@ static void assert_as_defined(const planted *p, const wo_index *index, double *l
     for (size_t i = 0; i < TEST; i++) {
         const float *q = p->q + (N + i) * D;
         double shares[M], sum = 0;
+        const double exact = exact_log_z(p, q);
         const double mass = shares_of(s, q, shares), log_z = ask(s, q, WO_BY_CELLS, 1).log_z;
         const answers a = ask(s, q, WO_BY_CELLS, 0);
         assert_float_equal(a.log_z, log_z - log(1 - mix * mass), 2e-5);
@@ -121,13 +122,13 @@ static void assert_as_defined(const planted *p, const wo_index *index, double *l
             sum += exp(log_p);
         }
         /* To 1, but for what log Z is off. */
-        assert_float_equal(sum, (1 - mix * mass) * exp(exact_log_z(p, q) - log_z) + mix * mass, 1e-4);
+        assert_float_equal(sum, (1 - mix * mass) * exp(exact - log_z) + mix * mass, 1e-4);
         *lightest = fmin(*lightest, mass);
         /* The network's own are as they were, and FULL's exact. */
         const answers plain = ask(s, q, WO_BY_CELLS, 1), full = ask(s, q, WO_BY_FULL, 0);
         assert_int_equal(full.n, M);
         for (size_t c = 0; c < M; c++) {
-            assert_float_equal(full.of[c], logit_of(p, q, c) - exact_log_z(p, q), 5e-5);
+            assert_float_equal(full.of[c], logit_of(p, q, c) - exact, 5e-5);
             if (plain.of[c] > -INFINITY) assert_float_equal(plain.of[c], logit_of(p, q, c) - log_z, 5e-5);
         }
     }
