@@ -82,12 +82,11 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                              .log = args->log,
                              .labels = args->labels,
                              .output = args->output};
-    int code = CLI_OK;
     if (!paths) {
         cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
-        code = cli_fail(NULL, &err);
+        return cli_fail(NULL, &err);
     }
-    if (!code) code = name_files(self, args, paths);
+    int code = name_files(self, args, paths);
     if (!code) code = cli_layer_open(self, &args->layer, &layer);
     if (!code && args->names) code = cli_names_give(args->names, layer);
     if (!code && args->log && cli_labelled_open(args->log, args->labels, &log, &err))
@@ -97,7 +96,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!code) code = report(args, layer, paths);
     cli_labelled_free(&log);
     wo_layer_free(layer);
-    for (uint64_t i = 0; paths && i < args->n; i++) free(paths[i]);
+    for (uint64_t i = 0; i < args->n; i++) free(paths[i]);
     free(paths);
     return code;
 }

@@ -388,6 +388,7 @@ static void goals_without_labels(void **state)
     o.build = &built;
     built.threads = 1;
     o.target_us = 1e6;
+    o.max_time_s = 5;
     index = tune(&p, p.bare, &o);
     assert_true(index->options.method == WO_METHOD_FULL || index->options.method == WO_METHOD_SCREEN);
     wo_index_free(index);
