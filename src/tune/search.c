@@ -627,6 +627,7 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err)
         status = WO_OK;
         woi_tune_bench_free(t);
     }
-    const bool screen = fixed ? t->build.method == WO_METHOD_SCREEN : !t->interrupted;
+    /* Who has seen enough does not wait for it, unless there is nothing but FULL yet. */
+    const bool screen = fixed ? t->build.method == WO_METHOD_SCREEN : !t->interrupted || !has_found(t);
     return !status && screen ? search_screen(t, err) : status;
 }

@@ -36,6 +36,10 @@ static void the_best_so_far_is_built_when_that_is_enough(void **state)
         assert_int_equal(wo_index_curve(index, &curve), 1);
         assert_true(curve.rows >= rows && curve.chosen < curve.rows);
         assert_int_equal(at(&curve, curve.chosen, WOI_CURVE_MET), 1);
+        /* Whoever is left with FULL had the screen tried at least. */
+        bool screened = false;
+        for (size_t i = 0; i < curve.rows; i++) screened |= at(&curve, i, WOI_CURVE_METHOD) == WO_METHOD_SCREEN;
+        assert_true(screened || index->options.method != WO_METHOD_FULL);
         rows = curve.rows;
         wo_index_free(index);
     }
