@@ -88,6 +88,20 @@ static bool read_time(const char *text, double *seconds)
     return false;
 }
 
+/* What the server writes is nothing that it reads, and the three are three files. */
+static int refuse_inputs(const cli_command *self, const arguments *args, const char *index)
+{
+    const char *const files[] = {
+        args->ready_file,      args->access_log, args->learned,         index, args->net, args->layer.path,
+        args->layer.bias_path, args->token_file, args->shard_token_file};
+    static const char *const names[] = {"--ready-file", "--access-log", "--learned"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (size_t j = i + 1; files[i] && j < sizeof files / sizeof *files; j++)
+            if (files[j] && cli_same_file(files[i], files[j]))
+                return cli_usage(self, "%s '%s' is a file that has another use here", names[i], files[i]);
+    return CLI_OK;
+}
+
 static int run(const cli_command *self, void *given, int n, char **rest)
 {
     const arguments *args = given;
@@ -115,6 +129,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, "--alarm needs --shadow: nothing else says how good the answers are");
     if (!args->learn && (args->half_life || args->learned))
         return cli_usage(self, "%s goes with --learn", args->half_life ? "--half-life" : "--learned");
+    const int code = refuse_inputs(self, args, rest[0]);
+    if (code) return code;
     wo_error err;
 #ifdef WOI_HAVE_SERVE
     const char *at = NULL;

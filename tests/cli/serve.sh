@@ -30,6 +30,11 @@ if "$WIDEOUT" serve $index --listen nowhere 2>&1 | grep -q 'built without a serv
     finish
     exit
 fi
+for option in --ready-file --access-log; do
+    fails "$option: not the index" 2 \
+        "wideout serve: $option '$golden/index-full.safetensors' is a file that has another use here (see 'wideout serve --help')" \
+        "$WIDEOUT" serve $golden/index-full.safetensors --listen 127.0.0.1:0 $option $golden/index-full.safetensors
+done
 fails 'no file' 1 'wideout: none: cannot open: No such file or directory' "$WIDEOUT" serve none
 fails 'another file' 1 "wideout: $golden/log.safetensors: the file is of kind log, not an index" "$WIDEOUT" serve $golden/log.safetensors
 fails 'an index without rows' 1 "wideout: $golden/index-none.safetensors: the index has no rows (it was built with weights none): the layer has them; --layer FILE gives it, or --net where the network has it" \
