@@ -46,7 +46,7 @@ enum {
     WOI_CURVE_SURE_P1, /* the share of FULL's P@1 that it has with 99.5% confidence: see judge/compare.c */
     WOI_CURVE_SURE_P5,
     WOI_CURVE_SURE_AGREEMENT,
-    WOI_CURVE_NEURONS,
+    WOI_CURVE_CLASSES,
     WOI_CURVE_US,
     WOI_CURVE_MET,
     WOI_CURVE_CHOSEN,

@@ -28,7 +28,7 @@ static void the_dial_stops_at_the_goal(void **state)
     assert_int_equal(curve.columns, WOI_CURVE_COLUMNS);
     assert_int_equal(curve.n, N_TUNE);
     const double chosen = at(&curve, curve.chosen, WOI_CURVE_LAMBDA);
-    double cheaper = 2, last_neurons = 0;
+    double cheaper = 2, last_classes = 0;
     for (size_t i = 0; i < curve.rows - 1; i++) {
         const double lambda = at(&curve, i, WOI_CURVE_LAMBDA);
         assert_true((at(&curve, i, WOI_CURVE_MET) == 1) == (lambda <= chosen));
@@ -36,11 +36,11 @@ static void the_dial_stops_at_the_goal(void **state)
         if (lambda > chosen) cheaper = fmin(cheaper, lambda);
         for (size_t j = 0; j < i; j++)
             assert_true((lambda - at(&curve, j, WOI_CURVE_LAMBDA)) *
-                            (at(&curve, i, WOI_CURVE_NEURONS) - at(&curve, j, WOI_CURVE_NEURONS)) <=
+                            (at(&curve, i, WOI_CURVE_CLASSES) - at(&curve, j, WOI_CURVE_CLASSES)) <=
                         0);
-        last_neurons = at(&curve, i, WOI_CURVE_NEURONS);
+        last_classes = at(&curve, i, WOI_CURVE_CLASSES);
     }
-    assert_true(last_neurons >= 1 && cheaper > chosen && (cheaper == 2 || cheaper < 1.1 * chosen));
+    assert_true(last_classes >= 1 && cheaper > chosen && (cheaper == 2 || cheaper < 1.1 * chosen));
     assert_true(index->options.lambda == chosen);
     assert_goal_is_reached(&p, index, o.target);
     /* The options that it names give the same index, lambda with as many digits as are printed. */
@@ -154,7 +154,7 @@ static void a_long_log_is_judged_again(void **state)
         index->full.from = 0; /* the row is of the cells, whoever answers large batches */
         assert_int_equal(wo_index_curve(index, &curve), 1);
         assert_int_equal(wo_evaluate(index, NULL, p.tune, &eo, &r, &err), WO_OK);
-        assert_float_equal(at(&curve, curve.chosen, WOI_CURVE_NEURONS), r.sample_size, 1e-9);
+        assert_float_equal(at(&curve, curve.chosen, WOI_CURVE_CLASSES), r.sample_size, 1e-9);
         assert_float_equal(at(&curve, curve.chosen, WOI_CURVE_P1), r.p_at_1, 1e-9);
         assert_int_equal(at(&curve, curve.chosen, WOI_CURVE_MET), 1);
         wo_index_free(index);
