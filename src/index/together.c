@@ -4,26 +4,12 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "kernels/topk.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- Answers ----------------------------------------------------------------------------------------------- */
-
-/* A class into the n best so far; returns the new n, at most k. */
-static size_t insert(int32_t id, float score, int32_t *ids, float *scores, size_t n, size_t k)
-{
-    size_t at = n;
-    if (isnan(score)) return n;
-    while (at > 0 && (score > scores[at - 1] || (score == scores[at - 1] && id < ids[at - 1]))) at--;
-    if (at == k) return n;
-    if (n < k) n++;
-    memmove(ids + at + 1, ids + at, (n - at - 1) * sizeof *ids);
-    memmove(scores + at + 1, scores + at, (n - at - 1) * sizeof *scores);
-    ids[at] = id;
-    scores[at] = score;
-    return n;
-}
 
 /* (n) of each rank: sums, then ids, then scores, as they are sent. */
 typedef struct answers {
@@ -58,16 +44,11 @@ static void add_sum(double *to, const double *more)
 
 static void merge_query(const answers *all, size_t size, size_t i, size_t k, const answers *to)
 {
-    int32_t *ids = to->ids + i * k;
-    float *scores = to->scores + i * k;
-    size_t n = 0;
+    woi_topk best = {k, 0, to->scores + i * k, to->ids + i * k};
     for (size_t r = 0; r < size; r++)
         for (size_t j = i * k; j < (i + 1) * k && all[r].ids[j] >= 0; j++)
-            n = insert(all[r].ids[j], all[r].scores[j], ids, scores, n, k);
-    for (; n < k; n++) {
-        ids[n] = -1;
-        scores[n] = -INFINITY;
-    }
+            woi_topk_insert(&best, all[r].scores[j], all[r].ids[j]);
+    woi_topk_pad(&best);
     for (size_t r = 0; to->sums && r < size; r++) {
         if (r == 0) memcpy(to->sums + 2 * i, all[r].sums + 2 * i, 2 * sizeof(double));
         if (r > 0) add_sum(to->sums + 2 * i, all[r].sums + 2 * i);
