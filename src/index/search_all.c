@@ -156,8 +156,7 @@ static void rescore(void *call, int worker, size_t i, const int32_t *screened, s
     int32_t *ids = t->ids + i * t->k;
     float *scores = t->scores + i * t->k;
     if (!screened) {
-        woi_pad(t, ids, scores);
-        woi_tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
+        woi_refuse(t, i);
         return;
     }
     n = with_mandatory(t, w, screened, n);
