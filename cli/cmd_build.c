@@ -185,14 +185,16 @@ static void print_next(const arguments *args, const wo_build_options *o)
     if (log && o->weights != WO_WEIGHTS_F32 && o->weights != WO_WEIGHTS_INT8) print_layer_options(&args->layer);
     print_option("--log", log);
     if (log) print_option("--labels", args->tune.log ? args->tune.labels : args->labels);
-    printf(log && !args->tune.log ? "  # better: a log that it was not built from\n" : "\n");
+    printf(!log             ? "\n"
+           : args->tune.log ? "  # better: a log that it was not tuned on\n"
+                            : "  # better: a log that it was not built from\n");
 }
 
 /* What the index is, where it is no index of cells. */
 static const char *kind_of(const wo_build_options *o)
 {
     return o->method == WO_METHOD_FULL     ? ": this is FULL, the exact layer"
-           : o->method == WO_METHOD_SCREEN ? ": a screen, which scores every class"
+           : o->method == WO_METHOD_SCREEN ? ": a screen: all classes in int8, and the best few exactly"
                                            : "";
 }
 

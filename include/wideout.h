@@ -695,7 +695,7 @@ typedef enum wo_proof {
     WO_PROOF_HITS = 1,      /* its hits beside FULL's, with confidence */
     WO_PROOF_AGREEMENT = 2, /* hits were too few to tell: as many hits as asked for, and FULL's own answers with
                              * confidence, on the queries that were judged or on others of the log */
-    WO_PROOF_ALL_EQUAL = 3  /* it scores every class */
+    WO_PROOF_ALL_EQUAL = 3  /* it looks through every class */
 } wo_proof;
 
 /* What the tuner tried, in the order of trying: `rows` points of `columns` numbers, row after row, in the index's

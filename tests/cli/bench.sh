@@ -163,6 +163,11 @@ check 'and ends the partial file' test ! -e stop/slow.json.partial
 cp one/tiny.json stop/tiny.json.partial
 check 'a partial file of something else is not used' run ./tiny.workload -o stop --methods full
 
+mkdir -p late/slow.json
+fails 'every output is tried before the first run' 1 'wideout-bench: late/slow.json: the output exists and is not a plain file' \
+    "$bench" run -q ./tiny.workload ./slow.workload -o late --methods full
+same 'and nothing was run' slow.json "$(ls late)"
+
 # ---- A layer of one's own ----------------------------------------------------------------------------------------
 s=cache/synthetic-600-16-4000-1
 check 'a layer and logs' run --layer $s/net.safetensors --log $s/train.log --test $s/test.log --methods full,popular --name mine -o own

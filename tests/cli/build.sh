@@ -315,10 +315,10 @@ fails 'lss without labels' 1 'wideout: small.log: the log has no labels, and lss
     build --log small.log --method lss -o bad
 fails 'no labels to learn from' 1 "wideout: small.log: the log has no labels, and nothing else was to be used: FULL's top-k can be the source; --source top takes it" \
     build --log small.log -K 2 -L 1 --source labels -o bad
-# What cannot be shown is said; the index then scores every class.
+# What cannot be shown is said; the index then looks through all classes.
 build --log small.log -o unshown >unshown.text
 check 'a log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 query" unshown.text
-check 'and few of them' grep -q '^  1 query is too few to show that; it scores every class' unshown.text
+check 'and few of them' grep -q '^  1 query is too few to show that; it looks through all classes' unshown.text
 build --log small.log --target-agree 0.9 -o unshown >unshown.text
 check 'too few queries to tune by' grep -q '^  method screen' unshown.text
 build --tune-log small.log -o unshown >unshown.text
