@@ -1,4 +1,5 @@
 /* wideout-bench run: one result file for each workload. */
+#include "../cli/inputs.h"
 #include "run.h"
 
 #include <math.h>
@@ -61,22 +62,24 @@ static bench_workload own(const arguments *args)
 }
 
 /* Before the first workload runs: those behind it take hours to reach. */
-static int try_output(const arguments *args, const char *name)
+static int try_output(const cli_command *self, const arguments *args, const char *name)
 {
     const char *folder = args->output ? args->output : bench_results_folder;
     char path[4096];
+    const char *const in[] = {args->layer, args->log, args->valid, args->test};
     snprintf(path, sizeof path, "%s/%s.json", folder, name);
-    return bench_try_output(folder, path);
+    const int code = cli_refuse_inputs(self, path, in, sizeof in / sizeof in[0]);
+    return code ? code : bench_try_output(folder, path);
 }
 
-static int try_outputs(const arguments *args, int n, char **rest)
+static int try_outputs(const cli_command *self, const arguments *args, int n, char **rest)
 {
-    int code = args->layer ? try_output(args, own(args).name) : CLI_OK;
+    int code = args->layer ? try_output(self, args, own(args).name) : CLI_OK;
     for (int i = 0; !code && i < n; i++) {
         bench_workload workload;
         wo_error err;
         if (bench_workload_read(rest[i], &workload, &err)) return cli_fail(rest[i], &err);
-        code = try_output(args, workload.name);
+        code = try_output(self, args, workload.name);
         bench_workload_free(&workload);
     }
     return code;
@@ -151,7 +154,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->name && (strchr(args->name, '/') || !*args->name))
         return cli_usage(self, "--name takes the name of a file without folders, not '%s'", args->name);
     int code = check_methods(self, args->methods);
-    if (!code) code = try_outputs(args, n, rest);
+    if (!code) code = try_outputs(self, args, n, rest);
     if (code) return code;
     char *command = command_text(args, n, rest);
     json_t *results = json_array();
