@@ -320,6 +320,7 @@ fails 'no labels to learn from' 1 "wideout: small.log: the log has no labels, an
 held() { "$WIDEOUT" build --layer held/layer.safetensors --log held/train.log.safetensors -o held.idx "$@"; }
 held --method evidence -K 8 -L 2 --json >held.json 2>held.err
 figure() { "$WIDEOUT" eval --no-timing --json --index held.idx --log "held/$1.log.safetensors" | jq .p_at_1; }
+# shellcheck disable=SC2016 # $test and $own are jq's
 check 'an index is judged as by other queries' jq -e --argjson test "$(figure test)" --argjson own "$(figure train)" \
     '.held_out.queries == 500 and ((.held_out.p_at_1 - $test) | fabs) < 0.07 and $own - .held_out.p_at_1 > 0.05' held.json
 check 'a poor one is warned of' grep -qE '^wideout: warning: held.idx has 8[0-9]% of FULL.s P@1 on 500 queries of the log that it did not know: --target 0.995 .*; a smaller --lambda or a longer log helps too$' held.err
