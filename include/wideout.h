@@ -426,6 +426,9 @@ typedef struct wo_build_options {
      * they answer as one would that was built of the whole layer. The log is the whole one everywhere. Not for lss, nor
      * with a partition. NULL: there is one process. */
     const struct wo_collective *together;
+    /* Queries of the log to judge the index by, while its cells are filled by the others: see wo_index_info.held_n. Not
+     * for several processes. 0: none. */
+    uint64_t held_out;
 } wo_build_options;
 
 #define WO_PRIOR_FLOOR (1.0 / 1024)
@@ -543,6 +546,12 @@ typedef struct wo_index_info {
     uint32_t shard, n_shards;
     size_t m_whole;
     uint64_t router_checksum; /* the same in all shards of one build, as the layer's is */
+    /* Of an index that was just built with held_out: on how many queries it was judged, the share whose best answer was
+     * FULL's, and the shares of labelled ones whose best answer was a label, the index's and FULL's (NAN: none has
+     * one). An index of evidence had them left out of its cells meanwhile, not of its router. held_n is 0 and the rest
+     * NAN where it was not judged: a log of fewer than 1,000 queries, or a layer so large that FULL takes long. */
+    uint64_t held_n;
+    double held_same_best, held_p_at_1, held_full_p_at_1;
 } wo_index_info;
 
 /* Both fail, with WO_ERR_ARGUMENT, only where struct_size is not set. */
@@ -695,7 +704,7 @@ typedef enum wo_proof {
     WO_PROOF_HITS = 1,      /* its hits beside FULL's, with confidence */
     WO_PROOF_AGREEMENT = 2, /* hits were too few to tell: as many hits as asked for, and FULL's own answers with
                              * confidence, on the queries that were judged or on others of the log */
-    WO_PROOF_ALL_EQUAL = 3  /* it scores every class */
+    WO_PROOF_ALL_EQUAL = 3  /* it looks through every class */
 } wo_proof;
 
 /* What the tuner tried, in the order of trying: `rows` points of `columns` numbers, row after row, in the index's

@@ -139,7 +139,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     wo_build_defaults(method, &o, sizeof o);
     if (!args->log && method != WO_METHOD_FULL && method != WO_METHOD_SLIDE && method != WO_METHOD_SCREEN)
         return cli_usage(self, "needs --log FILE: queries to learn from");
-    if ((code = cli_build_set(self, &args->build, &o))) return code;
+    if ((code = cli_build_set(self, &args->build, &o)) || (code = cli_shard_refuse_device(self, args->output)))
+        return code;
     o.seed = args->common.seed;
     o.threads = (int)args->common.threads;
     cli_common quiet = args->common;

@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "base/sized.h"
 #include "index/build_evidence.h"
+#include "index/held.h"
 #include "index/keep.h"
 #include "index/options.h"
 #include "index/partition.h"
@@ -131,6 +132,7 @@ void woi_index_finish(wo_index *index)
     index->options.threads = 0;
     index->options.progress = (wo_progress){0};
     index->options.together = NULL;
+    index->options.held_out = 0;
 }
 
 /* What rows in fewer bits change. */
@@ -200,6 +202,18 @@ static wo_status check_shard(const wo_layer *layer, const wo_build_options *o, w
     return WO_OK;
 }
 
+/* Cells that were not filled by what queries needed know none of them: any will do. */
+static wo_status judge_plainly(wo_index *index, const wo_log *log, const wo_build_options *o, wo_error *err)
+{
+    const bool cells = o->method != WO_METHOD_FULL && o->method != WO_METHOD_SCREEN;
+    const size_t n = log && cells ? woi_held_size(index, log, o) : 0;
+    size_t *picks = n ? woi_held_pick(index, log, n, WOI_HELD_STREAM, err) : NULL;
+    if (n && !picks) return WO_ERR_MEMORY;
+    const wo_status status = n ? woi_held_judge(index, log, picks, n, o->threads, err) : WO_OK;
+    woi_free(picks);
+    return status;
+}
+
 wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *given, wo_index **index,
                          wo_error *err)
 {
@@ -226,8 +240,10 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     if (!status) status = build_method(options->method, layer, log, made, err);
     if (!status) {
         woi_index_finish(made);
-        status = woi_index_complete(made, log,
-                                    &(woi_finishing){options->threads, &options->progress, options->together}, err);
+        if (options->method != WO_METHOD_EVIDENCE) status = judge_plainly(made, log, options, err);
+        if (!status)
+            status = woi_index_complete(made, log,
+                                        &(woi_finishing){options->threads, &options->progress, options->together}, err);
     }
     if (status)
         wo_index_free(made);
@@ -296,6 +312,10 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
         .n_shards = index->shard.count,
         .m_whole = woi_shard_whole(&index->shard, index->rows.m),
         .router_checksum = router_checksum(index),
+        .held_n = index->held.n,
+        .held_same_best = index->held.n ? index->held.same_best : NAN,
+        .held_p_at_1 = index->held.n ? index->held.p_at_1 : NAN,
+        .held_full_p_at_1 = index->held.n ? index->held.full_p_at_1 : NAN,
     };
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A + woi_tree_n_cells(tree);

@@ -2,7 +2,7 @@
 #include "index/build_evidence.h"
 
 #include "base/error.h"
-#include "base/rng.h"
+#include "index/held.h"
 #include "index/mixture.h"
 #include "index/together.h"
 #include "route/mix.h"
@@ -149,47 +149,78 @@ wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index 
     return status ? status : make_screen(index, err);
 }
 
-/* Of the n queries that a mixture is chosen by, the i-th. */
-static size_t held_place(const wo_index *index, size_t i, size_t n, size_t total)
+/* Queries whose needs fill no cell meanwhile. */
+typedef struct hidden {
+    size_t n;
+    size_t *picks; /* (n): borrowed */
+    uint32_t *own; /* (n, each): the cells that they lie in */
+} hidden;
+
+static wo_status hide(hidden *held, woi_routed *routed, wo_error *err)
 {
-    const size_t low = woi_part_start(i, n, total), high = woi_part_start(i + 1, n, total);
-    return low + (size_t)woi_rng_below(index->options.seed, STREAM_MIX, i, high - low);
+    const size_t each = routed->each;
+    if (!(held->own = woi_alloc(held->n * each, sizeof *held->own, err))) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < held->n; i++) {
+        uint32_t *of = routed->of + held->picks[i] * each;
+        memcpy(held->own + i * each, of, each * sizeof *of);
+        for (size_t c = 0; c < each; c++) of[c] = UINT32_MAX;
+    }
+    return WO_OK;
+}
+
+static void show(hidden *held, woi_routed *routed)
+{
+    const size_t each = routed->each;
+    for (size_t i = 0; held->own && i < held->n; i++)
+        memcpy(routed->of + held->picks[i] * each, held->own + i * each, each * sizeof *held->own);
+    woi_free(held->own);
+}
+
+/* Cells of the others; the index can then be searched. */
+static wo_status fill_without(hidden *held, woi_evidence by, woi_routed *routed, wo_index *index, wo_error *err)
+{
+    const wo_build_options before = index->options;
+    wo_status status = hide(held, routed, err);
+    if (!status) status = woi_evidence_fill(by, routed, index, err);
+    woi_index_finish(index);
+    index->options = before;
+    show(held, routed);
+    return status;
 }
 
 wo_status woi_evidence_choose_mix(const wo_log *log, woi_evidence by, woi_routed *routed, wo_index *index,
                                   wo_error *err)
 {
     wo_build_options *o = &index->options;
-    const int threads = o->threads;
-    const wo_progress progress = o->progress;
-    const size_t each = routed->each, n = log->n / HELD_OUT < MOST_HELD ? log->n / HELD_OUT : MOST_HELD;
+    const size_t n = log->n / HELD_OUT < MOST_HELD ? log->n / HELD_OUT : MOST_HELD;
     if (!woi_lacks_mix(o)) return WO_OK;
     if (!log->indptr || !n) {
         o->mix = 0;
         return WO_OK;
     }
     double mix = 0;
-    size_t *picks = woi_alloc(n, sizeof *picks, err);
-    uint32_t *own = woi_alloc(n * each, sizeof *own, err);
-    wo_status status = picks && own ? WO_OK : WO_ERR_MEMORY;
-    for (size_t i = 0; !status && i < n; i++) {
-        picks[i] = held_place(index, i, n, log->n);
-        uint32_t *of = routed->of + picks[i] * each;
-        memcpy(own + i * each, of, each * sizeof *of);
-        for (size_t c = 0; c < each; c++) of[c] = UINT32_MAX;
-    }
+    hidden held = {.n = n, .picks = woi_held_pick(index, log, n, STREAM_MIX, err)};
+    wo_status status = held.picks ? fill_without(&held, by, routed, index, err) : WO_ERR_MEMORY;
+    const wo_build_options before = *o;
     if (!status) {
-        status = woi_evidence_fill(by, routed, index, err);
-        woi_index_finish(index);
-        const woi_mixture_call call = {.log = log, .picks = picks, .n = n, .threads = threads, .progress = &progress};
-        if (!status) status = woi_mixture_choose(index, &call, &mix, err);
-        for (size_t i = 0; i < n; i++) memcpy(routed->of + picks[i] * each, own + i * each, each * sizeof *own);
+        const woi_mixture_call call = {
+            .log = log, .picks = held.picks, .n = n, .threads = o->threads, .progress = &before.progress};
+        status = woi_mixture_choose(index, &call, &mix, err);
     }
     o->mix = mix;
-    o->threads = threads;
-    o->progress = progress;
-    woi_free(picks);
-    woi_free(own);
+    woi_free(held.picks);
+    return status;
+}
+
+/* What the others' cells are worth on some queries, where that is asked for. The cells are to be filled again. */
+static wo_status judge(const wo_log *log, woi_evidence by, woi_routed *routed, wo_index *index, wo_error *err)
+{
+    hidden held = {.n = woi_held_size(index, log, &index->options)};
+    if (!held.n) return WO_OK;
+    held.picks = woi_held_pick(index, log, held.n, WOI_HELD_STREAM, err);
+    wo_status status = held.picks ? fill_without(&held, by, routed, index, err) : WO_ERR_MEMORY;
+    if (!status) status = woi_held_judge(index, log, held.picks, held.n, index->options.threads, err);
+    woi_free(held.picks);
     return status;
 }
 
@@ -218,6 +249,7 @@ wo_status woi_build_evidence(const wo_layer *layer, const wo_log *log, wo_index 
     const woi_evidence by = {&needs, apart ? &labels : &needs};
     if (!status) status = woi_evidence_route(log, &needs, index, &routed, err);
     if (!status) status = woi_evidence_choose_mix(log, by, &routed, index, err);
+    if (!status) status = judge(log, by, &routed, index, err);
     if (!status) status = woi_evidence_fill(by, &routed, index, err);
     woi_routed_free(&routed);
     woi_sparse_free(&needs);

@@ -117,6 +117,12 @@ static inline bool woi_batches_have(woi_batches batches, size_t n)
     return batches.from && n >= batches.from && (!batches.to || n <= batches.to);
 }
 
+/* What queries said that the cells did not know: see wo_index_info.held_n. */
+typedef struct woi_held {
+    size_t n;
+    double same_best, p_at_1, full_p_at_1;
+} woi_held;
+
 struct wo_index {
     wo_build_options options;
     woi_dense rows; /* w is NULL where the file has none and no layer was given */
@@ -143,6 +149,7 @@ struct wo_index {
     uint64_t n_empty, largest; /* cells without a class; classes in the largest */
     woi_batches full;          /* that FULL answers; see wo_index_info */
     double same_best, same_five;
+    woi_held held;
     const wo_index *base;            /* of an index that an adapter published: whose all but its cells are; or NULL */
     woi_st *st;                      /* mapped: hash, tree and rows lie in it and are not freed; NULL: they are ours */
     double *trace_copy, *curve_copy; /* of tables that the file has more columns of, or NULL */

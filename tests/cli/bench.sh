@@ -160,6 +160,11 @@ check 'and ends the partial file' test ! -e stop/slow.json.partial
 cp one/tiny.json stop/tiny.json.partial
 check 'a partial file of something else is not used' run ./tiny.workload -o stop --methods full
 
+mkdir -p late/slow.json
+fails 'every output is tried before the first run' 1 'wideout-bench: late/slow.json: the output exists and is not a plain file' \
+    "$bench" run -q ./tiny.workload ./slow.workload -o late --methods full
+same 'and nothing was run' slow.json "$(ls late)"
+
 # ---- A layer of one's own ----------------------------------------------------------------------------------------
 s=cache/synthetic-600-16-4000-1
 check 'a layer and logs' run --layer $s/net.safetensors --log $s/train.log --test $s/test.log --methods full,popular --name mine -o own
@@ -168,6 +173,9 @@ run --layer $s/net.safetensors --test $s/test.log --methods full,popular -o own 
 same 'without a training log' 'wideout-bench: own: popular N=500 is left out: there is no training log to learn from' "$(head -1 own.err)"
 run --layer $s/net.safetensors --log $s/train.log --test $s/test.log --methods tuned -o own >/dev/null 2>own.err
 same 'without a validation log' 'wideout-bench: own: tuned batch=1024 seconds=5 is left out: there is no validation log to tune on' "$(cat own.err)"
+cp $s/net.safetensors own/net.json
+fails 'a result is never the layer' 2 "wideout-bench run: -o 'own/net.json' would replace what is read (see 'wideout-bench run --help')" \
+    "$bench" run --layer own/net.json --test $s/test.log --name net -o own
 fails 'a test log that is not here' 1 'wideout-bench: own is left out: the test log none is not here' \
     "$bench" run --layer $s/net.safetensors --test none
 fails 'a log that does not fit' 1 "wideout-bench: own: other/test.log: queries of 8 numbers and labels up to 596 do not fit a layer of 600 classes and 16 dimensions" \

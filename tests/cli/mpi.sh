@@ -127,7 +127,7 @@ fails 'join: a shard twice' 1 'wideout: s/index-00003-of-00004.safetensors: shar
     "$WIDEOUT" join s/index-*.safetensors -o x
 fails 'join: one is missing' 1 'wideout: s/index-00001-of-00004.safetensors: the index is shard 1 of 4, but 2 files were given: all shards, each once' \
     "$WIDEOUT" join s/index-0000[12]-of-00004.safetensors -o x
-fails 'join: no shard' 1 'wideout: one: the index is no shard, but 1 files were given: all shards, each once' "$WIDEOUT" join one -o x
+fails 'join: no shard' 1 'wideout: one: the index is no shard, but 1 file was given: all shards, each once' "$WIDEOUT" join one -o x
 run 4 "$mpi" build --layer s/net "${tree[@]}" --lambda 0.2 -o s/other >/dev/null
 cp s/other-00003-of-00004.safetensors s/index-00003-of-00004.safetensors
 fails 'a shard of another build' 1 'wideout-mpi: the build of the index, by its options, differs between ranks 0 and 2' \

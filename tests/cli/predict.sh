@@ -219,9 +219,21 @@ bad() { # NAME SENTENCE COMMAND...
     fails "$1" 1 "wideout: $2" "${@:3}"
 }
 bad 'text alone' 'words: is text: name the network that makes queries of it with --net FILE' "$WIDEOUT" predict --index x.idx words
-bad 'a pipe without a network' 'standard input: is a pipe, which must bring text for the network of --net FILE: none was named' \
-    "$WIDEOUT" predict --index x.idx < <(cat test.log)
-bad 'a log from a pipe' 'standard input: is a pipe: queries are read from a file' "$WIDEOUT" predict --index x.idx --format log < <(cat test.log)
+bad 'text from a pipe' 'standard input: is text: name the network that makes queries of it with --net FILE' \
+    "$WIDEOUT" predict --index x.idx < <(cat words)
+true >empty
+for nothing in /dev/null empty; do
+    bad "nothing from $nothing" 'standard input: is empty: expected queries' "$WIDEOUT" predict --index x.idx <$nothing
+done
+bad 'nothing from a pipe' 'standard input: is empty: expected queries' "$WIDEOUT" predict --index x.idx < <(true)
+bad 'an empty file' 'empty: is empty: expected queries' "$WIDEOUT" predict --index x.idx empty
+bad 'an archive from a pipe' 'standard input: the file is a zip archive (.npz or PyTorch .pt): save the arrays as .npy or as safetensors' \
+    "$WIDEOUT" predict --index x.idx < <(printf 'PK\003\004.............')
+"$WIDEOUT" predict --index x.idx test.npy >expected
+same 'an array from a pipe' "$(cat expected)" "$("$WIDEOUT" predict --index x.idx < <(cat test.npy))"
+same 'that comes byte by byte' "$(cat expected)" "$("$WIDEOUT" predict --index x.idx < <(head -c 1 test.npy && sleep 0.1 && tail -c +2 test.npy))"
+same 'whose kind is named' "$(cat expected)" "$("$WIDEOUT" predict --index x.idx --format npy < <(cat test.npy))"
+same 'a log from a pipe' "$("$WIDEOUT" predict --index x.idx test.log)" "$("$WIDEOUT" predict --index x.idx < <(cat test.log))"
 bad 'queries of another size' 's/test.log.safetensors: has queries of 4 numbers, the index takes 16' \
     "$WIDEOUT" predict --index x.idx s/test.log.safetensors
 bad 'an array of another size' 'test.npy: has 2 dimensions, the last of 16, expected (n, 4) or (4)' "$WIDEOUT" predict --index s.idx test.npy
