@@ -159,8 +159,9 @@ static void accept(woi_server *server, const feedback *f, const woi_snapshot *s,
                                .queries = f->job.queries,
                                .indptr = f->indptr,
                                .labels = f->ids};
-    if (!woi_learn_offer(server, &lesson)) {
-        woi_refusal(reply, 503, "feedback comes faster than it can be learned from");
+    const char *why = woi_learn_offer(server, &lesson);
+    if (why) {
+        woi_refusal(reply, 503, "%s", why);
         return;
     }
     reply->status = 200;

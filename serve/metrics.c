@@ -144,8 +144,13 @@ static void show_learning(woi_out *out, const woi_learning *l)
     gauge(out, "learned_cells", "Cells that changed by them.", (double)of->cells);
     gauge(out, "learned_entries_added", "Classes that joined a cell.", (double)of->entries_added);
     gauge(out, "learned_entries_left", "Classes that left a cell.", (double)of->entries_left);
-    counter(out, "learned_dropped_total", "Queries that came too fast to be learned from, or do not fit the index.",
-            l->dropped);
+    counter(out, "learned_dropped_total",
+            "Queries that came too fast to be learned from, could not be kept, or do not fit the index.", l->dropped);
+    gauge(out, "learning_stopped",
+          "1 where no feedback is taken: the journal cannot be written, or the index cannot be learned for.",
+          l->stopped);
+    counter(out, "journal_changes_total",
+            "Times that the journal was found cut, moved, removed or replaced, and opened anew.", l->journal_changes);
 }
 
 static size_t open_files(void)

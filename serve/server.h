@@ -223,7 +223,7 @@ bool woi_shadow_tell(woi_server *server, woi_agreement *agreement); /* false: th
  * a thread of its own. */
 wo_status woi_learn_start(woi_server *server, const char **at, wo_error *err);
 void woi_learn_stop(woi_server *server); /* after what it has */
-/* Queries (n, d of the snapshot) with labels, as wo_adapter_observe takes them, are copied; false: there is no room. */
+/* Queries (n, d of the snapshot) with labels, as wo_adapter_observe takes them, are copied; or why they are not. */
 typedef struct woi_lesson {
     struct woi_lesson *next;
     size_t n, d, n_labels;
@@ -231,10 +231,12 @@ typedef struct woi_lesson {
     const int64_t *indptr;
     const int32_t *labels;
 } woi_lesson;
-bool woi_learn_offer(woi_server *server, const woi_lesson *lesson);
+const char *woi_learn_offer(woi_server *server, const woi_lesson *lesson);
 typedef struct woi_learning {
     wo_adapter_info of_index; /* since the index was opened; what the journal has is among it */
     uint64_t dropped, generation;
+    bool stopped;             /* no lesson is taken: it could not be kept, or the index cannot be learned for */
+    uint64_t journal_changes; /* how often it was found cut, moved or removed */
 } woi_learning;
 bool woi_learn_tell(woi_server *server, woi_learning *learning); /* false: nothing is learned */
 

@@ -3,6 +3,7 @@ lessons, refusals, and who may teach."""
 import array
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -142,6 +143,59 @@ same("what was cut off is gone", 0, info(journal)["torn_bytes"])
 done = subprocess.run([TOOL, "build", "-q", "--layer", GOLDEN + "layer.safetensors", "--log", GOLDEN + "log.safetensors", "--log", journal,
                        "--method", "popular", "--popular", "5", "-o", folder.name + "/rebuilt"], capture_output=True, text=True)
 same("an index can be built from the log and the journal", (0, ""), (done.returncode, done.stderr))
+
+# ---- A journal that others change, or that cannot be written: never in silence ----
+def kept():
+    try:
+        return info(journal)["queries"]
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+with Server(base, "-q", "--learn", "--learned", journal) as s:
+    said, changes = "", 0
+    had = kept()
+    for name, change, left in (("cut to nothing", lambda: os.truncate(journal, 0), 0),
+                               ("removed", lambda: os.unlink(journal), 0),
+                               ("moved away", lambda: os.rename(journal, journal + ".old"), 0),
+                               ("cut within a record", lambda: os.truncate(journal, 150), 1),
+                               ("replaced by another", lambda: (shutil.copy(journal + ".old", journal + ".new"), os.rename(journal + ".new", journal)), 20)):
+        change()
+        changes += 1
+        reply = teach(s, rows[3], 7, 20)
+        same(f"a journal {name}: feedback is taken", 200, reply.status)
+        check("and is in what is there now", until(lambda: kept() == left + 20), (left, kept()))
+        check("and that is said once", until(lambda: s.stderr().count("it is opened anew, and goes on") == changes), s.stderr())
+        same("and counted", float(changes), s.metric("wideout_journal_changes_total"))
+    same("one that was moved has all that it had", 20, info(journal + ".old")["queries"])
+    os.unlink(journal)
+    check("it is noticed without feedback too", until(lambda: s.metric("wideout_journal_changes_total") == changes + 1 and kept() == 0))
+    same("nothing was stopped by it", 0.0, s.metric("wideout_learning_stopped"))
+    same("it ends well", 0, s.stop())
+
+place = os.path.join(folder.name, "place")
+os.mkdir(place)
+with Server(base, "-q", "--learn", "--learned", place + "/journal") as s:
+    teach(s, rows[3], 7, 20)
+    check("a journal in a folder", learned(s, 20))
+    os.rename(place, place + ".moved")
+    same("the folder is gone: what comes first is taken", 200, teach(s, rows[4], 8, 30).status)
+    check("then no more is", until(lambda: teach(s, rows[4], 9, 1).status == 503))
+    reply = teach(s, rows[4], 9, 1)
+    same("by a sentence", ("the journal cannot be written, and what is not kept is not learned", "1"), (reply.error(), reply.headers.get("Retry-After")))
+    check("metrics and standard error say so", s.metric("wideout_learning_stopped") == 1 and s.stderr().count("no feedback is taken until it can be written") == 1, s.stderr())
+    before = s.metric("wideout_learned_queries")
+    check("searches go on", s.ask("/v1/search", {"query": rows[0]}).status == 200)
+    os.mkdir(place)
+    check("when it is there again, what was taken is kept and learned", until(lambda: s.metric("wideout_learned_queries") >= before + 30)
+          and info(place + "/journal")["queries"] >= 30, s.stderr())
+    check("and more is taken", teach(s, rows[4], 9, 1).status == 200 and s.metric("wideout_learning_stopped") == 0, s.stderr())
+    check("it says so", s.stderr().count("it is written again; feedback is taken") == 1, s.stderr())
+    shutil.rmtree(place)
+    same("gone again", 200, teach(s, rows[4], 8, 30).status)
+    check("no more", until(lambda: s.metric("wideout_learning_stopped") == 1))
+    same("it ends well", 0, s.stop())
+    check("and says what is lost", re.search("feedback of 3[0-9] queries was taken and is not in it", s.stderr()), s.stderr())
 
 # Kills at any moment: every reader takes what is left, and no feedback that was answered long enough before is lost.
 for round_ in range(3):

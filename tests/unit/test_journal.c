@@ -207,7 +207,8 @@ static void changed_by_others(void **state)
         assert_int_equal(wo_journal_sync(j, &err), WO_ERR_FORMAT);
         assert_int_equal(wo_journal_append(j, queries, 1, indptr, labels, &err), WO_ERR_FORMAT);
         if (how == 0)
-            assert_string_equal(err.text, "the journal was changed while it was in use: it has 0 bytes, 188 were written");
+            assert_string_equal(err.text,
+                                "the journal was changed while it was in use: it has 0 bytes, 188 were written");
         if (how == 2 || how == 3) assert_string_equal(err.text, gone);
         wo_journal_free(j);
         if (how == 3) assert_first(moved, N);
