@@ -114,6 +114,7 @@ typedef struct woi_lease {
 
 /* ---- Metrics: metrics.c ------------------------------------------------------------------------------------ */
 
+enum { WOI_HELD_BODIES = 16 }; /* times the largest body: what all requests may hold together */
 enum { WOI_MAX_ROUTES = 24, WOI_N_CODES = 16, WOI_N_LATENCIES = 18, WOI_N_SIZES = 14 };
 
 typedef struct woi_metrics {
@@ -123,6 +124,7 @@ typedef struct woi_metrics {
     atomic_ullong by_cells, by_wider, by_full;
     atomic_ullong reloads, failed_reloads, expired, unread;
     atomic_llong connections, in_flight;
+    atomic_size_t held; /* bytes of bodies, and of answers that are not read yet */
 } woi_metrics;
 
 /* ---- The server -------------------------------------------------------------------------------------------- */
@@ -345,6 +347,8 @@ bool woi_job_set(woi_job *job, const woi_snapshot *snapshot, const char *key, co
 bool woi_job_arguments(woi_job *job, const woi_snapshot *snapshot, const woi_request *request, woi_reply *reply);
 /* Whether nothing follows a question mark, where the body has all that is said. */
 bool woi_no_arguments(const woi_request *request, woi_reply *reply);
+/* A number that is a key: written in one way alone, so that an object, whose keys differ, has none twice. */
+bool woi_read_number(const char *text, long long *number);
 /* Queries as JSON: numbers, lists of d numbers; `what` is for the sentence. */
 bool woi_job_queries(woi_job *job, const woi_server *server, const woi_snapshot *snapshot, const json_t *list,
                      const char *what, woi_reply *reply);

@@ -82,6 +82,7 @@ with Server(base, "-q", "--learn", "--learned", journal) as s:
     check("is learned too", learned(s, 42))
 
     # ---- Refusals ----
+    too_long = "query 0: is not finite, or too long: its square is more than a float holds"
     for name, body, status, sentence in [
         ("no labels", {"query": rows[0]}, 400, "the object has no labels"),
         ("labels that are none", {"query": rows[0], "labels": 3}, 400, "labels is no list"),
@@ -96,7 +97,8 @@ with Server(base, "-q", "--learn", "--learned", journal) as s:
         ("two of them", {"query": rows[0], "queries": rows[:1], "labels": [1]}, 400, "query and queries are the same thing: one of them will do"),
         ("a typing error", {"query": rows[0], "lables": [1]}, 400, "feedback has no member 'lables'"),
         ("a short query", {"query": rows[0][:3], "labels": [1]}, 400, "query 0 has 3 numbers, the index takes 16"),
-        ("too large a number", {"query": [1e39] * 16, "labels": [1]}, 400, "query 0: is not finite"),
+        ("too large a number", {"query": [1e39] * 16, "labels": [1]}, 400, too_long),
+        ("finite, and scores that are not", {"query": [3e38] + [0] * 15, "labels": [1]}, 400, too_long),
         ("text without a network", {"text": "a", "labels": [1]}, 400, "no network is served beside the index: it takes queries, not text"),
         ("too many labels", {"query": rows[0], "labels": [1] * 1001}, 413, "query 0 has 1001 labels, more than the 1000 that it may have"),
     ]:
@@ -105,7 +107,8 @@ with Server(base, "-q", "--learn", "--learned", journal) as s:
     for name, body, sentence in [
         ("raw, half a query", b"\0" * 60, "the body has 60 bytes, expected a multiple of 68: 16 floats a query, and behind all queries a label of each"),
         ("raw, no class", floats(rows[0]) + array.array("i", [64]).tobytes(), "labels of query 0: 64 is not one of the 64 classes"),
-        ("raw, not a number", floats([float("nan")] * 16) + array.array("i", [1]).tobytes(), "query 0: is not finite"),
+        ("raw, not a number", floats([float("nan")] * 16) + array.array("i", [1]).tobytes(), too_long),
+        ("raw, finite, and scores that are not", floats(rows[0]) + floats([3e38] * 16) + array.array("i", [1, 1]).tobytes(), too_long.replace("0", "1")),
         ("raw, nothing", b"", "there are no queries"),
     ]:
         reply = s.ask("/v1/feedback", body, {"Content-Type": BYTES})
