@@ -341,14 +341,21 @@ bench-products:  ## our products beside those of OpenBLAS, oneDNN and BLIS
 bench-python: python  ## what Python adds to a search, beside the C call
 	@PYTHONPATH=$(PY_BUILT) $(PYTHON) bench/python.py
 
-# INDEX and LOG are yours to name, and OTHER, an index of the same layer, to reload; SECONDS a round. SOAK=600: full load for
-# so many seconds instead, and a tenth of that with --exact, where nothing may fail and nothing grow.
+# SECONDS a round; SOAK=600: then full load for so many seconds, and a tenth of that with --exact, where nothing may fail and
+# nothing grow. It goes to bench/results/serve.json. INDEX and LOG may be yours, and OTHER, an index of the same layer, to
+# reload: then it is printed alone, and the soak stands in place of the rounds.
 SECONDS ?= 2
 SOAK    ?=
-bench-serve:  ## load on 'wideout serve' beside a bare libmicrohttpd, over loopback: INDEX=FILE LOG=FILE [OTHER=FILE] [SOAK=600]
+bench-serve:  ## load on 'wideout serve' beside a bare libmicrohttpd, over loopback: [SOAK=600] [INDEX=FILE LOG=FILE [OTHER=FILE]]
 	$(call setup,build bench)
 	@$(INNER) all $(BUILD)/bench/load
-	@$(BUILD)/bench/load $(if $(SOAK),--soak $(SOAK)) $(BUILD)/wideout $(INDEX) $(LOG) $(if $(SOAK),,$(SECONDS) $(OTHER))
+	@$(if $(INDEX),$(BUILD)/bench/load $(if $(SOAK),--soak $(SOAK)) $(BUILD)/wideout $(INDEX) $(LOG) $(if $(SOAK),,$(SECONDS) $(OTHER)),\
+	    BUILD=$(BUILD) bench/serve.sh $(SECONDS) $(or $(SOAK),0))
+
+bench-drift:  ## an index that learns while it serves, beside others, on the second half of Diginetica ('make nets')
+	$(call setup,build bench)
+	@$(INNER) all $(BUILD)/bench/replay
+	@BUILD=$(BUILD) bench/drift.sh
 
 bench-layout:  ## what the order and the pages of the rows are worth, on Debian's network (INDEX=FILE: time that too)
 	$(call setup,build bench)
@@ -482,6 +489,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all abi deps test test-browser check check-unit test-arm asan ubsan tsan torture fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-python bench-layout bench-serve bench-peers-test nets install uninstall \
+.PHONY: all abi deps test test-browser check check-unit test-arm asan ubsan tsan torture fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-python bench-layout bench-serve bench-drift bench-peers-test nets install uninstall \
         python test-python install-python uninstall-python clean help FORCE
 .DELETE_ON_ERROR:

@@ -296,10 +296,11 @@ typedef struct wo_journal wo_journal;
 
 /* Opens a journal of queries of d numbers, to go on at its end, or begins one. A half-written end is cut off. */
 WO_API wo_status wo_journal_open(const char *path, size_t d, wo_journal **journal, wo_error *err);
-/* Adds queries (n, d) and their labels, as in wo_log_wrap: all of them, or on failure none. */
+/* Adds queries (n, d) and their labels, as in wo_log_wrap: all of them, or on failure none. Fails with WO_ERR_FORMAT
+ * where the file is not what was written any more: somebody cut, moved, removed or replaced it. Then open it anew. */
 WO_API wo_status wo_journal_append(wo_journal *journal, const float *queries, size_t n, const int64_t *indptr,
                                    const int32_t *labels, wo_error *err);
-/* All that was added is on the disk: it survives the end of the machine too. */
+/* All that was added is on the disk: it survives the end of the machine too. Fails as wo_journal_append does. */
 WO_API wo_status wo_journal_sync(wo_journal *journal, wo_error *err);
 WO_API void wo_journal_free(wo_journal *journal);
 

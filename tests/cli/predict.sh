@@ -247,6 +247,9 @@ bad 'a class that is none' '--forbid: class 200 is not below the 200 of the inde
 bad 'a list with a hole' "--require: '' is neither the number nor the name of a class" "$WIDEOUT" predict --index x.idx --require 3,,4 test.log
 echo 'class-x' >list
 bad 'a name that is none' "list: line 1: 'class-x' is neither the number nor the name of a class" "$WIDEOUT" predict --index x.idx --forbid list test.log
+truncate -s 4G endless
+bad 'a list with a line without an end, which is not read to it' 'endless: line 1 has more than 1048576 bytes' \
+    timeout 10 "$WIDEOUT" predict --index x.idx --forbid endless test.log
 bad 'a list that is missing' 'no-list: cannot open: No such file or directory' "$WIDEOUT" predict --index x.idx --forbid no-list test.log
 mkfifo pipe
 bad 'a list from a pipe, which may not have all of it' 'pipe: a list of classes is read from a plain file' \
