@@ -426,6 +426,13 @@ typedef struct wo_build_options {
      * they answer as one would that was built of the whole layer. The log is the whole one everywhere. Not for lss, nor
      * with a partition. NULL: there is one process. */
     const struct wo_collective *together;
+    /* A file where what takes long is kept until the index is saved: FULL's best of the log, block by block, and the
+     * router. With `resume` a build that was stopped goes on from there, to the same bytes, in as many processes as may
+     * be; it is refused where options, layer, log, version or instruction set are others. Without, it begins anew.
+     * What is there and is no such file is never written over. One path for all processes: rank 0's. Of popular and
+     * evidence; wo_index_tune keeps nothing. NULL: none. wo_build_forget removes it. */
+    const char *checkpoint;
+    uint8_t resume;
 } wo_build_options;
 
 #define WO_PRIOR_FLOOR (1.0 / 1024)
@@ -475,6 +482,9 @@ typedef struct wo_index wo_index;
  * defaults. */
 WO_API wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *options,
                                 wo_index **index, wo_error *err);
+
+/* Removes the checkpoint of a build, once its index is saved; there need be none. */
+WO_API wo_status wo_build_forget(const char *checkpoint, wo_error *err);
 
 /* The same index gives the same bytes. */
 WO_API wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err);

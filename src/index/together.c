@@ -119,6 +119,17 @@ wo_status wo_merge_best(const wo_collective *together, const wo_answers *given, 
     return status;
 }
 
+wo_status woi_exact_of_all(const woi_exact_call *call, const woi_shard *shard, const wo_collective *together,
+                           wo_error *err)
+{
+    const wo_answers found = {
+        .struct_size = sizeof found, .n = call->n, .k = call->k, .ids = call->ids, .scores = call->scores};
+    const wo_status status = woi_exact_topk(call, err);
+    if (status) return status;
+    if (shard) woi_shard_name_rows(shard, call->ids, call->n * call->k);
+    return wo_merge_best(together, &found, err);
+}
+
 /* ---- Cells ------------------------------------------------------------------------------------------------- */
 
 wo_status woi_shard_cells(const woi_shard *shard, size_t rows, woi_cells *cells, wo_error *err)
