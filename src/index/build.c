@@ -86,7 +86,7 @@ static wo_status build_popular(const wo_layer *layer, const wo_log *log, wo_inde
     if (status) return status;
     const size_t m = layer->dense.m;
     status = woi_fill_popular(&needs, woi_shard_whole(&layer->shard, m), o->n_popular, &index->cells, err);
-    if (!status) status = woi_shard_cells(&layer->shard, m, &index->cells, err);
+    if (!status) woi_shard_cells(&layer->shard, m, &index->cells);
     woi_sparse_free(&needs);
     return status;
 }

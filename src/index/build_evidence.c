@@ -188,7 +188,7 @@ wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index 
     const size_t m = index->rows.m, whole = woi_shard_whole(&index->shard, m);
     wo_status status = woi_fill_evidence(by.needs, routed->of, &fill, whole, &index->cells, err);
     if (!status && routed->centres.k) status = woi_centres_join(&routed->centres, &index->cells, err);
-    if (!status) status = woi_shard_cells(&index->shard, m, &index->cells, err);
+    if (!status) woi_shard_cells(&index->shard, m, &index->cells);
     return status ? status : make_screen(index, err);
 }
 
