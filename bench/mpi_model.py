@@ -56,7 +56,7 @@ def build_and_search(p, *how):
     data, index = os.path.join(FOLDER, "data"), os.path.join(FOLDER, f"index-{p}")
     one = ["-t", "1", "--json", "-q"]
     build = json.loads(
-        run(p, f"{BUILD}/wideout-mpi", "build", "--layer", f"{data}/layer.safetensors", "--log",
+        run(p, f"{BUILD}/wideout-mpi", "build", "--layer", f"{data}/{'net' if p > 1 else 'layer.safetensors'}", "--log",
             f"{data}/train.log.safetensors", *how, "-o", index, *one))  # fmt: skip
     found = json.loads(
         run(p, f"{BUILD}/wideout-mpi", "eval", "--index", index, "--log", f"{data}/test.log.safetensors", "--no-full",
@@ -98,11 +98,11 @@ def predict(c, job):
     }
 
 
-def constants(one, two):
+def constants(one, two, merge_ns):
     divided = 2 * (one["tree"] - two["tree"])
     return {
         "mul": one["ask"] / (N * M * D),
-        "merge": max(two["ask"] - one["ask"] / 2, 0) / (N * K),
+        "merge": merge_ns / 1e9,
         "tree": divided / (min(N, SAMPLE) * math.sqrt(N)),
         "file": max(one["tree"] - divided, 0) / (N * math.sqrt(N)),
         "fill": one["fill"] / N,
@@ -119,18 +119,22 @@ def main():
         subprocess.run(
             [f"{BUILD}/wideout", "data", "synthetic", "-q", "-m", str(M), "-d", str(D), "-n", str(N), "-o", data],
             check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+        for p in (2, 4):  # dealt out by frequency, so that each has as many candidates
+            subprocess.run(
+                [f"{BUILD}/wideout", "shard", "--layer", f"{data}/layer.safetensors", "--log", f"{data}/train.log.safetensors",
+                 "-n", str(p), "-o", f"{data}/net"], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
     one, two, four = median(1), median(2), median(4)
-    c = constants(one, two)
     wires = {p: [float(word) for word in run(p, f"{BUILD}/tests/mpi/collective", "time").split()] for p in (2, 4)}
+    c = constants(one, two, wires[4][2])
 
     print(f"constants, of {M:,} classes, d = {D}, {N:,} logged queries, one thread")
     print(f"  FULL, a number of a row       {1e9 * c['mul']:8.4f} ns; a class {1e9 * c['mul'] * D:8.2f} ns")
-    print(f"  merging an answer             {1e9 * c['merge']:8.1f} ns a rank")
+    print(f"  merging an answer             {1e9 * c['merge']:8.1f} ns, of each other rank")
     print(f"  a tree, of a query            {1e6 * c['tree'] * math.sqrt(N):8.2f} us, divided by P; {1e6 * c['file'] * math.sqrt(N):.2f} us that are not")
     print(f"  filling, of a query           {1e6 * c['fill']:8.2f} us, not divided")
     print(f"  searching, of a query         {1e6 * c['route']:8.2f} us by a tree with small cells, and {1e9 * c['score']:.2f} ns a candidate, divided")
     print(f"  an index's file, a class      {c['class_bytes']:8.1f} bytes (rows in F32)")
-    for p, (wait, speed) in wires.items():
+    for p, (wait, speed, _) in wires.items():
         print(f"  an exchange of {p} ranks here   {wait:8.1f} us, and {speed / 1e6:.0f} MB a second")
 
     here = {"t": 1, "m": M, "d": D, "n": N, "a": N}
