@@ -87,7 +87,7 @@ static wo_status describe(const wo_index *index, const wo_log *log, header *own,
                     .m = woi_shard_whole(&index->shard, index->rows.m),
                     .d = index->rows.d,
                     .log = log_hash(log)};
-    for (size_t i = 0; woi_options[i].name && i < MOST_OPTIONS; i++)
+    for (size_t i = 0; i < MOST_OPTIONS && woi_options[i].name; i++)
         if (woi_option_used(&woi_options[i], o)) own->options[i] = woi_option_value(&woi_options[i], o);
     strncpy(own->instructions, cpu.level, WORD_BYTES - 1);
     strncpy(own->version, wo_version(), WORD_BYTES - 1);
@@ -97,7 +97,7 @@ static wo_status describe(const wo_index *index, const wo_log *log, header *own,
 
 static wo_status compare(const header *file, const header *own, wo_error *err)
 {
-    for (size_t i = 0; woi_options[i].name && i < MOST_OPTIONS; i++)
+    for (size_t i = 0; i < MOST_OPTIONS && woi_options[i].name; i++)
         if (file->options[i] != own->options[i])
             return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                             "it is of a build with other options, and does not go on with these: %s differs",
