@@ -27,6 +27,7 @@ typedef struct arguments {
     cli_build build;
     cli_texts logs;
     const char *labels, *names, *output, *memory;
+    bool resume;
 } arguments;
 
 static const cli_option options[] = {
@@ -39,6 +40,9 @@ static const cli_option options[] = {
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the index", false},
     {"memory", 0, CLI_TEXT, offsetof(arguments, memory), "SIZE",
      "500M, 4G: keep within it; large arrays lie in files beside\nthe output", false},
+    {"resume", 0, CLI_FLAG, offsetof(arguments, resume), NULL,
+     "go on from FILE.checkpoint, where there is one: --resume\nand --memory leave it behind when they are stopped",
+     false},
     CLI_TUNE_OPTIONS(arguments, tune),
     {"build", 0, CLI_BUILD, offsetof(arguments, build), NULL, NULL, false},
     {0},
@@ -341,6 +345,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                         : wo_index_build(layer, log.log, o, &index, &err)) ||
                   wo_index_save(index, args->output, &err)))
         code = cli_blame(self, &files, &err);
+    if (!code && o->checkpoint && wo_build_forget(o->checkpoint, &err)) code = cli_fail(o->checkpoint, &err);
     if (code) goto done;
     cli_progress_end();
     if (tune && !tune_log.log && !args->common.quiet)
@@ -362,6 +367,23 @@ done:
     cli_logs_free(&log);
     cli_labelled_free(&tune_log);
     wo_layer_free(layer);
+    return code;
+}
+
+/* What takes long is kept on the way where that may be hours: for layers larger than memory, or where it is asked for.
+ */
+static int build_exactly(const cli_command *self, const arguments *args, wo_build_options *o)
+{
+    char *checkpoint = NULL;
+    wo_error err;
+    if ((args->memory || args->resume) && asprintf(&checkpoint, "%s.checkpoint", args->output) < 0) {
+        cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
+        return cli_fail(NULL, &err);
+    }
+    o->checkpoint = checkpoint;
+    o->resume = args->resume;
+    const int code = build(self, args, o, NULL);
+    free(checkpoint);
     return code;
 }
 
@@ -415,8 +437,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!tuned && o.fallback_by == WO_FALLBACK_SCREEN && !o.fallback)
         return cli_usage(self, "--fallback-by screen needs --fallback N: which queries know little");
     if (!tuned) o.held_out = JUDGED;
+    if (tuned && args->resume)
+        return cli_usage(self, "--resume goes with a build that is named exactly: tuning begins anew");
     if ((code = cli_memory_keep(self, args->memory, args->output))) return code;
-    return build(self, args, &o, tuned ? &tune : NULL);
+    return tuned ? build(self, args, &o, &tune) : build_exactly(self, args, &o);
 }
 
 const cli_command cli_cmd_build = {

@@ -430,6 +430,13 @@ typedef struct wo_build_options {
     /* Queries of the log to judge the index by, while its cells are filled by the others: see wo_index_info.held_n. Not
      * for several processes. 0: none. */
     uint64_t held_out;
+    /* A file where what takes long is kept until the index is saved: FULL's best of the log, block by block, and the
+     * router. With `resume` a build that was stopped goes on from there, to the same bytes, in as many processes as may
+     * be; it is refused where options, layer, log, version or instruction set are others. Without, it begins anew.
+     * What is there and is no such file is never written over. One path for all processes: rank 0's. Of popular and
+     * evidence; wo_index_tune keeps nothing. NULL: none. wo_build_forget removes it. */
+    const char *checkpoint;
+    uint8_t resume;
 } wo_build_options;
 
 #define WO_PRIOR_FLOOR (1.0 / 1024)
@@ -479,6 +486,9 @@ typedef struct wo_index wo_index;
  * defaults. */
 WO_API wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *options,
                                 wo_index **index, wo_error *err);
+
+/* Removes the checkpoint of a build, once its index is saved; there need be none. */
+WO_API wo_status wo_build_forget(const char *checkpoint, wo_error *err);
 
 /* The same index gives the same bytes. */
 WO_API wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err);

@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "index/held.h"
+#include "base/rng.h"
+#include "index/findings.h"
 #include "index/mixture.h"
 #include "index/together.h"
 #include "route/mix.h"
@@ -26,6 +28,42 @@ void woi_routed_free(woi_routed *routed)
     *routed = (woi_routed){0};
 }
 
+/* The record of a router: of a tree where its leaves begin comes first, which says how large the rest is. */
+static size_t router_record(const wo_index *index, woi_piece pieces[1 + WOI_ROUTER_PIECES])
+{
+    const woi_tree *tree = &index->tree;
+    pieces[0] = (woi_piece){tree->starts, ((size_t)tree->A + 1) * sizeof *tree->starts};
+    return 1 + woi_router_pieces(index, pieces + 1);
+}
+
+static wo_status recall_router(wo_index *index, bool *known, wo_error *err)
+{
+    woi_piece pieces[1 + WOI_ROUTER_PIECES];
+    const size_t n = router_record(index, pieces);
+    return woi_findings_recall(index->findings, pieces, n, known, err);
+}
+
+static wo_status keep_router(const wo_index *index, wo_error *err)
+{
+    woi_piece pieces[1 + WOI_ROUTER_PIECES];
+    const size_t n = router_record(index, pieces);
+    return woi_findings_keep(index->findings, pieces, n, err);
+}
+
+static wo_status recall_tree(const woi_tree_options *o, size_t d, wo_index *index, bool *known, wo_error *err)
+{
+    woi_tree *tree = &index->tree;
+    if (!woi_findings_has(index->findings)) return WO_OK;
+    wo_status status = woi_tree_begin(o, d, tree, err);
+    const woi_piece starts = {tree->starts, ((size_t)tree->A + 1) * sizeof *tree->starts};
+    if (!status) status = woi_findings_peek(index->findings, &starts, err);
+    for (size_t a = 0; !status && a < tree->A; a++)
+        if (tree->starts[a + 1] < tree->starts[a]) status = woi_findings_damaged(index->findings, err);
+    if (!status) status = woi_tree_room(tree, err);
+    if (!status) status = recall_router(index, known, err);
+    return status ? status : woi_tree_count_leaves(tree, err);
+}
+
 static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *routed, wo_error *err)
 {
     wo_build_options *o = &index->options;
@@ -43,7 +81,10 @@ static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *rout
                              .progress = &o->progress,
                              .together = o->together};
     woi_tree_fan_outs(log->n, QUERIES_A_LEAF, &tree.nodes, &tree.leaves);
-    wo_status status = woi_tree_learn(log->queries, log->n, log->d, &tree, &index->tree, err);
+    bool known = false;
+    wo_status status = recall_tree(&tree, log->d, index, &known, err);
+    if (!status && !known) status = woi_tree_learn(log->queries, log->n, log->d, &tree, &index->tree, err);
+    if (!status && !known) status = keep_router(index, err);
     if (status) return status;
     o->nodes = tree.nodes; /* what was chosen */
     o->leaves = tree.leaves;
@@ -87,8 +128,11 @@ static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index
                                  .seed = o->seed,
                                  .threads = o->threads,
                                  .together = o->together};
+    bool known = false;
     wo_status status = woi_hash_create(o->K, o->L, log->d, false, &index->hash, err);
-    if (!status) status = woi_mix_learn(log->queries, needs, &mix, &o->progress, &index->hash, err);
+    if (!status) status = recall_router(index, &known, err);
+    if (!status && !known) status = woi_mix_learn(log->queries, needs, &mix, &o->progress, &index->hash, err);
+    if (!status && !known) status = keep_router(index, err);
     routed->each = o->L;
     if (!status && !(routed->of = woi_alloc(log->n, o->L * sizeof *routed->of, err))) status = WO_ERR_MEMORY;
     if (!status) status = woi_hash_queries(&index->hash, log->queries, log->n, o->threads, routed->of, err);
@@ -145,7 +189,7 @@ wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index 
     const size_t m = index->rows.m, whole = woi_shard_whole(&index->shard, m);
     wo_status status = woi_fill_evidence(by.needs, routed->of, &fill, whole, &index->cells, err);
     if (!status && routed->centres.k) status = woi_centres_join(&routed->centres, &index->cells, err);
-    if (!status) status = woi_shard_cells(&index->shard, m, &index->cells, err);
+    if (!status) woi_shard_cells(&index->shard, m, &index->cells);
     return status ? status : make_screen(index, err);
 }
 
@@ -224,9 +268,10 @@ static wo_status judge(const wo_log *log, woi_evidence by, woi_routed *routed, w
     return status;
 }
 
-static wo_status needs_of(const wo_layer *layer, const wo_log *log, const wo_build_options *o, wo_source source,
+static wo_status needs_of(const wo_layer *layer, const wo_log *log, const wo_index *index, wo_source source,
                           woi_sparse *needs, wo_error *err)
 {
+    const wo_build_options *o = &index->options;
     return woi_needs_of(&(woi_needs_call){.rows = &layer->dense,
                                           .log = log,
                                           .source = source,
@@ -234,7 +279,8 @@ static wo_status needs_of(const wo_layer *layer, const wo_log *log, const wo_bui
                                           .threads = o->threads,
                                           .progress = &o->progress,
                                           .shard = &layer->shard,
-                                          .together = o->together},
+                                          .together = o->together,
+                                          .findings = index->findings},
                         needs, err);
 }
 
@@ -243,9 +289,9 @@ wo_status woi_build_evidence(const wo_layer *layer, const wo_log *log, wo_index 
     const wo_build_options *o = &index->options;
     woi_routed routed = {0};
     woi_sparse needs = {0}, labels = {0};
-    wo_status status = needs_of(layer, log, o, o->source, &needs, err);
+    wo_status status = needs_of(layer, log, index, o->source, &needs, err);
     const bool apart = o->source == WO_SOURCE_BOTH && log->indptr && (woi_has_shares(o) || woi_lacks_mix(o));
-    if (!status && apart) status = needs_of(layer, log, o, WO_SOURCE_LABELS, &labels, err);
+    if (!status && apart) status = needs_of(layer, log, index, WO_SOURCE_LABELS, &labels, err);
     const woi_evidence by = {&needs, apart ? &labels : &needs};
     if (!status) status = woi_evidence_route(log, &needs, index, &routed, err);
     if (!status) status = woi_evidence_choose_mix(log, by, &routed, index, err);

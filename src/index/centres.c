@@ -5,6 +5,7 @@
 #include "base/ids.h"
 #include "base/mem.h"
 #include "base/progress.h"
+#include "index/findings.h"
 
 #include <string.h>
 
@@ -73,10 +74,7 @@ wo_status woi_centres_ask(const wo_index *index, const wo_log *log, const uint32
                                      .ids = best,
                                      .scores = scores};
         status = woi_progress(&o->progress, "asking the exact layer", first, found.n, err);
-        if (!status) status = woi_exact_topk(&call, err);
-        const wo_answers all = {.struct_size = sizeof all, .n = call.n, .k = k, .ids = best, .scores = scores};
-        if (!status) woi_shard_name_rows(&index->shard, best, call.n * k);
-        if (!status) status = wo_merge_best(o->together, &all, err);
+        if (!status) status = woi_exact_found(&call, &index->shard, o->together, index->findings, err);
         for (size_t i = 0; !status && i < call.n; i++) {
             int32_t *own = centres->ids + (size_t)found.cells[first + i] * k;
             memcpy(own, best + i * k, k * sizeof *own);

@@ -150,6 +150,7 @@ struct wo_index {
     woi_batches full;          /* that FULL answers; see wo_index_info */
     double same_best, same_five;
     woi_held held;
+    struct woi_findings *findings;   /* of a build that is under way; NULL */
     const wo_index *base;            /* of an index that an adapter published: whose all but its cells are; or NULL */
     woi_st *st;                      /* mapped: hash, tree and rows lie in it and are not freed; NULL: they are ours */
     double *trace_copy, *curve_copy; /* of tables that the file has more columns of, or NULL */
@@ -258,6 +259,7 @@ typedef struct woi_needs_call {
     const wo_progress *progress;   /* NULL: nobody asks */
     const woi_shard *shard;        /* which classes the rows are */
     const wo_collective *together; /* who has the other ones; NULL: nobody */
+    struct woi_findings *findings; /* that has some of FULL's best already; NULL */
 } woi_needs_call;
 
 wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error *err);

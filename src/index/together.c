@@ -100,29 +100,34 @@ wo_status wo_merge_best(const wo_collective *together, const wo_answers *given, 
     return status;
 }
 
+wo_status woi_exact_of_all(const woi_exact_call *call, const woi_shard *shard, const wo_collective *together,
+                           wo_error *err)
+{
+    const wo_answers found = {
+        .struct_size = sizeof found, .n = call->n, .k = call->k, .ids = call->ids, .scores = call->scores};
+    const wo_status status = woi_exact_topk(call, err);
+    if (status) return status;
+    if (shard) woi_shard_name_rows(shard, call->ids, call->n * call->k);
+    return wo_merge_best(together, &found, err);
+}
+
 /* ---- Cells ------------------------------------------------------------------------------------------------- */
 
-wo_status woi_shard_cells(const woi_shard *shard, size_t rows, woi_cells *cells, wo_error *err)
+void woi_shard_cells(const woi_shard *shard, size_t rows, woi_cells *cells)
 {
-    if (!shard->count || !cells->n) return WO_OK;
-    int32_t *row_of = woi_alloc(shard->m, sizeof *row_of, err);
-    if (!row_of) return WO_ERR_MEMORY;
-    memset(row_of, 0xff, shard->m * sizeof *row_of);
-    for (size_t i = 0; i < rows; i++) row_of[shard->classes[i]] = (int32_t)i;
+    if (!shard->count || !cells->n) return;
     uint32_t kept = 0, at = 0;
     for (size_t c = 0; c < cells->n; c++) {
         const uint32_t end = cells->offsets[c + 1];
         cells->offsets[c] = kept;
         for (; at < end; at++) {
-            const int32_t row = row_of[cells->ids[at]];
+            const int32_t row = woi_shard_row(shard, rows, cells->ids[at]);
             if (row < 0) continue;
             if (cells->shares) cells->shares[kept] = cells->shares[at];
             cells->ids[kept++] = row;
         }
     }
     cells->offsets[cells->n] = kept;
-    woi_free(row_of);
-    return WO_OK;
 }
 
 /* ---- Agreement --------------------------------------------------------------------------------------------- */
