@@ -10,7 +10,7 @@
 /* Below so many multiply-adds, some 20 us, a call keeps the GIL: to have it back may take longer where others want it.
  */
 enum { SHORT = 1 << 18 };
-/* Queries between two looks at signals: as many as take some 2^36 multiply-adds, a second of one core, within bounds. */
+/* Queries between two looks at signals, as many as take some 2^36 multiply-adds: a second of one core. */
 enum { PIECE_MIN = 1024, PIECE = 65536 };
 static const size_t PIECE_WORK = (size_t)1 << 36;
 
@@ -320,8 +320,8 @@ static int run_call(const wopy_index *self, wo_searcher *searcher, const wo_sear
             if (call->stats) piece.stats = call->stats + begin;
         }
         wo_status status;
-        Py_BEGIN_ALLOW_THREADS status = log_z ? wo_log_partition(searcher, &piece, log_z + begin, &err)
-                                              : wo_search_run(searcher, &piece, &err);
+        Py_BEGIN_ALLOW_THREADS status =
+            log_z ? wo_log_partition(searcher, &piece, log_z + begin, &err) : wo_search_run(searcher, &piece, &err);
         Py_END_ALLOW_THREADS if (status) wopy_raise(&err, NULL);
         if (status || (begin + piece.n < call->n && PyErr_CheckSignals())) return -1;
         begin += piece.n;
