@@ -89,7 +89,7 @@ $(MPI_OBJ) $(BUILD)/tests/mpi/collective: private CPPFLAGS += $(MPI_CFLAGS)
 
 # Which Python: Debian's, unless another is named. Its headers are asked for only by goals that need them: name a new one here.
 PYTHON   ?= $(firstword $(wildcard /usr/bin/python3) python3)
-PY_GOALS := $(filter python check test-python bench-python install-python lint,$(MAKECMDGOALS))
+PY_GOALS := $(filter python check test-python bench-python bench-python-torch install-python lint,$(MAKECMDGOALS))
 PY_ASKED := $(if $(PY_GOALS),$(shell $(PYTHON) python/backend.py ask 2>/dev/null))
 PY_SUFFIX := $(word 2,$(PY_ASKED))
 # Whether its tests can run. Not under ThreadSanitizer, which Python is not made for.
@@ -338,8 +338,13 @@ bench-products:  ## our products beside those of OpenBLAS, oneDNN and BLIS
 	@$(INNER) $(BUILD)/bench/products
 	@$(BUILD)/bench/products --json bench/results/products.json
 
-bench-python: python  ## what Python adds to a search, beside the C call
-	@PYTHONPATH=$(PY_BUILT) $(PYTHON) bench/python.py
+bench-python: python  ## what Python adds to a search, beside the C call: a minute
+	@PYTHONPATH=$(PY_BUILT) $(PYTHON) bench/python.py --json bench/results/python.json
+
+# The network is trained once, in 15 minutes of processor time: ONLY_TRAIN=1 stops there.
+bench-python-torch: all python  ## Debian's layer trained in PyTorch: WideLinear beside torch's own
+	@WIDEOUT=$(BUILD)/wideout PYTHONPATH=$(PY_BUILT) $(PYTHON) bench/python_torch.py $(if $(ONLY_TRAIN),--only-train) \
+	    --json bench/results/python-torch.json "$${WIDEOUT_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/wideout}/python-debian"
 
 # SECONDS a round; SOAK=600: then full load for so many seconds, and a tenth of that with --exact, where nothing may fail and
 # nothing grow. It goes to bench/results/serve.json. INDEX and LOG may be yours, and OTHER, an index of the same layer, to
@@ -489,6 +494,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all abi deps test test-browser check check-unit test-arm asan ubsan tsan torture fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-python bench-layout bench-serve bench-drift bench-peers-test nets install uninstall \
+.PHONY: all abi deps test test-browser check check-unit test-arm asan ubsan tsan torture fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-python bench-python-torch bench-layout bench-serve bench-drift bench-peers-test nets install uninstall \
         python test-python install-python uninstall-python clean help FORCE
 .DELETE_ON_ERROR:
