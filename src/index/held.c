@@ -16,9 +16,10 @@ static const double WORK = 1e11; /* multiplications that FULL may take */
 size_t woi_held_size(const wo_index *index, const wo_log *log, const wo_build_options *o)
 {
     if (index->shard.count || o->together) return 0;
-    double n = fmin((double)o->held_out, (double)(log->n / PART));
-    n = floor(fmin(n, WORK / ((double)index->rows.m * (double)index->rows.d)));
-    return n >= FEWEST ? (size_t)n : 0;
+    const size_t spared = log->n / PART, asked = o->held_out < spared ? o->held_out : spared;
+    const double bearable = WORK / ((double)index->rows.m * (double)index->rows.d);
+    const size_t n = bearable < (double)asked ? (size_t)bearable : asked;
+    return n >= FEWEST ? n : 0;
 }
 
 size_t *woi_held_pick(const wo_index *index, const wo_log *log, size_t n, uint64_t stream, wo_error *err)
