@@ -126,8 +126,9 @@ if [ -r /proc/self/stat ] && [ "$(getconf CLK_TCK)" = 100 ]; then
     process=$!
     meter $process power
     wait $process
-    # 5 J for a second of one core, where the idle machine's 2 W are subtracted and no turn of the counter is lost
-    check 'joules: those of the work, not of the idle machine' jq -e '.rows | length == 4 and
+    # 5 J for a second of one core, where the idle machine's 2 W are subtracted and no turn of the counter is lost. Beside
+    # the sanitizers, which CI runs next to others, this script's own meter is too late for that.
+    [ -n "${SAN:-}" ] || check 'joules: those of the work, not of the idle machine' jq -e '.rows | length == 4 and
         all(.energy_j_per_1000 / .cpu_s_per_1000 | . > 2 and . < 12)' energy/tiny.json
     "$bench" report energy/tiny.json -o energy.html >/dev/null
     same 'joules in the report' 0 "$(grep -c 'not measured' energy.html)"
