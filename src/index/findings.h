@@ -45,8 +45,8 @@ wo_status woi_findings_keep(woi_findings *findings, const woi_piece *pieces, siz
 wo_status woi_exact_found(const woi_exact_call *call, const woi_shard *shard, const wo_collective *together,
                           woi_findings *findings, wo_error *err);
 
-/* build.c: the arrays of the index's router, and how many queries its cells had: of a tree first where its leaves begin,
- * which says how large the rest is. Returns how many there are. */
+/* build.c: the arrays of the index's router, and how many queries its cells had: of a tree first where its leaves
+ * begin, which says how large the rest is. Returns how many there are. */
 enum { WOI_ROUTER_PIECES = 13 };
 size_t woi_router_pieces(const wo_index *index, woi_piece pieces[WOI_ROUTER_PIECES]);
 
