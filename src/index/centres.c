@@ -2,7 +2,6 @@
 #include "index/centres.h"
 
 #include "base/error.h"
-#include "base/ids.h"
 #include "base/mem.h"
 #include "base/progress.h"
 #include "index/findings.h"
@@ -78,7 +77,6 @@ wo_status woi_centres_ask(const wo_index *index, const wo_log *log, const uint32
         for (size_t i = 0; !status && i < call.n; i++) {
             int32_t *own = centres->ids + (size_t)found.cells[first + i] * k;
             memcpy(own, best + i * k, k * sizeof *own);
-            woi_ids_sort(own, k);
         }
     }
 done:
