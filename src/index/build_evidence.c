@@ -22,11 +22,22 @@ void woi_routed_free(woi_routed *routed)
 {
     woi_free(routed->of);
     woi_free(routed->near);
-    woi_centres_free(&routed->centres);
+    woi_expected_free(&routed->expected);
+    woi_placed_free(&routed->placed);
     *routed = (woi_routed){0};
 }
 
-static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *routed, wo_error *err)
+/* From the rows of the layer. */
+static wo_status learn_tree_of_rows(const wo_log *log, const woi_sparse *needs, const woi_tree_options *options,
+                                    wo_index *index, woi_routed *routed, wo_error *err)
+{
+    wo_status status = woi_tree_find_axes(log->queries, log->n, log->d, options, &index->tree, err);
+    if (!status) status = woi_expected_learn(index, log, needs, &routed->expected, err);
+    return status ? status : woi_rows_learn(index, &routed->expected, options, err);
+}
+
+static wo_status learn_tree(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
+                            wo_error *err)
 {
     wo_build_options *o = &index->options;
     if (o->route_d < log->d && o->route_d % 16)
@@ -42,8 +53,13 @@ static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *rout
                              .threads = o->threads,
                              .progress = &o->progress,
                              .together = o->together};
-    woi_tree_fan_outs(log->n, QUERIES_A_LEAF, &tree.nodes, &tree.leaves);
-    wo_status status = woi_tree_learn(log->queries, log->n, log->d, &tree, &index->tree, err);
+    const size_t m = index->rows.m;
+    if (o->rows) /* as many cells as a cell then has classes: what routing and scoring cost goes with these */
+        woi_tree_fan_outs(m, (uint32_t)sqrt((double)m), &tree.nodes, &tree.leaves);
+    else
+        woi_tree_fan_outs(log->n, QUERIES_A_LEAF, &tree.nodes, &tree.leaves);
+    wo_status status = o->rows ? learn_tree_of_rows(log, needs, &tree, index, routed, err)
+                               : woi_tree_learn(log->queries, log->n, log->d, &tree, &index->tree, err);
     if (status) return status;
     o->nodes = tree.nodes; /* what was chosen */
     o->leaves = tree.leaves;
@@ -71,7 +87,7 @@ wo_status woi_evidence_set_reach(const wo_log *log, const wo_build_options *to, 
         if (!(routed->of = woi_alloc(log->n, each * sizeof *routed->of, err))) return WO_ERR_MEMORY;
         const woi_filing filing = {.each = each, .cells = routed->of};
         status = woi_tree_file(tree, log->queries, log->n, threads, &filing, err);
-        if (!status) status = woi_centres_ask(index, log, routed->of, each, &routed->centres, err);
+        if (!status && routed->expected.d) status = woi_rows_place(index, &routed->expected, &routed->placed, err);
     }
     return status ? status : woi_tree_learn_margin(tree, log->queries, log->n, to->probes, threads, err);
 }
@@ -99,7 +115,7 @@ wo_status woi_evidence_route(const wo_log *log, const woi_sparse *needs, wo_inde
                              wo_error *err)
 {
     *routed = (woi_routed){0};
-    const wo_status status = woi_uses_tree(&index->options) ? learn_tree(log, index, routed, err)
+    const wo_status status = woi_uses_tree(&index->options) ? learn_tree(log, needs, index, routed, err)
                                                             : learn_hash(log, needs, index, routed, err);
     if (status) woi_routed_free(routed);
     return status;
@@ -144,8 +160,8 @@ wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index 
     woi_cells_free(&index->cells);
     const size_t m = index->rows.m, whole = woi_shard_whole(&index->shard, m);
     wo_status status = woi_fill_evidence(by.needs, routed->of, &fill, whole, &index->cells, err);
-    if (!status && routed->centres.k) status = woi_centres_join(&routed->centres, &index->cells, err);
     if (!status) status = woi_shard_cells(&index->shard, m, &index->cells, err);
+    if (!status && routed->placed.each) status = woi_rows_join(&routed->placed, m, o, &index->cells, err);
     return status ? status : make_screen(index, err);
 }
 
