@@ -53,11 +53,12 @@ static wo_status learn_tree(const wo_log *log, const woi_sparse *needs, wo_index
                              .threads = o->threads,
                              .progress = &o->progress,
                              .together = o->together};
-    const size_t m = index->rows.m;
-    if (o->rows) /* as many cells as a cell then has classes: what routing and scoring cost goes with these */
-        woi_tree_fan_outs(m, (uint32_t)sqrt((double)m), &tree.nodes, &tree.leaves);
-    else
-        woi_tree_fan_outs(log->n, QUERIES_A_LEAF, &tree.nodes, &tree.leaves);
+    if (o->rows) { /* flat, since nodes that are too few lose clusters; cells of as many classes as there are cells */
+        const double m = (double)index->rows.m;
+        if (!tree.nodes) tree.nodes = 1;
+        if (!tree.leaves) tree.leaves = (uint32_t)fmin(fmax(sqrt(m) / tree.nodes, 1), WOI_MAX_FAN);
+    }
+    woi_tree_fan_outs(log->n, QUERIES_A_LEAF, &tree.nodes, &tree.leaves);
     wo_status status = o->rows ? learn_tree_of_rows(log, needs, &tree, index, routed, err)
                                : woi_tree_learn(log->queries, log->n, log->d, &tree, &index->tree, err);
     if (status) return status;

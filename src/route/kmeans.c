@@ -232,8 +232,11 @@ static wo_status start_apart(const woi_kernels *kernels, const woi_points *p, co
                   .taken = TRIES};
     const bool there = x && s.squares && s.near && s.far && s.left && s.at;
     for (size_t i = 0; there && i < n; i++) { /* from all of them alike, whatever their order */
+        const size_t low = woi_part_start(i, n, p->n), high = woi_part_start(i + 1, n, p->n);
+        const uint64_t place = (uint64_t)c->k * TRIES + i;
         double square = 0;
-        memcpy(x + i * r, point_at(p, woi_part_start(i, n, p->n), r), r * sizeof *x);
+        memcpy(x + i * r, point_at(p, low + (size_t)woi_rng_below(l->seed, l->stream, place, high - low), r),
+               r * sizeof *x);
         for (size_t j = 0; j < r; j++) square += (double)x[i * r + j] * (double)x[i * r + j];
         s.squares[i] = (float)square;
     }
