@@ -14,7 +14,7 @@
 enum {
     PAIRS = 1 << 16,          /* queries that A is learned from, at most */
     ROWS_AT_ONCE = 256,       /* that a thread takes */
-    ROWS_A_LEAF = 64,         /* that centres are learned from, at most, */
+    ROWS_A_LEAF = 32,         /* that centres are learned from, at most, */
     MOST_ROWS = 1 << 19,      /* or so many */
     PARTS = 64,               /* reports of progress */
     STREAM_ROWS = 0x726f7773, /* of the seed */
