@@ -7,6 +7,7 @@
 # that the log names at all), and times. --shards: MANY classes in P shards, one after the other: made, built within 4 GiB, asked, FULL
 # asked, and all but the index thrown away. Both without either. Limits are on the address space of a process, mapped files included.
 # FOLDER, by default in TMPDIR, is emptied at the end. M=1000000 MANY=4000000 P=4 bench/many.sh is a trial of two minutes.
+# shellcheck disable=SC2016 # jq's variables
 set -eu
 cd "$(dirname "$0")/.."
 wideout=${BUILD:-build}/wideout
@@ -37,7 +38,6 @@ sys.exit(code)
 END
 }
 
-# shellcheck disable=SC2016 # jq's variables
 # Adds what jq makes of the other arguments to the results.
 put() {
     [ -s "$result" ] || echo '{}' >"$result"
