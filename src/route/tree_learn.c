@@ -574,10 +574,10 @@ void woi_tree_fan_outs(size_t n, uint32_t queries_a_leaf, uint32_t *nodes, uint3
     if (!*leaves) *leaves = (uint32_t)clamp(all / *nodes, 1, WOI_MAX_FAN);
 }
 
-/* The sample of queries, and the tree without centres. */
-static wo_status begin(const float *q, size_t n, size_t d, const woi_tree_options *o, woi_tree *tree, sample *s,
-                       wo_error *err)
+/* The sample of queries, of which s->q has s->n, and the tree without centres. */
+static wo_status begin(const woi_tree_options *o, woi_tree *tree, sample *s, wo_error *err)
 {
+    const size_t all = s->n, d = s->d;
     if (d > WOI_MAX_I8)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "queries of %zu numbers are too long for a tree: at most %d", d, WOI_MAX_I8);
@@ -586,14 +586,16 @@ static wo_status begin(const float *q, size_t n, size_t d, const woi_tree_option
                        .A = (uint32_t)round_up(o->nodes),
                        .beam = o->beam,
                        .margin = INFINITY};
-    *s = (sample){.n = n < SAMPLE ? n : SAMPLE, .d = d, .r = tree->r, .q = q};
+    s->r = tree->r;
+    if (s->n > SAMPLE) s->n = SAMPLE;
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
-    wo_status status = draw(n, s->n, o->seed, &s->picks, err);
+    wo_status status = draw(all, s->n, o->seed, &s->picks, err);
     if (!status && !(s->over = woi_alloc(s->n, sizeof *s->over, err))) status = WO_ERR_MEMORY;
     for (size_t i = 0; !status && i < s->n; i++) {
+        const float *q = s->q + s->picks[i] * d;
         double square = 0;
-        for (size_t j = 0; j < d; j++) square += (double)q[s->picks[i] * d + j] * q[s->picks[i] * d + j];
+        for (size_t j = 0; j < d; j++) square += (double)q[j] * q[j];
         s->over[i] = square > 0 ? 1 / sqrt(square) : 0;
     }
     if (!status && tree->r < d) status = find_basis(kernels, s, o, tree, err);
@@ -611,9 +613,9 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
                          wo_error *err)
 {
     woi_tree_options o = *options;
-    sample s = {0};
+    sample s = {.n = n, .d = d, .q = q};
     o.threads = woi_team_threads(o.threads);
-    wo_status status = begin(q, n, d, &o, tree, &s, err);
+    wo_status status = begin(&o, tree, &s, err);
     if (!status && !(s.x = woi_alloc(s.n * s.r, sizeof *s.x, err))) status = WO_ERR_MEMORY;
     if (!status) status = turn_all(tree, &o, &s, err);
     if (!status) status = learn_levels(&s, &o, tree, err);
@@ -626,9 +628,9 @@ wo_status woi_tree_find_axes(const float *q, size_t n, size_t d, const woi_tree_
                              wo_error *err)
 {
     woi_tree_options o = *options;
-    sample s = {0};
+    sample s = {.n = n, .d = d, .q = q};
     o.threads = woi_team_threads(o.threads);
-    const wo_status status = begin(q, n, d, &o, tree, &s, err);
+    const wo_status status = begin(&o, tree, &s, err);
     end(&s);
     if (status) woi_tree_free(tree);
     return status;
