@@ -398,7 +398,7 @@ static void join_cell(void *ctx, int worker, size_t c)
     uint16_t *to = j->shares ? j->shares + j->bounds[c] : NULL;
     for (size_t i = 0, k = 0; i < n_own || k < n;) {
         const bool mine = k == n || (i < n_own && own[i] < chosen[k]);
-        if (to) *to++ = mine ? shares[i] : 0;
+        if (to) *to++ = shares && mine ? shares[i] : 0;
         *ids++ = mine ? own[i++] : chosen[k++];
     }
     j->sizes[c] = (uint32_t)(n_own + n);
