@@ -2,11 +2,13 @@
 # What a routed tree loses against exact flat k-means: cells.sh [NAME...]; debian, diginetica, tmall, wikitext-2 and
 # eurlex57k by default.
 #
-# Both have about as many cells (a training query in 24 each, at most 16,384), filled with labels alone, at most 16 classes a cell, one
-# cell a query, all coordinates. Flat k-means (--nodes 1) compares a query with every centre; the tree with its nodes and
-# the leaves below as many of them as make an eighth of all centres. Prints shares of FULL's P@1 and P@5 on the test log, and the share of centres that a query
-# is compared with; they go to bench/results/cells.json too, in place of those of the same data. Needs 'make nets' and many cores
-# or minutes: flat k-means is slow to learn.
+# All have about as many cells (a training query in 24 each, at most 16,384), filled with labels alone, all coordinates. Flat
+# k-means (--nodes 1) compares a query with every centre; the tree with its nodes and the leaves below as many of them as
+# make an eighth of all centres. Both open one cell of at most 16 classes. 'two' is the tree again, with two cells of at most 9,
+# which are about as many together, and with what the logged queries of the next two leaves needed in them (--spread 2). Prints shares of
+# FULL's P@1 and P@5 on the test log, and the number of centres that a query is compared with; they go to
+# bench/results/cells.json too, in place of those of the same data. Needs 'make nets' and many cores or minutes: flat k-means
+# is slow to learn.
 set -eu
 cd "$(dirname "$0")/.."
 wideout=$(realpath "${BUILD:-build}")/wideout
@@ -33,11 +35,12 @@ for name in "$@"; do
     leaves=$(((cells + nodes - 1) / nodes))
     beam=$(((cells / 8 - nodes) / leaves))
     beam=$((beam < 1 ? 1 : beam > 64 ? 64 : beam))
-    for kind in flat tree; do
-        shape=(--nodes 1 --leaves "$cells" --beam 1)
-        [ $kind = flat ] || shape=(--nodes "$nodes" --leaves "$leaves" --beam "$beam")
+    for kind in flat tree two; do
+        shape=(--nodes "$nodes" --leaves "$leaves" --beam "$beam") opened=(--probes 1 --cap 16)
+        [ $kind != flat ] || shape=(--nodes 1 --leaves "$cells" --beam 1)
+        [ $kind != two ] || opened=(--probes 2 --spread 2 --cap 9)
         "$wideout" build -q --layer "$layer" "${named[@]}" --log "$logs/train.log" --router tree "${shape[@]}" --route-d "$d" \
-            --probes 1 --source labels --lambda 0 --thin 0 --cap 16 -o "$scratch/index" --json >"$scratch/build.json"
+            "${opened[@]}" --source labels --lambda 0 --thin 0 -o "$scratch/index" --json >"$scratch/build.json"
         "$wideout" eval -q --no-timing --index "$scratch/index" --layer "$layer" "${named[@]}" --log "$logs/test.log" --json |
             jq -c --arg data "$name" --arg kind $kind --argjson cells "$cells" --argjson compared \
                 "$([ $kind = flat ] && echo "$cells" || echo $((nodes + beam * leaves)))" --slurpfile built "$scratch/build.json" '

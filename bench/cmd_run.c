@@ -1,4 +1,5 @@
 /* wideout-bench run: one result file for each workload. */
+#include "../cli/inputs.h"
 #include "run.h"
 
 #include <math.h>
@@ -44,6 +45,46 @@ static int check_methods(const cli_command *self, const char *list)
     return CLI_OK;
 }
 
+/* A workload out of --layer, --log and --test; its texts are not ours to free. */
+static bench_workload own(const arguments *args)
+{
+    return (bench_workload){
+        .name = (char *)(args->name ? args->name : "own"),
+        .title = (char *)(args->name ? args->name : args->layer),
+        .layer = (char *)args->layer,
+        .train = (char *)args->log,
+        .valid = (char *)args->valid,
+        .test = (char *)args->test,
+        .weight_name = (char *)args->weight_name,
+        .bias_name = (char *)args->bias_name,
+        .queries = {args->queries, args->queries},
+    };
+}
+
+/* Before the first workload runs: those behind it take hours to reach. */
+static int try_output(const cli_command *self, const arguments *args, const char *name)
+{
+    const char *folder = args->output ? args->output : bench_results_folder;
+    char path[4096];
+    const char *const in[] = {args->layer, args->log, args->valid, args->test};
+    snprintf(path, sizeof path, "%s/%s.json", folder, name);
+    const int code = cli_refuse_inputs(self, path, in, sizeof in / sizeof in[0]);
+    return code ? code : bench_try_output(folder, path);
+}
+
+static int try_outputs(const cli_command *self, const arguments *args, int n, char **rest)
+{
+    int code = args->layer ? try_output(self, args, own(args).name) : CLI_OK;
+    for (int i = 0; !code && i < n; i++) {
+        bench_workload workload;
+        wo_error err;
+        if (bench_workload_read(rest[i], &workload, &err)) return cli_fail(rest[i], &err);
+        code = try_output(self, args, workload.name);
+        bench_workload_free(&workload);
+    }
+    return code;
+}
+
 /* *ran: false where the data are not here. */
 static int run_workload(const arguments *args, const char *command, const bench_workload *workload, json_t *results,
                         bool *ran)
@@ -53,10 +94,9 @@ static int run_workload(const arguments *args, const char *command, const bench_
     bench_data data = {0};
     bench_configs configs = {0};
     wo_error err;
+    int code = CLI_OK;
     *ran = false;
     snprintf(path, sizeof path, "%s/%s.json", folder, workload->name);
-    int code = bench_try_output(folder, path);
-    if (code) return code;
     wo_progress progress = cli_progress(&args->common);
     wo_status status = bench_data_open(workload, args->full, &progress, &data, &err);
     cli_progress_end();
@@ -104,22 +144,6 @@ static char *command_text(const arguments *args, int n, char **rest)
     return fclose(out) ? NULL : text;
 }
 
-/* A workload out of --layer, --log and --test; its texts are not ours to free. */
-static bench_workload own(const arguments *args)
-{
-    return (bench_workload){
-        .name = (char *)(args->name ? args->name : "own"),
-        .title = (char *)(args->name ? args->name : args->layer),
-        .layer = (char *)args->layer,
-        .train = (char *)args->log,
-        .valid = (char *)args->valid,
-        .test = (char *)args->test,
-        .weight_name = (char *)args->weight_name,
-        .bias_name = (char *)args->bias_name,
-        .queries = {args->queries, args->queries},
-    };
-}
-
 static int run(const cli_command *self, void *given, int n, char **rest)
 {
     const arguments *args = given;
@@ -130,6 +154,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->name && (strchr(args->name, '/') || !*args->name))
         return cli_usage(self, "--name takes the name of a file without folders, not '%s'", args->name);
     int code = check_methods(self, args->methods);
+    if (!code) code = try_outputs(self, args, n, rest);
     if (code) return code;
     char *command = command_text(args, n, rest);
     json_t *results = json_array();

@@ -1,7 +1,7 @@
 #!/bin/bash
 # An index that learns while it serves, beside one that does not and one that is built again.
 #
-#   bench/drift.sh NET FIRST SECOND [FROM [BUILD OPTION...]]
+#   bench/drift.sh [NET FIRST SECOND [FROM [BUILD OPTION...]]]
 #
 # NET      the network, or its layer
 # FIRST    the log that the index is built from
@@ -21,12 +21,20 @@
 #
 # and then which share of the gap to 'known' and to 'all' the learning one closes, and what it costs: cost_of_learning is the
 # share of requests/s that a server which learns has less than one that refuses the same feedback.
-# On Diginetica, the network of its first half in the cache (bench/nets.sh):
-#
-#   cd ~/.cache/wideout/diginetica-half && TUNE=valid.log /path/to/bench/drift.sh net.safetensors train.log test.log 200000
+# All of it goes to RESULTS=FILE too. Without arguments: Diginetica, the network of its first half in the cache ('make nets
+# NETS=diginetica-half'), tuned on its valid.log, from query 200,000 on, three rounds, to bench/results/drift.json; as long as
+# the tuner, three builds and eleven replays take, on a machine that does nothing else.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,/^set/p' "$0" | sed '$d; s/^# \{0,1\}//'; exit 2; }
 root=$(realpath "$(dirname "$0")/..")
+if [ $# -eq 0 ]; then
+    cache=${WIDEOUT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wideout}/diginetica-half
+    for file in net.safetensors train.log valid.log test.log; do
+        [ -s "$cache/$file" ] || { echo "$cache/$file is missing: 'make nets NETS=diginetica-half' makes it" >&2; exit 1; }
+    done
+    : "${TUNE:=$cache/valid.log}" "${ROUNDS:=3}" "${RESULTS:=$root/bench/results/drift.json}"
+    set -- "$cache/net.safetensors" "$cache/train.log" "$cache/test.log" 200000
+fi
+[ $# -ge 3 ] || { sed -n '2,/^set/p' "$0" | sed '$d; s/^# \{0,1\}//'; exit 2; }
 : "${BUILD:=$root/build}"
 wideout=$(realpath "$BUILD/wideout") replay=$(realpath "$BUILD/bench/replay")
 net=$1 first=$2 second=$3
@@ -64,6 +72,7 @@ play() { # NAME INDEX SKIP yes|no ARGUMENT...
         tee -a "$OUT/lines"
 }
 : >"$OUT/lines"
+load_before=$(cut -d' ' -f1 /proc/loadavg)
 for _ in $(seq "${ROUNDS:-1}"); do
     play static "$OUT/static" 0 no
     play told "$OUT/static" 0 yes
@@ -77,4 +86,10 @@ jq -sc 'def median: sort | .[length / 2 | floor];
     {gap_closed_p_at_5: closed("p_at_5"; "known"), gap_closed_p_at_1: closed("p_at_1"; "known"),
      of_all_p_at_5: closed("p_at_5"; "all"), of_all_p_at_1: closed("p_at_1"; "all"),
      cost_of_learning: (1 - $r.learning.requests_per_s / $r.told.requests_per_s),
-     requests_per_s_beside_static: ($r.learning.requests_per_s / $r.static.requests_per_s)}' "$OUT/lines"
+     requests_per_s_beside_static: ($r.learning.requests_per_s / $r.static.requests_per_s)}' "$OUT/lines" >"$OUT/summary"
+cat "$OUT/summary"
+[ -z "${RESULTS:-}" ] || jq -s --arg net "$(basename "$(dirname "$(realpath "$net")")")" --argjson from "$from" --arg options "${options[*]}" \
+    --arg cpu "$("$wideout" cpu --json | jq -r .model)" --arg commit "$(git -C "$root" describe --always --dirty)" --arg load "$load_before" \
+    --arg half_life "${HALF_LIFE:-never}" --argjson rounds "${ROUNDS:-1}" --slurpfile summary "$OUT/summary" '
+    {data: $net, from: $from, build_options: $options, half_life: $half_life, rounds: $rounds, cpu: $cpu, commit: $commit,
+     load_before: ($load | tonumber), summary: $summary[0], runs: .}' "$OUT/lines" >"$RESULTS"

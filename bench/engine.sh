@@ -55,7 +55,7 @@ line() { # NAME COMMAND...: one line of figures
          share_of_neurons: (.sample_size / .m), build_s: $built[0].seconds, peak_mib: $built[0].peak_mib, cold_us,
          full_cold_us, timings}' "$scratch/eval.json" | tee -a "$lines" | jq -r '
         "  P@1 \(.p_at_1) (\(.p_at_1_of_full * 1e4 | round / 100)% of FULL)  P@5 \(.p_at_5) (\(.p_at_5_of_full * 1e4 | round / 100)%)  "
-        + "neurons \(.neurons * 10 | round / 10) (\(.share_of_neurons * 1e4 | round / 100)%)  build \(.build_s | round) s, \(.peak_mib | round) MiB",
+        + "classes \(.neurons * 10 | round / 10) (\(.share_of_neurons * 1e4 | round / 100)%)  build \(.build_s | round) s, \(.peak_mib | round) MiB",
         (.timings[]? | "  batch \(.batch), \(.threads) threads: \(.us_per_query) us, FULL \(.full_us_per_query) us, \(.speedup | round) times"),
         (select(.cold_us) | "  cold caches: \(.cold_us) us, FULL \(.full_cold_us) us")'
 }
@@ -74,8 +74,8 @@ evidence() { # NAME
     line "$1" --method evidence --lambda $lambda
 }
 
-# The paper's loss is chaotic: a seed that ends with 4% of the neurons and one that ends with 7% differ in rounding. So of
-# three seeds the one is taken that has the best P@1 on the validation log with at most SHARE of the neurons.
+# The paper's loss is chaotic: a seed that ends with 4% of the classes and one that ends with 7% differ in rounding. So of
+# three seeds the one is taken that has the best P@1 on the validation log with at most SHARE of the classes.
 lss_of_three() { # NAME SHARE OPTIONS...
     use "$1" || return 0
     local name=$1 share=$2 seed best=1 best_p=-1 p
@@ -84,7 +84,7 @@ lss_of_three() { # NAME SHARE OPTIONS...
         build --method lss --last-step "$@" --seed $seed
         judge valid --no-timing
         p=$(jq -r --argjson share "$share" 'if .sample_size <= $share * .m then .p_at_1 else 0 end' "$scratch/eval.json")
-        printf '%s: lss seed %s: on valid P@1 %s with at most %s of the neurons\n' "$name" $seed "$p" "$share"
+        printf '%s: lss seed %s: on valid P@1 %s with at most %s of the classes\n' "$name" $seed "$p" "$share"
         if jq -ne --argjson p "$p" --argjson best "$best_p" '$p > $best' >/dev/null; then
             best=$seed best_p=$p
         fi

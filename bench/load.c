@@ -1,13 +1,14 @@
 /* Load on a server, over loopback alone: how many requests a second it answers beside a bare libmicrohttpd that echoes
  * the same sizes, in the same run. See docs/SERVING.md for figures.
  *
- *   load WIDEOUT INDEX LOG [SECONDS [OTHER]]
- *   load --soak SECONDS WIDEOUT INDEX LOG
+ *   load [--json FILE] WIDEOUT INDEX LOG [SECONDS [OTHER]]
+ *   load [--json FILE] --soak SECONDS WIDEOUT INDEX LOG
  *
  * Starts the servers itself and stops them. One thread here keeps 64 connections busy, each with one request at a time.
  * Every answer is compared: with what the library itself answers, by the checksum that it carries. With OTHER, an index
  * of the same layer, the server's file is replaced and reloaded 200 times under that load. A soak is full load for so
- * long, then a tenth of that with --exact: no request may fail, and memory and descriptors may not grow. */
+ * long, then a tenth of that with --exact: no request may fail, and memory and descriptors may not grow. FILE receives
+ * all of it as JSON; bench/serve.sh makes the index and keeps that. */
 #include "base/clock.h"
 #include "median.h"
 #include "serving.h"
@@ -17,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <microhttpd.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -24,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -267,6 +270,8 @@ static size_t open_files(pid_t pid)
     return n > 2 ? n - 2 : 0; /* . and .. */
 }
 
+static json_t *report; /* what is printed, by name */
+
 /* ---- What is measured -------------------------------------------------------------------------------------- */
 
 /* The server beside the echo, in turn; the medians of the rounds. */
@@ -294,6 +299,13 @@ static uint64_t beside_echo(const char *name, server s, const load *how)
     }
     stop_server(echo);
     const double rate = bench_median(ours, ROUNDS);
+    json_object_set_new(report, name,
+                        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f}", "requests_per_s", rate,
+                                  "queries_per_s", rate * (double)how->batch, "p50_us", bench_median(p50, ROUNDS),
+                                  "p99_us", bench_median(p99, ROUNDS), "echo_requests_per_s",
+                                  bench_median(theirs, ROUNDS), "echo_p99_us", bench_median(echo_p99, ROUNDS),
+                                  "of_echo", bench_median(ratios, ROUNDS), "requests", (json_int_t)requests, "failed",
+                                  (json_int_t)failed, "mib", resident_mib(s.pid)));
     printf(
         "%-18s %9.0f requests/s %10.0f queries/s  p50 %7.0f us  p99 %7.0f us   echo %9.0f requests/s, p99 %6.0f us   "
         "ratio %.2f   %" PRIu64 " requests, %" PRIu64 " failed; the server has %.0f MiB\n",
@@ -321,21 +333,19 @@ static uint64_t reload_under_load(const char *tool, const char *const files[2])
     copy_file(files[0], here);
     const server s = start_server(tool, (const char *const[]){here, NULL});
     fflush(stdout); /* not to be printed by two */
+    result *all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) die("memory");
     const pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        result all = {0};
         close(ends[1]);
         fcntl(ends[0], F_SETFL, O_NONBLOCK);
         for (char c; read(ends[0], &c, 1) != 0;) { /* until the other end is closed */
             const result r = run(&(load){.port = s.port, .batch = 1, .check = true, .seconds = 0.5});
-            all.requests += r.requests;
-            all.failed += r.failed;
+            all->requests += r.requests;
+            all->failed += r.failed;
         }
-        printf("%-18s %" PRIu64 " requests meanwhile, %" PRIu64 " failed or mixed\n", "reloads", all.requests,
-               all.failed);
-        fflush(stdout);
-        _exit(all.failed != 0);
+        _exit(0);
     }
     close(ends[0]);
     int done = 0, status = 0;
@@ -352,10 +362,16 @@ static uint64_t reload_under_load(const char *tool, const char *const files[2])
     const double seconds = woi_now_s() - start;
     close(ends[1]);
     waitpid(pid, &status, 0);
+    printf("%-18s %" PRIu64 " requests meanwhile, %" PRIu64 " failed or mixed\n", "reloads", all->requests,
+           all->failed);
     printf("%-18s %d of %d in %.1f s; the server has %.0f MiB\n", "", done, RELOADS, seconds, resident_mib(s.pid));
+    json_object_set_new(report, "reloads",
+                        json_pack("{s:i, s:i, s:f, s:I, s:I, s:f}", "asked", RELOADS, "done", done, "seconds", seconds,
+                                  "requests", (json_int_t)all->requests, "failed_or_mixed", (json_int_t)all->failed,
+                                  "mib", resident_mib(s.pid)));
     stop_server(s);
     unlink(here);
-    return (uint64_t)(RELOADS - done) + (WEXITSTATUS(status) != 0);
+    return (uint64_t)(RELOADS - done) + all->failed + (status != 0);
 }
 
 static uint64_t idle_connections(server s)
@@ -365,8 +381,12 @@ static uint64_t idle_connections(server s)
     const double before = resident_mib(s.pid);
     while (n < IDLE && (fds[n] = connect_to(s.port)) >= 0) n++;
     const result r = run(&(load){.port = s.port, .batch = 1, .check = true, .seconds = 1});
+    const double rate = (double)r.requests / r.seconds, kib = (resident_mib(s.pid) - before) * 1024 / (double)n;
     printf("%-18s %zu open: %.0f requests/s beside them, p99 %.0f us, %" PRIu64 " failed; %.1f KiB each\n", "idle", n,
-           (double)r.requests / r.seconds, r.p99_us, r.failed, (resident_mib(s.pid) - before) * 1024 / (double)n);
+           rate, r.p99_us, r.failed, kib);
+    json_object_set_new(report, "idle",
+                        json_pack("{s:I, s:f, s:f, s:I, s:f}", "connections", (json_int_t)n, "requests_per_s", rate,
+                                  "p99_us", r.p99_us, "failed", (json_int_t)r.failed, "kib_each", kib));
     while (n) close(fds[--n]);
     return r.failed;
 }
@@ -375,7 +395,7 @@ static uint64_t idle_connections(server s)
  * half takes up may stay; the second may take no more. */
 static uint64_t soak(const char *tool, const char *index, bool exact, double seconds)
 {
-    enum { SLICES = 20, SETTLE_US = 300000 };
+    enum { SLICES = 20, SETTLE_US = 300000, MOST_WAITS = 20 }; /* a busy server sees late that they are closed */
     const server s = start_server(tool, (const char *const[]){index, exact ? "--exact" : NULL, NULL});
     double mib[SLICES + 1] = {resident_mib(s.pid)}, p99 = 0;
     size_t files[SLICES + 1] = {open_files(s.pid)};
@@ -387,7 +407,7 @@ static uint64_t soak(const char *tool, const char *index, bool exact, double sec
         all.failed += r.failed;
         all.seconds += r.seconds;
         if (r.p99_us > p99) p99 = r.p99_us;
-        usleep(SETTLE_US);
+        for (int wait = 0; wait < 1 || (wait < MOST_WAITS && open_files(s.pid) > files[0]); wait++) usleep(SETTLE_US);
         mib[i] = resident_mib(s.pid);
         files[i] = open_files(s.pid);
     }
@@ -397,8 +417,39 @@ static uint64_t soak(const char *tool, const char *index, bool exact, double sec
            p99);
     printf("%-18s memory %.1f, %.1f, %.1f MiB; descriptors %zu, %zu, %zu: at the start, middle and end%s\n", "", mib[0],
            mib[SLICES / 2], mib[SLICES], files[0], files[SLICES / 2], files[SLICES], grows ? "; THEY GROW" : "");
+    json_object_set_new(report, exact ? "soak_exact" : "soak",
+                        json_pack("{s:f, s:I, s:f, s:I, s:f, s:[f,f,f], s:[i,i,i], s:b}", "seconds", all.seconds,
+                                  "requests", (json_int_t)all.requests, "requests_per_s",
+                                  (double)all.requests / all.seconds, "failed", (json_int_t)all.failed, "worst_p99_us",
+                                  p99, "mib_start_middle_end", mib[0], mib[SLICES / 2], mib[SLICES],
+                                  "descriptors_start_middle_end", (int)files[0], (int)files[SLICES / 2],
+                                  (int)files[SLICES], "grows", grows));
     fflush(stdout);
     return all.failed + grows + (stop_server(s) != 0);
+}
+
+static uint64_t all_kinds(const char *tool, const char *const files[2], double seconds)
+{
+    uint64_t failed = 0;
+    server s = start_server(tool, (const char *const[]){files[0], NULL});
+    const double before = resident_mib(s.pid);
+    printf("%d connections, %d threads of the server, one of the load; %d rounds of %g s each, in turn with the echo\n",
+           CONNECTIONS, THREADS, ROUNDS, seconds);
+    json_object_set_new(report, "setting",
+                        json_pack("{s:i, s:i, s:i, s:f, s:i}", "connections", CONNECTIONS, "threads", THREADS, "rounds",
+                                  ROUNDS, "seconds", seconds, "k", K));
+    failed += beside_echo("one vector", s, &(load){.batch = 1, .check = true, .seconds = seconds});
+    failed += beside_echo("one, exact", s, &(load){.batch = 1, .exact = true, .asks = true, .seconds = seconds});
+    failed += beside_echo("256 vectors", s, &(load){.batch = QUERIES, .check = true, .seconds = seconds});
+    failed += idle_connections(s);
+    printf("%-18s %.1f MiB before, %.1f after\n", "memory", before, resident_mib(s.pid));
+    fflush(stdout);
+    failed += stop_server(s) != 0;
+    if (files[1]) {
+        expect(files[1]);
+        failed += reload_under_load(tool, files);
+    }
+    return failed;
 }
 
 int main(int argc, char **argv)
@@ -406,15 +457,16 @@ int main(int argc, char **argv)
     enum { LONGEST_S = 1200 };
     wo_log *log = NULL;
     wo_error err;
-    const double soak_s = argc > 2 && strcmp(argv[1], "--soak") == 0 ? strtod(argv[2], NULL) : 0;
-    if (soak_s > 0) {
-        argc -= 2;
-        argv += 2;
+    double soak_s = 0;
+    const char *json = NULL;
+    for (; argc > 2 && strncmp(argv[1], "--", 2) == 0; argc -= 2, argv += 2) {
+        if (strcmp(argv[1], "--soak") == 0) soak_s = strtod(argv[2], NULL);
+        if (strcmp(argv[1], "--json") == 0) json = argv[2];
     }
     alarm((unsigned)(LONGEST_S + 2 * soak_s)); /* whatever happens */
     if (argc < 4 || argc > (soak_s > 0 ? 4 : 6)) {
-        fprintf(stderr,
-                "usage: load WIDEOUT INDEX LOG [SECONDS [OTHER]]\n       load --soak SECONDS WIDEOUT INDEX LOG\n");
+        fprintf(stderr, "usage: load [--json FILE] WIDEOUT INDEX LOG [SECONDS [OTHER]]\n"
+                        "       load [--json FILE] --soak SECONDS WIDEOUT INDEX LOG\n");
         return 2;
     }
     struct rlimit limit;
@@ -425,29 +477,13 @@ int main(int argc, char **argv)
     }
     queries = wo_log_queries(log);
     d = wo_log_d(log);
+    report = json_object();
     expect(argv[2]);
-    if (soak_s > 0) {
-        const uint64_t bad = soak(argv[1], argv[2], false, soak_s) + soak(argv[1], argv[2], true, soak_s / 10);
-        wo_log_free(log);
-        return bad ? 1 : 0;
-    }
-    const double seconds = argc > 4 ? strtod(argv[4], NULL) : 2;
-    uint64_t failed = 0;
-    server s = start_server(argv[1], (const char *const[]){argv[2], NULL});
-    const double before = resident_mib(s.pid);
-    printf("%d connections, %d threads of the server, one of the load; %d rounds of %g s each, in turn with the echo\n",
-           CONNECTIONS, THREADS, ROUNDS, seconds);
-    failed += beside_echo("one vector", s, &(load){.batch = 1, .check = true, .seconds = seconds});
-    failed += beside_echo("one, exact", s, &(load){.batch = 1, .exact = true, .asks = true, .seconds = seconds});
-    failed += beside_echo("256 vectors", s, &(load){.batch = QUERIES, .check = true, .seconds = seconds});
-    failed += idle_connections(s);
-    printf("%-18s %.1f MiB before, %.1f after\n", "memory", before, resident_mib(s.pid));
-    fflush(stdout);
-    failed += stop_server(s) != 0;
-    if (argc > 5) {
-        expect(argv[5]);
-        failed += reload_under_load(argv[1], (const char *const[2]){argv[2], argv[5]});
-    }
+    const char *const files[2] = {argv[2], argc > 5 ? argv[5] : NULL};
+    const uint64_t bad = soak_s > 0 ? soak(argv[1], argv[2], false, soak_s) + soak(argv[1], argv[2], true, soak_s / 10)
+                                    : all_kinds(argv[1], files, argc > 4 ? strtod(argv[4], NULL) : 2);
     wo_log_free(log);
-    return failed ? 1 : 0;
+    if (json && json_dump_file(report, json, JSON_INDENT(1) | JSON_REAL_PRECISION(6))) die(json);
+    json_decref(report);
+    return bad ? 1 : 0;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What Python adds to a search: the C call beside the same search from Python, in one process, in turn.
 
-    make python && PYTHONPATH=build/python /usr/bin/python3 bench/python.py [INDEX LOG]
+    make python && PYTHONPATH=build/python /usr/bin/python3 bench/python.py [--json FILE] [INDEX LOG]
 
 Prints, for one query and for a batch of 1,024, the time of wo_search alone, in a loop in C, and of Index.search with
 numpy arrays and with torch tensors, where torch is installed; then how searches from Python threads scale, each with
@@ -9,13 +9,14 @@ batches of 1,024 on one thread of its own. Medians over rounds; on one thread of
 use the machine. Without an index: one of a made-up layer.
 """
 
-import sys
+import argparse
+import os
 import time
 
 import numpy as np
 
 import wideout
-from python_timing import in_turn, print_scaling, timed
+from python_timing import in_turn, machine, print_scaling, timed, write_json
 
 K = 5
 BATCH = 1024
@@ -50,29 +51,37 @@ def batches(ix, kinds, threads):
     return in_turn(works, 501)
 
 
-def main(args):
-    if args:
-        ix, queries = wideout.open(args[0]), wideout.open_log(args[1]).queries
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", metavar="INDEX LOG")
+    parser.add_argument("--json", metavar="FILE")
+    args = parser.parse_args()
+    load = os.getloadavg()[0]
+    if args.files:
+        index, log = args.files
+        ix, queries = wideout.open(index), wideout.open_log(log).queries
     else:
         W, b, queries, labels = wideout.example(m=50000, d=128, n=20000)
         ix = wideout.build(W, b, queries, labels, method="evidence", router="tree")
     queries = np.array(queries[:BATCH])
-    print(f"{ix!r}, {wideout.cpu()['model']}, {wideout.cpu()['level']}")
+    print(f"{ix!r}, {wideout.cpu()['model']}, {wideout.cpu()['level']}, load {load:.1f}")
     kinds = kinds_of(queries)
-    n = f"{len(queries):,} queries"
-    for what, found in [
-        ("one query", singles(ix, kinds)),
-        (f"{n}, 1 thread", batches(ix, kinds, 1)),
-        (f"{n}, all cores", batches(ix, kinds, 0)),
+    found = {**machine(load), "m": ix.m, "d": ix.d, "results": []}
+    for what, batch, threads, seconds in [
+        ("one query", 1, 1, singles(ix, kinds)),
+        (f"{len(queries):,} queries, 1 thread", len(queries), 1, batches(ix, kinds, 1)),
+        (f"{len(queries):,} queries, all cores", len(queries), 0, batches(ix, kinds, 0)),
     ]:
-        us = {name: 1e6 * seconds for name, seconds in found.items()}
+        us = {name: 1e6 * s for name, s in seconds.items()}
         line = f"{what:<26} C {us['C']:9.2f} us"
         for kind in kinds:
             more = us[kind] - us["C"]
             line += f"   {kind} {us[kind]:9.2f} us ({more:+.2f} us, {100 * more / us['C']:+.1f}%)"
         print(line)
-    print_scaling(lambda: ix.search(queries, K, threads=1))
+        found["results"].append({"batch": batch, "threads": threads, "us": us})
+    found["scaling"] = print_scaling(lambda: ix.search(queries, K, threads=1))
+    write_json(found, args.json)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,9 +1,14 @@
-"""Shared by bench/python.py and bench/python_torch.py: medians of things that take turns, and threads that scale."""
+"""Shared by bench/python.py and bench/python_torch.py: medians of things that take turns, threads that scale, results."""
 
+import json
+import os
 import random
 import statistics
+import subprocess
 import threading
 import time
+
+import wideout
 
 
 def in_turn(works, rounds):
@@ -49,6 +54,22 @@ def scaling(call, n_threads, seconds=1.0):
 
 
 def print_scaling(call):
-    """One Python thread and two, in turn."""
+    """One Python thread and two, in turn: batches a second, also as they are returned."""
     rates = in_turn({n: lambda n=n: scaling(call, n) for n in (1, 2)}, 5)
     print(f"Python threads      1: {rates[1]:,.0f} batches/s   2: {rates[2]:,.0f} batches/s ({rates[2] / rates[1]:.2f} x)")
+    return {"batches_per_s": rates[1], "batches_per_s_2": rates[2], "times": rates[2] / rates[1]}
+
+
+def machine(load):
+    """What results are of: the load is that before anything was measured."""
+    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    cpu = wideout.cpu()
+    return {"commit": told.stdout.strip(), "cpu": cpu["model"], "level": cpu["level"], "cores": os.cpu_count(), "load": load}
+
+
+def write_json(found, path):
+    """Where a file was named."""
+    if path is not None:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(found, file, indent=2)
+            file.write("\n")

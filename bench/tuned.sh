@@ -40,7 +40,7 @@ judge() {
         "  \(.options | tojson)",
         "  P@1 \(.p_at_1) (\(.p_at_1_of_full * 1e4 | round / 100)% of FULL)  P@5 \(.p_at_5) (\(.p_at_5_of_full * 1e4 | round / 100)%)  "
         + (if .agreement_at_20 then "of FULL'"'"'s 20 best \(.agreement_at_20 * 1e4 | round / 100)%  " else "" end)
-        + "neurons \(.neurons * 10 | round / 10)  "
+        + "classes \(.neurons * 10 | round / 10)  "
         + (if .perplexity then "perplexity \(.perplexity), FULL \(.full_perplexity)  " else "" end)
         + "build \(.build_s | round) s, \(.peak_mib | round) MiB",
         (.timings[]? | "  batch \(.batch), \(.threads) threads: \(.us_per_query) us, FULL \(.full_us_per_query) us, \(.speedup | round) times")' "$scratch/line"

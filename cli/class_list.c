@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { LONGEST_LINE = 1 << 20 }; /* of a list: a name is shorter */
+
 void cli_class_names_free(cli_class_names *of)
 {
     woi_names_free(&of->names);
@@ -89,24 +91,39 @@ static wo_status open_list(const char *path, FILE **file, wo_error *err)
     return status;
 }
 
+/* The next line, without its end, into room for LONGEST_LINE + 1 bytes, which one that is too long fills: no more of it
+ * is read. False: there is none. */
+static bool next_line(FILE *file, char *line, size_t *bytes)
+{
+    int c = 0;
+    size_t n = 0;
+    while (n <= LONGEST_LINE && (c = getc_unlocked(file)) != EOF && c != '\n') line[n++] = (char)c;
+    *bytes = n;
+    return n || c != EOF;
+}
+
 static wo_status read_classes(cli_class_names *of, cli_classes *list, const char *path, wo_error *err)
 {
     FILE *file = NULL;
     wo_status status = open_list(path, &file, err);
     if (status) return status;
-    char *line = NULL;
-    size_t room = 0;
+    char *line = malloc(LONGEST_LINE + 1);
     uint64_t number = 0;
-    for (ssize_t got; !status && (got = getline(&line, &room, file)) >= 0;) {
+    if (!line) status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    for (size_t got; line && !status && next_line(file, line, &got);) {
         number++;
-        while (got > 0 && (line[got - 1] == '\n' || line[got - 1] == '\r')) got--;
+        if (got > LONGEST_LINE) {
+            status = cli_set_error(err, WO_ERR_FORMAT, "line %" PRIu64 " has more than %d bytes", number, LONGEST_LINE);
+            break;
+        }
+        while (got > 0 && line[got - 1] == '\r') got--;
         if (got == 0) continue;
         wo_error why;
-        if ((status = add_class(of, list, line, (size_t)got, &why)))
+        if ((status = add_class(of, list, line, got, &why)))
             cli_set_error(err, status, "line %" PRIu64 ": %.160s", number, why.text);
     }
-    /* getline ends so too when memory does: only the end of the file is the end of the list. */
-    if (!status && (ferror(file) || !feof(file)))
+    /* Only the end of the file is the end of the list. */
+    if (line && !status && (ferror(file) || !feof(file)))
         status = cli_set_error(err, WO_ERR_IO, "cannot read on after line %" PRIu64 ": %s", number, strerror(errno));
     free(line);
     fclose(file);

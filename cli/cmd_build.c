@@ -18,6 +18,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { JUDGED = 500 }; /* queries of the log that an index is judged on, where it is not tuned */
+
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
@@ -25,6 +27,7 @@ typedef struct arguments {
     cli_build build;
     cli_texts logs;
     const char *labels, *names, *output, *memory;
+    bool resume;
 } arguments;
 
 static const cli_option options[] = {
@@ -37,6 +40,9 @@ static const cli_option options[] = {
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the index", false},
     {"memory", 0, CLI_TEXT, offsetof(arguments, memory), "SIZE",
      "500M, 4G: keep within it; large arrays lie in files beside\nthe output", false},
+    {"resume", 0, CLI_FLAG, offsetof(arguments, resume), NULL,
+     "go on from FILE.checkpoint, where there is one: --resume\nand --memory leave it behind when they are stopped",
+     false},
     CLI_TUNE_OPTIONS(arguments, tune),
     {"build", 0, CLI_BUILD, offsetof(arguments, build), NULL, NULL, false},
     {0},
@@ -185,15 +191,57 @@ static void print_next(const arguments *args, const wo_build_options *o)
     if (log && o->weights != WO_WEIGHTS_F32 && o->weights != WO_WEIGHTS_INT8) print_layer_options(&args->layer);
     print_option("--log", log);
     if (log) print_option("--labels", args->tune.log ? args->tune.labels : args->labels);
-    printf(log && !args->tune.log ? "  # better: a log that it was not built from\n" : "\n");
+    printf(!log             ? "\n"
+           : args->tune.log ? "  # better: a log that it was not tuned on\n"
+                            : "  # better: a log that it was not built from\n");
 }
 
 /* What the index is, where it is no index of cells. */
 static const char *kind_of(const wo_build_options *o)
 {
     return o->method == WO_METHOD_FULL     ? ": this is FULL, the exact layer"
-           : o->method == WO_METHOD_SCREEN ? ": a screen, which scores every class"
+           : o->method == WO_METHOD_SCREEN ? ": a screen: all classes in int8, and the best few exactly"
                                            : "";
+}
+
+static void print_held(const wo_index_info *info)
+{
+    printf("  on %s of the log that it did not know: ", cli_count(info->held_n, "query"));
+    if (!isnan(info->held_p_at_1)) printf("P@1 %.4f, FULL's %.4f; ", info->held_p_at_1, info->held_full_p_at_1);
+    printf("FULL's best answer for %.1f%%\n", 100 * info->held_same_best);
+}
+
+static json_t *held_json(const wo_index_info *info)
+{
+    json_t *json = json_pack("{s:I, s:f}", "queries", (json_int_t)info->held_n, "same_best", info->held_same_best);
+    if (!isnan(info->held_p_at_1))
+        json_object_update_new(
+            json, json_pack("{s:f, s:f}", "p_at_1", info->held_p_at_1, "full_p_at_1", info->held_full_p_at_1));
+    return json;
+}
+
+/* What puts more classes into an index's cells. */
+static const char *dial_of(wo_method method)
+{
+    return method == WO_METHOD_EVIDENCE  ? "a smaller --lambda or a longer log"
+           : method == WO_METHOD_POPULAR ? "a larger --popular"
+                                         : "a smaller -K or a larger -L";
+}
+
+/* Of an index that was built as it was named, and is much worse than FULL where it was judged. */
+static void warn_of_quality(const arguments *args, const wo_index_info *info)
+{
+    static const double POOR = 0.9; /* of FULL's P@1, or of its answers */
+    if (!info->held_n) return;
+    const bool by_hits = info->held_full_p_at_1 > 0;
+    const double share = by_hits ? info->held_p_at_1 / info->held_full_p_at_1 : info->held_same_best;
+    if (share >= POOR) return;
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, args->output);
+    fprintf(stderr,
+            " has %.0f%% of FULL's %s on %s of the log that it did not know: --target 0.995 with --tune-log FILE looks "
+            "for better options; %s helps too\n",
+            100 * share, by_hits ? "P@1" : "best answers", cli_count(info->held_n, "query"), dial_of(info->method));
 }
 
 static int report(const arguments *args, const made *built)
@@ -220,6 +268,7 @@ static int report(const arguments *args, const made *built)
         if (tuned) json_object_set_new(json, "build_options", json_string(again[0] ? again + 1 : again));
         if (tuned) json_object_set_new(json, "met", json_boolean(cli_curve_met(&curve)));
         if (tuned) json_object_set_new(json, "interrupted", json_boolean(cli_is_interrupted()));
+        if (info->held_n) json_object_set_new(json, "held_out", held_json(info));
         if (!isnan(info->same_best))
             json_object_update_new(json,
                                    json_pack("{s:f, s:f}", "same_best", info->same_best, "same_five", info->same_five));
@@ -235,6 +284,7 @@ static int report(const arguments *args, const made *built)
     printf(": index, %s%s\n", cli_bytes(bytes), kind_of(&about.options));
     cli_index_print(&about, "  ");
     print_layer(&built->layer);
+    if (info->held_n) print_held(info);
     if (!isnan(info->same_best))
         printf("  beside f32 rows, on logged queries: the same best answer for %.2f%%, of the five best %.2f%%\n",
                100 * info->same_best, 100 * info->same_five);
@@ -252,7 +302,6 @@ static int report(const arguments *args, const made *built)
     return cli_end();
 }
 
-/* `tune` NULL: exactly what the options say. */
 /* A goal by labels that was asked for, and that nothing could be judged by. */
 static void warn_of_labels(const arguments *args, const wo_index *index)
 {
@@ -265,6 +314,7 @@ static void warn_of_labels(const arguments *args, const wo_index *index)
                 option, curve.target_agree);
 }
 
+/* `tune` NULL: exactly what the options say. */
 static int build(const cli_command *self, const arguments *args, const wo_build_options *o, const wo_tune_options *tune)
 {
     wo_layer *layer = NULL;
@@ -295,6 +345,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                         : wo_index_build(layer, log.log, o, &index, &err)) ||
                   wo_index_save(index, args->output, &err)))
         code = cli_blame(self, &files, &err);
+    if (!code && o->checkpoint && wo_build_forget(o->checkpoint, &err)) code = cli_fail(o->checkpoint, &err);
     if (code) goto done;
     cli_progress_end();
     if (tune && !tune_log.log && !args->common.quiet)
@@ -304,6 +355,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                 cli_program);
     if (tune && !args->common.quiet) warn_of_labels(args, index);
     const wo_index_info info = cli_index_of(index).info;
+    if (!args->common.quiet) warn_of_quality(args, &info);
     const off tuned_off = tune_log.log && !isnan(info.log_z_error)
                               ? measure_log_z(index, tune_log.log, (int)args->common.threads)
                               : (off){NAN, NAN};
@@ -315,6 +367,23 @@ done:
     cli_logs_free(&log);
     cli_labelled_free(&tune_log);
     wo_layer_free(layer);
+    return code;
+}
+
+/* What takes long is kept on the way where that may be hours: for layers larger than memory, or where it is asked for.
+ */
+static int build_exactly(const cli_command *self, const arguments *args, wo_build_options *o)
+{
+    char *checkpoint = NULL;
+    wo_error err;
+    if ((args->memory || args->resume) && asprintf(&checkpoint, "%s.checkpoint", args->output) < 0) {
+        cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
+        return cli_fail(NULL, &err);
+    }
+    o->checkpoint = checkpoint;
+    o->resume = args->resume;
+    const int code = build(self, args, o, NULL);
+    free(checkpoint);
     return code;
 }
 
@@ -367,8 +436,11 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                          "or leave it out, and a tenth of the log is held out");
     if (!tuned && o.fallback_by == WO_FALLBACK_SCREEN && !o.fallback)
         return cli_usage(self, "--fallback-by screen needs --fallback N: which queries know little");
+    if (!tuned) o.held_out = JUDGED;
+    if (tuned && args->resume)
+        return cli_usage(self, "--resume goes with a build that is named exactly: tuning begins anew");
     if ((code = cli_memory_keep(self, args->memory, args->output))) return code;
-    return build(self, args, &o, tuned ? &tune : NULL);
+    return tuned ? build(self, args, &o, &tune) : build_exactly(self, args, &o);
 }
 
 const cli_command cli_cmd_build = {

@@ -381,7 +381,7 @@ const cli_command cli_cmd_predict = {
     "predict",
     "--index FILE [options] [FILE|-]",
     "the best classes of queries, or of raw examples through a network",
-    "Prints a line for every query: the best classes and their scores, best first, all separated by tabs.\n"
+    "Prints a line for every query (a blank line is none): the best classes and their scores, best first, all separated by tabs.\n"
     "Classes are names where the index or the network has them, else numbers. With --json every line is\n"
     "an object; queries and classes count from 0.\n"
     "\n"

@@ -73,6 +73,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!args->output) return cli_usage(self, "needs -o PREFIX for the shards");
     if (args->n < 1 || args->n > MOST) return cli_usage(self, "needs -n N, how many shards: 1 to %d", MOST);
     if (args->labels && !args->log) return cli_usage(self, "--labels goes with --log: the queries");
+    int code = cli_shard_refuse_device(self, args->output);
+    if (code) return code;
     wo_layer *layer = NULL;
     cli_labelled log = {0};
     wo_error err;
@@ -86,7 +88,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
         return cli_fail(NULL, &err);
     }
-    int code = name_files(self, args, paths);
+    code = name_files(self, args, paths);
     if (!code) code = cli_layer_open(self, &args->layer, &layer);
     if (!code && args->names) code = cli_names_give(args->names, layer);
     if (!code && args->log && cli_labelled_open(args->log, args->labels, &log, &err))

@@ -132,8 +132,8 @@ static const char *why_not(const wo_curve *curve, size_t row, size_t full)
 /* Of a screen: the queries were too few to show more. */
 static void print_all_equal(const wo_curve *curve, const char *indent)
 {
-    printf("%s%s %s too few to show that; it scores every class, and hardly ever answers otherwise than FULL\n", indent,
-           cli_number(curve->n), curve->n == 1 ? "query is" : "queries are");
+    printf("%s%s %s too few to show that; it looks through all classes, and hardly ever answers otherwise than FULL\n",
+           indent, cli_number(curve->n), curve->n == 1 ? "query is" : "queries are");
 }
 
 /* What was shown, and by what. */

@@ -1,9 +1,13 @@
 /* Queries for `predict`, from files that hold them or from raw examples. */
 #include "predict_source.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,23 +55,70 @@ static const char *file_of(const char *path)
     return fstat(STDIN_FILENO, &about) == 0 && S_ISREG(about.st_mode) ? "/dev/stdin" : NULL;
 }
 
-/* By content; text stays CLI_FORMAT_AUTO, and a pipe brings text. */
-static wo_status recognise(const char *file, cli_format *format, wo_error *err)
+/* The first bytes of a pipe or socket, which stay in it: how many. */
+static size_t peek(int fd, void *head, size_t bytes)
 {
-    struct stat about;
-    woi_file_kind kind = WOI_FILE_XC;
-    if (!file || (stat(file, &about) == 0 && about.st_size == 0)) return WO_OK; /* an empty one: no example */
-    wo_status status = woi_file_recognise(file, &kind, err);
-    if (kind == WOI_FILE_NPY) *format = CLI_FORMAT_NPY;
-    if (kind == WOI_FILE_SAFETENSORS || kind == WOI_FILE_SHARD_INDEX || kind == WOI_FILE_JOURNAL)
-        *format = CLI_FORMAT_LOG;
-    return status;
+    int ends[2];
+    ssize_t got;
+    if (pipe2(ends, O_CLOEXEC) != 0) return 0;
+    do got = tee(fd, ends[1], bytes, 0);
+    while (got < 0 && errno == EINTR);
+    got = got < 0 ? recv(fd, head, bytes, MSG_PEEK) : read(ends[0], head, (size_t)got);
+    close(ends[0]);
+    close(ends[1]);
+    return got > 0 ? (size_t)got : 0;
 }
 
-static bool is_gzip(const char *path)
+typedef struct content {
+    woi_file_kind kind; /* of what is empty: text without an example */
+    bool empty;
+} content;
+
+static wo_status recognise(const char *file, content *found, wo_error *err)
 {
-    woi_file_kind kind;
-    return woi_file_recognise(file_of(path), &kind, NULL) == WO_OK && kind == WOI_FILE_GZIP;
+    struct stat about;
+    unsigned char head[WOI_HEAD_BYTES];
+    *found = (content){.kind = WOI_FILE_XC};
+    if (file) {
+        found->empty = stat(file, &about) == 0 && about.st_size == 0;
+        return found->empty ? WO_OK : woi_file_recognise(file, &found->kind, err);
+    }
+    if (isatty(STDIN_FILENO)) return WO_OK;
+    const size_t n = peek(STDIN_FILENO, head, sizeof head);
+    found->empty = n == 0;
+    return n ? woi_head_recognise(head, n, &found->kind, err) : WO_OK;
+}
+
+/* Arrays are mapped: all that standard input brings, as a file in memory. */
+static wo_status keep_input(cli_source *s, wo_error *err)
+{
+    char bytes[1 << 16];
+    const int fd = memfd_create("queries", MFD_CLOEXEC);
+    if (fd < 0) return cli_set_error(err, WO_ERR_IO, "cannot keep what comes: %s", strerror(errno));
+    snprintf(s->kept, sizeof s->kept, "/proc/self/fd/%d", fd);
+    for (;;) {
+        const ssize_t got = read(STDIN_FILENO, bytes, sizeof bytes);
+        if (got == 0) return WO_OK;
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return cli_set_error(err, WO_ERR_IO, "cannot read: %s", strerror(errno));
+        for (ssize_t at = 0; at < got;) {
+            const ssize_t wrote = write(fd, bytes + at, (size_t)(got - at));
+            if (wrote < 0 && errno == EINTR) continue;
+            if (wrote < 0) return cli_set_error(err, WO_ERR_IO, "cannot keep what comes: %s", strerror(errno));
+            at += wrote;
+        }
+    }
+}
+
+/* Why queries do not come without a network. */
+static wo_status refuse(const content *found, wo_error *err)
+{
+    return cli_set_error(err, WO_ERR_ARGUMENT,
+                         found->empty                   ? "is empty: expected queries"
+                         : found->kind == WOI_FILE_GZIP ? "is compressed with gzip: unpack it first (gunzip), or name "
+                                                          "the network that reads it as text with --net FILE"
+                                                        : "is text: name the network that makes queries of it with "
+                                                          "--net FILE");
 }
 
 static wo_status open_examples(cli_source *s, const char *path, const cli_source_options *o, const char **at,
@@ -78,16 +129,6 @@ static wo_status open_examples(cli_source *s, const char *path, const cli_source
                                    [CLI_FORMAT_XC] = WOI_RAW_XC,
                                    [CLI_FORMAT_TEXT] = WOI_RAW_TEXT,
                                    [CLI_FORMAT_DEB822] = WOI_RAW_DEB822};
-    if (!net && !file_of(path))
-        return cli_set_error(err, WO_ERR_ARGUMENT,
-                             "is a pipe, which must bring text for the network of --net FILE: none was named");
-    if (!net && is_gzip(path))
-        return cli_set_error(err, WO_ERR_ARGUMENT,
-                             "is compressed with gzip: unpack it first (gunzip), or name the network that reads it as "
-                             "text with --net FILE");
-    if (!net)
-        return cli_set_error(err, WO_ERR_ARGUMENT,
-                             "is text: name the network that makes queries of it with --net FILE");
     if (net->d != s->d) {
         *at = o->net_path;
         return cli_set_error(err, WO_ERR_ARGUMENT, "makes queries of %zu numbers, the index takes %zu", net->d, s->d);
@@ -106,9 +147,20 @@ wo_status cli_source_open(cli_source *s, const char *path, const cli_source_opti
     wo_status status = WO_OK;
     *s = (cli_source){.d = o.d};
     *at = strcmp(path, "-") == 0 ? "standard input" : path;
-    if (o.format == CLI_FORMAT_AUTO && (status = recognise(file, &o.format, err))) return status;
+    if (o.format == CLI_FORMAT_AUTO) {
+        content found;
+        if ((status = recognise(file, &found, err))) return status;
+        if (found.kind == WOI_FILE_NPY)
+            o.format = CLI_FORMAT_NPY;
+        else if (found.kind == WOI_FILE_SAFETENSORS || found.kind == WOI_FILE_SHARD_INDEX ||
+                 found.kind == WOI_FILE_JOURNAL)
+            o.format = CLI_FORMAT_LOG;
+        else if (!o.net)
+            return refuse(&found, err);
+    }
     if (o.format != CLI_FORMAT_LOG && o.format != CLI_FORMAT_NPY) return open_examples(s, path, &o, at, err);
-    if (!file) return cli_set_error(err, WO_ERR_ARGUMENT, "is a pipe: queries are read from a file");
+    if (!file && (status = keep_input(s, err))) return status;
+    if (!file) file = s->kept;
     return o.format == CLI_FORMAT_LOG ? open_log(s, file, err) : open_npy(s, file, err);
 }
 

@@ -20,6 +20,7 @@ typedef struct cli_source {
     float *array;   /* of a .npy file, ours */
     const float *q; /* (n, d): the queries of either */
     size_t n, d, at;
+    char kept[32];          /* what standard input brought: a file in memory, until the process ends */
     woi_examples *examples; /* or these, which come as they are read */
 } cli_source;
 

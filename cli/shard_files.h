@@ -2,9 +2,13 @@
 #ifndef WOI_CLI_SHARD_FILES_H
 #define WOI_CLI_SHARD_FILES_H
 
-#include <stdint.h>
+#include "cli.h"
 
 /* `number` counts from 0. To be freed; NULL where memory ran out. */
 char *cli_shard_file(const char *prefix, uint64_t number, uint64_t count);
+
+/* Refuses a prefix that is a device or a pipe: who writes to /dev/null wants no files beside it. CLI_OK, or CLI_USAGE.
+ */
+int cli_shard_refuse_device(const cli_command *self, const char *prefix);
 
 #endif

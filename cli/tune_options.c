@@ -56,7 +56,9 @@ int cli_tune_read(const cli_command *self, const cli_tune *g, wo_tune_options *o
     if (g->k > 1000) return cli_usage(self, "-k takes at most 1000, not %" PRIu64, g->k);
     if (g->batch > 65536) return cli_usage(self, "--batch takes at most 65536, not %" PRIu64, g->batch);
     if (g->max_time && isnan(o->max_time_s = read_time(g->max_time)))
-        return cli_usage(self, "--max-time takes a time like 90s, 5m or 1h, up to 1e9 seconds, not '%s'", g->max_time);
+        return cli_usage(
+            self, "--max-time takes a time like 90s, 5m or 1h, up to 1e9 seconds, not '%s'; less than 5s counts as 5s",
+            g->max_time);
     if (!isnan(target)) o->target = target;
     if (o->target5 > o->target) o->target5 = o->target; /* less of one, no more of five */
     if (!isnan(g->target5)) o->target5 = g->target5;

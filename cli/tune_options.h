@@ -49,7 +49,7 @@ typedef struct cli_tune {
          false},                                                                                                      \
     {                                                                                                                 \
         "max-time", 0, CLI_TEXT, CLI_TUNE_FIELD(args_type, member, max_time), "TIME",                                 \
-            "tune: 90s, 5m: how long, the last build counted (default: 3m)", false                                    \
+            "tune: 90s, 5m: how long, the last build counted (default: 3m;\n5s at least)", false                      \
     }
 
 /* Whether a goal was given. */

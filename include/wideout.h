@@ -296,10 +296,11 @@ typedef struct wo_journal wo_journal;
 
 /* Opens a journal of queries of d numbers, to go on at its end, or begins one. A half-written end is cut off. */
 WO_API wo_status wo_journal_open(const char *path, size_t d, wo_journal **journal, wo_error *err);
-/* Adds queries (n, d) and their labels, as in wo_log_wrap: all of them, or on failure none. */
+/* Adds queries (n, d) and their labels, as in wo_log_wrap: all of them, or on failure none. Fails with WO_ERR_FORMAT
+ * where the file is not what was written any more: somebody cut, moved, removed or replaced it. Then open it anew. */
 WO_API wo_status wo_journal_append(wo_journal *journal, const float *queries, size_t n, const int64_t *indptr,
                                    const int32_t *labels, wo_error *err);
-/* All that was added is on the disk: it survives the end of the machine too. */
+/* All that was added is on the disk: it survives the end of the machine too. Fails as wo_journal_append does. */
 WO_API wo_status wo_journal_sync(wo_journal *journal, wo_error *err);
 WO_API void wo_journal_free(wo_journal *journal);
 
@@ -428,6 +429,16 @@ typedef struct wo_build_options {
      * they answer as one would that was built of the whole layer. The log is the whole one everywhere. Not for lss, nor
      * with a partition. NULL: there is one process. */
     const struct wo_collective *together;
+    /* Queries of the log to judge the index by, while its cells are filled by the others: see wo_index_info.held_n. Not
+     * for several processes. 0: none. */
+    uint64_t held_out;
+    /* A file where what takes long is kept until the index is saved: FULL's best of the log, block by block, and the
+     * router. With `resume` a build that was stopped goes on from there, to the same bytes, in as many processes as may
+     * be; it is refused where options, layer, log, version or instruction set are others. Without, it begins anew.
+     * What is there and is no such file is never written over. One path for all processes: rank 0's. Of popular and
+     * evidence; wo_index_tune keeps nothing. NULL: none. wo_build_forget removes it. */
+    const char *checkpoint;
+    uint8_t resume;
 } wo_build_options;
 
 #define WO_PRIOR_FLOOR (1.0 / 1024)
@@ -477,6 +488,9 @@ typedef struct wo_index wo_index;
  * defaults. */
 WO_API wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *options,
                                 wo_index **index, wo_error *err);
+
+/* Removes the checkpoint of a build, once its index is saved; there need be none. */
+WO_API wo_status wo_build_forget(const char *checkpoint, wo_error *err);
 
 /* The same index gives the same bytes. */
 WO_API wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err);
@@ -545,6 +559,12 @@ typedef struct wo_index_info {
     uint32_t shard, n_shards;
     size_t m_whole;
     uint64_t router_checksum; /* the same in all shards of one build, as the layer's is */
+    /* Of an index that was just built with held_out: on how many queries it was judged, the share whose best answer was
+     * FULL's, and the shares of labelled ones whose best answer was a label, the index's and FULL's (NAN: none has
+     * one). An index of evidence had them left out of its cells meanwhile, not of its router. held_n is 0 and the rest
+     * NAN where it was not judged: a log of fewer than 1,000 queries, or a layer so large that FULL takes long. */
+    uint64_t held_n;
+    double held_same_best, held_p_at_1, held_full_p_at_1;
 } wo_index_info;
 
 /* Both fail, with WO_ERR_ARGUMENT, only where struct_size is not set. */
@@ -697,7 +717,7 @@ typedef enum wo_proof {
     WO_PROOF_HITS = 1,      /* its hits beside FULL's, with confidence */
     WO_PROOF_AGREEMENT = 2, /* hits were too few to tell: as many hits as asked for, and FULL's own answers with
                              * confidence, on the queries that were judged or on others of the log */
-    WO_PROOF_ALL_EQUAL = 3  /* it scores every class */
+    WO_PROOF_ALL_EQUAL = 3  /* it looks through every class */
 } wo_proof;
 
 /* What the tuner tried, in the order of trying: `rows` points of `columns` numbers, row after row, in the index's

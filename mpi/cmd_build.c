@@ -17,6 +17,7 @@ typedef struct arguments {
     cli_layer layer;
     cli_build build;
     const char *log, *labels, *names, *output;
+    bool resume;
 } arguments;
 
 static const cli_option options[] = {
@@ -28,6 +29,8 @@ static const cli_option options[] = {
     {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "PREFIX",
      "files PREFIX-00001-of-P.safetensors, ...: an index a rank", false},
+    {"resume", 0, CLI_FLAG, offsetof(arguments, resume), NULL, "go on from PREFIX.checkpoint, where there is one",
+     false},
     {"build", 0, CLI_BUILD, offsetof(arguments, build), NULL, NULL, false},
     {0},
 };
@@ -105,6 +108,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     if (!code && wo_index_build(layer, log.log, &o, &index, &err)) code = part_blame(self, &files, &err);
     job_phase("writing");
     if (!code && wo_index_save_together(index, path, job_calls(), &err)) code = part_blame(self, &files, &err);
+    if (!code && job_rank() == 0 && wo_build_forget(o.checkpoint, &err)) code = cli_fail(o.checkpoint, &err);
     cli_progress_end();
     if (!code) code = report(args, index, woi_now_s() - start);
     wo_index_free(index);
@@ -139,15 +143,17 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     wo_build_defaults(method, &o, sizeof o);
     if (!args->log && method != WO_METHOD_FULL && method != WO_METHOD_SLIDE && method != WO_METHOD_SCREEN)
         return cli_usage(self, "needs --log FILE: queries to learn from");
-    if ((code = cli_build_set(self, &args->build, &o))) return code;
+    if ((code = cli_build_set(self, &args->build, &o)) || (code = cli_shard_refuse_device(self, args->output)))
+        return code;
     o.seed = args->common.seed;
     o.threads = (int)args->common.threads;
     cli_common quiet = args->common;
     quiet.quiet |= job_rank() != 0;
     o.progress = cli_progress(&quiet);
     char *path = cli_shard_file(args->output, (uint64_t)job_rank(), (uint64_t)job_size()),
-         *layer = part_file(args->layer.path);
-    if (!path || !layer) {
+         *layer = part_file(args->layer.path), *checkpoint = NULL;
+    if (asprintf(&checkpoint, "%s.checkpoint", args->output) < 0) checkpoint = NULL;
+    if (!path || !layer || !checkpoint) {
         wo_error err;
         cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
         code = cli_fail(NULL, &err);
@@ -155,8 +161,11 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const char *const in[] = {layer, args->layer.bias_path, args->log, args->labels, args->names};
     if (!code) code = cli_refuse_inputs(self, path, in, sizeof in / sizeof in[0]);
     if (!code) code = cli_output_try(path);
+    o.checkpoint = checkpoint;
+    o.resume = args->resume;
     if (!code) code = build(self, args, &o, path);
     free(path);
+    free(checkpoint);
     free(layer);
     return code;
 }
@@ -176,6 +185,10 @@ const cli_command mpi_cmd_build = {
     "Together they answer as the index does that 'wideout build' makes with the same options, and 'wideout\n"
     "join' makes that of them. Options are those of 'wideout build'. Several processes do not tune: tune\n"
     "on one machine, with a sample of the classes, and give its options. Neither lss nor --partition.\n"
+    "\n"
+    "PREFIX.checkpoint has, until all files are there, what took long: FULL's best of the log, and the\n"
+    "router. A job that was stopped goes on from it with --resume, in as many processes as it may be, and\n"
+    "writes the same files; without, it begins anew.\n"
     "\n"
     "All files appear, or none. A process that dies ends the job; so does one that the others have waited\n"
     "for longer than $WIDEOUT_MPI_TIMEOUT seconds (600).",

@@ -1,4 +1,4 @@
-/* Checkpoints as files of a run: names, replacing, finding. What is in one is net/network.c's. */
+/* Checkpoints as files of a run: names, replacing, finding. What is in one is net/network_state.c's. */
 #include "net/checkpoints.h"
 
 #include "base/error.h"

@@ -95,6 +95,11 @@ wo_status woi_network_open(const char *path, woi_network **network, wo_error *er
 /* Opens other people's LSTM: a state dict with the names above, perhaps sharded, and its vocabulary, a word a line. */
 wo_status woi_network_open_lm(const char *path, const char *vocabulary, woi_network **network, wo_error *err);
 
+/* The tensor `name` of any float type, of the parameter's shape and finite, as floats: to (param->n). */
+wo_status woi_param_read(const woi_st *st, const char *name, const woi_param *param, float *to, wo_error *err);
+
+/* ---- Checkpoints: network_state.c ---------------------------------------------------------------------------- */
+
 /* A checkpoint: parameters and moments after some epochs. `fingerprint` names the data and the options that they belong
  * to; reading refuses another one, and a share of the rows that is not this process's. `done` is the number of epochs,
  * `loss` that of the last. Saving refuses values that are not finite, and leaves an older file as it was. */

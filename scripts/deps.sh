@@ -4,8 +4,9 @@
 set -eu
 list=$(dirname "$0")/packages.txt
 
+# A program of that name will do too: node and npm, say, come from others as one package, which Debian's npm conflicts with.
 have() {
-    dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null | grep -q '^ii'
+    command -v "$1" >/dev/null || dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null | grep -q '^ii'
 }
 
 wanted=$(for group in "$@"; do awk -v group="$group" '$1 == group { print $2 }' "$list"; done | sort -u)

@@ -144,10 +144,17 @@ static bool read_raw(feedback *f, const woi_server *server, const woi_snapshot *
     return true;
 }
 
+/* A query whose length is no float has no scores that are, nor a direction that cells could go by. */
 static bool check_queries(const feedback *f, size_t d, woi_reply *reply)
 {
-    for (size_t i = 0; i < f->job.n * d; i++)
-        if (!isfinite(f->job.queries[i])) return woi_refuse(reply, 400, "query %zu: is not finite", i / d);
+    for (size_t i = 0; i < f->job.n; i++) {
+        const float *q = f->job.queries + i * d;
+        double squares = 0;
+        for (size_t j = 0; j < d; j++) squares += (double)q[j] * (double)q[j];
+        if (!isfinite((float)squares))
+            return woi_refuse(reply, 400,
+                              "query %zu: is not finite, or too long: its square is more than a float holds", i);
+    }
     return true;
 }
 
@@ -159,8 +166,9 @@ static void accept(woi_server *server, const feedback *f, const woi_snapshot *s,
                                .queries = f->job.queries,
                                .indptr = f->indptr,
                                .labels = f->ids};
-    if (!woi_learn_offer(server, &lesson)) {
-        woi_refusal(reply, 503, "feedback comes faster than it can be learned from");
+    const char *why = woi_learn_offer(server, &lesson);
+    if (why) {
+        woi_refusal(reply, 503, "%s", why);
         return;
     }
     reply->status = 200;

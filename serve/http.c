@@ -27,6 +27,7 @@ enum {
     CONNECTION_MEMORY = 32768, /* of headers; bodies come in pieces of what is left */
     SPARE_CONNECTIONS = 64,    /* above the limit, that are told so */
     READ_ANYWAY = 8,           /* times the largest body: what is refused is read so far */
+    OWN_BYTES = 16384,         /* of a body or an answer, that each connection may hold; the rest all share */
     LEAST_RATE = 262144,       /* bytes a second at which an answer must be read, beside the timeout */
 };
 
@@ -42,9 +43,11 @@ typedef struct connection {
     bool over;               /* beyond the limit of connections */
     /* the request that is under way */
     bool begun, decided, ambiguous; /* ambiguous: nobody can say where it ends */
+    bool has_nul;                   /* its path or an argument: both are read as if they ended there */
     size_t route;
     char *body;
     size_t bytes, room, passed_over;
+    size_t held;                     /* of what all connections share */
     double start_s;                  /* of answering */
     struct MHD_Connection *sleeping; /* until its ticket is done */
     bool woken;
@@ -111,14 +114,41 @@ static void enter(connection *c, state next)
     atomic_store(&c->state, next);
 }
 
+/* From now on a connection holds so many bytes, of its body or of its answer. False: all together hold as much as they
+ * may already. */
+static bool hold(connection *c, size_t bytes)
+{
+    woi_server *server = c->http->server;
+    const size_t shared = bytes > OWN_BYTES ? bytes : 0, more = shared - c->held; /* less wraps, and is added as well */
+    if (shared > c->held && atomic_load(&server->metrics.held) / WOI_HELD_BODIES >= server->options.max_body)
+        return false;
+    atomic_fetch_add(&server->metrics.held, more);
+    c->held = shared;
+    return true;
+}
+
+static void free_body(connection *c)
+{
+    free(c->body);
+    c->body = NULL;
+    c->room = 0;
+    hold(c, 0);
+}
+
+static bool refuse_to_hold(connection *c)
+{
+    return woi_refuse(&c->ticket.reply, 503, "all requests together hold %zu bytes, no more are taken",
+                      atomic_load(&c->http->server->metrics.held));
+}
+
 /* The first line of a request is here. */
 static void *on_line(void *cls, const char *uri, struct MHD_Connection *from)
 {
     (void)cls;
-    (void)uri;
     connection *c = MHD_get_connection_info(from, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     if (!c) return NULL;
     atomic_fetch_add(&c->http->server->metrics.in_flight, 1);
+    c->has_nul = strstr(uri, "%00");
     enter(c, RECEIVING);
     return c;
 }
@@ -130,11 +160,10 @@ static void on_completed(void *cls, struct MHD_Connection *from, void **context,
     (void)code;
     connection *c = *context;
     if (!c) return;
-    free(c->body);
+    free_body(c);
     woi_reply_free(&c->ticket.reply);
-    c->begun = c->decided = c->ambiguous = c->woken = false;
-    c->body = NULL;
-    c->bytes = c->room = c->passed_over = 0;
+    c->begun = c->decided = c->ambiguous = c->has_nul = c->woken = false;
+    c->bytes = c->passed_over = 0;
     c->ticket = (woi_ticket){0};
     state was = ANSWERING;
     atomic_store(&c->due_s, 0);
@@ -183,6 +212,8 @@ static void add_headers(struct MHD_Response *response, const woi_server *server,
 static enum MHD_Result send_reply(woi_server *server, connection *c, const woi_request *request)
 {
     woi_reply *r = &c->ticket.reply;
+    free_body(c);
+    if (!r->fixed && !hold(c, r->body.bytes)) refuse_to_hold(c);
     const size_t bytes = r->fixed ? r->fixed_bytes : r->body.bytes;
     const double seconds = woi_now_s() - c->start_s;
     woi_metrics_request(server, c->route, r->status, seconds);
@@ -245,15 +276,18 @@ static const char *name_at(const void *ctx, woi_part part, size_t i)
 /* Headers that say where a request ends, and for whom it is. */
 typedef struct framing {
     size_t lengths, codings, hosts;
+    const char *coding;
 } framing;
 
 static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
 {
     framing *found = cls;
     (void)kind;
-    (void)value;
     found->lengths += strcasecmp(name, "Content-Length") == 0;
-    found->codings += strcasecmp(name, "Transfer-Encoding") == 0;
+    if (strcasecmp(name, "Transfer-Encoding") == 0) {
+        found->codings++;
+        found->coding = value;
+    }
     found->hosts += strcasecmp(name, "Host") == 0;
     return MHD_YES;
 }
@@ -269,6 +303,8 @@ static bool is_ambiguous(struct MHD_Connection *from, woi_reply *reply)
                     "the request says more than once how long it is: expected one Content-Length or Transfer-Encoding");
     else if (found.hosts > 1)
         woi_refusal(reply, 400, "the request has %zu headers 'Host', expected one", found.hosts);
+    else if (found.coding && strcasecmp(found.coding, "chunked") != 0)
+        woi_refusal(reply, 501, "Transfer-Encoding is '%.40s', expected chunked", found.coding);
     return reply->status != 0;
 }
 
@@ -300,6 +336,8 @@ static enum MHD_Result begin(woi_server *server, connection *c, const woi_reques
     c->ambiguous = is_ambiguous(from, &c->ticket.reply);
     if (!c->ambiguous && c->over)
         woi_refusal(&c->ticket.reply, 503, "there are more than %zu connections", server->options.max_connections);
+    else if (!c->ambiguous && c->has_nul)
+        woi_refusal(&c->ticket.reply, 400, "the path or an argument has a NUL byte, %%00");
     else if (!c->ambiguous && woi_route_find(server, request, &c->route, &c->ticket.reply) && bytes > most)
         woi_refusal(&c->ticket.reply, 413, "the body has %llu bytes, at most %zu are taken", bytes, most);
     c->decided = c->ticket.reply.status != 0;
@@ -323,10 +361,14 @@ static enum MHD_Result take_body(woi_server *server, connection *c, const char *
     if (bytes > c->room - c->bytes) {
         size_t room = c->room ? c->room : 1024;
         while (room - c->bytes < bytes) room *= 2;
-        char *body = realloc(c->body, room);
+        if (room > most) room = most;
+        char *body = hold(c, room) ? realloc(c->body, room) : NULL;
         if (!body) {
-            woi_refusal(&c->ticket.reply, 503, "out of memory");
+            refuse_to_hold(c);
             c->decided = true;
+            c->passed_over = c->bytes + bytes;
+            c->bytes = 0;
+            free_body(c);
             return MHD_YES;
         }
         c->body = body;

@@ -7,7 +7,9 @@
  *
  * A lesson is in the journal, where there is one, before it is counted, and there within a hundredth of a second: so
  * long the thread lets lessons gather, because one at a time would cost a wake-up each. When another index was opened,
- * the journal is read again, so that it knows all that the one before had learned. */
+ * the journal is read again, so that it knows all that the one before had learned. A journal that somebody cut, moved
+ * or removed is opened anew at its name. One that cannot be written keeps its lessons waiting, and others away, until
+ * it can. */
 #include "server.h"
 
 #include <errno.h>
@@ -33,10 +35,12 @@ typedef struct woi_learner {
     woi_lesson *first, **end;
     size_t n, bytes;
     woi_learning told;
+    const char *why; /* no lesson is taken now; NULL: they are */
     /* the thread's own */
     woi_lease lease; /* the snapshot that is learned for, without a searcher */
     wo_adapter *adapter;
     wo_journal *journal;
+    woi_lesson held; /* that the journal could not take yet; n 0: none */
     uint64_t refused;
 } woi_learner;
 
@@ -59,15 +63,17 @@ static woi_lesson *copy_lesson(const woi_lesson *from, size_t *bytes)
     return to;
 }
 
-bool woi_learn_offer(woi_server *server, const woi_lesson *lesson)
+const char *woi_learn_offer(woi_server *server, const woi_lesson *lesson)
 {
     woi_learner *l = server->learner;
-    if (!l) return false;
+    if (!l) return "nothing is learned";
     size_t bytes;
     woi_lesson *copy = copy_lesson(lesson, &bytes);
     pthread_mutex_lock(&l->lock);
-    const bool fits = copy && !l->stop && l->n + lesson->n <= MOST_QUEUED && l->bytes + bytes <= MOST_BYTES;
-    if (fits) {
+    const char *why = l->why;
+    if (!why && (!copy || l->stop || l->n + lesson->n > MOST_QUEUED || l->bytes + bytes > MOST_BYTES))
+        why = "feedback comes faster than it can be learned from";
+    if (!why) {
         if (!l->first) pthread_cond_signal(&l->change);
         *l->end = copy;
         l->end = &copy->next;
@@ -77,8 +83,8 @@ bool woi_learn_offer(woi_server *server, const woi_lesson *lesson)
         l->told.dropped += lesson->n;
     }
     pthread_mutex_unlock(&l->lock);
-    if (!fits) free(copy);
-    return fits;
+    if (why) free(copy);
+    return why;
 }
 
 bool woi_learn_tell(woi_server *server, woi_learning *learning)
@@ -89,6 +95,80 @@ bool woi_learn_tell(woi_server *server, woi_learning *learning)
     *learning = l->told;
     pthread_mutex_unlock(&l->lock);
     return true;
+}
+
+static void free_joined(woi_lesson *joined)
+{
+    free((void *)(uintptr_t)joined->queries);
+    free((void *)(uintptr_t)joined->indptr);
+    free((void *)(uintptr_t)joined->labels);
+    *joined = (woi_lesson){0};
+}
+
+/* ---- The journal ------------------------------------------------------------------------------------------- */
+
+/* The file is not what was written to it. */
+static void leave_journal(woi_server *server, const wo_error *err)
+{
+    woi_learner *l = server->learner;
+    fprintf(stderr, "wideout serve: %s: %s; it is opened anew, and goes on with what is learned from now on\n",
+            server->options.learned, err->text);
+    wo_journal_free(l->journal);
+    l->journal = NULL;
+    pthread_mutex_lock(&l->lock);
+    l->told.journal_changes++;
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* After a call of the journal: where the file is not what was written, or there is none, it is opened anew. */
+static wo_status recover(woi_server *server, wo_status status, wo_error *err)
+{
+    woi_learner *l = server->learner;
+    if (l->journal && status == WO_ERR_FORMAT) leave_journal(server, err);
+    return l->journal ? status : wo_journal_open(server->options.learned, l->lease.snapshot->info.d, &l->journal, err);
+}
+
+static wo_status append(woi_learner *l, const woi_lesson *lesson, wo_error *err)
+{
+    return wo_journal_append(l->journal, lesson->queries, lesson->n, lesson->indptr, lesson->labels, err);
+}
+
+static wo_status keep(woi_server *server, const woi_lesson *lesson, wo_error *err)
+{
+    woi_learner *l = server->learner;
+    if (!server->options.learned) return WO_OK;
+    wo_status status = l->journal ? append(l, lesson, err) : WO_OK;
+    const bool done = l->journal && !status;
+    status = recover(server, status, err);
+    return status || done ? status : append(l, lesson, err);
+}
+
+static void refuse_lessons(woi_learner *l, const char *why)
+{
+    pthread_mutex_lock(&l->lock);
+    l->why = why;
+    l->told.stopped = why != NULL;
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* Says once that the journal cannot be written, and once that it can be again. */
+static void tell(woi_server *server, wo_status status, const wo_error *err)
+{
+    woi_learner *l = server->learner;
+    const bool failed = l->why; /* no other thread sets it */
+    if (failed == (status != WO_OK)) return;
+    refuse_lessons(l, status ? "the journal cannot be written, and what is not kept is not learned" : NULL);
+    fprintf(stderr, "wideout serve: %s: %s; %s\n", server->options.learned, status ? err->text : "it is written again",
+            status ? "no feedback is taken until it can be written" : "feedback is taken");
+}
+
+/* Once a second: what was written is on the disk, and under its name. */
+static void sync_journal(woi_server *server)
+{
+    woi_learner *l = server->learner;
+    wo_error err = {.text = ""};
+    if (!server->options.learned || !l->adapter || l->held.n) return;
+    tell(server, recover(server, l->journal ? wo_journal_sync(l->journal, &err) : WO_OK, &err), &err);
 }
 
 /* ---- An index ---------------------------------------------------------------------------------------------- */
@@ -168,6 +248,7 @@ static wo_status begin(woi_server *server, const char **at, wo_error *err)
     wo_status status = wo_adapter_create(s->index, &how, &l->adapter, err);
     if (!status && o->learned) {
         *at = o->learned;
+        if (l->journal && wo_journal_sync(l->journal, err) == WO_ERR_FORMAT) leave_journal(server, err);
         wo_journal_free(l->journal); /* one writer at a time, and another index may have other queries */
         l->journal = NULL;
         status = wo_journal_open(o->learned, s->info.d, &l->journal, err);
@@ -195,8 +276,11 @@ static void follow(woi_server *server)
 {
     const char *at = NULL;
     wo_error err;
-    if (index_changed(server) && begin(server, &at, &err))
-        fprintf(stderr, "wideout serve: %s: %s; nothing is learned\n", at, err.text);
+    if (!index_changed(server)) return;
+    const wo_status status = begin(server, &at, &err);
+    if (status) fprintf(stderr, "wideout serve: %s: %s; nothing is learned\n", at, err.text);
+    refuse_lessons(server->learner,
+                   status ? "nothing is learned for the index that is served now: standard error says why" : NULL);
 }
 
 /* Lessons that fit together, n queries of the index's d, as one. */
@@ -221,20 +305,33 @@ static bool join(const woi_lesson *first, size_t n, size_t n_labels, woi_lesson 
     return true;
 }
 
-static void free_joined(woi_lesson *joined)
+/* What is held goes into the journal, and then is counted. */
+static void settle(woi_server *server)
 {
-    free((void *)(uintptr_t)joined->queries);
-    free((void *)(uintptr_t)joined->indptr);
-    free((void *)(uintptr_t)joined->labels);
+    woi_learner *l = server->learner;
+    wo_error err = {.text = ""};
+    if (!l->held.n) return;
+    if (!l->adapter || l->held.d != l->lease.snapshot->info.d) { /* of an index that is gone */
+        l->refused += l->held.n;
+        free_joined(&l->held);
+        return;
+    }
+    const wo_status status = keep(server, &l->held, &err);
+    tell(server, status, &err);
+    if (status) return;
+    count(l, &l->held);
+    free_joined(&l->held);
 }
 
-/* Lessons of one d; those of another, for an index that is gone, are dropped. */
+/* Lessons of one d; those of another, for an index that is gone, are dropped. So is all that comes at the end while
+ * something is still held. */
 static void learn(woi_server *server, woi_lesson *first)
 {
     woi_learner *l = server->learner;
     const size_t d = l->lease.snapshot->info.d;
     size_t n = 0, n_labels = 0;
-    while (first && (first->d != d || !l->adapter)) {
+    settle(server);
+    while (first && (first->d != d || !l->adapter || l->held.n)) {
         woi_lesson *next = first->next;
         l->refused += first->n;
         free(first);
@@ -245,33 +342,29 @@ static void learn(woi_server *server, woi_lesson *first)
         n_labels += at->d == d ? at->n_labels : 0;
         l->refused += at->d == d ? 0 : at->n;
     }
-    woi_lesson joined = {0};
-    wo_error err;
-    if (first && join(first, n, n_labels, &joined)) {
-        if (l->journal && wo_journal_append(l->journal, joined.queries, joined.n, joined.indptr, joined.labels, &err)) {
-            fprintf(stderr, "wideout serve: %s: %s; it is not kept any more\n", server->options.learned, err.text);
-            wo_journal_free(l->journal);
-            l->journal = NULL;
-        }
-        count(l, &joined);
-    } else {
+    if (!first) return;
+    if (!join(first, n, n_labels, &l->held)) {
         l->refused += n;
+        free_joined(&l->held);
     }
-    free_joined(&joined);
     for (woi_lesson *next; first; first = next) {
         next = first->next;
         free(first);
     }
+    settle(server);
 }
 
-/* Waits for a lesson, a second at most, and lets others gather; takes them all. Under the lock. */
+/* Waits for a lesson, a second at most, and lets others gather; takes them all, unless some are held, which come first.
+ * Under the lock. */
 static woi_lesson *wait_for_lessons(woi_learner *l)
 {
     struct timespec until;
+    const bool stuck = l->held.n;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec++;
-    while (!l->first && !l->stop)
+    while ((!l->first || stuck) && !l->stop)
         if (pthread_cond_timedwait(&l->change, &l->lock, &until) == ETIMEDOUT) break;
+    if (stuck && !l->stop) return NULL;
     if (l->first && !l->stop) {
         pthread_mutex_unlock(&l->lock);
         nanosleep(&(struct timespec){0, GATHERED_NS}, NULL);
@@ -297,14 +390,16 @@ static void *work_on(void *ctx)
         pthread_mutex_unlock(&l->lock);
         follow(server);
         learn(server, first);
+        if (stop && l->held.n)
+            fprintf(stderr, "wideout serve: %s: feedback of %llu queries was taken and is not in it\n",
+                    server->options.learned, (unsigned long long)(l->held.n + l->refused));
         const double start = woi_now_s();
         if (start < next && !stop) continue;
         const wo_status status = publish(server, &err);
         const double took = woi_now_s() - start;
         next = start + (SHARE * took > PERIOD_S ? SHARE * took : PERIOD_S);
         if (status) fprintf(stderr, "wideout serve: learning: %s\n", err.text);
-        if (l->journal && wo_journal_sync(l->journal, &err))
-            fprintf(stderr, "wideout serve: %s: %s\n", server->options.learned, err.text);
+        sync_journal(server);
     }
     return NULL;
 }
@@ -314,6 +409,7 @@ static void free_learner(woi_server *server)
     woi_learner *l = server->learner;
     forget(server);
     wo_journal_free(l->journal);
+    free_joined(&l->held);
     pthread_cond_destroy(&l->change);
     pthread_mutex_destroy(&l->lock);
     server->learner = NULL;

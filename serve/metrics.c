@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* 0: any other. */
-static const int codes[WOI_N_CODES] = {200, 400, 401, 403, 404, 405, 408, 411, 413, 415, 500, 503, 0};
+static const int codes[WOI_N_CODES] = {200, 400, 401, 403, 404, 405, 408, 411, 413, 415, 500, 501, 503, 0};
 
 /* Upper bounds in microseconds: searches take one, the exact layer a thousand times that. */
 static const unsigned latencies_us[WOI_N_LATENCIES] = {
@@ -144,8 +144,13 @@ static void show_learning(woi_out *out, const woi_learning *l)
     gauge(out, "learned_cells", "Cells that changed by them.", (double)of->cells);
     gauge(out, "learned_entries_added", "Classes that joined a cell.", (double)of->entries_added);
     gauge(out, "learned_entries_left", "Classes that left a cell.", (double)of->entries_left);
-    counter(out, "learned_dropped_total", "Queries that came too fast to be learned from, or do not fit the index.",
-            l->dropped);
+    counter(out, "learned_dropped_total",
+            "Queries that came too fast to be learned from, could not be kept, or do not fit the index.", l->dropped);
+    gauge(out, "learning_stopped",
+          "1 where no feedback is taken: the journal cannot be written, or the index cannot be learned for.",
+          l->stopped);
+    counter(out, "journal_changes_total",
+            "Times that the journal was found cut, moved, removed or replaced, and opened anew.", l->journal_changes);
 }
 
 static size_t open_files(void)
@@ -195,6 +200,9 @@ void woi_metrics_show(woi_server *server, const woi_request *request, woi_reply 
     counter(out, "expired_requests_total", "Requests that did not come within their time.", atomic_load(&m->expired));
     counter(out, "unread_answers_total", "Answers that were not read within their time.", atomic_load(&m->unread));
     gauge(out, "connections", "Open connections.", (double)atomic_load(&m->connections));
+    gauge(out, "held_bytes",
+          "Bytes of bodies that are not answered, and of answers that are not read, beyond 16384 each.",
+          (double)atomic_load(&m->held));
     gauge(out, "ready", "1 where requests are answered.", woi_is_ready(server, &why));
     woi_snapshot_take(server, &lease);
     begin_metric(out, "index_info", "gauge", "The index that answers.");

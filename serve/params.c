@@ -91,6 +91,14 @@ static bool set_classes(int32_t **ids, size_t *n, const char *key, const json_t 
     return true;
 }
 
+bool woi_read_number(const char *text, long long *number)
+{
+    char *end;
+    errno = 0;
+    *number = strtoll(text, &end, 10);
+    return *text >= '0' && *text <= '9' && !(*text == '0' && text[1]) && !*end && !errno;
+}
+
 /* {"17": -2.5, ...} */
 static bool set_bias(woi_job *job, const woi_snapshot *s, const json_t *object, woi_reply *reply)
 {
@@ -101,11 +109,9 @@ static bool set_bias(woi_job *job, const woi_snapshot *s, const json_t *object, 
     json_t *value;
     json_object_foreach((json_t *)object, key, value)
     {
-        char *end;
-        errno = 0;
-        const long long id = strtoll(key, &end, 10);
+        long long id;
         int32_t class = 0;
-        if (*key < '0' || *key > '9' || *end || errno)
+        if (!woi_read_number(key, &id))
             return woi_refuse(reply, 400, "bias: '%.40s' is not one of the %zu classes", key, s->m);
         if (!add_class(&class, "bias", id, s, reply)) return false;
         const float added = (float)json_number_value(value);

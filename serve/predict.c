@@ -1,7 +1,6 @@
 /* Texts and features become queries, by the network that is served beside the index. */
 #include "server.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,10 +31,10 @@ static bool add_features(woi_out *lines, const json_t *object, size_t i, const w
     const size_t before = lines->bytes;
     json_object_foreach((json_t *)object, key, value)
     {
-        char *end;
-        errno = 0;
-        long long id = net->features.n ? woi_names_find(&net->features, key, strlen(key)) : strtoll(key, &end, 10);
-        if (!net->features.n && (*key < '0' || *key > '9' || *end || errno))
+        long long id;
+        if (net->features.n)
+            id = woi_names_find(&net->features, key, strlen(key));
+        else if (!woi_read_number(key, &id))
             return woi_refuse(reply, 400,
                               "features %zu: '%.40s' is no number, and the network has no names of features", i, key);
         if (!json_is_number(value)) return woi_refuse(reply, 400, "features %zu: '%.40s' is no number", i, key);

@@ -114,6 +114,7 @@ typedef struct woi_lease {
 
 /* ---- Metrics: metrics.c ------------------------------------------------------------------------------------ */
 
+enum { WOI_HELD_BODIES = 16 }; /* times the largest body: what all requests may hold together */
 enum { WOI_MAX_ROUTES = 24, WOI_N_CODES = 16, WOI_N_LATENCIES = 18, WOI_N_SIZES = 14 };
 
 typedef struct woi_metrics {
@@ -123,6 +124,7 @@ typedef struct woi_metrics {
     atomic_ullong by_cells, by_wider, by_full;
     atomic_ullong reloads, failed_reloads, expired, unread;
     atomic_llong connections, in_flight;
+    atomic_size_t held; /* bytes of bodies, and of answers that are not read yet */
 } woi_metrics;
 
 /* ---- The server -------------------------------------------------------------------------------------------- */
@@ -223,7 +225,7 @@ bool woi_shadow_tell(woi_server *server, woi_agreement *agreement); /* false: th
  * a thread of its own. */
 wo_status woi_learn_start(woi_server *server, const char **at, wo_error *err);
 void woi_learn_stop(woi_server *server); /* after what it has */
-/* Queries (n, d of the snapshot) with labels, as wo_adapter_observe takes them, are copied; false: there is no room. */
+/* Queries (n, d of the snapshot) with labels, as wo_adapter_observe takes them, are copied; or why they are not. */
 typedef struct woi_lesson {
     struct woi_lesson *next;
     size_t n, d, n_labels;
@@ -231,10 +233,12 @@ typedef struct woi_lesson {
     const int64_t *indptr;
     const int32_t *labels;
 } woi_lesson;
-bool woi_learn_offer(woi_server *server, const woi_lesson *lesson);
+const char *woi_learn_offer(woi_server *server, const woi_lesson *lesson);
 typedef struct woi_learning {
     wo_adapter_info of_index; /* since the index was opened; what the journal has is among it */
     uint64_t dropped, generation;
+    bool stopped;             /* no lesson is taken: it could not be kept, or the index cannot be learned for */
+    uint64_t journal_changes; /* how often it was found cut, moved or removed */
 } woi_learning;
 bool woi_learn_tell(woi_server *server, woi_learning *learning); /* false: nothing is learned */
 
@@ -343,6 +347,8 @@ bool woi_job_set(woi_job *job, const woi_snapshot *snapshot, const char *key, co
 bool woi_job_arguments(woi_job *job, const woi_snapshot *snapshot, const woi_request *request, woi_reply *reply);
 /* Whether nothing follows a question mark, where the body has all that is said. */
 bool woi_no_arguments(const woi_request *request, woi_reply *reply);
+/* A number that is a key: written in one way alone, so that an object, whose keys differ, has none twice. */
+bool woi_read_number(const char *text, long long *number);
 /* Queries as JSON: numbers, lists of d numbers; `what` is for the sentence. */
 bool woi_job_queries(woi_job *job, const woi_server *server, const woi_snapshot *snapshot, const json_t *list,
                      const char *what, woi_reply *reply);

@@ -108,8 +108,7 @@ static bool read_search(woi_job *job, const woi_server *server, const woi_snapsh
 /* A search, or a prediction, of this dialect. */
 typedef struct plain {
     woi_work work;
-    json_t *object; /* its body; NULL where that is raw */
-    bool raw;       /* so is the answer */
+    bool raw; /* the answer */
 } plain;
 
 static void finish(woi_server *server, woi_work *work, woi_reply *reply, bool done)
@@ -120,20 +119,17 @@ static void finish(woi_server *server, woi_work *work, woi_reply *reply, bool do
     else if (done)
         write_json(reply, &work->job, work->lease.snapshot);
     woi_work_end(server, work);
-    json_decref(p->object);
     free(p);
 }
 
-/* Takes the body over. NULL: the reply says that memory ran out. */
-static plain *begin(woi_server *server, const woi_request *request, json_t *object, woi_reply *reply)
+/* NULL: the reply says that memory ran out. */
+static plain *begin(woi_server *server, const woi_request *request, woi_reply *reply)
 {
     plain *p = calloc(1, sizeof *p);
     if (!p) {
-        json_decref(object);
         woi_refusal(reply, 503, "out of memory");
         return NULL;
     }
-    p->object = object;
     p->raw = woi_names_type(request->header(request->ctx, "Accept"), woi_type_bytes);
     woi_work_begin(server, &p->work, finish);
     return p;
@@ -163,11 +159,12 @@ void woi_v1_search(woi_server *server, const woi_request *request, woi_reply *re
     if (!raw &&
         (!woi_check_json(type, reply) || !(object = woi_body_object(request->body, request->body_bytes, reply))))
         return;
-    plain *p = begin(server, request, object, reply);
+    plain *p = begin(server, request, reply);
+    const woi_snapshot *s = p ? p->work.lease.snapshot : NULL;
+    const bool read = p && (raw ? read_raw(&p->work.job, server, s, request, reply)
+                                : read_search(&p->work.job, server, s, object, reply));
+    json_decref(object); /* twenty times the body: nobody who waits keeps it */
     if (!p) return;
-    const woi_snapshot *s = p->work.lease.snapshot;
-    const bool read =
-        raw ? read_raw(&p->work.job, server, s, request, reply) : read_search(&p->work.job, server, s, object, reply);
     if (p->raw) p->work.job.names = false; /* they have no place there */
     woi_work_run(server, &p->work, read, reply);
 }
@@ -226,10 +223,10 @@ void woi_v1_predict(woi_server *server, const woi_request *request, woi_reply *r
     if (!woi_no_arguments(request, reply) || !woi_check_json(request->header(request->ctx, "Content-Type"), reply) ||
         !(object = woi_body_object(request->body, request->body_bytes, reply)))
         return;
-    plain *p = begin(server, request, object, reply);
-    if (!p) return;
-    const bool read = read_predict(&p->work.job, server, p->work.lease.snapshot, object, reply);
-    woi_work_run(server, &p->work, read, reply);
+    plain *p = begin(server, request, reply);
+    const bool read = p && read_predict(&p->work.job, server, p->work.lease.snapshot, object, reply);
+    json_decref(object);
+    if (p) woi_work_run(server, &p->work, read, reply);
 }
 
 /* ---- Info -------------------------------------------------------------------------------------------------- */
@@ -267,9 +264,9 @@ void woi_v1_info(woi_server *server, const woi_request *request, woi_reply *repl
         woi_out_text(out, "null");
     woi_out_format(out,
                    ", \"threads\": %d, \"uptime_s\": %.1f, \"limits\": {\"body_bytes\": %zu, \"queries\": %zu, "
-                   "\"k\": %zu, \"connections\": %zu, \"seconds\": %g}",
+                   "\"k\": %zu, \"connections\": %zu, \"seconds\": %g, \"held_bytes\": %.0f}",
                    server->threads, woi_now_s() - server->started_s, o->max_body, o->max_queries, o->max_k,
-                   o->max_connections, o->timeout_s);
+                   o->max_connections, o->timeout_s, (double)o->max_body * WOI_HELD_BODIES);
     if (server->shards) woi_shards_info(server, out);
     woi_out_text(out, "}\n");
     woi_snapshot_give(server, &lease);

@@ -266,17 +266,18 @@ static void finish(woi_server *server, woi_work *work, woi_reply *reply, bool do
     woi_infer *infer = (woi_infer *)work;
     if (done) write_outputs(infer, server, work->lease.snapshot, reply);
     woi_work_end(server, work);
-    json_decref(infer->object);
+    json_decref(infer->id);
     free(infer);
 }
 
-static bool read_infer(woi_infer *infer, const woi_server *server, const woi_snapshot *s, woi_reply *reply)
+static bool read_infer(woi_infer *infer, const woi_server *server, const json_t *object, woi_reply *reply)
 {
-    infer->id = json_object_get(infer->object, "id");
+    const woi_snapshot *s = infer->work.lease.snapshot;
+    infer->id = json_incref(json_object_get(object, "id"));
     if (infer->id && !json_is_string(infer->id)) return woi_refuse(reply, 400, "id is no text");
-    return read_parameters(infer, json_object_get(infer->object, "parameters"), s, reply) &&
-           read_outputs(infer, json_object_get(infer->object, "outputs"), s, reply) &&
-           woi_v2_inputs(infer, server, s, json_object_get(infer->object, "inputs"), reply);
+    return read_parameters(infer, json_object_get(object, "parameters"), s, reply) &&
+           read_outputs(infer, json_object_get(object, "outputs"), s, reply) &&
+           woi_v2_inputs(infer, server, s, json_object_get(object, "inputs"), reply);
 }
 
 void woi_v2_infer(woi_server *server, const woi_request *request, woi_reply *reply)
@@ -287,12 +288,14 @@ void woi_v2_infer(woi_server *server, const woi_request *request, woi_reply *rep
         woi_refusal(reply, 503, "out of memory");
         return;
     }
-    if (!(infer->object = read_body(request, infer, reply))) {
+    json_t *object = read_body(request, infer, reply);
+    if (!object) {
         free(infer);
         return;
     }
     woi_work_begin(server, &infer->work, finish);
-    const bool read = read_infer(infer, server, infer->work.lease.snapshot, reply);
+    const bool read = read_infer(infer, server, object, reply);
+    json_decref(object);
     infer->work.job.names = infer->wanted[WOI_NAMES];
     infer->work.job.wants_log_z = infer->wanted[WOI_LOG_Z];
     woi_work_run(server, &infer->work, read, reply);

@@ -7,9 +7,8 @@
 enum { WOI_IDS, WOI_SCORES, WOI_NAMES, WOI_LOG_Z, WOI_CANDIDATES, WOI_N_OUTPUTS };
 
 typedef struct woi_infer {
-    woi_work work;  /* the first */
-    json_t *object; /* the body's */
-    const json_t *id;
+    woi_work work; /* the first */
+    json_t *id;    /* its own; or NULL */
     bool wanted[WOI_N_OUTPUTS], binary[WOI_N_OUTPUTS];
     const char *tail; /* what follows the JSON: tensors, one behind the other */
     size_t tail_bytes;

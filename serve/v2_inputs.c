@@ -90,10 +90,11 @@ static json_t *texts_of(const tensor *t, woi_reply *reply)
         if (t->n_bytes - at < 4) break;
         memcpy(&bytes, t->bytes + at, 4);
         at += 4;
-        json_t *text = bytes <= t->n_bytes - at ? json_stringn(t->bytes + at, bytes) : NULL;
+        const bool fits = bytes <= t->n_bytes - at && !memchr(t->bytes + at, '\0', bytes);
+        json_t *text = fits ? json_stringn(t->bytes + at, bytes) : NULL;
         if (!text) {
             json_decref(list);
-            woi_refusal(reply, 400, "a text of input 'text' is no UTF-8, or longer than the input");
+            woi_refusal(reply, 400, "a text of input 'text' has a NUL byte, is no UTF-8, or is longer than the input");
             return NULL;
         }
         json_array_append_new(list, text);
@@ -123,6 +124,8 @@ bool woi_v2_inputs(woi_infer *infer, const woi_server *server, const woi_snapsho
                    woi_reply *reply)
 {
     tensor t;
+    if (!json_is_array(inputs))
+        return woi_refuse(reply, 400, inputs ? "inputs is no list" : "the object has no inputs");
     if (json_array_size(inputs) != 1)
         return woi_refuse(reply, 400, "there are %zu inputs, expected one: queries%s", json_array_size(inputs),
                           s->net ? ", or text" : "");

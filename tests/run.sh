@@ -1,7 +1,7 @@
 #!/bin/bash
-# Runs every test that was built in $BUILD, and the scripts beside it: run.sh [KIND...], of unit, kernels, python, build
-# and cli. As many run at once as there are processors ($AT_ONCE), those of $alone one after the other behind them; what is
-# printed is in the order of the list.
+# Runs every test that was built in $BUILD, and the scripts beside it: run.sh [KIND...], of python, build, cli, serve, kernels
+# and unit. As many run at once as there are processors ($AT_ONCE), those of $alone one after the other behind them; what is
+# printed is in the order of the list, and at the end which took longest.
 # Every test speaks TAP ("ok 1 - name", "not ok ..."); what fails is shown, what passes is counted. Ends with one line,
 # "N passed, N failed", also left in $BUILD/test-counts. Programs built for another processor run under $RUN, which is
 # qemu-user, once for each of the processors that $CPUS names; $LEAVE_OUT names tests that make no sense there.
@@ -16,11 +16,16 @@ export TSAN_OPTIONS=exitcode=99:allocator_may_return_null=1
 AT_ONCE=${AT_ONCE:-$(nproc 2>/dev/null || echo 1)}
 # What measures time or looks for a moment to disturb another program, and what runs make in $BUILD.
 alone='unit/test_ceilings unit/test_evaluate unit/test_team unit/test_tune unit/test_tune_time
-    build/install.sh build/make.sh cli/kills.sh cli/serve.sh cli/signals.sh cli/tune.sh'
+    build/install.sh build/make.sh cli/signals.sh cli/tune.sh serve/shards.py'
+LEAVE_OUT=${LEAVE_OUT:-}
+# What reads texts, kills programs, installs, or puts programs together that others test one by one: a sanitizer sees nothing
+# there that it does not see in the rest.
+[ -z "$SAN" ] || LEAVE_OUT+=' build/demo.sh build/install.sh build/make.sh build/names.sh build/parameters.sh
+    build/sentences.sh cli/drift.sh cli/kills.sh'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export work
-[ $# -gt 0 ] || set -- unit kernels python build cli
+[ $# -gt 0 ] || set -- python build cli serve kernels unit # the longest first
 
 one() { # N COMMAND...: leaves output, exit code and seconds in files, and says that it did
     local start=$SECONDS
@@ -42,6 +47,7 @@ report() { # NAME OUTPUT "CODE SECONDS": counts one program or script that print
     printf '%-28s %4d ok' "$1" "$ok"
     [ "$bad" -eq 0 ] || printf ', %d FAILED' "$bad"
     [ "$seconds" -lt 5 ] || printf '  (%d s)' "$seconds"
+    echo "$seconds $1" >>"$work/seconds"
     printf '\n'
     [ "$bad" -eq 0 ] || grep -vE '^ok |^1\.\.|^TAP ' "$2" | sed 's/^/    /' | head -60
 }
@@ -50,14 +56,22 @@ list() { # KIND...: a line "NAME COMMAND..." for each test
     local kind test name
     for kind in "$@"; do
         for test in "$BUILD/tests/$kind"/test_*; do
-            if [ ! -x "$test" ] || [ ! -f "$test" ]; then continue; fi
-            name=${test#"$BUILD"/tests/}
-            case " ${LEAVE_OUT:-} " in *" $name "*) echo "$name is left out" >&2 && continue ;; esac
-            echo "$name ${RUN:-} $test"
+            if [ -x "$test" ] && [ -f "$test" ]; then echo "${test#"$BUILD"/tests/} ${RUN:-} $test"; fi
         done
         for test in "tests/$kind"/*.sh; do
             [ ! -f "$test" ] || echo "${test#tests/} $test"
         done
+        # The server's, where there is one; who waits for ever is stopped.
+        if [ "$kind" = serve ] && [ -x /usr/bin/python3 ] && ! "$WIDEOUT" serve none 2>&1 | grep -q 'without a server'; then
+            for test in tests/serve/*.py; do
+                [ "$test" = tests/serve/lib.py ] || echo "${test#tests/} timeout 300 /usr/bin/python3 -B $test"
+            done
+        fi
+    done | while read -r name test; do
+        case " ${LEAVE_OUT//[[:space:]]/ } " in
+        *" $name "*) echo "$name is left out" >&2 ;;
+        *) echo "$name $test" ;;
+        esac
     done
 }
 
@@ -98,5 +112,6 @@ for cpu in ${CPUS:-here}; do
 done
 read -r passed failed < <(awk '{p += $1; f += $2} END {print p + 0, f + 0}' "$work/counts")
 echo "$passed $failed" >"$BUILD/test-counts"
+echo "longest: $(sort -rn "$work/seconds" | head -8 | awk '{printf "%s%s %d s", sep, $2, $1; sep = ", "}')"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -7,11 +7,12 @@
 The network is a bag of words, 128 numbers with a ReLU, and a wide nn.Linear: the extreme classifier of the papers. What
 matters for your own network are the lines from `wideout.collect` to `WideLinear.from_linear`.
 
---full takes train.txt, valid.txt and test.txt from --data, or makes them with the tool (wideout data deb822). With
---model a trained network is kept in that file, and taken from there the next time. Two threads everywhere.
+--full makes the data with the tool (wideout data deb822; WIDEOUT names it). With --keep, data, trained network and logs
+stay in a folder, and are taken from there the next time. Two threads everywhere.
 """
 
 import argparse
+import contextlib
 import os
 import statistics
 import subprocess
@@ -84,8 +85,7 @@ def read_xc(path):
 
 def debian(folder):
     """The catalogue of this machine: descriptions in, dependencies out."""
-    if folder is None:
-        folder = os.path.join(tempfile.mkdtemp(prefix="wideout-"), "data")
+    if not os.path.exists(os.path.join(folder, "test.txt")):
         catalogue = subprocess.run(["apt-cache", "dumpavail"], check=True, stdout=subprocess.PIPE).stdout
         tool = os.environ.get("WIDEOUT", "wideout")
         subprocess.run(
@@ -138,6 +138,27 @@ def train(network, data, epochs, lr=2e-3, batch=256):
 
 
 # ---- The log, and what comes of it ---------------------------------------------------------------------------------
+
+
+def prepare(folder, full, epochs=None):
+    """A trained network, and logs to learn an index from, to judge it while tuning, and to test it."""
+    if full:
+        parts = debian(os.path.join(folder, "data"))
+    else:
+        parts = [made_up(n, seed) for n, seed in ((8000, 1), (2000, 2), (2000, 3))]
+    training = parts[0]
+    network = Network(training.n_words, 128 if full else 32, training.n_classes)
+    print(f"{training.n:,} examples, {training.n_classes:,} classes")
+    model = os.path.join(folder, "model.pt")
+    logs = [os.path.join(folder, part) for part in ("train.log", "valid.log", "test.log")]
+    if os.path.exists(model):
+        network.load_state_dict(torch.load(model))
+    else:
+        train(network, training, epochs or (7 if full else 4), lr=2e-3 if full else 1e-2)
+        for data, log in zip(parts, logs):
+            collect(network, data, log)
+        torch.save(network.state_dict(), model)
+    return network.eval(), logs
 
 
 @torch.no_grad()
@@ -193,32 +214,17 @@ def compare(head, queries, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="Debian's catalogue instead of 2,000 made-up classes")
-    parser.add_argument("--data", help="with --full: the folder that 'wideout data deb822' made")
-    parser.add_argument("--model", help="a file that the trained network is kept in")
+    parser.add_argument("--keep", metavar="FOLDER", help="for data, network and logs, to be used again")
     parser.add_argument("--epochs", type=int, help="default: 4, with --full 7")
     parser.add_argument("--max-time", type=float, help="seconds that the tuner may take (5; with --full 180)")
     args = parser.parse_args()
     torch.set_num_threads(THREADS)
     torch.manual_seed(1)
 
-    if args.full:
-        parts = debian(args.data)
-    else:
-        parts = [made_up(n, seed) for n, seed in ((8000, 1), (2000, 2), (2000, 3))]
-    training, validation, test = parts
-    network = Network(training.n_words, 128 if args.full else 32, training.n_classes)
-    print(f"{training.n:,} examples, {training.n_classes:,} classes")
-    if args.model and os.path.exists(args.model):
-        network.load_state_dict(torch.load(args.model))
-    else:
-        train(network, training, args.epochs or (7 if args.full else 4), lr=2e-3 if args.full else 1e-2)
-        if args.model:
-            torch.save(network.state_dict(), args.model)
-
-    with tempfile.TemporaryDirectory() as folder:
-        logs = [os.path.join(folder, part) for part in ("train.log", "valid.log", "test.log")]
-        for data, log in zip(parts, logs):
-            collect(network, data, log)
+    with contextlib.ExitStack() as stack:
+        folder = args.keep or stack.enter_context(tempfile.TemporaryDirectory())
+        os.makedirs(folder, exist_ok=True)
+        network, logs = prepare(folder, args.full, args.epochs)
 
         # The five lines: a layer that answers as before, from a few classes of many.
         network.head = WideLinear.from_linear(

@@ -10,8 +10,9 @@
 /* Below so many multiply-adds, some 20 us, a call keeps the GIL: to have it back may take longer where others want it.
  */
 enum { SHORT = 1 << 18 };
-/* Queries between two looks at signals. */
-enum { PIECE = 65536 };
+/* Queries between two looks at signals, as many as take some 2^36 multiply-adds: a second of one core. */
+enum { PIECE_MIN = 1024, PIECE = 65536 };
+static const size_t PIECE_WORK = (size_t)1 << 36;
 
 static const char *const by_words[] = {"planner", "cells", "full"};
 static const char *const score_words[] = {"logits", "softmax", "logprob"};
@@ -269,46 +270,71 @@ static int take_places(const asked *a, task *t)
     return 0;
 }
 
+/* Whether FULL answers. */
+static bool is_full(const wopy_index *self, const wo_search_call *c)
+{
+    const bool planned = self->full_from && c->n >= self->full_from && c->n <= self->full_to;
+    return c->by == WO_BY_FULL || (c->by == WO_BY_PLANNER && planned);
+}
+
+/* Multiply-adds of a query, at most. */
+static size_t work_each(const wopy_index *self, const wo_search_call *c)
+{
+    const size_t wider = c->exact_fallback || c->probes || c->n_mandatory || c->logit_bias ? 64 : 1;
+    return is_full(self, c) ? self->m * self->d : self->work * wider;
+}
+
 /* Whether a call is too short to give the GIL away. */
 static bool is_short(const wopy_index *self, const wo_search_call *c)
 {
-    const bool full = c->by == WO_BY_FULL || (c->n >= self->full_from && c->n <= self->full_to && self->full_from);
-    const size_t wider = c->exact_fallback || c->probes || c->n_mandatory || c->logit_bias ? 64 : 1;
-    const size_t each = full ? self->m * self->d : self->work * wider;
-    return c->n == 0 || each < SHORT / c->n;
+    return c->n == 0 || work_each(self, c) < SHORT / c->n;
 }
 
-/* In pieces, between which signals are noticed; the last one is not small, so that it is planned as the others are. */
-static int run_call(const wopy_index *self, wo_searcher *searcher, const wo_search_call *call)
+static size_t piece_of(const wopy_index *self, const wo_search_call *c)
+{
+    const size_t planned = c->by == WO_BY_PLANNER && is_full(self, c) ? self->full_from : 0;
+    const size_t least = planned > PIECE_MIN ? planned : PIECE_MIN, n = PIECE_WORK / (work_each(self, c) + 1);
+    return n < least ? least : n > PIECE ? PIECE : n;
+}
+
+/* In pieces, between which signals are noticed; they are planned as the whole is: none is smaller than what FULL is
+ * planned for, and where it is not, the cells answer. log_z: of each query, instead of answers. */
+static int run_call(const wopy_index *self, wo_searcher *searcher, const wo_search_call *call, float *log_z)
 {
     wo_error err;
-    if (is_short(self, call)) {
+    if (!log_z && is_short(self, call)) {
         if (!wo_search_run(searcher, call, &err)) return 0;
         wopy_raise(&err, NULL);
         return -1;
     }
-    for (size_t begin = 0, n; begin < call->n; begin += n) {
-        wo_search_call piece = *call;
-        n = call->n - begin < 2 * PIECE ? call->n - begin : PIECE;
-        piece.n = n;
-        piece.queries += begin * self->d;
-        piece.ids += begin * call->k;
-        piece.scores += begin * call->k;
-        if (piece.stats) piece.stats += begin;
+    const size_t most = piece_of(self, call);
+    wo_search_call piece = *call;
+    if (call->by == WO_BY_PLANNER && !is_full(self, call)) piece.by = WO_BY_CELLS;
+    size_t begin = 0;
+    do {
+        piece.n = call->n - begin < 2 * most ? call->n - begin : most;
+        piece.queries = call->queries + begin * self->d;
+        if (!log_z) {
+            piece.ids = call->ids + begin * call->k;
+            piece.scores = call->scores + begin * call->k;
+            if (call->stats) piece.stats = call->stats + begin;
+        }
         wo_status status;
-        Py_BEGIN_ALLOW_THREADS status = wo_search_run(searcher, &piece, &err);
+        Py_BEGIN_ALLOW_THREADS status =
+            log_z ? wo_log_partition(searcher, &piece, log_z + begin, &err) : wo_search_run(searcher, &piece, &err);
         Py_END_ALLOW_THREADS if (status) wopy_raise(&err, NULL);
-        if (status || (begin + n < call->n && PyErr_CheckSignals())) return -1;
-    }
+        if (status || (begin + piece.n < call->n && PyErr_CheckSignals())) return -1;
+        begin += piece.n;
+    } while (begin < call->n);
     return 0;
 }
 
-static int run(wopy_index *self, const task *t)
+static int run(wopy_index *self, const task *t, float *log_z)
 {
     const int threads = t->call.n == 1 ? 1 : (int)t->threads;
     if (!wopy_index_enter(self)) return -1;
     wopy_searcher *s = take_searcher(self, threads, t->call.probes, t->call.n_mandatory);
-    const int failed = s ? run_call(self, s->searcher, &t->call) : -1;
+    const int failed = s ? run_call(self, s->searcher, &t->call, log_z) : -1;
     if (s) put_searcher(self, s);
     wopy_index_leave(self);
     return failed;
@@ -341,7 +367,7 @@ PyObject *wopy_index_search(PyObject *object, PyObject *const *args, Py_ssize_t 
     t.call.queries = t.q.data;
     t.call.n = t.q.n;
     t.call.k = k;
-    if (!take_places(&a, &t) && !run(self, &t)) result = answer(&t);
+    if (!take_places(&a, &t) && !run(self, &t, NULL)) result = answer(&t);
 done:
     release(&t);
     return result;
@@ -397,27 +423,17 @@ PyObject *wopy_index_log_partition(PyObject *object, PyObject *args)
     task t = {.call.struct_size = sizeof t.call, .threads = (size_t)self->threads};
     PyObject *array = NULL;
     void *out = NULL;
-    wo_error err;
     if (!PyArg_ParseTuple(args, "OOOO", &a.q, &a.by, &a.prior, &a.threads)) return NULL;
     if (take_queries(self, a.q, &t.q) || read_rest(self, &a, &t)) goto done;
     t.call.queries = t.q.data;
     t.call.n = t.q.n;
     if (!(array = new_answer(WOPY_FLOATS, t.q.tensor, true, 1, t.q.n, &out))) goto done;
-    if (!wopy_index_enter(self)) goto failed;
-    wopy_searcher *s = take_searcher(self, t.q.n == 1 ? 1 : (int)t.threads, 0, 0);
-    if (s) {
-        wo_status status;
-        Py_BEGIN_ALLOW_THREADS status = wo_log_partition(s->searcher, &t.call, out, &err);
-        Py_END_ALLOW_THREADS put_searcher(self, s);
-        if (status) wopy_raise(&err, NULL);
+    if (run(self, &t, out)) {
+        Py_CLEAR(array);
+        goto done;
     }
-    wopy_index_leave(self);
-    if (PyErr_Occurred()) goto failed;
     array = wopy_answer(array);
     if (array && t.q.one) Py_SETREF(array, PySequence_GetItem(array, 0));
-    goto done;
-failed:
-    Py_CLEAR(array);
 done:
     release(&t);
     return array;

@@ -49,7 +49,8 @@ class Layer(_core.Layer):
         verify: str = "all",
         progress: Progress = None,
     ) -> "Layer":
-        """Opens a layer, an index, a network or a model in safetensors (its shards too), or W as .npy.
+        """Opens a layer, an index, a network or a model in safetensors (its shards too), GGUF, fastText's .bin, or W
+        as .npy.
 
         weight_name, bias_name: tensors of a model ('lm_head.weight'). bias_path: beside W as .npy, that of b.
         verify: 'all', 'used' or 'none': how much of a file of ours is compared with its checksums.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from typing import Any
 
 import numpy as np
 
 from . import _core
 from ._arrays import as_array, to_floats
-from ._errors import argument_error
+from ._errors import ABOUTS, STATUSES, argument_error, make_error
 from ._labels import to_csr
 from ._layer import FilePath
 
@@ -19,6 +21,32 @@ def _may_have_labels(path: FilePath) -> bool:
     with open(path, "rb") as file:
         start = file.read(8)
         return not start.startswith(b"\x93NUMPY") and b'"labels' in file.read(int.from_bytes(start, "little"))
+
+
+def _npz_labels(path: FilePath) -> Any:
+    """Labels as to_csr takes them, of numpy's archive of one array or of what scipy.sparse.save_npz wrote; None: the file
+    is another."""
+    try:
+        with open(path, "rb") as file:
+            if file.read(4) != b"PK\x03\x04":
+                return None
+    except OSError:
+        return None  # the library says why
+    try:
+        with np.load(path) as archive:
+            if len(archive.files) == 1:
+                return archive[archive.files[0]]
+        from scipy.sparse import load_npz  # it is scipy that writes the others
+
+        matrix = load_npz(path)
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)  # scipy's own functions trust the numbers in the file
+        return matrix
+    except (ValueError, TypeError, ImportError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        name = os.fsdecode(path)
+        raise make_error(
+            STATUSES.index("format"), ABOUTS.index("labels"), "", f"the archive has no labels: {error}", None, name
+        ) from None
 
 
 class Log(_core.Log):
@@ -52,8 +80,16 @@ class Log(_core.Log):
     def open(cls, path: FilePath, labels: FilePath | None = None) -> "Log":
         """Opens a log file, anyone's safetensors with `queries` and `labels`, or queries as .npy.
 
-        labels: the .npy file of their labels, for queries that come without.
+        labels: the .npy file of their labels, or .npz (one array, or scipy.sparse), for queries that come without.
         """
+        packed = None if labels is None else _npz_labels(labels)
+        if packed is not None:
+            bare = cls.open(path)
+            if bare.has_labels is not False:
+                raise argument_error("labels", "a log has its own labels: leave them out")
+            self = cls(bare.queries, packed)
+            self.path = bare.path
+            return self
         self = cls._open(path, labels)
         self.has_labels = None if labels is not None or _may_have_labels(path) else False
         self.path = os.path.abspath(os.fsdecode(path))
@@ -150,6 +186,6 @@ def log_of(queries: Any, labels: Any, m: int, what: str) -> Log | None:
         return queries
     if isinstance(queries, (str, bytes, os.PathLike)):
         if labels is not None and not isinstance(labels, (str, bytes, os.PathLike)):
-            raise argument_error(what, "labels of a log file are a .npy file's path, or its own")
+            raise argument_error(what, "labels of a log file are the path of a .npy or .npz file, or its own")
         return Log.open(queries, labels)
     return Log(queries, labels, m=m)

@@ -6,6 +6,8 @@
 #include "base/progress.h"
 #include "base/sized.h"
 #include "index/build_evidence.h"
+#include "index/held.h"
+#include "index/findings.h"
 #include "index/keep.h"
 #include "index/options.h"
 #include "index/partition.h"
@@ -79,12 +81,13 @@ static wo_status build_popular(const wo_layer *layer, const wo_log *log, wo_inde
                                                       .threads = o->threads,
                                                       .progress = &o->progress,
                                                       .shard = &layer->shard,
-                                                      .together = o->together},
+                                                      .together = o->together,
+                                                      .findings = index->findings},
                                     &needs, err);
     if (status) return status;
     const size_t m = layer->dense.m;
     status = woi_fill_popular(&needs, woi_shard_whole(&layer->shard, m), o->n_popular, &index->cells, err);
-    if (!status) status = woi_shard_cells(&layer->shard, m, &index->cells, err);
+    if (!status) woi_shard_cells(&layer->shard, m, &index->cells);
     woi_sparse_free(&needs);
     return status;
 }
@@ -131,6 +134,9 @@ void woi_index_finish(wo_index *index)
     index->options.threads = 0;
     index->options.progress = (wo_progress){0};
     index->options.together = NULL;
+    index->options.held_out = 0;
+    index->options.checkpoint = NULL;
+    index->options.resume = 0;
 }
 
 wo_status woi_index_line_up_biases(wo_index *index, wo_error *err)
@@ -215,6 +221,18 @@ static wo_status check_shard(const wo_layer *layer, const wo_build_options *o, w
     return WO_OK;
 }
 
+/* Cells that were not filled by what queries needed know none of them: any will do. */
+static wo_status judge_plainly(wo_index *index, const wo_log *log, const wo_build_options *o, wo_error *err)
+{
+    const bool cells = o->method != WO_METHOD_FULL && o->method != WO_METHOD_SCREEN;
+    const size_t n = log && cells ? woi_held_size(index, log, o) : 0;
+    size_t *picks = n ? woi_held_pick(index, log, n, WOI_HELD_STREAM, err) : NULL;
+    if (n && !picks) return WO_ERR_MEMORY;
+    const wo_status status = n ? woi_held_judge(index, log, picks, n, o->threads, err) : WO_OK;
+    woi_free(picks);
+    return status;
+}
+
 wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *given, wo_index **index,
                          wo_error *err)
 {
@@ -238,12 +256,17 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     if (needs_log && (status = woi_queries_check(log, err))) return woi_about(err, WO_ABOUT_LOG, status);
     wo_index *made = NULL;
     status = woi_index_begin(layer, options, &made, err);
+    if (!status) status = woi_findings_open(made, log, &made->findings, err);
     if (!status) status = build_method(options->method, layer, log, made, err);
     if (!status) {
         woi_index_finish(made);
-        status = woi_index_complete(made, log,
-                                    &(woi_finishing){options->threads, &options->progress, options->together}, err);
+        if (options->method != WO_METHOD_EVIDENCE) status = judge_plainly(made, log, options, err);
+        if (!status)
+            status = woi_index_complete(made, log,
+                                        &(woi_finishing){options->threads, &options->progress, options->together}, err);
     }
+    if (made) woi_findings_free(made->findings);
+    if (made) made->findings = NULL;
     if (status)
         wo_index_free(made);
     else
@@ -251,16 +274,12 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
     return status;
 }
 
-/* Of all that sends queries to cells, and of how many queries these had. */
-static uint64_t router_checksum(const wo_index *index)
+size_t woi_router_pieces(const wo_index *index, woi_piece pieces[WOI_ROUTER_PIECES])
 {
     const woi_hash *hash = &index->hash;
     const woi_tree *tree = &index->tree;
     const size_t cells = woi_tree_n_cells(tree), bytes = 4 * woi_tree_fours(tree);
-    const struct {
-        const void *data;
-        size_t bytes;
-    } parts[] = {
+    const woi_piece all[WOI_ROUTER_PIECES] = {
         {hash->planes, hash->d * hash->n_planes * sizeof(float)},
         {hash->offsets, hash->n_planes * sizeof(float)},
         {tree->basis, tree->r * ((tree->d + 3) / 4 * 4)},
@@ -272,14 +291,23 @@ static uint64_t router_checksum(const wo_index *index)
         {tree->leaves, cells * bytes},
         {tree->leaf_scales, cells * sizeof(float)},
         {tree->leaf_offsets, cells * sizeof(float)},
-        {&tree->margin, sizeof tree->margin},
+        {(void *)&tree->margin, sizeof tree->margin},
         {index->cells.queries, index->cells.n * sizeof *index->cells.queries},
     };
+    memcpy(pieces, all, sizeof all);
+    return WOI_ROUTER_PIECES;
+}
+
+/* Of all that sends queries to cells, and of how many queries these had. */
+static uint64_t router_checksum(const wo_index *index)
+{
+    woi_piece pieces[WOI_ROUTER_PIECES];
+    const size_t n = woi_router_pieces(index, pieces);
     XXH3_state_t state;
     XXH3_INITSTATE(&state);
     XXH3_64bits_reset(&state);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (parts[i].data) XXH3_64bits_update(&state, parts[i].data, parts[i].bytes);
+    for (size_t i = 0; i < n; i++)
+        if (pieces[i].data) XXH3_64bits_update(&state, pieces[i].data, pieces[i].bytes);
     return XXH3_64bits_digest(&state);
 }
 
@@ -311,6 +339,10 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
         .n_shards = index->shard.count,
         .m_whole = woi_shard_whole(&index->shard, index->rows.m),
         .router_checksum = router_checksum(index),
+        .held_n = index->held.n,
+        .held_same_best = index->held.n ? index->held.same_best : NAN,
+        .held_p_at_1 = index->held.n ? index->held.p_at_1 : NAN,
+        .held_full_p_at_1 = index->held.n ? index->held.full_p_at_1 : NAN,
     };
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A + woi_tree_n_cells(tree);

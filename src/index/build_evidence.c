@@ -2,7 +2,9 @@
 #include "index/build_evidence.h"
 
 #include "base/error.h"
+#include "index/held.h"
 #include "base/rng.h"
+#include "index/findings.h"
 #include "index/mixture.h"
 #include "index/together.h"
 #include "route/mix.h"
@@ -27,13 +29,55 @@ void woi_routed_free(woi_routed *routed)
     *routed = (woi_routed){0};
 }
 
-/* From the rows of the layer. */
-static wo_status learn_tree_of_rows(const wo_log *log, const woi_sparse *needs, const woi_tree_options *options,
-                                    wo_index *index, woi_routed *routed, wo_error *err)
+/* The record of a router: of a tree where its leaves begin comes first, which says how large the rest is. */
+static size_t router_record(const wo_index *index, woi_piece pieces[1 + WOI_ROUTER_PIECES])
 {
-    wo_status status = woi_tree_find_axes(log->queries, log->n, log->d, options, &index->tree, err);
-    if (!status) status = woi_expected_learn(index, log, needs, &routed->expected, err);
-    return status ? status : woi_rows_learn(index, &routed->expected, options, err);
+    const woi_tree *tree = &index->tree;
+    pieces[0] = (woi_piece){tree->starts, ((size_t)tree->A + 1) * sizeof *tree->starts};
+    return 1 + woi_router_pieces(index, pieces + 1);
+}
+
+static wo_status recall_router(wo_index *index, bool *known, wo_error *err)
+{
+    woi_piece pieces[1 + WOI_ROUTER_PIECES];
+    const size_t n = router_record(index, pieces);
+    return woi_findings_recall(index->findings, pieces, n, known, err);
+}
+
+static wo_status keep_router(const wo_index *index, wo_error *err)
+{
+    woi_piece pieces[1 + WOI_ROUTER_PIECES];
+    const size_t n = router_record(index, pieces);
+    return woi_findings_keep(index->findings, pieces, n, err);
+}
+
+static wo_status recall_tree(const woi_tree_options *o, size_t d, wo_index *index, bool *known, wo_error *err)
+{
+    woi_tree *tree = &index->tree;
+    if (!woi_findings_has(index->findings)) return WO_OK;
+    wo_status status = woi_tree_begin(o, d, tree, err);
+    const woi_piece starts = {tree->starts, ((size_t)tree->A + 1) * sizeof *tree->starts};
+    if (!status) status = woi_findings_peek(index->findings, &starts, err);
+    for (size_t a = 0; !status && a < tree->A; a++)
+        if (tree->starts[a + 1] < tree->starts[a]) status = woi_findings_damaged(index->findings, err);
+    if (!status) status = woi_tree_room(tree, err);
+    if (!status) status = recall_router(index, known, err);
+    return status ? status : woi_tree_count_leaves(tree, err);
+}
+
+/* With rows only the axes are the queries': leaves are learned from the points of rows, which a tree that was recalled
+ * gives once more. */
+static wo_status make_tree(const wo_log *log, const woi_sparse *needs, const woi_tree_options *options, wo_index *index,
+                           woi_routed *routed, wo_error *err)
+{
+    const bool rows = index->options.rows;
+    bool known = false;
+    wo_status status = recall_tree(options, log->d, index, &known, err);
+    if (!status && !known)
+        status = (rows ? woi_tree_find_axes : woi_tree_learn)(log->queries, log->n, log->d, options, &index->tree, err);
+    if (!status && rows) status = woi_expected_learn(index, log, needs, &routed->expected, err);
+    if (!status && rows && !known) status = woi_rows_learn(index, &routed->expected, options, err);
+    return status || known ? status : keep_router(index, err);
 }
 
 static wo_status learn_tree(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
@@ -59,8 +103,7 @@ static wo_status learn_tree(const wo_log *log, const woi_sparse *needs, wo_index
         if (!tree.leaves) tree.leaves = (uint32_t)fmin(fmax(sqrt(m) / tree.nodes, 1), WOI_MAX_FAN);
     }
     woi_tree_fan_outs(log->n, QUERIES_A_LEAF, &tree.nodes, &tree.leaves);
-    wo_status status = o->rows ? learn_tree_of_rows(log, needs, &tree, index, routed, err)
-                               : woi_tree_learn(log->queries, log->n, log->d, &tree, &index->tree, err);
+    wo_status status = make_tree(log, needs, &tree, index, routed, err);
     if (status) return status;
     o->nodes = tree.nodes; /* what was chosen */
     o->leaves = tree.leaves;
@@ -104,8 +147,11 @@ static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index
                                  .seed = o->seed,
                                  .threads = o->threads,
                                  .together = o->together};
+    bool known = false;
     wo_status status = woi_hash_create(o->K, o->L, log->d, false, &index->hash, err);
-    if (!status) status = woi_mix_learn(log->queries, needs, &mix, &o->progress, &index->hash, err);
+    if (!status) status = recall_router(index, &known, err);
+    if (!status && !known) status = woi_mix_learn(log->queries, needs, &mix, &o->progress, &index->hash, err);
+    if (!status && !known) status = keep_router(index, err);
     routed->each = o->L;
     if (!status && !(routed->of = woi_alloc(log->n, o->L * sizeof *routed->of, err))) status = WO_ERR_MEMORY;
     if (!status) status = woi_hash_queries(&index->hash, log->queries, log->n, o->threads, routed->of, err);
@@ -161,58 +207,90 @@ wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index 
     woi_cells_free(&index->cells);
     const size_t m = index->rows.m, whole = woi_shard_whole(&index->shard, m);
     wo_status status = woi_fill_evidence(by.needs, routed->of, &fill, whole, &index->cells, err);
-    if (!status) status = woi_shard_cells(&index->shard, m, &index->cells, err);
+    if (!status) woi_shard_cells(&index->shard, m, &index->cells);
     if (!status && routed->placed.each) status = woi_rows_join(&routed->placed, m, o, &index->cells, err);
     return status ? status : make_screen(index, err);
 }
 
-/* Of the n queries that a mixture is chosen by, the i-th. */
-static size_t held_place(const wo_index *index, size_t i, size_t n, size_t total)
+/* Queries whose needs fill no cell meanwhile. */
+typedef struct hidden {
+    size_t n;
+    size_t *picks; /* (n): borrowed */
+    uint32_t *own; /* (n, each): the cells that they lie in */
+} hidden;
+
+static wo_status hide(hidden *held, woi_routed *routed, wo_error *err)
 {
-    const size_t low = woi_part_start(i, n, total), high = woi_part_start(i + 1, n, total);
-    return low + (size_t)woi_rng_below(index->options.seed, STREAM_MIX, i, high - low);
+    const size_t each = routed->each;
+    if (!(held->own = woi_alloc(held->n * each, sizeof *held->own, err))) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < held->n; i++) {
+        uint32_t *of = routed->of + held->picks[i] * each;
+        memcpy(held->own + i * each, of, each * sizeof *of);
+        for (size_t c = 0; c < each; c++) of[c] = UINT32_MAX;
+    }
+    return WO_OK;
+}
+
+static void show(hidden *held, woi_routed *routed)
+{
+    const size_t each = routed->each;
+    for (size_t i = 0; held->own && i < held->n; i++)
+        memcpy(routed->of + held->picks[i] * each, held->own + i * each, each * sizeof *held->own);
+    woi_free(held->own);
+}
+
+/* Cells of the others; the index can then be searched. */
+static wo_status fill_without(hidden *held, woi_evidence by, woi_routed *routed, wo_index *index, wo_error *err)
+{
+    const wo_build_options before = index->options;
+    wo_status status = hide(held, routed, err);
+    if (!status) status = woi_evidence_fill(by, routed, index, err);
+    woi_index_finish(index);
+    index->options = before;
+    show(held, routed);
+    return status;
 }
 
 wo_status woi_evidence_choose_mix(const wo_log *log, woi_evidence by, woi_routed *routed, wo_index *index,
                                   wo_error *err)
 {
     wo_build_options *o = &index->options;
-    const int threads = o->threads;
-    const wo_progress progress = o->progress;
-    const size_t each = routed->each, n = log->n / HELD_OUT < MOST_HELD ? log->n / HELD_OUT : MOST_HELD;
+    const size_t n = log->n / HELD_OUT < MOST_HELD ? log->n / HELD_OUT : MOST_HELD;
     if (!woi_lacks_mix(o)) return WO_OK;
     if (!log->indptr || !n) {
         o->mix = 0;
         return WO_OK;
     }
     double mix = 0;
-    size_t *picks = woi_alloc(n, sizeof *picks, err);
-    uint32_t *own = woi_alloc(n * each, sizeof *own, err);
-    wo_status status = picks && own ? WO_OK : WO_ERR_MEMORY;
-    for (size_t i = 0; !status && i < n; i++) {
-        picks[i] = held_place(index, i, n, log->n);
-        uint32_t *of = routed->of + picks[i] * each;
-        memcpy(own + i * each, of, each * sizeof *of);
-        for (size_t c = 0; c < each; c++) of[c] = UINT32_MAX;
-    }
+    hidden held = {.n = n, .picks = woi_held_pick(index, log, n, STREAM_MIX, err)};
+    wo_status status = held.picks ? fill_without(&held, by, routed, index, err) : WO_ERR_MEMORY;
+    const wo_build_options before = *o;
     if (!status) {
-        status = woi_evidence_fill(by, routed, index, err);
-        woi_index_finish(index);
-        const woi_mixture_call call = {.log = log, .picks = picks, .n = n, .threads = threads, .progress = &progress};
-        if (!status) status = woi_mixture_choose(index, &call, &mix, err);
-        for (size_t i = 0; i < n; i++) memcpy(routed->of + picks[i] * each, own + i * each, each * sizeof *own);
+        const woi_mixture_call call = {
+            .log = log, .picks = held.picks, .n = n, .threads = o->threads, .progress = &before.progress};
+        status = woi_mixture_choose(index, &call, &mix, err);
     }
     o->mix = mix;
-    o->threads = threads;
-    o->progress = progress;
-    woi_free(picks);
-    woi_free(own);
+    woi_free(held.picks);
     return status;
 }
 
-static wo_status needs_of(const wo_layer *layer, const wo_log *log, const wo_build_options *o, wo_source source,
+/* What the others' cells are worth on some queries, where that is asked for. The cells are to be filled again. */
+static wo_status judge(const wo_log *log, woi_evidence by, woi_routed *routed, wo_index *index, wo_error *err)
+{
+    hidden held = {.n = woi_held_size(index, log, &index->options)};
+    if (!held.n) return WO_OK;
+    held.picks = woi_held_pick(index, log, held.n, WOI_HELD_STREAM, err);
+    wo_status status = held.picks ? fill_without(&held, by, routed, index, err) : WO_ERR_MEMORY;
+    if (!status) status = woi_held_judge(index, log, held.picks, held.n, index->options.threads, err);
+    woi_free(held.picks);
+    return status;
+}
+
+static wo_status needs_of(const wo_layer *layer, const wo_log *log, const wo_index *index, wo_source source,
                           woi_sparse *needs, wo_error *err)
 {
+    const wo_build_options *o = &index->options;
     return woi_needs_of(&(woi_needs_call){.rows = &layer->dense,
                                           .log = log,
                                           .source = source,
@@ -220,7 +298,8 @@ static wo_status needs_of(const wo_layer *layer, const wo_log *log, const wo_bui
                                           .threads = o->threads,
                                           .progress = &o->progress,
                                           .shard = &layer->shard,
-                                          .together = o->together},
+                                          .together = o->together,
+                                          .findings = index->findings},
                         needs, err);
 }
 
@@ -229,12 +308,13 @@ wo_status woi_build_evidence(const wo_layer *layer, const wo_log *log, wo_index 
     const wo_build_options *o = &index->options;
     woi_routed routed = {0};
     woi_sparse needs = {0}, labels = {0};
-    wo_status status = needs_of(layer, log, o, o->source, &needs, err);
+    wo_status status = needs_of(layer, log, index, o->source, &needs, err);
     const bool apart = o->source == WO_SOURCE_BOTH && log->indptr && (woi_has_shares(o) || woi_lacks_mix(o));
-    if (!status && apart) status = needs_of(layer, log, o, WO_SOURCE_LABELS, &labels, err);
+    if (!status && apart) status = needs_of(layer, log, index, WO_SOURCE_LABELS, &labels, err);
     const woi_evidence by = {&needs, apart ? &labels : &needs};
     if (!status) status = woi_evidence_route(log, &needs, index, &routed, err);
     if (!status) status = woi_evidence_choose_mix(log, by, &routed, index, err);
+    if (!status) status = judge(log, by, &routed, index, err);
     if (!status) status = woi_evidence_fill(by, &routed, index, err);
     woi_routed_free(&routed);
     woi_sparse_free(&needs);

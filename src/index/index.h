@@ -46,7 +46,7 @@ enum {
     WOI_CURVE_SURE_P1, /* the share of FULL's P@1 that it has with 99.5% confidence: see judge/compare.c */
     WOI_CURVE_SURE_P5,
     WOI_CURVE_SURE_AGREEMENT,
-    WOI_CURVE_NEURONS,
+    WOI_CURVE_CLASSES,
     WOI_CURVE_US,
     WOI_CURVE_MET,
     WOI_CURVE_CHOSEN,
@@ -117,6 +117,12 @@ static inline bool woi_batches_have(woi_batches batches, size_t n)
     return batches.from && n >= batches.from && (!batches.to || n <= batches.to);
 }
 
+/* What queries said that the cells did not know: see wo_index_info.held_n. */
+typedef struct woi_held {
+    size_t n;
+    double same_best, p_at_1, full_p_at_1;
+} woi_held;
+
 struct wo_index {
     wo_build_options options;
     woi_dense rows; /* w is NULL where the file has none and no layer was given */
@@ -143,6 +149,8 @@ struct wo_index {
     uint64_t n_empty, largest; /* cells without a class; classes in the largest */
     woi_batches full;          /* that FULL answers; see wo_index_info */
     double same_best, same_five;
+    woi_held held;
+    struct woi_findings *findings;   /* of a build that is under way; NULL */
     const wo_index *base;            /* of an index that an adapter published: whose all but its cells are; or NULL */
     woi_st *st;                      /* mapped: hash, tree and rows lie in it and are not freed; NULL: they are ours */
     double *trace_copy, *curve_copy; /* of tables that the file has more columns of, or NULL */
@@ -256,6 +264,7 @@ typedef struct woi_needs_call {
     const wo_progress *progress;   /* NULL: nobody asks */
     const woi_shard *shard;        /* which classes the rows are */
     const wo_collective *together; /* who has the other ones; NULL: nobody */
+    struct woi_findings *findings; /* that has some of FULL's best already; NULL */
 } woi_needs_call;
 
 wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error *err);

@@ -49,9 +49,9 @@ static wo_status place(joining *j, wo_index *index, wo_error *err)
     const woi_shard *shard = &index->shard;
     if (shard->count != j->n)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "the index is %s%.0u%s%.0u, but %zu files were given: all shards, each once",
+                        "the index is %s%.0u%s%.0u, but %zu %s given: all shards, each once",
                         shard->count ? "shard " : "no shard", shard->count ? shard->number + 1 : 0,
-                        shard->count ? " of " : "", shard->count, j->n);
+                        shard->count ? " of " : "", shard->count, j->n, j->n == 1 ? "file was" : "files were");
     if (j->shards[shard->number])
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "shard %u of %u is there already", shard->number + 1,
                         shard->count);

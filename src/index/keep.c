@@ -5,7 +5,9 @@
 #include "base/mem.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "index/findings.h"
 #include "index/options.h"
+#include "index/together.h"
 
 #include <math.h>
 #include <string.h>
@@ -101,15 +103,16 @@ wo_status woi_keep_make(wo_index *index, const wo_log *log, const woi_finishing 
         const size_t n = kept.n - first < CHUNK ? kept.n - first : CHUNK;
         if ((status = woi_progress(call->progress, "keeping queries", first, kept.n, err))) break;
         woi_keep_read(&kept, d, NULL, first, n, q);
-        status = woi_exact_topk(
+        const woi_piece result = {kept.bars + first, n * sizeof *kept.bars};
+        bool known = false;
+        if ((status = woi_findings_recall(index->findings, &result, 1, &known, err)) || known) continue;
+        status = woi_exact_of_all(
             &(woi_exact_call){
                 .layer = &index->rows, .q = q, .n = n, .k = k, .threads = call->threads, .ids = ids, .scores = scores},
-            err);
-        const wo_answers found = {.struct_size = sizeof found, .n = n, .k = k, .ids = ids, .scores = scores};
-        if (!status) woi_shard_name_rows(&index->shard, ids, n * k);
-        if (!status) status = wo_merge_best(call->together, &found, err);
+            &index->shard, call->together, err);
         for (size_t i = 0; !status && i < n; i++)
             kept.bars[first + i] = k < o->source_k ? -INFINITY : woi_keep_bar(ids + i * k, scores + i * k, k);
+        if (!status) status = woi_findings_keep(index->findings, &result, 1, err);
     }
     /* A query whose logits overflow says nothing. */
     size_t n = 0;

@@ -1,5 +1,5 @@
 /* What the queries of a log needed: their labels, FULL's own top-k, or both. */
-#include "index/index.h"
+#include "index/findings.h"
 
 #include "base/ids.h"
 #include "base/error.h"
@@ -69,10 +69,8 @@ wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error 
                                      .threads = asked->threads,
                                      .ids = top,
                                      .scores = scores};
-        if (with_top && (status = woi_exact_topk(&call, err))) goto done;
-        const wo_answers found = {.struct_size = sizeof found, .n = n, .k = k, .ids = top, .scores = scores};
-        if (with_top && asked->shard) woi_shard_name_rows(asked->shard, top, n * k);
-        if (with_top && (status = wo_merge_best(asked->together, &found, err))) goto done;
+        const woi_shard *shard = asked->shard;
+        if (with_top && (status = woi_exact_found(&call, shard, asked->together, asked->findings, err))) goto done;
         for (size_t i = 0; i < n; i++) {
             size_t n_own = 0;
             if (with_labels)

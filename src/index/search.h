@@ -94,13 +94,16 @@ static inline void woi_tell_sum(const woi_task *t, size_t i, woi_log_sum sum)
     t->log_sums[2 * i + 1] = sum.rest;
 }
 
-/* The answers to a query that has none. */
-static inline void woi_pad(const woi_task *t, int32_t *ids, float *scores)
+/* Query i has no answer, and says so. */
+static inline void woi_refuse(const woi_task *t, size_t i)
 {
-    for (size_t i = 0; i < t->k; i++) {
-        ids[i] = -1;
-        scores[i] = t->score == WO_SCORES_SOFTMAX ? 0 : -INFINITY;
+    for (size_t j = i * t->k; j < (i + 1) * t->k; j++) {
+        t->ids[j] = -1;
+        t->scores[j] = t->score == WO_SCORES_SOFTMAX ? 0 : -INFINITY;
     }
+    if (t->log_z) t->log_z[i] = NAN;
+    woi_tell_sum(t, i, (woi_log_sum){NAN, 0});
+    woi_tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
 }
 
 /* Whether query i, as it is answered from so many candidates, has a score that is not finite, or scores that are
@@ -109,18 +112,14 @@ static inline void woi_pad(const woi_task *t, int32_t *ids, float *scores)
  * logit, and no probability. */
 static inline bool woi_refuse_infinite(const woi_task *t, size_t i, size_t candidates, woi_log_sum whole)
 {
-    int32_t *ids = t->ids + i * t->k;
-    float *scores = t->scores + i * t->k;
+    const int32_t *ids = t->ids + i * t->k;
+    const float *scores = t->scores + i * t->k;
     bool finite = ids[0] < 0 ? !candidates : isfinite(woi_log_sum_whole(whole));
     if (t->score != WO_SCORES_LOGPROB) whole = (woi_log_sum){0}; /* which may take a score out of a float's range */
     for (size_t j = 0; finite && j < t->k && ids[j] >= 0; j++)
         finite = isfinite(scores[j]) && isfinite((float)woi_relative(scores[j], whole));
-    if (finite) return false;
-    woi_pad(t, ids, scores);
-    if (t->log_z) t->log_z[i] = NAN;
-    woi_tell_sum(t, i, (woi_log_sum){NAN, 0});
-    woi_tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
-    return true;
+    if (!finite) woi_refuse(t, i);
+    return !finite;
 }
 
 /* ---- search_cells.c ---------------------------------------------------------------------------------------- */

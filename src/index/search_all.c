@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/team.h"
+#include "kernels/topk.h"
 
 /* ---- FULL -------------------------------------------------------------------------------------------------- */
 
@@ -14,21 +15,6 @@ wo_status woi_no_rows(wo_error *err)
 {
     return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_INDEX, "layer",
                           "the index has no f32 rows to answer exactly with: the layer has them");
-}
-
-/* A class into the n best so far, best first, of equal ones the lower id first; returns the new n, at most k. */
-static size_t insert(int32_t id, float score, int32_t *ids, float *scores, size_t n, size_t k)
-{
-    if (isnan(score)) return n;
-    size_t at = n;
-    while (at > 0 && (score > scores[at - 1] || (score == scores[at - 1] && id < ids[at - 1]))) at--;
-    if (at == k) return n;
-    if (n < k) n++;
-    memmove(ids + at + 1, ids + at, (n - at - 1) * sizeof *ids);
-    memmove(scores + at + 1, scores + at, (n - at - 1) * sizeof *scores);
-    ids[at] = id;
-    scores[at] = score;
-    return n;
 }
 
 /* FULL's answers to a piece of the call's queries. */
@@ -63,11 +49,9 @@ static void add_prior(const piece *p, woi_worker *w, size_t i, woi_opened opened
         ids[kept] = ids[j];
         scores[kept++] = scores[j];
     }
-    for (size_t c = 0; c < n; c++) kept = insert(candidates[c], w->logits[c] + w->extra[c], ids, scores, kept, k);
-    for (; kept < k; kept++) {
-        ids[kept] = -1;
-        scores[kept] = -INFINITY;
-    }
+    woi_topk best = {k, kept, scores, ids};
+    for (size_t c = 0; c < n; c++) woi_topk_insert(&best, w->logits[c] + w->extra[c], candidates[c]);
+    woi_topk_pad(&best);
 }
 
 static void add_prior_block(void *own, int worker, size_t first, size_t end)
@@ -172,8 +156,7 @@ static void rescore(void *call, int worker, size_t i, const int32_t *screened, s
     int32_t *ids = t->ids + i * t->k;
     float *scores = t->scores + i * t->k;
     if (!screened) {
-        woi_pad(t, ids, scores);
-        woi_tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
+        woi_refuse(t, i);
         return;
     }
     n = with_mandatory(t, w, screened, n);

@@ -143,7 +143,7 @@ static size_t screen(const woi_task *t, woi_worker *w, const float *q, const int
     const size_t d = index->rows.d, keep = t->k + t->k / 8 + RESCORED;
     if (!index->small.i8 || n <= 2 * keep || keep > SCREENED || woi_wants_sum(t)) return n;
     const float scale = kernels->quantise(q, d, w->q8);
-    if (scale == 0) return n; /* too small for int8, which would woi_tell no rows apart */
+    if (scale == 0) return n; /* too small for int8, which would tell no rows apart */
     kernels->gather_i8(w->q8, scale, index->small.i8, index->small.scales, *candidates, n, d, d, w->logits);
     const float *biases = index->cells.biases;
     if (biases && *candidates != w->ids) { /* a cell as it is, with all that lies beside it */
@@ -256,10 +256,7 @@ static void answer(const woi_task *t, woi_worker *w, size_t i, woi_opened opened
     const wo_index *index = t->s->index;
     bool wider = false;
     if (!opened.n) {
-        woi_pad(t, t->ids + i * t->k, t->scores + i * t->k);
-        if (t->log_z) t->log_z[i] = NAN;
-        woi_tell_sum(t, i, (woi_log_sum){NAN, 0});
-        woi_tell(t, i, (wo_query_stats){.status = WO_ERR_ARGUMENT});
+        woi_refuse(t, i);
         return;
     }
     if (index->options.fallback && knows_little(index, opened.cells, opened.n)) {

@@ -4,26 +4,12 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "kernels/topk.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- Answers ----------------------------------------------------------------------------------------------- */
-
-/* A class into the n best so far; returns the new n, at most k. */
-static size_t insert(int32_t id, float score, int32_t *ids, float *scores, size_t n, size_t k)
-{
-    size_t at = n;
-    if (isnan(score)) return n;
-    while (at > 0 && (score > scores[at - 1] || (score == scores[at - 1] && id < ids[at - 1]))) at--;
-    if (at == k) return n;
-    if (n < k) n++;
-    memmove(ids + at + 1, ids + at, (n - at - 1) * sizeof *ids);
-    memmove(scores + at + 1, scores + at, (n - at - 1) * sizeof *scores);
-    ids[at] = id;
-    scores[at] = score;
-    return n;
-}
 
 /* (n) of each rank: sums, then ids, then scores, as they are sent. */
 typedef struct answers {
@@ -58,16 +44,11 @@ static void add_sum(double *to, const double *more)
 
 static void merge_query(const answers *all, size_t size, size_t i, size_t k, const answers *to)
 {
-    int32_t *ids = to->ids + i * k;
-    float *scores = to->scores + i * k;
-    size_t n = 0;
+    woi_topk best = {k, 0, to->scores + i * k, to->ids + i * k};
     for (size_t r = 0; r < size; r++)
         for (size_t j = i * k; j < (i + 1) * k && all[r].ids[j] >= 0; j++)
-            n = insert(all[r].ids[j], all[r].scores[j], ids, scores, n, k);
-    for (; n < k; n++) {
-        ids[n] = -1;
-        scores[n] = -INFINITY;
-    }
+            woi_topk_insert(&best, all[r].scores[j], all[r].ids[j]);
+    woi_topk_pad(&best);
     for (size_t r = 0; to->sums && r < size; r++) {
         if (r == 0) memcpy(to->sums + 2 * i, all[r].sums + 2 * i, 2 * sizeof(double));
         if (r > 0) add_sum(to->sums + 2 * i, all[r].sums + 2 * i);
@@ -119,29 +100,34 @@ wo_status wo_merge_best(const wo_collective *together, const wo_answers *given, 
     return status;
 }
 
+wo_status woi_exact_of_all(const woi_exact_call *call, const woi_shard *shard, const wo_collective *together,
+                           wo_error *err)
+{
+    const wo_answers found = {
+        .struct_size = sizeof found, .n = call->n, .k = call->k, .ids = call->ids, .scores = call->scores};
+    const wo_status status = woi_exact_topk(call, err);
+    if (status) return status;
+    if (shard) woi_shard_name_rows(shard, call->ids, call->n * call->k);
+    return wo_merge_best(together, &found, err);
+}
+
 /* ---- Cells ------------------------------------------------------------------------------------------------- */
 
-wo_status woi_shard_cells(const woi_shard *shard, size_t rows, woi_cells *cells, wo_error *err)
+void woi_shard_cells(const woi_shard *shard, size_t rows, woi_cells *cells)
 {
-    if (!shard->count || !cells->n) return WO_OK;
-    int32_t *row_of = woi_alloc(shard->m, sizeof *row_of, err);
-    if (!row_of) return WO_ERR_MEMORY;
-    memset(row_of, 0xff, shard->m * sizeof *row_of);
-    for (size_t i = 0; i < rows; i++) row_of[shard->classes[i]] = (int32_t)i;
+    if (!shard->count || !cells->n) return;
     uint32_t kept = 0, at = 0;
     for (size_t c = 0; c < cells->n; c++) {
         const uint32_t end = cells->offsets[c + 1];
         cells->offsets[c] = kept;
         for (; at < end; at++) {
-            const int32_t row = row_of[cells->ids[at]];
+            const int32_t row = woi_shard_row(shard, rows, cells->ids[at]);
             if (row < 0) continue;
             if (cells->shares) cells->shares[kept] = cells->shares[at];
             cells->ids[kept++] = row;
         }
     }
     cells->offsets[cells->n] = kept;
-    woi_free(row_of);
-    return WO_OK;
 }
 
 /* ---- Agreement --------------------------------------------------------------------------------------------- */

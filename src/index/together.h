@@ -6,10 +6,15 @@
 #define WOI_INDEX_TOGETHER_H
 
 #include "fill/cells.h"
+#include "layer/exact.h"
 #include "layer/shard.h"
 
+/* FULL's best of all shards, as numbers of the whole layer's classes, on all ranks. */
+wo_status woi_exact_of_all(const woi_exact_call *call, const woi_shard *shard, const wo_collective *together,
+                           wo_error *err);
+
 /* Of cells with classes of the whole layer those of the shard, as its rows. Without a shard nothing changes. */
-wo_status woi_shard_cells(const woi_shard *shard, size_t rows, woi_cells *cells, wo_error *err);
+void woi_shard_cells(const woi_shard *shard, size_t rows, woi_cells *cells);
 
 /* Whether all ranks got so far: fails on all where one has failed, on the others with a sentence about it. */
 wo_status woi_together_agree(const wo_collective *together, wo_status own, wo_error *err);

@@ -28,7 +28,7 @@ enum { CHUNK = 1024, MANY = 4 }; /* queries at a time; all are touched where a M
 typedef struct entry {
     uint32_t cell;
     int32_t id;
-    float weight; /* the sum of its probabilities, of queries that are filed there in parts in parts */
+    float weight; /* the sum of its probabilities, each in the part in which its query is filed there */
 } entry;
 
 typedef struct finding {
@@ -48,7 +48,7 @@ static wo_status add(finding *f, entry one, wo_error *err)
     return status;
 }
 
-/* How much of a query its r-th cell gets: see woi_evidence_fill. */
+/* How much of a query its r-th cell gets: as in woi_evidence_parts. */
 static float part_of(const finding *f, uint32_t r)
 {
     return f->u->from->tree.A ? 1 / sqrtf((float)(r + 1)) : 1;

@@ -10,5 +10,5 @@ void woi_topk_finish(woi_topk *top)
         woi_topk_put(top, n - 1, top->scores[0], top->ids[0]);
         woi_topk_replace(top, n - 1, score, id);
     }
-    for (size_t i = top->n; i < top->k; i++) woi_topk_put(top, i, -INFINITY, -1);
+    woi_topk_pad(top);
 }

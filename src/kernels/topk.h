@@ -1,4 +1,4 @@
-/* The heap under woi_topk, inline because every topk_scan pushes into it.
+/* The k best so far: the heap under woi_topk, inline because every topk_scan pushes into it, and a list in order.
  *
  *   entry i has children 2i+1 and 2i+2, neither of them worse than i; entry 0 is the worst of the k best. */
 #ifndef WOI_KERNELS_TOPK_H
@@ -51,6 +51,25 @@ static inline void woi_topk_push(woi_topk *top, float score, int32_t id)
         woi_topk_put(top, at, top->scores[up], top->ids[up]);
     }
     woi_topk_put(top, at, score, id);
+}
+
+/* The same for a list in order, best first, which stays so: for a few that come late. */
+static inline void woi_topk_insert(woi_topk *list, float score, int32_t id)
+{
+    size_t at = list->n;
+    if (isnan(score)) return;
+    while (at > 0 && woi_topk_worse(list->scores[at - 1], list->ids[at - 1], score, id)) at--;
+    if (at == list->k) return;
+    if (list->n < list->k) list->n++;
+    memmove(list->ids + at + 1, list->ids + at, (list->n - at - 1) * sizeof *list->ids);
+    memmove(list->scores + at + 1, list->scores + at, (list->n - at - 1) * sizeof *list->scores);
+    woi_topk_put(list, at, score, id);
+}
+
+/* What no class has a place of. */
+static inline void woi_topk_pad(woi_topk *list)
+{
+    for (size_t i = list->n; i < list->k; i++) woi_topk_put(list, i, -INFINITY, -1);
 }
 
 /* `pick` by the heap. */

@@ -3,6 +3,7 @@
 #include "layer/shard.h"
 
 #include "base/error.h"
+#include "base/ids.h"
 #include "base/mem.h"
 #include "base/team.h"
 #include "layer/layer.h"
@@ -151,27 +152,15 @@ wo_status wo_layer_take_part(wo_layer *layer, uint32_t part, uint32_t n_parts, w
 
 /* ---- Into files -------------------------------------------------------------------------------------------- */
 
-typedef struct counted {
-    uint64_t count;
-    int32_t id;
-} counted;
-
-static int by_count(const void *a, const void *b)
-{
-    const counted *x = a, *y = b;
-    if (x->count != y->count) return x->count < y->count ? 1 : -1;
-    return x->id < y->id ? -1 : 1;
-}
-
 /* The shard of each class: of[id]. */
 static wo_status deal(const wo_layer *layer, const wo_log *log, size_t n, uint32_t *of, wo_error *err)
 {
     const size_t m = layer->dense.m;
-    counted *order = woi_alloc(m, sizeof *order, err);
+    woi_counted *order = woi_alloc(m, sizeof *order, err);
     if (!order) return WO_ERR_MEMORY;
-    for (size_t i = 0; i < m; i++) order[i] = (counted){0, (int32_t)i};
+    for (size_t i = 0; i < m; i++) order[i] = (woi_counted){0, (int32_t)i};
     for (int64_t i = 0; log && log->indptr && i < log->indptr[log->n]; i++) order[log->labels[i]].count++;
-    qsort(order, m, sizeof *order, by_count);
+    qsort(order, m, sizeof *order, woi_by_count);
     for (size_t i = 0; i < m; i++) of[order[i].id] = (uint32_t)(i % n);
     woi_free(order);
     return WO_OK;

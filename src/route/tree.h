@@ -81,6 +81,11 @@ wo_status woi_tree_find_axes(const float *q, size_t n, size_t d, const woi_tree_
 wo_status woi_tree_learn_points(const float *x, size_t n, const woi_tree_options *options, woi_tree *tree,
                                 wo_error *err);
 
+/* A tree that such learning would make, of queries of d numbers: its sizes, and room for starts and the basis; then,
+ * once starts are known, room for its centres. */
+wo_status woi_tree_begin(const woi_tree_options *options, size_t d, woi_tree *tree, wo_error *err);
+wo_status woi_tree_room(woi_tree *tree, wo_error *err);
+
 /* Makes n_leaves and widest, from starts and offsets. */
 wo_status woi_tree_count_leaves(woi_tree *tree, wo_error *err);
 

@@ -183,9 +183,7 @@ static wo_status find_basis(const woi_kernels *kernels, sample *s, const woi_tre
            *product = woi_alloc(d * r, sizeof *product, err);
     float *axis = woi_alloc(d, sizeof *axis, err);
     int8_t *codes = woi_alloc(d, 1, err);
-    tree->basis = woi_alloc(r, (d + 3) / 4 * 4, err);
-    tree->basis_scales = woi_alloc(r, sizeof *tree->basis_scales, err);
-    const bool there = table && v && product && axis && codes && tree->basis && tree->basis_scales;
+    const bool there = table && v && product && axis && codes;
     if (there) {
         axes x = {s, n, r, wide ? NULL : table, wide ? table : NULL, v, product};
         if (!wide) measure_spread(&x, o->threads);
@@ -401,29 +399,54 @@ static wo_status refine_all(level *l, wo_error *err)
     return status;
 }
 
-/* Room for the tree, once the points of each node are known. */
-static wo_status create_tree(level *l, wo_error *err)
+wo_status woi_tree_begin(const woi_tree_options *o, size_t d, woi_tree *tree, wo_error *err)
 {
-    woi_tree *tree = l->tree;
-    const size_t A = tree->A, bytes = 4 * woi_tree_fours(tree);
-    if (!(tree->starts = woi_alloc(A + 1, sizeof *tree->starts, err))) return WO_ERR_MEMORY;
-    tree->starts[0] = 0;
-    for (size_t a = 0; a < A; a++) {
-        const size_t own = l->starts[a + 1] > l->starts[a] ? share_of(l, a) : 0;
-        tree->starts[a + 1] = tree->starts[a] + (uint32_t)round_up(own);
-    }
-    const size_t cells = tree->starts[A];
+    *tree = (woi_tree){.d = d,
+                       .r = o->r && o->r < d ? o->r : d,
+                       .A = (uint32_t)round_up(o->nodes),
+                       .beam = o->beam,
+                       .margin = INFINITY};
+    if (d > WOI_MAX_I8)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "queries of %zu numbers are too long for a tree: at most %d", d, WOI_MAX_I8);
+    if (!(tree->starts = woi_alloc_zero((size_t)tree->A + 1, sizeof *tree->starts, err))) return WO_ERR_MEMORY;
+    if (tree->r == d) return WO_OK;
+    tree->basis = woi_alloc(tree->r, (d + 3) / 4 * 4, err);
+    tree->basis_scales = woi_alloc(tree->r, sizeof *tree->basis_scales, err);
+    return tree->basis && tree->basis_scales ? WO_OK : WO_ERR_MEMORY;
+}
+
+wo_status woi_tree_room(woi_tree *tree, wo_error *err)
+{
+    const size_t A = tree->A, cells = tree->starts[A], bytes = 4 * woi_tree_fours(tree);
     tree->nodes = woi_alloc(A, bytes, err);
     tree->node_scales = woi_alloc(A, sizeof *tree->node_scales, err);
     tree->node_offsets = woi_alloc(A, sizeof *tree->node_offsets, err);
     tree->leaves = woi_alloc(cells, bytes, err);
     tree->leaf_scales = woi_alloc(cells, sizeof *tree->leaf_scales, err);
     tree->leaf_offsets = woi_alloc(cells, sizeof *tree->leaf_offsets, err);
+    return tree->nodes && tree->node_scales && tree->node_offsets && tree->leaves && tree->leaf_scales &&
+                   tree->leaf_offsets
+               ? WO_OK
+               : WO_ERR_MEMORY;
+}
+
+/* Where the leaves of each node begin, once its points are known, and room for the centres. */
+static wo_status create_tree(level *l, wo_error *err)
+{
+    woi_tree *tree = l->tree;
+    const size_t A = tree->A;
+    tree->starts[0] = 0;
+    for (size_t a = 0; a < A; a++) {
+        const size_t own = l->starts[a + 1] > l->starts[a] ? share_of(l, a) : 0;
+        tree->starts[a + 1] = tree->starts[a] + (uint32_t)round_up(own);
+    }
+    const wo_status status = woi_tree_room(tree, err);
+    if (status) return status;
+    const size_t cells = tree->starts[A];
     l->leaves = (woi_centres){tree->r, (uint32_t)cells, woi_alloc(cells, tree->r * sizeof(float), err),
                               woi_alloc(cells, sizeof(float), err)};
-    if (!tree->nodes || !tree->node_scales || !tree->node_offsets || !tree->leaves || !tree->leaf_scales ||
-        !tree->leaf_offsets || !l->leaves.at || !l->leaves.offsets)
-        return WO_ERR_MEMORY;
+    if (!l->leaves.at || !l->leaves.offsets) return WO_ERR_MEMORY;
     for (size_t c = 0; c < cells; c++) l->leaves.offsets[c] = -INFINITY;
     return WO_OK;
 }
@@ -574,23 +597,16 @@ void woi_tree_fan_outs(size_t n, uint32_t queries_a_leaf, uint32_t *nodes, uint3
     if (!*leaves) *leaves = (uint32_t)clamp(all / *nodes, 1, WOI_MAX_FAN);
 }
 
-/* The sample of queries, of which s->q has s->n, and the tree without centres. */
-static wo_status begin(const woi_tree_options *o, woi_tree *tree, sample *s, wo_error *err)
+/* The tree, its axes, and the sample of queries that these are of, s->n being how many s->q has. */
+static wo_status take_sample(const woi_tree_options *o, woi_tree *tree, sample *s, wo_error *err)
 {
     const size_t all = s->n, d = s->d;
-    if (d > WOI_MAX_I8)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "queries of %zu numbers are too long for a tree: at most %d", d, WOI_MAX_I8);
-    *tree = (woi_tree){.d = d,
-                       .r = o->r && o->r < d ? o->r : d,
-                       .A = (uint32_t)round_up(o->nodes),
-                       .beam = o->beam,
-                       .margin = INFINITY};
+    const woi_kernels *kernels = woi_kernels_get(err);
+    wo_status status = woi_tree_begin(o, d, tree, err);
+    if (!kernels) status = WO_ERR_UNSUPPORTED;
     s->r = tree->r;
     if (s->n > SAMPLE) s->n = SAMPLE;
-    const woi_kernels *kernels = woi_kernels_get(err);
-    if (!kernels) return WO_ERR_UNSUPPORTED;
-    wo_status status = draw(all, s->n, o->seed, &s->picks, err);
+    if (!status) status = draw(all, s->n, o->seed, &s->picks, err);
     if (!status && !(s->over = woi_alloc(s->n, sizeof *s->over, err))) status = WO_ERR_MEMORY;
     for (size_t i = 0; !status && i < s->n; i++) {
         const float *q = s->q + s->picks[i] * d;
@@ -602,7 +618,7 @@ static wo_status begin(const woi_tree_options *o, woi_tree *tree, sample *s, wo_
     return status;
 }
 
-static void end(sample *s)
+static void sample_free(sample *s)
 {
     woi_free(s->picks);
     woi_free(s->over);
@@ -615,11 +631,11 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
     woi_tree_options o = *options;
     sample s = {.n = n, .d = d, .q = q};
     o.threads = woi_team_threads(o.threads);
-    wo_status status = begin(&o, tree, &s, err);
+    wo_status status = take_sample(&o, tree, &s, err);
     if (!status && !(s.x = woi_alloc(s.n * s.r, sizeof *s.x, err))) status = WO_ERR_MEMORY;
     if (!status) status = turn_all(tree, &o, &s, err);
     if (!status) status = learn_levels(&s, &o, tree, err);
-    end(&s);
+    sample_free(&s);
     if (status) woi_tree_free(tree);
     return status;
 }
@@ -630,8 +646,8 @@ wo_status woi_tree_find_axes(const float *q, size_t n, size_t d, const woi_tree_
     woi_tree_options o = *options;
     sample s = {.n = n, .d = d, .q = q};
     o.threads = woi_team_threads(o.threads);
-    const wo_status status = begin(&o, tree, &s, err);
-    end(&s);
+    const wo_status status = take_sample(&o, tree, &s, err);
+    sample_free(&s);
     if (status) woi_tree_free(tree);
     return status;
 }

@@ -14,6 +14,7 @@
 
 struct wo_journal {
     int fd;
+    char *path;
     size_t d;
     uint64_t bytes; /* that are good */
     unsigned char *buffer;
@@ -23,6 +24,22 @@ struct wo_journal {
 static wo_status fail_output(wo_error *err, const char *what, int errnum)
 {
     return woi_about(err, WO_ABOUT_OUTPUT, woi_fail_errno(err, what, errnum));
+}
+
+/* Whether the file is what was written, under its name: a record behind a hole is not read again, nor is one in a file
+ * that nobody finds. */
+static wo_status check_place(const wo_journal *j, wo_error *err)
+{
+    struct stat own, named;
+    if (fstat(j->fd, &own) != 0) return fail_output(err, "cannot stat", errno);
+    if (stat(j->path, &named) != 0 || named.st_dev != own.st_dev || named.st_ino != own.st_ino)
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_OUTPUT, "",
+                              "the journal was removed, moved or replaced while it was in use");
+    if ((uint64_t)own.st_size != j->bytes)
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_OUTPUT, "",
+                              "the journal was changed while it was in use: it has %lld bytes, %llu were written",
+                              (long long)own.st_size, (unsigned long long)j->bytes);
+    return WO_OK;
 }
 
 /* All of it at the end of the file, or nothing. */
@@ -93,7 +110,8 @@ wo_status wo_journal_open(const char *path, size_t d, wo_journal **journal, wo_e
     if (!j) return WO_ERR_MEMORY;
     j->fd = -1;
     j->d = d;
-    const wo_status status = open_file(path, j, err);
+    j->path = woi_copy_text(path, strlen(path), err);
+    const wo_status status = j->path ? open_file(path, j, err) : WO_ERR_MEMORY;
     if (status)
         wo_journal_free(j);
     else
@@ -119,6 +137,7 @@ wo_status wo_journal_append(wo_journal *j, const float *queries, size_t n, const
                                     n_labels, WOI_JOURNAL_MOST_LABELS);
     }
     if (!status) status = woi_grow(&j->buffer, &j->room, 0, bytes, 1, err);
+    if (!status) status = check_place(j, err);
     if (status) return status;
     unsigned char *to = j->buffer;
     for (size_t i = 0; i < n; i++) {
@@ -132,6 +151,8 @@ wo_status wo_journal_append(wo_journal *j, const float *queries, size_t n, const
 
 wo_status wo_journal_sync(wo_journal *j, wo_error *err)
 {
+    const wo_status status = check_place(j, err);
+    if (status) return status;
     return fdatasync(j->fd) == 0 ? WO_OK : fail_output(err, "cannot sync", errno);
 }
 
@@ -140,5 +161,6 @@ void wo_journal_free(wo_journal *j)
     if (!j) return;
     if (j->fd >= 0) close(j->fd);
     woi_free(j->buffer);
+    woi_free(j->path);
     woi_free(j);
 }

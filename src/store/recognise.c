@@ -27,8 +27,8 @@ wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *er
     uint64_t size;
     wo_status status = woi_open_plain(path, &fd, &size, err);
     if (status) return status;
-    unsigned char head[16] = {0};
-    size_t n = 0, first = 0;
+    unsigned char head[WOI_HEAD_BYTES];
+    size_t n = 0;
     for (ssize_t got = 1; got != 0 && n < sizeof head; n += (size_t)got) { /* a read may be interrupted, or short */
         do got = read(fd, head + n, sizeof head - n);
         while (got < 0 && errno == EINTR);
@@ -38,8 +38,15 @@ wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *er
         return woi_fail_errno(err, "cannot read", errnum);
     }
     close(fd);
-    if (n == 0) return woi_fail(err, WO_ERR_FORMAT, 0, "the file is empty");
+    return woi_head_recognise(head, n, kind, err);
+}
 
+wo_status woi_head_recognise(const void *bytes, size_t n, woi_file_kind *kind, wo_error *err)
+{
+    unsigned char head[WOI_HEAD_BYTES] = {0};
+    size_t first = 0;
+    if (n == 0) return woi_fail(err, WO_ERR_FORMAT, 0, "the file is empty");
+    memcpy(head, bytes, n);
     while (first < n && head[first] && strchr(" \t\r\n", head[first])) first++;
     uint64_t length;
     uint32_t magic;

@@ -72,6 +72,9 @@ typedef enum woi_file_kind {
 /* Recognises a file by its first bytes, never by its name. Fails for what wideout does not read, saying what it is
  * where that is known (a zip archive, a pickle). */
 wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *err);
+/* The same of what begins so: n bytes, WOI_HEAD_BYTES of them at most. */
+enum { WOI_HEAD_BYTES = 16 };
+wo_status woi_head_recognise(const void *head, size_t n, woi_file_kind *kind, wo_error *err);
 /* Fails, saying so, where a file that begins like this is compressed with gzip and its reader maps what it reads. */
 wo_status woi_refuse_gzip(const void *head, size_t bytes, wo_error *err);
 

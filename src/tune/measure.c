@@ -113,7 +113,7 @@ static void note(const woi_tune *t, const wo_build_options *o, const woi_judged 
         row[sures[i]] = woi_pairs_share(p);
     }
     row[WOI_CURVE_SURE_AGREEMENT] = sure_agreement(judged, held);
-    row[WOI_CURVE_NEURONS] = judged->classes;
+    row[WOI_CURVE_CLASSES] = judged->classes;
     row[WOI_CURVE_MET] = is_met(t, o, judged, held, row);
 }
 

@@ -21,7 +21,7 @@ static const double SEARCHING = 0.85; /* of the time; the rest is for learning t
 static const double FAR = 2;          /* times the best's time: neighbours of such a start are not tried */
 static const double NOTICED = 0.98;   /* of the best's time: what is less of a gain is noise */
 static const double ALIKE = 0.002;    /* of quality: what differs by less is as good */
-static const double GROWN = 1.05;     /* times the neurons: less is nothing new */
+static const double GROWN = 1.05;     /* times the classes: less is nothing new */
 
 /* Whether something but FULL is an answer. */
 static bool has_found(const woi_tune *t)
@@ -68,10 +68,17 @@ void woi_tune_bench_free(woi_tune *t)
     woi_routed_free(&t->routed);
 }
 
+/* Whether what queries need has a part in where their cells lie. */
+static bool goes_by_needs(const wo_build_options *o)
+{
+    return !woi_uses_tree(o) || o->rows;
+}
+
 /* What woi_evidence_route looks at, but for the reach. */
 static bool same_router(const wo_build_options *a, const wo_build_options *b)
 {
     if (a->method != b->method || a->router != b->router) return false;
+    if (goes_by_needs(a) && a->source != b->source) return false;
     return woi_uses_tree(a) ? a->nodes == b->nodes && a->leaves == b->leaves && a->route_d == b->route_d
                             : a->K == b->K && a->L == b->L;
 }
@@ -118,8 +125,8 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const wo_build_options 
     woi_tune_bench_free(t);
     status = woi_build_check(o, err);
     if (!status) status = woi_index_begin(t->layer, o, &t->bench, err);
-    const woi_sparse *needs = NULL; /* which a tree does not look at */
-    if (!status && !woi_uses_tree(o)) status = woi_tune_needs(t, o, &needs, err);
+    const woi_sparse *needs = NULL;
+    if (!status && goes_by_needs(o)) status = woi_tune_needs(t, o, &needs, err);
     const double start = woi_now_s();
     if (!status) status = woi_evidence_route(log, needs, t->bench, &t->routed, err);
     t->route_s = woi_now_s() - start;
@@ -168,7 +175,7 @@ typedef struct trial {
     double slow, fast;         /* its ends */
     double first;              /* the value to begin with; 0: the middle */
     double patience;           /* a value that fails at so many times the best's time ends the trial */
-    double idle;               /* neurons that tell that nothing has changed: not worth a trial; 0: none do */
+    double idle;               /* classes that tell that nothing has changed: not worth a trial; 0: none do */
 } trial;
 
 double woi_round_lambda(double lambda)
@@ -244,7 +251,7 @@ static wo_status evaluate(woi_tune *t, trial *tr, size_t *row, wo_error *err)
 static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
 {
     double low = 0, high = 1;
-    double most_failed = 0; /* neurons */
+    double most_failed = 0; /* classes */
     wo_status status = WO_OK;
     for (int step = 0; !status && step < (tr->turns ? STEPS : 1) && !out_of_time(t); step++) {
         size_t row;
@@ -253,7 +260,7 @@ static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
         if ((status = evaluate(t, tr, &row, err))) break;
         const double *figures = woi_row(t, row);
         const bool good = figures[WOI_CURVE_MET] == 1;
-        if (step == 0 && tr->idle > 0 && figures[WOI_CURVE_NEURONS] == tr->idle) break;
+        if (step == 0 && tr->idle > 0 && figures[WOI_CURVE_CLASSES] == tr->idle) break;
         if (good) *found = row;
         if (good != woi_by_time(t))
             low = x;
@@ -263,8 +270,8 @@ static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
             figures[WOI_CURVE_US] > tr->patience * woi_row(t, t->best)[WOI_CURVE_US])
             break;
         if (*found == WOI_NO_ROW && !woi_by_time(t)) { /* the cells may have no more to give, however low lambda is */
-            if (figures[WOI_CURVE_NEURONS] < GROWN * most_failed) break;
-            most_failed = fmax(most_failed, figures[WOI_CURVE_NEURONS]);
+            if (figures[WOI_CURVE_CLASSES] < GROWN * most_failed) break;
+            most_failed = fmax(most_failed, figures[WOI_CURVE_CLASSES]);
         }
     }
     return status;
@@ -366,7 +373,7 @@ static wo_status try_options(woi_tune *t, const wo_build_options *o, double pati
         tr.first = at_least_k(t, cap_of_best(t));
     }
     if (o->fallback && t->best != WOI_NO_ROW && tr.first > 0 && woi_row(t, t->best)[WOI_CURVE_FALLBACK] != o->fallback)
-        tr.idle = woi_row(t, t->best)[WOI_CURVE_NEURONS]; /* no query that is judged opens more cells */
+        tr.idle = woi_row(t, t->best)[WOI_CURVE_CLASSES]; /* no query that is judged opens more cells */
     const bool for_quality = tr.capped && woi_by_time(t);
     const wo_status status = for_quality ? turn_for_quality(t, &tr, row, err) : turn_dial(t, &tr, row, err);
     return status ? status : remember(t, settings, *row, err);
@@ -495,8 +502,8 @@ static wo_status search_routers(woi_tune *t, const woi_kind *kinds, size_t n, wo
     return status;
 }
 
-/* The most frequent classes alone. Not worth a try with many more neurons than the best has: 10 ns each, while a
- * router's whole query takes 30 to 60 ns a neuron. */
+/* The most frequent classes alone. Not worth a try with many more classes than the best has: 10 ns each, while a
+ * router's whole query takes 30 to 60 ns a class. */
 static wo_status search_popular(woi_tune *t, wo_error *err)
 {
     enum { MORE = 8, LEAST = 16 };
@@ -504,7 +511,7 @@ static wo_status search_popular(woi_tune *t, wo_error *err)
     const bool fixed = t->o.fixed & WO_FIX_POPULAR;
     trial tr = {
         .o = woi_space_options(t, &(woi_place){.kind = WOI_POPULAR}), .turns = !fixed, .weighed = true, .patience = 1};
-    tr.slow = t->best == WOI_NO_ROW ? m : fmin(m / 2, MORE * woi_row(t, t->best)[WOI_CURVE_NEURONS]);
+    tr.slow = t->best == WOI_NO_ROW ? m : fmin(m / 2, MORE * woi_row(t, t->best)[WOI_CURVE_CLASSES]);
     tr.fast = LEAST;
     if (tr.turns && tr.slow <= tr.fast && t->o.fixed & WO_FIX_METHOD) { /* so few classes: all of them */
         tr.turns = false;

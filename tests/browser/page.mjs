@@ -71,6 +71,8 @@ async function look(browser, width, scheme) {
   check(`${name}: agreement is told`, true)
 
   check(`${name}: nothing is cut off`, (await page.evaluate(layout)).length === 0, await page.evaluate(layout))
+  const tops = await page.$$eval('figure svg', charts => charts.map(c => c.getBoundingClientRect()).map(b => Math.round(b.top)))
+  check(`${name}: the charts stand in one row, or one below the other`, new Set(tops).size === (width > 700 ? 1 : 3), tops)
   const ground = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor.match(/\d+/g).slice(0, 3).map(Number))
   check(`${name}: it is ${scheme}`, (ground[0] + ground[1] + ground[2] < 3 * 128) === (scheme === 'dark'), ground)
   await page.evaluate(axe + '; undefined')

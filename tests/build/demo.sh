@@ -2,7 +2,6 @@
 # 'make demo' from end to end on small catalogues, and how it shows an index's answers beside FULL's.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-[ -z "$SAN" ] || { ok 'the demo is tested without sanitizers'; finish; exit; }
 
 # ---- scripts/beside.sh -----------------------------------------------------------------------------------------------
 printf '%s\n' 'all found' 'another order' 'one is missing' >"$scratch/q"

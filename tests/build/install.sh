@@ -3,7 +3,6 @@
 # is written, in a root of its own, with README's compile line behind it.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-[ -z "$SAN" ] || { ok 'install is tested without sanitizers'; finish; exit; }
 root=$scratch/root
 check 'make install' make -s DEPS=0 BUILD="$BUILD" CC="$CC" DESTDIR="$root" PREFIX=/opt/wo install
 # wideout-mpi is there where an MPI is.

@@ -2,7 +2,6 @@
 # The Makefile's variables: folders, ar, the soname; and what a plain 'make' does not do.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-[ -z "$SAN" ] || { ok 'the Makefile is tested without sanitizers'; finish; exit; }
 version=$("$WIDEOUT" version --json | jq -r .version)
 
 # Every folder of its own, one of them outside PREFIX.

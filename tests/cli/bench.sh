@@ -5,7 +5,6 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 bench=$(dirname "$WIDEOUT")/wideout-bench
-SAN=${SAN:-}
 if [ ! -x "$bench" ]; then
     ok 'skipped: wideout-bench is not built here'
     finish
@@ -73,10 +72,8 @@ same 'screen answers as FULL does' '["screen",true]' "$(run ./tiny.workload -o s
 same 'the full sweep has more' 'popular N=200' "$(run ./tiny.workload -o full --methods popular --full >/dev/null && jq -r '.rows[2].label' full/tiny.json)"
 
 # ---- Peers -------------------------------------------------------------------------------------------------------
-[ -n "$SAN" ] || run ./tiny.workload -o peers --methods ivf,pq,sq8,ip-nsw,graph-decoder >/dev/null 2>peers.err
-if [ -n "$SAN" ]; then
-    ok 'peers are skipped under sanitizers: hnswlib 0.6.2 reads an id behind its lists, to prefetch it'
-elif [ -s peers.err ]; then
+run ./tiny.workload -o peers --methods ivf,pq,sq8,ip-nsw,graph-decoder >/dev/null 2>peers.err
+if [ -s peers.err ]; then
     same 'absent peers are left out with a sentence' '' "$(grep -v 'is left out: .* was not found when this was compiled' peers.err)"
 else
     same 'rows of the peers' '[2,2,1,2,1]' \
@@ -129,8 +126,9 @@ if [ -r /proc/self/stat ] && [ "$(getconf CLK_TCK)" = 100 ]; then
     process=$!
     meter $process power
     wait $process
-    # 5 J for a second of one core, where the idle machine's 2 W are subtracted and no turn of the counter is lost
-    check 'joules: those of the work, not of the idle machine' jq -e '.rows | length == 4 and
+    # 5 J for a second of one core, where the idle machine's 2 W are subtracted and no turn of the counter is lost. Beside
+    # the sanitizers, which CI runs next to others, this script's own meter is too late for that.
+    [ -n "${SAN:-}" ] || check 'joules: those of the work, not of the idle machine' jq -e '.rows | length == 4 and
         all(.energy_j_per_1000 / .cpu_s_per_1000 | . > 2 and . < 12)' energy/tiny.json
     "$bench" report energy/tiny.json -o energy.html >/dev/null
     same 'joules in the report' 0 "$(grep -c 'not measured' energy.html)"
@@ -163,6 +161,11 @@ check 'and ends the partial file' test ! -e stop/slow.json.partial
 cp one/tiny.json stop/tiny.json.partial
 check 'a partial file of something else is not used' run ./tiny.workload -o stop --methods full
 
+mkdir -p late/slow.json
+fails 'every output is tried before the first run' 1 'wideout-bench: late/slow.json: the output exists and is not a plain file' \
+    "$bench" run -q ./tiny.workload ./slow.workload -o late --methods full
+same 'and nothing was run' slow.json "$(ls late)"
+
 # ---- A layer of one's own ----------------------------------------------------------------------------------------
 s=cache/synthetic-600-16-4000-1
 check 'a layer and logs' run --layer $s/net.safetensors --log $s/train.log --test $s/test.log --methods full,popular --name mine -o own
@@ -171,6 +174,9 @@ run --layer $s/net.safetensors --test $s/test.log --methods full,popular -o own 
 same 'without a training log' 'wideout-bench: own: popular N=500 is left out: there is no training log to learn from' "$(head -1 own.err)"
 run --layer $s/net.safetensors --log $s/train.log --test $s/test.log --methods tuned -o own >/dev/null 2>own.err
 same 'without a validation log' 'wideout-bench: own: tuned batch=1024 seconds=5 is left out: there is no validation log to tune on' "$(cat own.err)"
+cp $s/net.safetensors own/net.json
+fails 'a result is never the layer' 2 "wideout-bench run: -o 'own/net.json' would replace what is read (see 'wideout-bench run --help')" \
+    "$bench" run --layer own/net.json --test $s/test.log --name net -o own
 fails 'a test log that is not here' 1 'wideout-bench: own is left out: the test log none is not here' \
     "$bench" run --layer $s/net.safetensors --test none
 fails 'a log that does not fit' 1 "wideout-bench: own: other/test.log: queries of 8 numbers and labels up to 596 do not fit a layer of 600 classes and 16 dimensions" \

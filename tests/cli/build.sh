@@ -40,7 +40,7 @@ for method in $methods; do
     check "$method: the report names the next command" grep -q "^next: wideout eval --index $method.two --log s/train.log.safetensors  # better" "$method.text"
     same "$method: an index whose checksums hold" "[\"index\",\"ok\",\"$method\"]" \
         "$("$WIDEOUT" info --json "$method.one" | jq -c '[.kind, .checksums, .index.method]')"
-    same "$method: info tells what build told" "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index, .layer)' "$method.json")" \
+    same "$method: info tells what build told" "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index, .layer, .held_out)' "$method.json")" \
         "$("$WIDEOUT" info --json "$method.one" | jq -cS .index)"
     check "$method: info for people" grep -q "^  method $method" <("$WIDEOUT" info "$method.one")
     same "$method: answers" 150 "$("$WIDEOUT" predict --index "$method.one" s/test.log.safetensors | wc -l)"
@@ -68,7 +68,7 @@ same 'its fan-outs follow from the data' '{"beam":2,"leaves":2,"nodes":16,"probe
 same 'what hyperplanes have, it has not' '[256,null,null,null,null,null]' \
     "$(jq -c '[.cells, (.options | .K, .L, .learner, .iterations, .rate)]' tree.json)"
 check 'and not as null either' jq -e '.options | has("learner") | not' tree.json
-same 'info tells what build told' "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index, .layer)' tree.json)" \
+same 'info tells what build told' "$(jq -cS 'del(.file_bytes, .seconds, .peak_mib, .index, .layer, .held_out)' tree.json)" \
     "$("$WIDEOUT" info --json tree.1 | jq -cS .index)"
 same 'info for people' '  method evidence, probes 1, router tree, nodes 16, leaves 2, beam 2, route_d 8, source both,
     source_k 5, lambda 0.1, thin 16, fallback 0, cap 0, prior 0, focus 0, spread 0, partition 0,
@@ -315,10 +315,28 @@ fails 'lss without labels' 1 'wideout: small.log: the log has no labels, and lss
     build --log small.log --method lss -o bad
 fails 'no labels to learn from' 1 "wideout: small.log: the log has no labels, and nothing else was to be used: FULL's top-k can be the source; --source top takes it" \
     build --log small.log -K 2 -L 1 --source labels -o bad
-# What cannot be shown is said; the index then scores every class.
+# An index that nobody tuned is judged on queries that its cells do not know: as on others, and not as on its log.
+"$WIDEOUT" data synthetic -q -m 3000 -d 16 -n 10000 -o held >/dev/null
+held() { "$WIDEOUT" build --layer held/layer.safetensors --log held/train.log.safetensors -o held.idx "$@"; }
+held --method evidence -K 8 -L 2 --json >held.json 2>held.err
+figure() { "$WIDEOUT" eval --no-timing --json --index held.idx --log "held/$1.log.safetensors" | jq .p_at_1; }
+# shellcheck disable=SC2016 # $test and $own are jq's
+check 'an index is judged as by other queries' jq -e --argjson test "$(figure test)" --argjson own "$(figure train)" \
+    '.held_out.queries == 500 and ((.held_out.p_at_1 - $test) | fabs) < 0.07 and $own - .held_out.p_at_1 > 0.05' held.json
+check 'a poor one is warned of' grep -qE '^wideout: warning: held.idx has 8[0-9]% of FULL.s P@1 on 500 queries of the log that it did not know: --target 0.995 .*; a smaller --lambda or a longer log helps too$' held.err
+check 'and again by another method' grep -q 'helps too' <(held --method popular --popular 20 2>&1)
+held --method evidence -K 8 -L 2 --lambda 0.001 >held.text 2>held.err
+same 'a good one is not' '' "$(cat held.err)"
+check 'but its figures are there' grep -qE "^  on 500 queries of the log that it did not know: P@1 0\.[0-9]{4}, FULL's 0\.[0-9]{4}; FULL's best answer for 9[0-9.]+%$" held.text
+cp held.idx before.idx
+held -q --method evidence -K 8 -L 2 --lambda 0.001 -t 3 >held.two
+same 'with any number of threads' "$(grep 'did not know' held.text)" "$(grep 'did not know' held.two)"
+check 'and the index is no other' cmp held.idx before.idx
+
+# What cannot be shown is said; the index then looks through all classes.
 build --log small.log -o unshown >unshown.text
 check 'a log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 query" unshown.text
-check 'and few of them' grep -q '^  1 query is too few to show that; it scores every class' unshown.text
+check 'and few of them' grep -q '^  1 query is too few to show that; it looks through all classes' unshown.text
 build --log small.log --target-agree 0.9 -o unshown >unshown.text
 check 'too few queries to tune by' grep -q '^  method screen' unshown.text
 build --tune-log small.log -o unshown >unshown.text

@@ -13,7 +13,7 @@ fi
 cd "$scratch" || exit 1
 "$WIDEOUT" data synthetic -q -m 200 -d 8 -n 4000 -o s >/dev/null
 "$WIDEOUT" data draw -q s/train.log.safetensors -n 400 -o first >/dev/null
-OUT=out "$root/bench/drift.sh" s/layer.safetensors first s/train.log.safetensors 2000 \
+RESULTS=results OUT=out "$root/bench/drift.sh" s/layer.safetensors first s/train.log.safetensors 2000 \
     --router tree --nodes 2 --leaves 8 --source labels --lambda 0.02 --prior 0.5 --thin 8 >lines 2>said
 same 'it ends well' 0 $?
 same 'what is compared' '["static","told","learning","known","all",null]' "$(jq -sc 'map(.name)' lines)"
@@ -22,4 +22,6 @@ same 'feedback is refused by one, and taken by the other' '[true,0]' \
     "$(jq -sc '[.[1].feedback_refused > 0, .[2].feedback_refused]' lines)"
 check 'answers are judged' jq -se '.[0:5] | all(.judged > 1000 and .p_at_5 > 0 and .p_at_1 <= 1)' lines
 check 'shares of gaps' jq -se '.[5] | has("gap_closed_p_at_5") and has("cost_of_learning")' lines
+check 'all of it is in the result file, with what it is of' jq -e '.from == 2000 and (.runs | length) == 5 and
+    (.summary | has("cost_of_learning")) and .build_options and .commit' results
 finish

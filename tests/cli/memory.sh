@@ -2,6 +2,7 @@
 # build --memory: what is larger than memory lies in files; the limit is the system's, not a promise.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
+case $BUILD in /*) built=$BUILD ;; *) built=$PWD/$BUILD ;; esac
 cd "$scratch" || exit 1
 "$WIDEOUT" data synthetic -m 300000 -d 64 -n 5000 -o made -q >/dev/null
 # Rows of 57 MB, all in one thread: the stacks of others count too.
@@ -19,6 +20,19 @@ if [ -z "${SAN:-}" ]; then
     "$WIDEOUT" eval --index kept --layer made/layer.safetensors --log made/test.log.safetensors --no-timing --json -q >judged
     check 'its answers are good' jq -e '.p_at_1 > 0.3 * .full_p_at_1' judged
 fi
+# Stopped when all is found and the index is to be written, it goes on; with other options it does not.
+if [ -z "${SAN:-}" ]; then
+    mkdir stopped
+    fails 'a full disk' 1 'wideout: stopped/index: cannot write: No space left on device' env LD_PRELOAD="$built/tests/failing_io.so" \
+        IO_UNDER="$scratch/stopped" IO_CALL=write IO_AT=2 IO_HOW=28 "$WIDEOUT" "${build[@]}" --memory 16M -o stopped/index
+    same 'what took long stays' index.checkpoint "$(ls -A stopped)"
+    fails 'a build with other options' 1 'wideout: stopped/index.checkpoint: it is of a build with other options, and does not go on with these: cap differs' "$WIDEOUT" "${build[@]}" --cap 3 --resume -o stopped/index
+    check 'a build that goes on' "$WIDEOUT" "${build[@]}" --resume -o stopped/index
+    check 'makes the same index' cmp free stopped/index
+    same 'and leaves nothing behind' index "$(ls -A stopped)"
+fi
+fails 'tuning begins anew' 2 "wideout build: --resume goes with a build that is named exactly: tuning begins anew (see 'wideout build --help')" \
+    "$WIDEOUT" build --layer made/layer.safetensors --log made/train.log.safetensors --resume -o x
 for size in 0 4 1K -1G nan 4g 1GB ''; do
     fails "a size of '$size'" 2 "wideout build: --memory takes a size like 500M or 4G, at least 1M, not '$size' (see 'wideout build --help')" \
         "$WIDEOUT" "${build[@]}" --memory "$size" -o none

@@ -129,7 +129,7 @@ fails 'join: a shard twice' 1 'wideout: s/index-00003-of-00004.safetensors: shar
     "$WIDEOUT" join s/index-*.safetensors -o x
 fails 'join: one is missing' 1 'wideout: s/index-00001-of-00004.safetensors: the index is shard 1 of 4, but 2 files were given: all shards, each once' \
     "$WIDEOUT" join s/index-0000[12]-of-00004.safetensors -o x
-fails 'join: no shard' 1 'wideout: one: the index is no shard, but 1 files were given: all shards, each once' "$WIDEOUT" join one -o x
+fails 'join: no shard' 1 'wideout: one: the index is no shard, but 1 file was given: all shards, each once' "$WIDEOUT" join one -o x
 run 4 "$mpi" build --layer s/net "${tree[@]}" --lambda 0.2 -o s/other >/dev/null
 cp s/other-00003-of-00004.safetensors s/index-00003-of-00004.safetensors
 fails 'a shard of another build' 1 'wideout-mpi: the build of the index, by its options, differs between ranks 0 and 2' \
@@ -160,23 +160,36 @@ if [ -z "${SAN:-}" ]; then
     fails 'a full disk' 1 'wideout-mpi: full/index-00002-of-00002.safetensors: cannot write: No space left on device' \
         run 2 bash -c "[ \$OMPI_COMM_WORLD_RANK -eq 0 ] || export LD_PRELOAD=$built/tests/failing_io.so; export IO_UNDER=$scratch/full \
 IO_CALL=write IO_AT=1 IO_HOW=28; exec $mpi build --layer $layer ${tree[*]} -o full/index"
+    same 'what took long is left of it' index.checkpoint "$(ls -A full)"
+    run 2 "$mpi" build --layer $layer "${tree[@]}" --resume --json -o full/index >full.json
+    check 'a job that goes on asks nothing twice' jq -e '[.phases[] | select(.phase == "asking the exact layer" and .bytes == 0)] | length == 1' \
+        full.json
+    "$WIDEOUT" join full/index-*.safetensors -o joined >/dev/null
+    "$WIDEOUT" build -q -t 1 --layer $layer --log $train --router tree -o one >/dev/null
+    check 'and writes the same files' cmp one joined
+    same 'and what was left is gone' '' "$(find full -name '*.checkpoint')"
 fi
-same 'nothing is left of it' '' "$(ls -A full)"
+
+echo 'a letter' >x.checkpoint
+fails 'a checkpoint that is none' 1 'wideout-mpi: x.checkpoint: exists and is no checkpoint of a build of wideout'"'"'s: move it away' \
+    run 2 "$mpi" build --layer $layer "${tree[@]}" -o x
 
 # ---- A rank that dies --------------------------------------------------------------------------------------------
 RANDOM=${SEED:-1}
 problems='' died=0
 "$WIDEOUT" data synthetic -q -m 6000 -d 32 -n 20000 -t 1 -o larger >/dev/null
-build_larger() {
-    run 4 "$mpi" build --layer larger/layer.safetensors --log larger/train.log.safetensors --router tree -q -t 1 -o k/index >stdout 2>stderr
+build_larger() { # P [OPTION]
+    run "$1" "$mpi" build --layer larger/layer.safetensors --log larger/train.log.safetensors --router tree -q -t 1 -o k/index \
+        "${@:2}" >stdout 2>stderr
 }
 mkdir k
 start=${EPOCHREALTIME/./}
-build_larger
+build_larger 4
 takes=$((${EPOCHREALTIME/./} - start))
+"$WIDEOUT" join k/index-* -o one >/dev/null
 for ((i = 0; i < ${KILLS:-3}; i++)); do
     rm -rf k && mkdir k
-    build_larger &
+    build_larger 4 &
     job=$!
     after=$((takes / 4 + (RANDOM * 32768 + RANDOM) % takes))
     sleep "$((after / 1000000)).$(printf %06d $((after % 1000000)))"
@@ -189,13 +202,22 @@ for ((i = 0; i < ${KILLS:-3}; i++)); do
     code=$?
     [ "$code" -eq 0 ] || died=$((died + 1))
     rm -f k/*.tmp.* # what was on its way between its two names
-    n=$(find k -type f | wc -l)
+    n=$(find k -name '*.safetensors' | wc -l)
     [ "$code" -ne 124 ] || problems+=" a job hangs"
     if [ "$code" -eq 0 ] && [ "$n" -ne 4 ]; then problems+=" done, but $n files"; fi
-    for f in k/*; do
+    for f in k/*.safetensors; do
         [ ! -f "$f" ] || "$WIDEOUT" info "$f" >/dev/null || problems+=" $f is half-made"
     done
-    if [ "$n" -eq 4 ]; then "$WIDEOUT" join k/index-* -o joined >/dev/null || problems+=" four that are not one"; fi
+    if [ "$n" -eq 4 ]; then "$WIDEOUT" join k/index-*.safetensors -o joined >/dev/null || problems+=" four that are not one"; fi
+    # The next job goes on, in another number of processes.
+    p=$((1 + i % 4))
+    rm -f k/*.safetensors joined
+    build_larger $p --resume
+    cp k/index-*-of-0000$p.safetensors .
+    if [ $p = 1 ]; then mv index-* joined; else "$WIDEOUT" join index-*-of-0000$p.safetensors -o joined >/dev/null; fi
+    rm -f index-*
+    cmp -s one joined || problems+=" one that goes on is another"
+    [ ! -e k/index.checkpoint ] || problems+=" a checkpoint stays"
 done
 same "a rank is killed ${KILLS:-3} times, $died in time" '' "$problems"
 finish

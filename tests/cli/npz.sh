@@ -42,6 +42,8 @@ refuses 'another format' "the matrix has the format 'csc', expected 'csr': save 
 refuses 'two arrays' "the archive has 2 arrays: expected one, of labels, or a CSR matrix of SciPy's" "$golden/labels-two.npz"
 units 1 2 >two.npy
 refuses 'too many labels' 'the labels have 5 rows, expected 2: one for each query' "$golden/labels-csr.npz" two.npy
+fails 'a label that the layer lacks' 1 "wideout: $golden/labels-csr.npz: query 0 has label 3, the layer 2 classes" \
+    "$WIDEOUT" build --layer two.npy --log q.npy --labels "$golden/labels-csr.npz" --method popular -o none
 refuses 'rows that overlap' 'row 1 of the matrix goes from 2 to 1 of 3 indices' "$golden/labels-bad-row.npz"
 refuses 'a column beyond the matrix' 'row 0 has column 6, which is not below the 6 of the matrix' "$golden/labels-bad-column.npz"
 refuses 'a negative column' 'the label of query 0 is -1, expected 0 to 2147483647' "$golden/labels-bad-negative.npz"

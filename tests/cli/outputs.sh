@@ -35,6 +35,8 @@ folder 'data deb822' train.txt data deb822 none
 folder 'data text' train.tokens.safetensors data text none
 folder 'data split' train.txt data split none
 folder 'data synthetic' layer.safetensors data synthetic
+fails 'shards beside a device' 2 "wideout shard: -o '/dev/null' is no plain file, and files are written whose names begin so (see 'wideout shard --help')" \
+    "$WIDEOUT" shard --layer none -n 2 -o /dev/null
 if [ "$(id -u)" -ne 0 ]; then
     chmod a-w closed
     fails 'a folder that is closed' 1 'wideout: closed/x: cannot create: Permission denied' "$WIDEOUT" build --layer none --log none -o closed/x

@@ -219,9 +219,21 @@ bad() { # NAME SENTENCE COMMAND...
     fails "$1" 1 "wideout: $2" "${@:3}"
 }
 bad 'text alone' 'words: is text: name the network that makes queries of it with --net FILE' "$WIDEOUT" predict --index x.idx words
-bad 'a pipe without a network' 'standard input: is a pipe, which must bring text for the network of --net FILE: none was named' \
-    "$WIDEOUT" predict --index x.idx < <(cat test.log)
-bad 'a log from a pipe' 'standard input: is a pipe: queries are read from a file' "$WIDEOUT" predict --index x.idx --format log < <(cat test.log)
+bad 'text from a pipe' 'standard input: is text: name the network that makes queries of it with --net FILE' \
+    "$WIDEOUT" predict --index x.idx < <(cat words)
+true >empty
+for nothing in /dev/null empty; do
+    bad "nothing from $nothing" 'standard input: is empty: expected queries' "$WIDEOUT" predict --index x.idx <$nothing
+done
+bad 'nothing from a pipe' 'standard input: is empty: expected queries' "$WIDEOUT" predict --index x.idx < <(true)
+bad 'an empty file' 'empty: is empty: expected queries' "$WIDEOUT" predict --index x.idx empty
+bad 'an archive from a pipe' 'standard input: the file is a zip archive (.npz or PyTorch .pt): save the arrays as .npy or as safetensors' \
+    "$WIDEOUT" predict --index x.idx < <(printf 'PK\003\004.............')
+"$WIDEOUT" predict --index x.idx test.npy >expected
+same 'an array from a pipe' "$(cat expected)" "$("$WIDEOUT" predict --index x.idx < <(cat test.npy))"
+same 'that comes byte by byte' "$(cat expected)" "$("$WIDEOUT" predict --index x.idx < <(head -c 1 test.npy && sleep 0.1 && tail -c +2 test.npy))"
+same 'whose kind is named' "$(cat expected)" "$("$WIDEOUT" predict --index x.idx --format npy < <(cat test.npy))"
+same 'a log from a pipe' "$("$WIDEOUT" predict --index x.idx test.log)" "$("$WIDEOUT" predict --index x.idx < <(cat test.log))"
 bad 'queries of another size' 's/test.log.safetensors: has queries of 4 numbers, the index takes 16' \
     "$WIDEOUT" predict --index x.idx s/test.log.safetensors
 bad 'an array of another size' 'test.npy: has 2 dimensions, the last of 16, expected (n, 4) or (4)' "$WIDEOUT" predict --index s.idx test.npy
@@ -235,6 +247,9 @@ bad 'a class that is none' '--forbid: class 200 is not below the 200 of the inde
 bad 'a list with a hole' "--require: '' is neither the number nor the name of a class" "$WIDEOUT" predict --index x.idx --require 3,,4 test.log
 echo 'class-x' >list
 bad 'a name that is none' "list: line 1: 'class-x' is neither the number nor the name of a class" "$WIDEOUT" predict --index x.idx --forbid list test.log
+truncate -s 4G endless
+bad 'a list with a line without an end, which is not read to it' 'endless: line 1 has more than 1048576 bytes' \
+    timeout 10 "$WIDEOUT" predict --index x.idx --forbid endless test.log
 bad 'a list that is missing' 'no-list: cannot open: No such file or directory' "$WIDEOUT" predict --index x.idx --forbid no-list test.log
 mkfifo pipe
 bad 'a list from a pipe, which may not have all of it' 'pipe: a list of classes is read from a plain file' \

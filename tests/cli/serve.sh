@@ -1,6 +1,6 @@
 #!/bin/bash
-# The server: what the tool says before it serves, curl's requests, and the programs of tests/serve, which speak to it over
-# 127.0.0.1 alone and stop every server that they start.
+# The server: what the tool says before it serves, and curl's requests. The programs of tests/serve ask it more; all speak to
+# it over 127.0.0.1 alone and stop every server that they start.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 golden=tests/golden
@@ -103,24 +103,4 @@ else
     ok 'no curl here # skip'
 fi
 
-# ---- Python ------------------------------------------------------------------------------------------------------------
-if [ -x /usr/bin/python3 ]; then
-    export WIDEOUT PYTHONDONTWRITEBYTECODE=1
-    for part in tests/serve/*.py; do
-        [ "${part##*/}" != lib.py ] || continue
-        timeout 300 /usr/bin/python3 "$part" >"$scratch/tap" 2>&1
-        code=$?
-        lines=()
-        mapfile -t lines <"$scratch/tap"
-        for i in "${!lines[@]}"; do
-            case ${lines[i]} in
-            'ok '*) ok "${part##*/}: ${lines[i]#* - }" ;;
-            'not ok '*) not_ok "${part##*/}: ${lines[i]#* - }" "${lines[@]:i+1:2}" ;;
-            esac
-        done
-        [ $code -eq 0 ] || grep -q '^not ok' "$scratch/tap" || not_ok "$part" "$(tail -5 "$scratch/tap")"
-    done
-else
-    ok 'no python3 here: the server is not asked more # skip'
-fi
 finish

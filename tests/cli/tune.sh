@@ -98,7 +98,7 @@ check 'what scores all says so' jq -e '.scores_all and (.method == "full" or .me
 "$WIDEOUT" build -q --layer s/layer.safetensors --method full -o exact.layer >exact.text
 same 'FULL says so in its first line' 'exact.layer: index, N: this is FULL, the exact layer' "$(head -1 exact.text | sed 's/index, [0-9.]* kB/index, N/')"
 "$WIDEOUT" build -q --layer s/layer.safetensors --method screen -o exact.layer >exact.text
-same 'and a screen' 'exact.layer: index, N: a screen, which scores every class' "$(head -1 exact.text | sed 's/index, [0-9.]* kB/index, N/')"
+same 'and a screen' 'exact.layer: index, N: a screen: all classes in int8, and the best few exactly' "$(head -1 exact.text | sed 's/index, [0-9.]* kB/index, N/')"
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree -o exact.layer >exact.text
 same 'one that is neither does not' 'exact.layer: index, N' "$(head -1 exact.text | sed 's/index, [0-9.]* kB/index, N/')"
 for columns in 50 80; do
@@ -115,7 +115,8 @@ ln s/train.log.safetensors "it's a folder/\$log"
 cells() { "$WIDEOUT" info --json "$1" | jq -c '.metadata["xxh3.cells.ids"]'; }
 before=$(cells "it's an index")
 wideout() { "$WIDEOUT" "$@"; }
-check 'next: works when it is copied' eval "$(sed -n 's/^next: //p' copy.text) --no-timing"
+check 'next: says that its log was tuned on' grep -q '^next: .*  # better: a log that it was not tuned on$' copy.text
+check 'next: works when it is copied' eval "$(sed -n 's/^next: //p' copy.text | sed 's/  #.*//') --no-timing"
 kept=$(md5sum <"it's an index")
 check 'again: works too' eval "$(sed -n 's/^again: //p' copy.text) -q"
 same 'and builds the same cells' "$before" "$(cells "it's an index.again")"
@@ -176,7 +177,7 @@ same 'a target that nothing reaches' '[1.5,false,"none"]' "$(jq -c '[.tuning.tar
 usage 'k' '-k takes at most 1000, not 1001' -k 1001
 usage 'batch' '--batch takes at most 65536, not 65537' --batch 65537
 for time in x 5x 0 -3 5mm 2e9 1e6h; do
-    usage "the time $time" "--max-time takes a time like 90s, 5m or 1h, up to 1e9 seconds, not '$time'" --max-time=$time
+    usage "the time $time" "--max-time takes a time like 90s, 5m or 1h, up to 1e9 seconds, not '$time'; less than 5s counts as 5s" --max-time=$time
 done
 for option in '--tune-log x' '-k 3' '--batch 2' '--max-time 3s'; do
     # shellcheck disable=SC2086 # an option and its value

@@ -1,5 +1,7 @@
 /* The collective calls of wideout-mpi, run by tests/cli/mpi.sh under mpirun: rank 0 prints what is wrong, and 'fine'.
- * collective fail: rank 1 fails while the others wait. collective late: it never comes. */
+ * collective fail: rank 1 fails while the others wait. collective late: it never comes. collective time: rank 0 prints
+ * the median microseconds of gathering 8 bytes of each rank, the bytes a second that it receives of large
+ * ones, and the CPU nanoseconds of merging an answer of another rank (bench/mpi_model.py). */
 #include "../../cli/cli.h"
 #include "../../mpi/job.h"
 
@@ -93,10 +95,73 @@ static int check_failing(const char *how)
     return job_failed_elsewhere() ? CLI_FAILED : cli_fail(NULL, &err);
 }
 
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Seconds of gathering `bytes` of each rank, of some in a row: the one that comes last waits for nobody. The median;
+ * negative where a call fails. */
+static double time_gather(const wo_collective *c, size_t bytes)
+{
+    enum { TIMES = 21, IN_A_ROW = 10 };
+    double took[TIMES];
+    const size_t size = (size_t)c->size;
+    char *all = calloc(size, bytes);
+    size_t *each = calloc(size, sizeof *each);
+    wo_error err;
+    wo_status status = all && each ? WO_OK : WO_ERR_MEMORY;
+    for (size_t r = 0; !status && r < size; r++) each[r] = bytes;
+    for (int i = 0; !status && i < TIMES; i++) {
+        const double start = woi_now_s();
+        for (int j = 0; !status && j < IN_A_ROW; j++)
+            status = c->gather(c->ctx, all + (size_t)c->rank * bytes, each, all, &err);
+        took[i] = (woi_now_s() - start) / IN_A_ROW;
+    }
+    free(all);
+    free(each);
+    if (status) return -1;
+    qsort(took, TIMES, sizeof *took, by_value);
+    return took[TIMES / 2];
+}
+
+/* The least CPU seconds that an answer of another rank costs: the least, as waiting takes some too. */
+static double time_merge(const wo_collective *c)
+{
+    enum { TIMES = 21, N = 4096, MERGED = 5 };
+    static int32_t ids[N * MERGED];
+    static float scores[N * MERGED];
+    double least = -1;
+    for (int i = 0; i < TIMES; i++) {
+        for (int j = 0; j < N * MERGED; j++) {
+            ids[j] = j * c->size + c->rank;
+            scores[j] = (float)-j;
+        }
+        const wo_answers own = {.struct_size = sizeof own, .n = N, .k = MERGED, .ids = ids, .scores = scores};
+        wo_error err;
+        const double start = woi_cpu_s();
+        if (wo_merge_best(c, &own, &err)) return -1;
+        const double took = woi_cpu_s() - start;
+        if (least < 0 || took < least) least = took;
+    }
+    return least / (N * MERGED * (c->size - 1));
+}
+
+static int print_times(const wo_collective *c)
+{
+    enum { LARGE = 1 << 22 };
+    const double wait = time_gather(c, 8), large = time_gather(c, LARGE), merge = time_merge(c);
+    if (wait < 0 || large <= wait || merge < 0) return CLI_FAILED;
+    printf("%.1f %.0f %.1f\n", 1e6 * wait, (double)LARGE * (c->size - 1) / (large - wait), 1e9 * merge);
+    return CLI_OK;
+}
+
 int main(int argc, char **argv)
 {
     int code = job_begin(&argc, &argv);
     const wo_collective *c = job_calls();
+    if (!code && argc > 1 && strcmp(argv[1], "time") == 0) return job_end(print_times(c));
     if (!code && argc > 1) return job_end(check_failing(argv[1]));
     if (code) return job_end(code);
     job_phase("sums");

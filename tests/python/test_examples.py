@@ -30,10 +30,15 @@ class Examples(unittest.TestCase):
         self.assertEqual({name for name in os.listdir(FOLDER) if name.endswith(".py")}, tested - {"all_are_here.py"})
 
     def test_mlp_classifier(self):
-        said = self.run_example("mlp_classifier.py", ["torch"])
+        said = self.run_example("mlp_classifier.py", ["torch"], "--keep", scratch("mlp"))
+        self.assertIn("epoch 4 of 4", said)
         share = float(re.search(r"P@1 +[\d.]+ +[\d.]+ +([\d.]+)%", said).group(1))
         self.assertGreater(share, 97)  # 99.5 was promised, with 2,000 queries to show it
         self.assertRegex(said, r"batch 1024 +[\d.]+ +[\d.]+")
+        again = self.run_example("mlp_classifier.py", ["torch"], "--keep", scratch("mlp"), "--max-time", "1")
+        self.assertNotIn("epoch", again)
+        judged = r"P@1 .* ([\d.]+) +[\d.]+%"  # FULL's, of the same network and the same log
+        self.assertEqual(re.findall(judged, again)[-1], re.findall(judged, said)[-1])
 
     def test_language_model(self):
         said = self.run_example("language_model.py", ["torch"], "--words", "10")

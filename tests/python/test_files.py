@@ -162,6 +162,42 @@ class Logs(unittest.TestCase):
         e = index().evaluate(path, timing=False)
         self.assertEqual(str(e), str(index().evaluate(own, timing=False)))
 
+    def test_npz(self):
+        """Labels in numpy's archives, and in scipy's."""
+        bare, expected = scratch("queries.npy"), wideout.build(W, b, queries, labels, method="popular").search(queries[:9], 5)[1]
+        np.save(bare, queries)
+        np.savez_compressed(scratch("one.npz"), labels)
+        names = ["one.npz"]
+        try:
+            import scipy.sparse as sparse
+
+            flags = sparse.csr_matrix((np.ones(len(labels)), (np.arange(len(labels)), labels)), (len(labels), M))
+            sparse.save_npz(scratch("csr.npz"), flags)
+            names.append("csr.npz")
+        except ImportError:
+            pass
+        for name in names:
+            log = wideout.open_log(bare, scratch(name))
+            self.assertEqual((log.has_labels, log.path), (True, bare))
+            for ix in (wideout.build(W, b, log, method="popular"), wideout.build(W, b, bare, scratch(name), method="popular")):
+                np.testing.assert_array_equal(ix.search(queries[:9], 5)[1], expected)
+        with self.assertRaisesRegex(wideout.ArgumentError, "labels are of"):
+            np.savez(scratch("short.npz"), labels[:5])
+            wideout.open_log(bare, scratch("short.npz"))
+        for name in sorted(os.listdir(GOLDEN)):
+            if name.startswith("labels-bad") and name.endswith(".npz"):
+                with self.subTest(name), self.assertRaises(wideout.Error):
+                    wideout.open_log(bare, os.path.join(GOLDEN, name))
+        with open(scratch("one.npz"), "rb") as file:
+            packed = file.read()
+        for at in (5, len(packed) // 2, len(packed) - 5):
+            with open(scratch("cut.npz"), "wb") as file:
+                file.write(packed[:at])
+            with self.assertRaisesRegex(wideout.FormatError, "cut.npz: the archive has no labels"):
+                wideout.open_log(bare, scratch("cut.npz"))
+        with self.assertRaises(wideout.FileError):
+            wideout.open_log(bare, scratch("nowhere.npz"))
+
     def test_views_outlive_the_log(self):
         view = wideout.Log(queries.astype(np.float64)).queries
         np.testing.assert_array_equal(view, queries)

@@ -64,6 +64,7 @@ with Server(GOLDEN + "index-prior.safetensors", "--max-body", "20000", "--max-qu
     refused("a mask that is none", 400, "require: place 1 has no whole number", {"query": row, "require": [1, "2"]})
     refused("a bias of nobody", 400, "bias: 'x' is not one of the 64 classes", {"query": row, "bias": {"x": 1}})
     refused("a bias that is none", 400, "bias of class 3 is no number that a float holds", {"query": row, "bias": {"3": 1e300}})
+    refused("a bias of a class said in two ways", 400, "bias: '01' is not one of the 64 classes", {"query": row, "bias": {"1": 5, "01": -5}})
     refused("scores of another kind", 400, "scores is 'odds', expected logits, softmax or logprob", {"query": row, "scores": "odds"})
     refused("what the index cannot do", 400,
             "the index knows no log Z, which probabilities need: it was built without a partition", {"query": row, "scores": "logprob"})
@@ -76,6 +77,18 @@ with Server(GOLDEN + "index-prior.safetensors", "--max-body", "20000", "--max-qu
     refused("arguments beside JSON", 400, "the argument 'k' belongs into the body, which is JSON", {"query": row}, path="/v1/search?k=2")
     refused("and of a prediction", 400, "the argument 'k' belongs into the body, which is JSON", {"text": "a"}, path="/v1/predict?k=2")
     refused("and of KServe", 400, "the argument 'k' belongs into the body, which is JSON", {"inputs": []}, path="/v2/models/wideout/infer?k=2")
+    nul = "the path or an argument has a NUL byte, %00"
+    for path in ("/v1/search?k=5%00", "/v1/search?exact=true%00false", "/v1/search?forbid=0%00,1", "/v1/search?require=%00", "/v1/search?k%00x=5", "/v1/search%00?k=5"):
+        refused("a NUL byte in " + path, 400, nul, floats(row), {"Content-Type": BYTES}, path)
+    refused("one behind a path that is for all", 400, nul, None, path="/healthz%00x")
+    refused("an escaped percent sign is none", 400, "k is '%00', expected a whole number", floats(row), {"Content-Type": BYTES}, "/v1/search?k=%2500")
+    for member in ('"scores": "logits\\u0000"', '"k\\u0000": 5', '"bias": {"1\\u00002": 5}', '"scores": "logits\0"'):
+        reply = s.ask("/v1/search", ('{"query": %s, %s}' % (row, member)).encode())
+        check(f"a NUL byte in JSON: {member!r}", reply.status == 400 and "the body is not JSON: " in reply.error() and
+              any(what in reply.error() for what in ("\\u0000", "NUL byte", "control character")), reply.body)
+    refused("KServe's inputs are a list", 400, "inputs is no list", {"inputs": {}}, path="/v2/models/wideout/infer")
+    refused("and are there", 400, "the object has no inputs", {}, path="/v2/models/wideout/infer")
+    refused("a coding of nobody", 501, "Transfer-Encoding is 'gzip', expected chunked", b"", {"Transfer-Encoding": "gzip"})
     npy = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 16), }".ljust(117) + b"\n" + floats(row)
     for kind in (BYTES, "application/json"):
         refused("a .npy file as " + kind, 415, "the body is a .npy file, expected its numbers alone: float32, without a header", npy, {"Content-Type": kind})
@@ -187,6 +200,45 @@ with Server(GOLDEN + "index-prior.safetensors", "--max-body", "20000", "--max-qu
     check("and it has room again", s.alive())
     same("it leaves with", 0, s.stop())
     same("it had nothing to say", "", s.stderr())
+
+# ---- Bodies that never end, and answers that nobody reads: what all of them hold has a limit ----
+with Server(GOLDEN + "index-prior.safetensors", "-q", "--max-body", "1000000") as s:
+    most = s.get("/v1/info").json()["limits"]["held_bytes"]
+    same("as its info says", 16000000, most)
+    before, half = s.metric("process_resident_memory_bytes"), []
+    for _ in range(60):
+        half.append(socket.create_connection(s.address))
+        half[-1].sendall(post(b" " * 900000, length=1000000))
+    end = time.monotonic() + 20
+    while s.metric("wideout_held_bytes") < most and time.monotonic() < end:
+        time.sleep(0.02)
+    held = s.metric("wideout_held_bytes")
+    check("60 half-sent bodies hold what they may, and one more for each thread", most <= held <= most + 2000000, held)
+    time.sleep(0.3)
+    grown = s.metric("process_resident_memory_bytes") - before
+    check("and so much memory, where they would take 60 MB", grown < 40e6, grown)
+    late = s.ask("/v1/search", b" " * 20000)
+    check("another large body is refused", late.status == 503 and late.headers.get("Retry-After") == "1" and
+          re.fullmatch("all requests together hold [0-9]+ bytes, no more are taken", late.error()), late.body)
+    same("a small one is answered", 200, s.ask("/v1/search", good).status)
+    for c in half:
+        c.close()
+    end = time.monotonic() + 10
+    while s.metric("wideout_held_bytes") > 0 and time.monotonic() < end:
+        time.sleep(0.02)
+    same("all is given back", 0.0, s.metric("wideout_held_bytes"))
+    unread = []
+    for _ in range(3):  # ten million bytes each: more than the kernel takes off the server
+        unread.append(socket.create_connection(s.address))
+        unread[-1].sendall(post(floats(row) * 4096, b"Content-Type: application/octet-stream\r\n", b"/v1/search?k=64&exact=true"))
+    end = time.monotonic() + 20
+    while s.metric("wideout_held_bytes") < most and time.monotonic() < end:
+        time.sleep(0.02)
+    held = s.metric("wideout_held_bytes")
+    check("so do answers", most <= held <= most + 22e6, held)
+    same("a small one still comes", 200, s.ask("/v1/search", good).status)
+    for c in unread:
+        c.close()
 
 # ---- An answer that is read too slowly ----
 # The socket is handed over, with a small buffer: else the kernel would take most of the answer.

@@ -3,6 +3,7 @@ lessons, refusals, and who may teach."""
 import array
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -81,6 +82,7 @@ with Server(base, "-q", "--learn", "--learned", journal) as s:
     check("is learned too", learned(s, 42))
 
     # ---- Refusals ----
+    too_long = "query 0: is not finite, or too long: its square is more than a float holds"
     for name, body, status, sentence in [
         ("no labels", {"query": rows[0]}, 400, "the object has no labels"),
         ("labels that are none", {"query": rows[0], "labels": 3}, 400, "labels is no list"),
@@ -95,7 +97,8 @@ with Server(base, "-q", "--learn", "--learned", journal) as s:
         ("two of them", {"query": rows[0], "queries": rows[:1], "labels": [1]}, 400, "query and queries are the same thing: one of them will do"),
         ("a typing error", {"query": rows[0], "lables": [1]}, 400, "feedback has no member 'lables'"),
         ("a short query", {"query": rows[0][:3], "labels": [1]}, 400, "query 0 has 3 numbers, the index takes 16"),
-        ("too large a number", {"query": [1e39] * 16, "labels": [1]}, 400, "query 0: is not finite"),
+        ("too large a number", {"query": [1e39] * 16, "labels": [1]}, 400, too_long),
+        ("finite, and scores that are not", {"query": [3e38] + [0] * 15, "labels": [1]}, 400, too_long),
         ("text without a network", {"text": "a", "labels": [1]}, 400, "no network is served beside the index: it takes queries, not text"),
         ("too many labels", {"query": rows[0], "labels": [1] * 1001}, 413, "query 0 has 1001 labels, more than the 1000 that it may have"),
     ]:
@@ -104,7 +107,8 @@ with Server(base, "-q", "--learn", "--learned", journal) as s:
     for name, body, sentence in [
         ("raw, half a query", b"\0" * 60, "the body has 60 bytes, expected a multiple of 68: 16 floats a query, and behind all queries a label of each"),
         ("raw, no class", floats(rows[0]) + array.array("i", [64]).tobytes(), "labels of query 0: 64 is not one of the 64 classes"),
-        ("raw, not a number", floats([float("nan")] * 16) + array.array("i", [1]).tobytes(), "query 0: is not finite"),
+        ("raw, not a number", floats([float("nan")] * 16) + array.array("i", [1]).tobytes(), too_long),
+        ("raw, finite, and scores that are not", floats(rows[0]) + floats([3e38] * 16) + array.array("i", [1, 1]).tobytes(), too_long.replace("0", "1")),
         ("raw, nothing", b"", "there are no queries"),
     ]:
         reply = s.ask("/v1/feedback", body, {"Content-Type": BYTES})
@@ -142,6 +146,59 @@ same("what was cut off is gone", 0, info(journal)["torn_bytes"])
 done = subprocess.run([TOOL, "build", "-q", "--layer", GOLDEN + "layer.safetensors", "--log", GOLDEN + "log.safetensors", "--log", journal,
                        "--method", "popular", "--popular", "5", "-o", folder.name + "/rebuilt"], capture_output=True, text=True)
 same("an index can be built from the log and the journal", (0, ""), (done.returncode, done.stderr))
+
+# ---- A journal that others change, or that cannot be written: never in silence ----
+def kept():
+    try:
+        return info(journal)["queries"]
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+with Server(base, "-q", "--learn", "--learned", journal) as s:
+    said, changes = "", 0
+    had = kept()
+    for name, change, left in (("cut to nothing", lambda: os.truncate(journal, 0), 0),
+                               ("removed", lambda: os.unlink(journal), 0),
+                               ("moved away", lambda: os.rename(journal, journal + ".old"), 0),
+                               ("cut within a record", lambda: os.truncate(journal, 150), 1),
+                               ("replaced by another", lambda: (shutil.copy(journal + ".old", journal + ".new"), os.rename(journal + ".new", journal)), 20)):
+        change()
+        changes += 1
+        reply = teach(s, rows[3], 7, 20)
+        same(f"a journal {name}: feedback is taken", 200, reply.status)
+        check("and is in what is there now", until(lambda: kept() == left + 20), (left, kept()))
+        check("and that is said once", until(lambda: s.stderr().count("it is opened anew, and goes on") == changes), s.stderr())
+        same("and counted", float(changes), s.metric("wideout_journal_changes_total"))
+    same("one that was moved has all that it had", 20, info(journal + ".old")["queries"])
+    os.unlink(journal)
+    check("it is noticed without feedback too", until(lambda: s.metric("wideout_journal_changes_total") == changes + 1 and kept() == 0))
+    same("nothing was stopped by it", 0.0, s.metric("wideout_learning_stopped"))
+    same("it ends well", 0, s.stop())
+
+place = os.path.join(folder.name, "place")
+os.mkdir(place)
+with Server(base, "-q", "--learn", "--learned", place + "/journal") as s:
+    teach(s, rows[3], 7, 20)
+    check("a journal in a folder", learned(s, 20))
+    os.rename(place, place + ".moved")
+    same("the folder is gone: what comes first is taken", 200, teach(s, rows[4], 8, 30).status)
+    check("then no more is", until(lambda: teach(s, rows[4], 9, 1).status == 503))
+    reply = teach(s, rows[4], 9, 1)
+    same("by a sentence", ("the journal cannot be written, and what is not kept is not learned", "1"), (reply.error(), reply.headers.get("Retry-After")))
+    check("metrics and standard error say so", s.metric("wideout_learning_stopped") == 1 and s.stderr().count("no feedback is taken until it can be written") == 1, s.stderr())
+    before = s.metric("wideout_learned_queries")
+    check("searches go on", s.ask("/v1/search", {"query": rows[0]}).status == 200)
+    os.mkdir(place)
+    check("when it is there again, what was taken is kept and learned", until(lambda: s.metric("wideout_learned_queries") >= before + 30)
+          and info(place + "/journal")["queries"] >= 30, s.stderr())
+    check("and more is taken", teach(s, rows[4], 9, 1).status == 200 and s.metric("wideout_learning_stopped") == 0, s.stderr())
+    check("it says so", s.stderr().count("it is written again; feedback is taken") == 1, s.stderr())
+    shutil.rmtree(place)
+    same("gone again", 200, teach(s, rows[4], 8, 30).status)
+    check("no more", until(lambda: s.metric("wideout_learning_stopped") == 1))
+    same("it ends well", 0, s.stop())
+    check("and says what is lost", re.search("feedback of 3[0-9] queries was taken and is not in it", s.stderr()), s.stderr())
 
 # Kills at any moment: every reader takes what is left, and no feedback that was answered long enough before is lost.
 for round_ in range(3):

@@ -219,7 +219,7 @@ with Server(here, "-q", "--access-log", log) as s:
     until(lambda: os.path.getsize(log) > 0)
 with open(log + ".1") as file:
     lines = [json.loads(line) for line in file]
-same("a line for each request", [("POST", "/v1/search", 200, 8, 3, sums["prior"]), ("GET", '/"\n', 404, 0, 0, None),
+same("a line for each request", [("POST", "/v1/search", 200, 8, 3, sums["prior"]), ("GET", '/"\n', 400, 0, 0, None),
                                  ("POST", "/admin/reload", 200, 0, 0, None)],
      [(x["method"], x["path"], x["status"], x["queries"], x["k"], x.get("index")) for x in lines])
 same("with its peer", {"127.0.0.1"}, {x["peer"] for x in lines})

@@ -153,6 +153,10 @@ with Server(GOLDEN + "index-names.safetensors", "--net", GOLDEN + "network-xc.sa
         names.append(tensors["names"][at + 4: at + 4 + n].decode())
         at += 4 + n
     same("the same as bytes", ([o for o in got["outputs"] if o["name"] == "names"][0]["data"], 0), (names, rest))
+    ask["inputs"][0] |= {"shape": [1], "parameters": {"binary_data_size": 7}}
+    reply = s.ask("/v2/models/wideout/infer", *binary(ask, struct.pack("<I", 3) + b"a\0b"))
+    same("a text with a NUL byte", (400, "a text of input 'text' has a NUL byte, is no UTF-8, or is longer than the input"), (reply.status, reply.error()))
+    ask["inputs"][0] |= {"shape": [2]}
     ask["inputs"][0]["parameters"]["binary_data_size"] = len(text) - 1
     same("a text that is cut off", 400, s.ask("/v2/models/wideout/infer", *binary(ask, text[:-1])).status)
 

@@ -187,6 +187,42 @@ static void a_full_disk(void **state)
     assert_first(path, N);
 }
 
+/* What others do to the file while it is written is noticed by the next call, and opening it anew is enough. */
+static void changed_by_others(void **state)
+{
+    static const char *const gone = "the journal was removed, moved or replaced while it was in use";
+    (void)state;
+    for (int how = 0; how < 5; how++) {
+        wo_journal *j = NULL;
+        wo_error err;
+        char moved[4200];
+        const char *path = make("j");
+        snprintf(moved, sizeof moved, "%s.moved", path);
+        assert_int_equal(wo_journal_open(path, D, &j, &err), WO_OK);
+        if (how == 0) assert_int_equal(truncate(path, 0), 0);
+        if (how == 1) assert_int_equal(truncate(path, 100), 0); /* within a record */
+        if (how == 2) assert_int_equal(unlink(path), 0);
+        if (how == 3) assert_int_equal(rename(path, moved), 0);
+        if (how == 4) assert_int_equal(truncate(path, 1000), 0); /* longer */
+        assert_int_equal(wo_journal_sync(j, &err), WO_ERR_FORMAT);
+        assert_int_equal(wo_journal_append(j, queries, 1, indptr, labels, &err), WO_ERR_FORMAT);
+        if (how == 0)
+            assert_string_equal(err.text,
+                                "the journal was changed while it was in use: it has 0 bytes, 188 were written");
+        if (how == 2 || how == 3) assert_string_equal(err.text, gone);
+        wo_journal_free(j);
+        if (how == 3) assert_first(moved, N);
+        assert_int_equal(wo_journal_open(path, D, &j, &err), WO_OK);
+        assert_int_equal(wo_journal_append(j, queries, N, indptr, labels, &err), WO_OK);
+        assert_int_equal(wo_journal_sync(j, &err), WO_OK);
+        wo_journal_free(j);
+        wo_log *log = NULL;
+        assert_int_equal(wo_log_open(path, &log, &err), WO_OK);
+        assert_int_equal(wo_log_n(log), how == 1 ? N + 2 : how == 4 ? 2 * N : N);
+        wo_log_free(log);
+    }
+}
+
 static void joined(void **state)
 {
     (void)state;
@@ -257,6 +293,7 @@ int main(void)
         cmocka_unit_test(every_byte),
         cmocka_unit_test(refusals),
         cmocka_unit_test(a_full_disk),
+        cmocka_unit_test(changed_by_others),
         cmocka_unit_test(joined),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -268,7 +268,7 @@ static void what_does_not_go_together(void **state)
     assert_int_equal(wo_index_join(twice, 2, scratch("x"), &err), WO_ERR_ARGUMENT);
     assert_non_null(strstr(err.text, "shard 1 of 2 is there already"));
     assert_int_equal(wo_index_join(mixed, 1, scratch("x"), &err), WO_ERR_ARGUMENT);
-    assert_non_null(strstr(err.text, "the index is shard 1 of 2, but 1 files were given"));
+    assert_non_null(strstr(err.text, "the index is shard 1 of 2, but 1 file was given"));
     build_together(&layer, 2);
     const char *layers[] = {kept, layer.paths[1]};
     assert_int_equal(wo_index_join(layers, 2, scratch("x"), &err), WO_ERR_ARGUMENT);

@@ -14,6 +14,20 @@ static void assert_goal_is_reached(const pair *p, const wo_index *index, double 
     assert_true(r.p_at_1 >= target * r.full_p_at_1);
 }
 
+/* The options that it names give the same index. */
+static void assert_named_is_the_same(const pair *p, const wo_index *index)
+{
+    wo_build_options named = index->options;
+    wo_index *again = NULL;
+    wo_error err;
+    named.threads = 1;
+    if (wo_index_build(p->s.layer, p->log, &named, &again, &err)) fail_msg("%s", err.text);
+    assert_int_equal(again->cells.n, index->cells.n);
+    assert_memory_equal(again->cells.offsets, index->cells.offsets, (index->cells.n + 1) * sizeof(uint32_t));
+    assert_memory_equal(again->cells.ids, index->cells.ids, index->cells.offsets[index->cells.n] * sizeof(int32_t));
+    wo_index_free(again);
+}
+
 /* Bisection: what it kept reaches the goal, the next cheaper value that it tried does not. */
 static void the_dial_stops_at_the_goal(void **state)
 {
@@ -28,7 +42,7 @@ static void the_dial_stops_at_the_goal(void **state)
     assert_int_equal(curve.columns, WOI_CURVE_COLUMNS);
     assert_int_equal(curve.n, N_TUNE);
     const double chosen = at(&curve, curve.chosen, WOI_CURVE_LAMBDA);
-    double cheaper = 2, last_neurons = 0;
+    double cheaper = 2, last_classes = 0;
     for (size_t i = 0; i < curve.rows - 1; i++) {
         const double lambda = at(&curve, i, WOI_CURVE_LAMBDA);
         assert_true((at(&curve, i, WOI_CURVE_MET) == 1) == (lambda <= chosen));
@@ -36,33 +50,56 @@ static void the_dial_stops_at_the_goal(void **state)
         if (lambda > chosen) cheaper = fmin(cheaper, lambda);
         for (size_t j = 0; j < i; j++)
             assert_true((lambda - at(&curve, j, WOI_CURVE_LAMBDA)) *
-                            (at(&curve, i, WOI_CURVE_NEURONS) - at(&curve, j, WOI_CURVE_NEURONS)) <=
+                            (at(&curve, i, WOI_CURVE_CLASSES) - at(&curve, j, WOI_CURVE_CLASSES)) <=
                         0);
-        last_neurons = at(&curve, i, WOI_CURVE_NEURONS);
+        last_classes = at(&curve, i, WOI_CURVE_CLASSES);
     }
-    assert_true(last_neurons >= 1 && cheaper > chosen && (cheaper == 2 || cheaper < 1.1 * chosen));
+    assert_true(last_classes >= 1 && cheaper > chosen && (cheaper == 2 || cheaper < 1.1 * chosen));
     assert_true(index->options.lambda == chosen);
     assert_goal_is_reached(&p, index, o.target);
-    /* The options that it names give the same index, lambda with as many digits as are printed. */
+    /* Lambda has as many digits as are printed. */
     char digits[32];
     snprintf(digits, sizeof digits, "%.4g", chosen);
     assert_true(strtod(digits, NULL) == chosen);
-    wo_build_options named = index->options;
-    named.threads = 1;
-    wo_index *again = NULL;
-    wo_error err;
-    assert_int_equal(wo_index_build(p.s.layer, p.log, &named, &again, &err), WO_OK);
-    assert_int_equal(again->cells.n, index->cells.n);
-    assert_memory_equal(again->cells.offsets, index->cells.offsets, (index->cells.n + 1) * sizeof(uint32_t));
-    assert_memory_equal(again->cells.ids, index->cells.ids, index->cells.offsets[index->cells.n] * sizeof(int32_t));
+    assert_named_is_the_same(&p, index);
     char text[128], shorter[12];
     const size_t length = wo_curve_text(&curve, curve.chosen, text, sizeof text);
     assert_int_equal(length, strlen(text));
     assert_non_null(strstr(text, "evidence tree 16x16 r=8 beam=2 probes=2 lambda="));
     assert_int_equal(wo_curve_text(&curve, curve.chosen, shorter, sizeof shorter), length);
     assert_string_equal(shorter, "evidence tr");
-    wo_index_free(again);
     wo_index_free(index);
+    free_pair(&p);
+}
+
+/* A tree of rows is learned by what queries need too, and anew for another source. */
+static void a_tree_of_rows_is_tuned(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    for (int labels = 0; labels < 2; labels++) {
+        wo_tune_options o = quick();
+        built.rows = 1;
+        built.source = labels ? WO_SOURCE_LABELS : WO_SOURCE_BOTH;
+        wo_index *index = tune(&p, p.tune, &o);
+        assert_int_equal(index->options.rows, 1);
+        assert_named_is_the_same(&p, index);
+        wo_index_free(index);
+    }
+    wo_build_options o = *quick().build;
+    woi_tune t = {.layer = p.s.layer, .from = p.log, .threads = 1};
+    wo_index *apart = NULL;
+    wo_error err;
+    o.rows = 1;
+    o.source = WO_SOURCE_TOP;
+    assert_int_equal(woi_tune_route(&t, p.log, &o, &err), WO_OK);
+    o.source = WO_SOURCE_LABELS;
+    assert_int_equal(woi_tune_route(&t, p.log, &o, &err), WO_OK);
+    assert_int_equal(wo_index_build(p.s.layer, p.log, &o, &apart, &err), WO_OK);
+    assert_memory_equal(t.bench->tree.leaves, apart->tree.leaves, woi_tree_n_cells(&apart->tree) * D);
+    wo_index_free(apart);
+    woi_tune_bench_free(&t);
+    for (int i = 0; i < 2; i++) woi_sparse_free(&t.needs[i]);
     free_pair(&p);
 }
 
@@ -154,7 +191,7 @@ static void a_long_log_is_judged_again(void **state)
         index->full.from = 0; /* the row is of the cells, whoever answers large batches */
         assert_int_equal(wo_index_curve(index, &curve), 1);
         assert_int_equal(wo_evaluate(index, NULL, p.tune, &eo, &r, &err), WO_OK);
-        assert_float_equal(at(&curve, curve.chosen, WOI_CURVE_NEURONS), r.sample_size, 1e-9);
+        assert_float_equal(at(&curve, curve.chosen, WOI_CURVE_CLASSES), r.sample_size, 1e-9);
         assert_float_equal(at(&curve, curve.chosen, WOI_CURVE_P1), r.p_at_1, 1e-9);
         assert_int_equal(at(&curve, curve.chosen, WOI_CURVE_MET), 1);
         wo_index_free(index);
@@ -491,98 +528,6 @@ static void a_part_of_the_log_is_held_out(void **state)
     free_pair(&p);
 }
 
-/* ---- What is refused --------------------------------------------------------------------------------------- */
-
-static void bad_options_are_refused(void **state)
-{
-    (void)state;
-    pair p = make_pair();
-    wo_tune_options o = quick();
-#define REFUSED(member, value, sentence)                    \
-    do {                                                    \
-        o = quick();                                        \
-        o.member = value;                                   \
-        refused(&p, p.tune, &o, WO_ERR_ARGUMENT, sentence); \
-    } while (0)
-    REFUSED(struct_size, 3, "the tune options have a struct_size of 3: it is not set");
-    REFUSED(target, 2.5, "target is 2.5, expected");
-    REFUSED(target, NAN, "target is ");
-    REFUSED(target5, -1, "target5 is -1, expected 0 to 2");
-    REFUSED(target_agree, 2, "target_agree is 2, expected 0 to 1");
-    REFUSED(target_us, -1, "target_us is -1");
-    REFUSED(k, 0, "k is 0, expected 1 to 1000");
-    REFUSED(batch, 70000, "batch is 70000, expected 1 to 65536");
-    REFUSED(max_time_s, -1, "max_time_s is -1");
-    REFUSED(max_queries, 0, "max_queries is 0");
-    REFUSED(fixed, WO_FIX_K | WO_FIX_BEAM, "an index has hyperplanes or a tree, not both");
-    o = quick();
-    built.beam = 0;
-    refused(&p, p.tune, &o, WO_ERR_ARGUMENT, "beam is 0");
-    o = quick();
-    wo_error err;
-    wo_log *other = NULL, *kept = p.log;
-    assert_int_equal(wo_log_wrap(p.s.q, 10, 4, NULL, NULL, &other, &err), WO_OK);
-    refused(&p, other, &o, WO_ERR_ARGUMENT, "the tune log: the log's queries have 4 numbers, the layer's rows 8");
-    p.log = other;
-    refused(&p, p.tune, &o, WO_ERR_ARGUMENT, "the log's queries have 4 numbers, the layer's rows 8");
-    p.log = NULL;
-    refused(&p, p.tune, &o, WO_ERR_ARGUMENT, "tuning needs a log");
-    p.log = kept;
-    wo_log_free(other);
-    assert_int_equal(wo_log_wrap(p.s.q, 0, D, NULL, NULL, &other, &err), WO_OK);
-    refused(&p, other, &o, WO_ERR_ARGUMENT, "the tune log has no queries");
-    wo_log_free(other);
-    free_pair(&p);
-}
-
-static int calls_left;
-static int stop_after(void *ctx, const char *stage, uint64_t done, uint64_t total)
-{
-    (void)ctx;
-    assert_non_null(stage);
-    assert_true(done <= total || total == 0);
-    return calls_left-- == 0;
-}
-
-static void it_can_be_stopped(void **state)
-{
-    (void)state;
-    pair p = make_pair();
-    wo_tune_options o = quick();
-    built.progress.fn = stop_after;
-    for (int calls = 0; calls < 60; calls += 1 + calls / 4) {
-        calls_left = calls;
-        refused(&p, p.tune, &o, WO_ERR_CANCELLED, "stopped while");
-    }
-    free_pair(&p);
-}
-
-/* ---- The planner ------------------------------------------------------------------------------------------- */
-
-static void the_planner_gives_full_the_batches_that_it_is_faster_at(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *faster; /* F: FULL, at batches of 1, 8, 64, 128, 1024 */
-        uint32_t asked, from, to;
-    } cases[] = {{"ttttt", 1, 0, 0},    {"FFFFF", 1, 1, 0},    {"ttttF", 1, 1024, 0}, {"tttFF", 1, 128, 0},
-                 {"Ftttt", 1, 1, 7},    {"ttFtt", 1, 64, 127}, {"tFFtt", 1, 8, 127},  {"tFFtF", 1, 8, 127},
-                 {"tFttF", 1, 1024, 0}, {"FtFFF", 8, 64, 0},   {"ttt=t", 128, 0, 0},  {"tFFtF", 1024, 1024, 0},
-                 {"FtFFF", 1, 1, 7}};
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        wo_eval_timing timings[] = {{.batch = 1}, {.batch = 8}, {.batch = 64}, {.batch = 128}, {.batch = 1024}};
-        for (size_t i = 0; i < 5; i++) {
-            timings[i].us = 2;
-            timings[i].full_us = cases[c].faster[i] == 'F' ? 1 : cases[c].faster[i] == '=' ? 2 : 3;
-        }
-        const woi_batches full = woi_plan(timings, 5, cases[c].asked);
-        if (full.from != cases[c].from || full.to != cases[c].to)
-            fail_msg("%s: from %u to %u, not %u to %u", cases[c].faster, full.from, full.to, cases[c].from,
-                     cases[c].to);
-    }
-    assert_int_equal(woi_plan(NULL, 0, 1).from, 0);
-}
-
 /* Two classes of one dimension: FULL has next to nothing to do, and no tree is as fast in a batch. */
 static void batches_of_a_tiny_layer_are_left_to_full(void **state)
 {
@@ -643,88 +588,11 @@ static void batches_of_a_tiny_layer_are_left_to_full(void **state)
     wo_log_free(log);
 }
 
-/* ---- Files, memory ----------------------------------------------------------------------------------------- */
-
-static void a_file_keeps_the_curve(void **state)
-{
-    (void)state;
-    pair p = make_pair();
-    wo_error err;
-    const wo_tune_options o = quick();
-    wo_index *index = tune(&p, p.tune, &o), *opened = NULL;
-    index->full = (woi_batches){64, 127};
-    assert_int_equal(wo_index_save(index, scratch("tuned"), &err), WO_OK);
-    if (wo_index_open(scratch("tuned"), NULL, &opened, &err)) fail_msg("%s", err.text);
-    wo_curve a = {.struct_size = sizeof a}, b = a;
-    wo_index_info info = {.struct_size = sizeof info};
-    assert_true(wo_index_curve(index, &a) && wo_index_curve(opened, &b));
-    wo_index_describe(opened, &info);
-    assert_true(info.full_from == 64 && info.full_to == 127);
-    assert_true(a.rows == b.rows && a.chosen == b.chosen && a.target == b.target && a.target5 == b.target5 &&
-                a.target_agree == b.target_agree && a.target_us == b.target_us && a.k == b.k && a.batch == b.batch &&
-                a.n == b.n);
-    assert_memory_equal(a.values, b.values, a.rows * a.columns * sizeof(double));
-    assert_int_equal(wo_index_save(opened, scratch("again"), &err), WO_OK);
-    size_t bytes[2];
-    char *files[2] = {slurp(scratch("tuned"), &bytes[0]), slurp(scratch("again"), &bytes[1])};
-    assert_int_equal(bytes[0], bytes[1]);
-    assert_memory_equal(files[0], files[1], bytes[0]);
-    free(files[0]);
-    free(files[1]);
-    wo_index_free(opened);
-    /* As a stranger might have written it. */
-    index->full = (woi_batches){64, 5};
-    assert_int_equal(wo_index_save(index, scratch("odd"), &err), WO_OK);
-    assert_int_equal(wo_index_open(scratch("odd"), NULL, &opened, &err), WO_ERR_FORMAT);
-    assert_non_null(strstr(err.text, "'tune.full_to' is 5, below 'tune.full_from', 64"));
-    index->full = (woi_batches){0};
-    index->goal.target_us = INFINITY;
-    assert_int_equal(wo_index_save(index, scratch("odd"), &err), WO_OK);
-    assert_int_equal(wo_index_open(scratch("odd"), NULL, &opened, &err), WO_ERR_FORMAT);
-    assert_non_null(strstr(err.text, "'tune.target_us' is \"inf\""));
-    wo_index_free(index);
-    const wo_build_options plain = small_options(WO_METHOD_EVIDENCE);
-    index = build(&p.s, &plain);
-    assert_int_equal(wo_index_curve(index, &a), 0);
-    wo_index_free(index);
-    free_pair(&p);
-}
-
-static void every_allocation_may_fail(void **state)
-{
-    (void)state;
-    assert_int_equal(wo_allocator_set(&failing_allocator), WO_OK);
-    allocations_left = -1;
-    allocations_alive = 0;
-    pair p = make_pair();
-    wo_error err;
-    wo_tune_options o = quick();
-    o.fixed |= WO_FIX_LAMBDA;
-    built.lambda = 0.002;
-    o.max_queries = 200;
-    o.target = 0.9;
-    wo_status status = WO_ERR_MEMORY;
-    long n = 0;
-    for (; status; n += 1 + n / 40) {
-        const long before = allocations_alive;
-        wo_index *index = NULL;
-        allocations_left = n;
-        status = wo_index_tune(p.s.layer, p.log, n % 2 ? p.tune : NULL, &o, &index, &err);
-        allocations_left = -1;
-        wo_index_free(index);
-        if (allocations_alive != before) fail_msg("allocation %ld: %ld are left", n, allocations_alive - before);
-        if (status && status != WO_ERR_MEMORY) fail_msg("allocation %ld: status %d, \"%s\"", n, status, err.text);
-    }
-    assert_true(n > 50);
-    free_pair(&p);
-    assert_int_equal(allocations_alive, 0);
-    assert_int_equal(wo_allocator_set(NULL), WO_OK);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_dial_stops_at_the_goal),
+        cmocka_unit_test(a_tree_of_rows_is_tuned),
         cmocka_unit_test(everything_is_tuned_by_default),
         cmocka_unit_test(full_serves_alone),
         cmocka_unit_test(a_long_log_is_judged_again),
@@ -736,14 +604,9 @@ int main(void)
         cmocka_unit_test(what_is_fixed_is_kept),
         cmocka_unit_test(goals_without_labels),
         cmocka_unit_test(a_part_of_the_log_is_held_out),
-        cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(few_hits_are_told),
         cmocka_unit_test(a_target_beyond_full_gives_the_best),
-        cmocka_unit_test(it_can_be_stopped),
-        cmocka_unit_test(the_planner_gives_full_the_batches_that_it_is_faster_at),
         cmocka_unit_test(batches_of_a_tiny_layer_are_left_to_full),
-        cmocka_unit_test(a_file_keeps_the_curve),
-        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests_name("tune", tests, scratch_setup, scratch_teardown);
 }
