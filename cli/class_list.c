@@ -110,7 +110,7 @@ static wo_status read_classes(cli_class_names *of, cli_classes *list, const char
     char *line = malloc(LONGEST_LINE + 1);
     uint64_t number = 0;
     if (!line) status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
-    for (size_t got; line && !status && next_line(file, line, &got);) {
+    for (size_t got; !status && next_line(file, line, &got);) {
         number++;
         if (got > LONGEST_LINE) {
             status = cli_set_error(err, WO_ERR_FORMAT, "line %" PRIu64 " has more than %d bytes", number, LONGEST_LINE);
@@ -123,22 +123,41 @@ static wo_status read_classes(cli_class_names *of, cli_classes *list, const char
             cli_set_error(err, status, "line %" PRIu64 ": %.160s", number, why.text);
     }
     /* Only the end of the file is the end of the list. */
-    if (line && !status && (ferror(file) || !feof(file)))
+    if (!status && (ferror(file) || !feof(file)))
         status = cli_set_error(err, WO_ERR_IO, "cannot read on after line %" PRIu64 ": %s", number, strerror(errno));
     free(line);
     fclose(file);
     return status;
 }
 
-int cli_classes_take(cli_class_names *of, const char *option, const char *given, cli_classes *list)
+/* A file that was cut short, or not written yet, is no mask: whoever gave it should know. */
+static void warn_empty(const char *path)
 {
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, path);
+    fputs(" names no class\n", stderr);
+}
+
+static int take_one(cli_class_names *of, const char *option, const char *given, cli_classes *list)
+{
+    const size_t before = list->n;
     wo_error err;
-    if (given[strspn(given, "0123456789,")])
-        return read_classes(of, list, given, &err) ? cli_fail(given, &err) : CLI_OK;
+    if (given[strspn(given, "0123456789,")]) {
+        if (read_classes(of, list, given, &err)) return cli_fail(given, &err);
+        if (list->n == before) warn_empty(given);
+        return CLI_OK;
+    }
     for (const char *at = given;; at++) {
         const size_t bytes = strcspn(at, ",");
         if (add_class(of, list, at, bytes, &err)) return cli_fail(option, &err);
         at += bytes;
         if (!*at) return CLI_OK;
     }
+}
+
+int cli_classes_take(cli_class_names *of, const char *option, const cli_texts *given, cli_classes *list)
+{
+    int code = CLI_OK;
+    for (size_t i = 0; !code && i < given->n; i++) code = take_one(of, option, given->of[i], list);
+    return code;
 }

@@ -22,7 +22,8 @@ typedef struct cli_class_names {
 
 void cli_class_names_free(cli_class_names *of);
 
-/* Adds "3,17", or a file with an id or a name in each line, to the list. Returns the exit code. */
-int cli_classes_take(cli_class_names *of, const char *option, const char *given, cli_classes *list);
+/* Adds all that an option was given as to the list: "3,17", or a file with an id or a name in each line. A file that
+ * names no class gets a warning. Returns the exit code. */
+int cli_classes_take(cli_class_names *of, const char *option, const cli_texts *given, cli_classes *list);
 
 #endif

@@ -18,7 +18,7 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"data", 0, CLI_TEXT, offsetof(arguments, data), "FILE",
+    {"data", 0, CLI_TEXT_ONCE, offsetof(arguments, data), "FILE",
      "examples: text for xc and fastText, tokens for w2v and lm", false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the log", false},
     {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N",

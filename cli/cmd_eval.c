@@ -24,11 +24,13 @@ typedef struct arguments {
 
 static const cli_option options[] = {
     {"index", 0, CLI_TEXT, offsetof(arguments, index), "FILE", "the index ('wideout build')", false},
-    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries that it was not built from: a log or .npy", false},
+    {"log", 0, CLI_TEXT_ONCE, offsetof(arguments, log), "FILE", "queries that it was not built from: a log or .npy",
+     false},
     {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy or .npz, where the log has none",
      false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer it was built for, where the index has no rows"),
-    {"top", 'k', CLI_TEXT, offsetof(arguments, ks), "LIST", "compare the k best with FULL's (default: 1,5)", false},
+    {"top", 'k', CLI_TEXT_ONCE, offsetof(arguments, ks), "LIST", "compare the k best with FULL's (default: 1,5)",
+     false},
     {"batch", 'b', CLI_SIZE, offsetof(arguments, batch), "N", "time this batch size too, and report it (default: 1024)",
      false},
     {"probes", 0, CLI_SIZE, offsetof(arguments, probes), "N", "cells opened in each table (default: the index's)",

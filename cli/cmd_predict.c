@@ -22,7 +22,8 @@ enum { DEFAULT_K = 5, MAX_ANSWERS = 1 << 20 };
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
-    const char *index, *net, *vocab, *names, *forbid, *require, *specific;
+    const char *index, *net, *vocab, *names, *specific;
+    cli_texts forbid, require;
     uint64_t k, probes;
     int format, arch; /* CLI_CHOICE */
     bool softmax, logprob, exact, exact_fallback, no_prior, one_based;
@@ -46,10 +47,10 @@ static const cli_option options[] = {
     {"exact-fallback", 0, CLI_FLAG, offsetof(arguments, exact_fallback), NULL,
      "score all classes for queries that the index knows little about", false},
     {"no-prior", 0, CLI_FLAG, offsetof(arguments, no_prior), NULL, "logits alone, without the index's prior", false},
-    {"forbid", 0, CLI_TEXT, offsetof(arguments, forbid), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
+    {"forbid", 0, CLI_TEXTS, offsetof(arguments, forbid), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
      false},
-    {"require", 0, CLI_TEXT, offsetof(arguments, require), "IDS|FILE", "always score these", false},
-    {"specific", 0, CLI_TEXT, offsetof(arguments, specific), "LOG",
+    {"require", 0, CLI_TEXTS, offsetof(arguments, require), "IDS|FILE", "always score these", false},
+    {"specific", 0, CLI_TEXT_ONCE, offsetof(arguments, specific), "LOG",
      "order the answers by score against how often LOG has them as labels", false},
     {"one-based", 0, CLI_FLAG, offsetof(arguments, one_based), NULL, "xc: features count from 1", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer of the index, where it has no rows"),
@@ -275,12 +276,11 @@ static int make_searcher(session *s)
     const arguments *args = s->args;
     const uint32_t probes = args->probes < UINT32_MAX ? (uint32_t)args->probes : UINT32_MAX;
     wo_error err;
-    int code = CLI_OK;
     s->names.m = s->m;
     s->names.name_of = name_for_list;
     s->names.ctx = s;
-    if (args->forbid) code = cli_classes_take(&s->names, "--forbid", args->forbid, &s->forbidden);
-    if (!code && args->require) code = cli_classes_take(&s->names, "--require", args->require, &s->mandatory);
+    int code = cli_classes_take(&s->names, "--forbid", &args->forbid, &s->forbidden);
+    if (!code) code = cli_classes_take(&s->names, "--require", &args->require, &s->mandatory);
     const wo_searcher_options o = {.struct_size = sizeof o,
                                    .threads = (int)args->common.threads,
                                    .max_probes = probes,
@@ -381,7 +381,7 @@ const cli_command cli_cmd_predict = {
     "predict",
     "--index FILE [options] [FILE|-]",
     "the best classes of queries, or of raw examples through a network",
-    "Prints a line for every query (a blank line is none): the best classes and their scores, best first, all separated by tabs.\n"
+    "Prints a line for every query: the best classes and their scores, best first, all separated by tabs.\n"
     "Classes are names where the index or the network has them, else numbers. With --json every line is\n"
     "an object; queries and classes count from 0.\n"
     "\n"
@@ -418,8 +418,8 @@ const cli_command cli_cmd_predict = {
     "finite, or whose scores are not, gets an empty line and a sentence; the others are answered, and the\n"
     "exit code is 1.\n"
     "\n"
-    "The files of --forbid and --require are read to their end before anything is answered; of classes\n"
-    "with one name all are meant.",
+    "--forbid and --require may be given several times, and add up. Their files are read to their end\n"
+    "before anything is answered; of classes with one name all are meant.",
     options,
     sizeof(arguments),
     run,

@@ -50,7 +50,7 @@ static const cli_option options[] = {
      "its first line is the token that requests must bring", false},
     {"access-log", 0, CLI_TEXT, offsetof(arguments, access_log), "FILE", "a line of JSON for each request; -: stdout",
      false},
-    {"shards", 0, CLI_TEXT, offsetof(arguments, shards), "HOST:PORT,...",
+    {"shards", 0, CLI_TEXT_ONCE, offsetof(arguments, shards), "HOST:PORT,...",
      "in place of INDEX: servers that have a part of the classes each", false},
     {"need", 0, CLI_TEXT, offsetof(arguments, need), "WHICH", "shards that must answer: all or most (default: all)",
      false},

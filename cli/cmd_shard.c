@@ -22,7 +22,7 @@ typedef struct arguments {
 
 static const cli_option options[] = {
     CLI_LAYER_OPTIONS(arguments, layer, "the wide layer: safetensors, .npy, GGUF or fastText"),
-    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "deal classes out by how often it has them as labels",
+    {"log", 0, CLI_TEXT_ONCE, offsetof(arguments, log), "FILE", "deal classes out by how often it has them as labels",
      false},
     {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "its labels as .npy or .npz, where the log has none",
      false},

@@ -13,9 +13,9 @@
 typedef cli_train_arguments arguments;
 
 #define FILES(what)                                                                                                    \
-    {"train", 0, CLI_TEXT, offsetof(arguments, train), "FILE", what " to learn from", false},                          \
-        {"valid", 0, CLI_TEXT, offsetof(arguments, valid), "FILE", "evaluated after every epoch", false},              \
-        {"test", 0, CLI_TEXT, offsetof(arguments, test), "FILE", "evaluated once, at the end", false},                 \
+    {"train", 0, CLI_TEXT_ONCE, offsetof(arguments, train), "FILE", what " to learn from", false},                     \
+        {"valid", 0, CLI_TEXT_ONCE, offsetof(arguments, valid), "FILE", "evaluated after every epoch", false},         \
+        {"test", 0, CLI_TEXT_ONCE, offsetof(arguments, test), "FILE", "evaluated once, at the end", false},            \
     {                                                                                                                  \
         "output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the network; FILE.checkpoint on the way", false \
     }

@@ -14,14 +14,16 @@
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
-    const char *add, *replace, *remove, *output;
+    const char *add, *replace, *output;
+    cli_texts remove;
 } arguments;
 
 static const cli_option options[] = {
-    {"add", 0, CLI_TEXT, offsetof(arguments, add), "FILE", "rows of new classes: 'weight' and perhaps 'bias'", false},
-    {"replace", 0, CLI_TEXT, offsetof(arguments, replace), "FILE", "new rows of classes: the same, and their 'ids'",
+    {"add", 0, CLI_TEXT_ONCE, offsetof(arguments, add), "FILE", "rows of new classes: 'weight' and perhaps 'bias'",
      false},
-    {"remove", 0, CLI_TEXT, offsetof(arguments, remove), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
+    {"replace", 0, CLI_TEXT_ONCE, offsetof(arguments, replace), "FILE",
+     "new rows of classes: the same, and their 'ids'", false},
+    {"remove", 0, CLI_TEXTS, offsetof(arguments, remove), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
      false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the new index", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer of the index, where it has no rows, or bf16 ones"),
@@ -108,7 +110,7 @@ static int open_index(const cli_command *self, const arguments *args, const char
     const wo_open_options o = {.struct_size = sizeof o, .layer = s->layer, .progress = cli_progress(&args->common)};
     if (wo_index_open(path, &o, &s->index, &err)) return cli_blame(self, &files, &err);
     s->names = (cli_class_names){.m = wo_index_m(s->index), .name_of = name_of, .ctx = s->index};
-    return args->remove ? cli_classes_take(&s->names, "--remove", args->remove, &s->removed) : CLI_OK;
+    return cli_classes_take(&s->names, "--remove", &args->remove, &s->removed);
 }
 
 static int report(const arguments *args, const session *s, double seconds)
@@ -163,10 +165,11 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const arguments *args = given;
     if (n != 1) return cli_usage(self, "expected one index, found %d", n);
     if (!args->output) return cli_usage(self, "needs -o FILE for the new index");
-    if (!args->add && !args->replace && !args->remove)
+    if (!args->add && !args->replace && !args->remove.n)
         return cli_usage(self, "needs --add FILE, --replace FILE or --remove IDS");
-    const char *const in[] = {rest[0], args->add, args->replace, args->remove, args->layer.path, args->layer.bias_path};
+    const char *const in[] = {rest[0], args->add, args->replace, args->layer.path, args->layer.bias_path};
     int code = cli_refuse_inputs(self, args->output, in, sizeof in / sizeof in[0]);
+    if (!code) code = cli_refuse_inputs(self, args->output, args->remove.of, args->remove.n);
     if (!code) code = cli_output_try(args->output);
     if (code) return code;
     session s = {0};
@@ -208,7 +211,7 @@ const cli_command cli_cmd_update = {
     "\n"
     "Removed classes are never answered again, in no way, and cannot come back. Their rows stay in the\n"
     "file. What --remove takes is what 'predict --forbid' takes: numbers, or a file with a number or a\n"
-    "name in each line; of classes with one name all are meant.\n"
+    "name in each line; of classes with one name all are meant. Given several times, it adds up.\n"
     "\n"
     "The new index belongs to the layer with the new rows. An index without rows (--weights none) needs\n"
     "its old layer here, and that new one afterwards. Priors, log Z and tuning know nothing of what came\n"

@@ -101,6 +101,10 @@ static int store(const cli_command *command, const cli_option *option, void *arg
     void *target = (char *)args + option->offset;
     switch (option->kind) {
     case CLI_FLAG: *(bool *)target = true; return CLI_OK;
+    case CLI_TEXT_ONCE:
+        if (*(const char **)target) return cli_usage(command, "--%s is given twice", option->name);
+        *(const char **)target = text;
+        return CLI_OK;
     case CLI_TEXT: *(const char **)target = text; return CLI_OK;
     case CLI_TEXTS: {
         cli_texts *texts = target;

@@ -13,9 +13,9 @@ typedef struct cli_tune {
 #define CLI_TUNE_FIELD(args_type, member, field) (offsetof(args_type, member) + offsetof(cli_tune, field))
 
 #define CLI_TUNE_OPTIONS(args_type, member)                                                                           \
-    {"tune-log", 0,                                                                                                   \
-     CLI_TEXT,   CLI_TUNE_FIELD(args_type, member, log),                                                              \
-     "FILE",     "tune: other queries to judge on (default: a tenth of the log)",                                     \
+    {"tune-log",    0,                                                                                                \
+     CLI_TEXT_ONCE, CLI_TUNE_FIELD(args_type, member, log),                                                           \
+     "FILE",        "tune: other queries to judge on (default: a tenth of the log)",                                  \
      false},                                                                                                          \
         {"tune-labels", 0,                                                                                            \
          CLI_TEXT,      CLI_TUNE_FIELD(args_type, member, labels),                                                    \

@@ -22,8 +22,8 @@ typedef struct arguments {
 
 static const cli_option options[] = {
     CLI_LAYER_OPTIONS(arguments, layer, "the wide layer, or the prefix of its shards"),
-    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries to learn from: a log ('wideout embed') or .npy",
-     false},
+    {"log", 0, CLI_TEXT_ONCE, offsetof(arguments, log), "FILE",
+     "queries to learn from: a log ('wideout embed') or .npy", false},
     {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy or .npz, where the log has none",
      false},
     {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},

@@ -24,7 +24,8 @@ typedef struct arguments {
 
 static const cli_option options[] = {
     {"index", 0, CLI_TEXT, offsetof(arguments, index), "PREFIX", "the index ('wideout-mpi build')", false},
-    {"log", 0, CLI_TEXT, offsetof(arguments, log), "FILE", "queries that it was not built from: a log or .npy", false},
+    {"log", 0, CLI_TEXT_ONCE, offsetof(arguments, log), "FILE", "queries that it was not built from: a log or .npy",
+     false},
     {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy or .npz, where the log has none",
      false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer, or the prefix of its shards, where the index has no rows"),

@@ -273,9 +273,9 @@ static const char *name_at(const void *ctx, woi_part part, size_t i)
     return c.name;
 }
 
-/* Headers that say where a request ends, and for whom it is. */
+/* Headers that say where a request and its JSON end, and for whom it is. */
 typedef struct framing {
-    size_t lengths, codings, hosts;
+    size_t lengths, codings, hosts, heads;
     const char *coding;
 } framing;
 
@@ -289,11 +289,12 @@ static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const c
         found->coding = value;
     }
     found->hosts += strcasecmp(name, "Host") == 0;
+    found->heads += strcasecmp(name, "Inference-Header-Content-Length") == 0;
     return MHD_YES;
 }
 
-/* A proxy in front may take another of two lengths, or of two hosts, for the right one, and let a second request
- * through within the first. */
+/* A proxy in front may take another of two lengths, or of two hosts, for the right one, and let a second request, or
+ * other parameters, through within the first. */
 static bool is_ambiguous(struct MHD_Connection *from, woi_reply *reply)
 {
     framing found = {0};
@@ -303,6 +304,9 @@ static bool is_ambiguous(struct MHD_Connection *from, woi_reply *reply)
                     "the request says more than once how long it is: expected one Content-Length or Transfer-Encoding");
     else if (found.hosts > 1)
         woi_refusal(reply, 400, "the request has %zu headers 'Host', expected one", found.hosts);
+    else if (found.heads > 1)
+        woi_refusal(reply, 400, "the request has %zu headers 'Inference-Header-Content-Length', expected one",
+                    found.heads);
     else if (found.coding && strcasecmp(found.coding, "chunked") != 0)
         woi_refusal(reply, 501, "Transfer-Encoding is '%.40s', expected chunked", found.coding);
     return reply->status != 0;

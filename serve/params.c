@@ -9,6 +9,11 @@
 
 enum { DEFAULT_K = 5, MOST_REQUIRED = 1024 };
 
+/* bias is an object: it has no place behind a question mark. */
+static const char *const parameters[] = {"k",     "probes", "scores",  "exact", "names",
+                                         "prior", "forbid", "require", "bias"};
+enum { N_PARAMETERS = sizeof parameters / sizeof parameters[0], N_ARGUMENTS = N_PARAMETERS - 1 };
+
 static const struct {
     const char *word;
     wo_scores score;
@@ -127,6 +132,13 @@ static bool whole(const char *key, const json_t *value, woi_reply *reply)
     return json_is_integer(value) || woi_refuse(reply, 400, "%s is no whole number", key);
 }
 
+bool woi_is_parameter(const char *key)
+{
+    for (size_t i = 0; i < N_PARAMETERS; i++)
+        if (strcmp(key, parameters[i]) == 0) return true;
+    return false;
+}
+
 bool woi_job_set(woi_job *job, const woi_snapshot *s, const char *key, const json_t *value, woi_reply *reply)
 {
     bool prior = true;
@@ -179,14 +191,12 @@ static bool read_classes(int32_t **ids, size_t *n, const char *key, const char *
 /* A typing error does not go unnoticed, nor what is said twice. */
 static bool known_arguments(const woi_request *request, woi_reply *reply)
 {
-    static const char *const known[] = {"k", "probes", "scores", "exact", "names", "prior", "forbid", "require"};
-    enum { N = sizeof known / sizeof known[0] };
-    bool seen[N] = {false};
+    bool seen[N_ARGUMENTS] = {false};
     const char *name;
     for (size_t i = 0; (name = request->name_at(request->ctx, WOI_ARGUMENTS, i)); i++) {
         size_t at = 0;
-        while (at < N && strcmp(name, known[at]) != 0) at++;
-        if (at == N) return woi_refuse(reply, 400, "a search has no argument '%.60s'", name);
+        while (at < N_ARGUMENTS && strcmp(name, parameters[at]) != 0) at++;
+        if (at == N_ARGUMENTS) return woi_refuse(reply, 400, "a search has no argument '%.60s'", name);
         if (seen[at]) return woi_refuse(reply, 400, "the argument '%s' is there twice", name);
         seen[at] = true;
         if (!request->argument(request->ctx, name))

@@ -343,6 +343,8 @@ void woi_job_free(woi_job *job);
 /* One member of a JSON object that all dialects share: k, scores, exact, ... false: the reply says what is wrong with
  * it, or, where its status is 0, it is none of these. */
 bool woi_job_set(woi_job *job, const woi_snapshot *snapshot, const char *key, const json_t *value, woi_reply *reply);
+/* Whether it is one of these. */
+bool woi_is_parameter(const char *key);
 /* The same from what follows a question mark, where the body is raw. */
 bool woi_job_arguments(woi_job *job, const woi_snapshot *snapshot, const woi_request *request, woi_reply *reply);
 /* Whether nothing follows a question mark, where the body has all that is said. */

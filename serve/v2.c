@@ -159,6 +159,37 @@ static bool read_parameters(woi_infer *infer, const json_t *parameters, const wo
     return true;
 }
 
+static bool no_parameters(const json_t *object, const char *where, woi_reply *reply)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (woi_is_parameter(key))
+            return woi_refuse(reply, 400, "'%s' belongs into the parameters of the request, not into %s", key, where);
+    }
+    return true;
+}
+
+static bool no_parameters_in_each(const json_t *list, const char *where, const char *within, woi_reply *reply)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *object = json_array_get(list, i);
+        if (!no_parameters(object, where, reply) ||
+            !no_parameters(json_object_get(object, "parameters"), within, reply))
+            return false;
+    }
+    return true;
+}
+
+/* The protocol lets members be that nobody knows. One of ours in a wrong place is a mistake: a mask would be open. */
+static bool parameters_in_place(const json_t *object, woi_reply *reply)
+{
+    return no_parameters(object, "the request itself", reply) &&
+           no_parameters_in_each(json_object_get(object, "inputs"), "an input", "an input's parameters", reply) &&
+           no_parameters_in_each(json_object_get(object, "outputs"), "an output", "an output's parameters", reply);
+}
+
 /* One answer of an output. JSON has no infinity: a place without an answer has the lowest float. */
 static void write_value(woi_out *out, int which, const woi_infer *infer, const woi_snapshot *s, size_t at)
 {
@@ -275,7 +306,8 @@ static bool read_infer(woi_infer *infer, const woi_server *server, const json_t 
     const woi_snapshot *s = infer->work.lease.snapshot;
     infer->id = json_incref(json_object_get(object, "id"));
     if (infer->id && !json_is_string(infer->id)) return woi_refuse(reply, 400, "id is no text");
-    return read_parameters(infer, json_object_get(object, "parameters"), s, reply) &&
+    return parameters_in_place(object, reply) &&
+           read_parameters(infer, json_object_get(object, "parameters"), s, reply) &&
            read_outputs(infer, json_object_get(object, "outputs"), s, reply) &&
            woi_v2_inputs(infer, server, s, json_object_get(object, "inputs"), reply);
 }

@@ -280,6 +280,7 @@ size_t woi_router_pieces(const wo_index *index, woi_piece pieces[WOI_ROUTER_PIEC
     const woi_tree *tree = &index->tree;
     const size_t cells = woi_tree_n_cells(tree), bytes = 4 * woi_tree_fours(tree);
     const woi_piece all[WOI_ROUTER_PIECES] = {
+        {tree->starts, ((size_t)tree->A + 1) * sizeof *tree->starts},
         {hash->planes, hash->d * hash->n_planes * sizeof(float)},
         {hash->offsets, hash->n_planes * sizeof(float)},
         {tree->basis, tree->r * ((tree->d + 3) / 4 * 4)},
@@ -287,11 +288,10 @@ size_t woi_router_pieces(const wo_index *index, woi_piece pieces[WOI_ROUTER_PIEC
         {tree->nodes, tree->A * bytes},
         {tree->node_scales, tree->A * sizeof(float)},
         {tree->node_offsets, tree->A * sizeof(float)},
-        {tree->starts, ((size_t)tree->A + 1) * sizeof *tree->starts},
         {tree->leaves, cells * bytes},
         {tree->leaf_scales, cells * sizeof(float)},
         {tree->leaf_offsets, cells * sizeof(float)},
-        {(void *)&tree->margin, sizeof tree->margin},
+        {tree->A ? (void *)&tree->margin : NULL, sizeof tree->margin},
         {index->cells.queries, index->cells.n * sizeof *index->cells.queries},
     };
     memcpy(pieces, all, sizeof all);

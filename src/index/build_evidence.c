@@ -2,6 +2,7 @@
 #include "index/build_evidence.h"
 
 #include "base/error.h"
+#include "base/finite.h"
 #include "index/held.h"
 #include "base/rng.h"
 #include "index/findings.h"
@@ -29,26 +30,58 @@ void woi_routed_free(woi_routed *routed)
     *routed = (woi_routed){0};
 }
 
-/* The record of a router: of a tree where its leaves begin comes first, which says how large the rest is. */
-static size_t router_record(const wo_index *index, woi_piece pieces[1 + WOI_ROUTER_PIECES])
-{
-    const woi_tree *tree = &index->tree;
-    pieces[0] = (woi_piece){tree->starts, ((size_t)tree->A + 1) * sizeof *tree->starts};
-    return 1 + woi_router_pieces(index, pieces + 1);
-}
-
 static wo_status recall_router(wo_index *index, bool *known, wo_error *err)
 {
-    woi_piece pieces[1 + WOI_ROUTER_PIECES];
-    const size_t n = router_record(index, pieces);
+    woi_piece pieces[WOI_ROUTER_PIECES];
+    const size_t n = woi_router_pieces(index, pieces);
     return woi_findings_recall(index->findings, pieces, n, known, err);
 }
 
 static wo_status keep_router(const wo_index *index, wo_error *err)
 {
-    woi_piece pieces[1 + WOI_ROUTER_PIECES];
-    const size_t n = router_record(index, pieces);
+    woi_piece pieces[WOI_ROUTER_PIECES];
+    const size_t n = woi_router_pieces(index, pieces);
     return woi_findings_keep(index->findings, pieces, n, err);
+}
+
+/* Centres are means of directions, whose lengths are 1 but for rounding: their scales and |c|^2 / 2 are below this. */
+static const float FAR = 2;
+/* Points of rows may lie anywhere: this much leaves products with them finite. */
+static const float FAR_OF_ROWS = 1e30F;
+
+static bool are_scales(const float *x, size_t n, float far)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(x[i] >= 0 && x[i] <= far)) return false;
+    return true;
+}
+
+/* Whether these are offsets of n centres, some of which are used, or none. */
+static bool are_offsets(const float *x, size_t n, float far, bool some)
+{
+    bool used = false;
+    for (size_t i = 0; i < n; i++) {
+        if (x[i] == -INFINITY) continue;
+        if (!(x[i] >= -far && x[i] <= 0)) return false;
+        used = true;
+    }
+    return used == some;
+}
+
+/* Whether a recalled tree could have been learned: then a node is used where a leaf below it is, and each
+ * query of the log finds one. */
+static bool is_learned(const woi_tree *tree, float far)
+{
+    if (!are_scales(tree->basis_scales, tree->basis ? tree->r : 0, FAR) ||
+        !are_scales(tree->node_scales, tree->A, far) || !are_scales(tree->leaf_scales, woi_tree_n_cells(tree), far) ||
+        !are_offsets(tree->node_offsets, tree->A, far, true))
+        return false;
+    for (size_t a = 0; a < tree->A; a++) {
+        const uint32_t start = tree->starts[a];
+        const bool used = tree->node_offsets[a] != -INFINITY;
+        if (!are_offsets(tree->leaf_offsets + start, tree->starts[a + 1] - start, far, used)) return false;
+    }
+    return true;
 }
 
 static wo_status recall_tree(const woi_tree_options *o, size_t d, wo_index *index, bool *known, wo_error *err)
@@ -57,11 +90,15 @@ static wo_status recall_tree(const woi_tree_options *o, size_t d, wo_index *inde
     if (!woi_findings_has(index->findings)) return WO_OK;
     wo_status status = woi_tree_begin(o, d, tree, err);
     const woi_piece starts = {tree->starts, ((size_t)tree->A + 1) * sizeof *tree->starts};
-    if (!status) status = woi_findings_peek(index->findings, &starts, err);
-    for (size_t a = 0; !status && a < tree->A; a++)
-        if (tree->starts[a + 1] < tree->starts[a]) status = woi_findings_damaged(index->findings, err);
+    const size_t leaf = 4 * woi_tree_fours(tree) + 2 * sizeof(float);
+    uint64_t bytes = 0;
+    if (!status) status = woi_findings_peek(index->findings, &starts, &bytes, err);
+    if (!status && (woi_tree_check_starts(tree, NULL) || woi_tree_n_cells(tree) > bytes / leaf))
+        status = woi_findings_damaged(index->findings, err);
     if (!status) status = woi_tree_room(tree, err);
     if (!status) status = recall_router(index, known, err);
+    if (!status && !is_learned(tree, index->options.rows ? FAR_OF_ROWS : FAR))
+        status = woi_findings_damaged(index->findings, err);
     return status ? status : woi_tree_count_leaves(tree, err);
 }
 
@@ -136,6 +173,11 @@ wo_status woi_evidence_set_reach(const wo_log *log, const wo_build_options *to, 
     return status ? status : woi_tree_learn_margin(tree, log->queries, log->n, to->probes, threads, err);
 }
 
+static bool is_finite(const woi_hash *hash)
+{
+    return woi_all_finite(hash->planes, hash->d * hash->n_planes) && woi_all_finite(hash->offsets, hash->n_planes);
+}
+
 static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
                             wo_error *err)
 {
@@ -150,6 +192,7 @@ static wo_status learn_hash(const wo_log *log, const woi_sparse *needs, wo_index
     bool known = false;
     wo_status status = woi_hash_create(o->K, o->L, log->d, false, &index->hash, err);
     if (!status) status = recall_router(index, &known, err);
+    if (!status && known && !is_finite(&index->hash)) status = woi_findings_damaged(index->findings, err);
     if (!status && !known) status = woi_mix_learn(log->queries, needs, &mix, &o->progress, &index->hash, err);
     if (!status && !known) status = keep_router(index, err);
     routed->each = o->L;

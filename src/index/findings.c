@@ -2,6 +2,7 @@
 #include "index/findings.h"
 
 #include "base/error.h"
+#include "base/ids.h"
 #include "index/options.h"
 #include "index/together.h"
 #include "store/map.h"
@@ -15,6 +16,7 @@
 #include <xxhash.h>
 
 #define MAGIC "\x89WOB\r\n\x1a\n"
+#define REMEDY ": remove it, or build without resume"
 enum { MAGIC_BYTES = 8, MOST_OPTIONS = 64, WORD_BYTES = 32 };
 
 /* What is built. */
@@ -34,6 +36,7 @@ struct woi_findings {
     header own;
     uint64_t n, at; /* good records; the next one */
     uint64_t place; /* where it begins */
+    uint64_t last;  /* the one that was looked at last, from 1 on */
     int fd;         /* -1: not open for writing. This and what follows is rank 0's */
     const void *data;
     size_t bytes;
@@ -55,9 +58,8 @@ static wo_status blame(const woi_findings *c, wo_error *err, wo_status status)
 wo_status woi_findings_damaged(const woi_findings *c, wo_error *err)
 {
     return blame(c, err,
-                 woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
-                          "it is damaged: result %llu is none of this build, which can only begin anew",
-                          (unsigned long long)c->at));
+                 woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "it is damaged: result %llu is none of this build" REMEDY,
+                          (unsigned long long)c->last));
 }
 
 /* ---- What is built ----------------------------------------------------------------------------------------- */
@@ -143,10 +145,10 @@ static wo_status take_up(woi_findings *c, wo_error *err)
 {
     header file;
     if (c->bytes < sizeof file)
-        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "it is damaged: its header is cut off");
+        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "it is damaged: its header is cut off" REMEDY);
     memcpy(&file, c->data, sizeof file);
     if (file.hash != XXH3_64bits(&file, offsetof(header, hash)))
-        return woi_fail(err, WO_ERR_CHECKSUM, WO_NO_OFFSET, "it is damaged: the checksum of its header differs");
+        return woi_fail(err, WO_ERR_CHECKSUM, WO_NO_OFFSET, "it is damaged: the checksum of its header differs" REMEDY);
     const wo_status status = compare(&file, &c->own, err);
     if (status) return status;
     uint64_t end = sizeof file;
@@ -221,18 +223,20 @@ bool woi_findings_has(const woi_findings *c)
     return c && c->at < c->n;
 }
 
-/* The next record's bytes into the pieces: rank 0's out of the file, then everybody's. */
+/* How many bytes the next record has, on all ranks. Its checksum is compared again: the file may have been written over
+ * since it was mapped. */
+static wo_status measure(woi_findings *c, uint64_t *bytes, wo_error *err)
+{
+    c->last = c->at + 1;
+    if (is_first(c)) *bytes = record_bytes(c->data, c->bytes, c->place, c->at);
+    return c->together ? c->together->broadcast(c->together->ctx, bytes, sizeof *bytes, 0, err) : WO_OK;
+}
+
+/* The next record's first bytes into the pieces: rank 0's out of the file, then everybody's. */
 static wo_status take(const woi_findings *c, const woi_piece *pieces, size_t n, wo_error *err)
 {
     wo_status status = WO_OK;
-    const uint64_t bytes = bytes_of(pieces, n);
-    const char *from = is_first(c) ? (const char *)c->data + c->place : NULL;
-    uint64_t size;
-    if (from) {
-        memcpy(&size, from, sizeof size);
-        from += sizeof size;
-        if (size < bytes) return woi_findings_damaged(c, err);
-    }
+    const char *from = is_first(c) ? (const char *)c->data + c->place + sizeof(uint64_t) : NULL;
     for (size_t i = 0; !status && i < n; i++) {
         const woi_piece *p = &pieces[i];
         if (!p->data) continue;
@@ -245,17 +249,23 @@ static wo_status take(const woi_findings *c, const woi_piece *pieces, size_t n, 
     return status;
 }
 
-wo_status woi_findings_peek(const woi_findings *c, const woi_piece *piece, wo_error *err)
+wo_status woi_findings_peek(woi_findings *c, const woi_piece *piece, uint64_t *bytes, wo_error *err)
 {
-    return take(c, piece, 1, err);
+    wo_status status = measure(c, bytes, err);
+    if (!status && *bytes < piece->bytes) status = woi_findings_damaged(c, err);
+    return status ? status : take(c, piece, 1, err);
 }
 
 wo_status woi_findings_recall(woi_findings *c, const woi_piece *pieces, size_t n, bool *found, wo_error *err)
 {
     *found = woi_findings_has(c);
     if (!*found) return WO_OK;
-    const wo_status status = take(c, pieces, n, err);
-    c->place += bytes_of(pieces, n) + 2 * sizeof(uint64_t);
+    uint64_t bytes = 0;
+    wo_status status = measure(c, &bytes, err);
+    if (!status && bytes != bytes_of(pieces, n)) status = woi_findings_damaged(c, err);
+    if (status) return status;
+    status = take(c, pieces, n, err);
+    c->place += bytes + 2 * sizeof bytes;
     c->at++;
     return status;
 }
@@ -296,6 +306,15 @@ wo_status woi_findings_keep(woi_findings *c, const woi_piece *pieces, size_t n, 
 
 /* ---- FULL -------------------------------------------------------------------------------------------------- */
 
+/* Whether these are k different classes of m, ascending, after -1 where there are fewer. */
+static bool are_best(const int32_t *ids, size_t k, size_t m)
+{
+    int32_t before = -1;
+    for (size_t i = 0; i < k; before = ids[i++])
+        if (ids[i] < before || (ids[i] >= 0 && (ids[i] == before || (size_t)ids[i] >= m))) return false;
+    return true;
+}
+
 wo_status woi_exact_found(const woi_exact_call *call, const woi_shard *shard, const wo_collective *together,
                           woi_findings *c, wo_error *err)
 {
@@ -303,12 +322,12 @@ wo_status woi_exact_found(const woi_exact_call *call, const woi_shard *shard, co
     const woi_piece ids = {call->ids, n * sizeof *call->ids};
     bool found;
     wo_status status = woi_findings_recall(c, &ids, 1, &found, err);
-    for (size_t i = 0; !status && found && i < n; i++)
-        if (call->ids[i] < -1 || (call->ids[i] >= 0 && (size_t)call->ids[i] >= m))
-            status = woi_findings_damaged(c, err);
-    if (!status && !found) status = woi_exact_of_all(call, shard, together, err);
-    if (!status && !found) status = woi_findings_keep(c, &ids, 1, err);
-    return status;
+    for (size_t i = 0; !status && found && i < call->n; i++)
+        if (!are_best(call->ids + i * call->k, call->k, m)) status = woi_findings_damaged(c, err);
+    if (status || found) return status;
+    status = woi_exact_of_all(call, shard, together, err);
+    for (size_t i = 0; !status && i < call->n; i++) woi_ids_sort(call->ids + i * call->k, call->k);
+    return status ? status : woi_findings_keep(c, &ids, 1, err);
 }
 
 wo_status wo_build_forget(const char *path, wo_error *err)

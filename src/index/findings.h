@@ -7,7 +7,10 @@
  * A build is a function of what the header says: the next one asks for the same results in the same order, and gets the
  * records back, whatever the number of ranks. All ranks have the same results; rank 0 alone writes and reads, and hands
  * the others what it read. A process that is killed leaves at most one record in part, which is left out as everything
- * behind it is, and written over. */
+ * behind it is, and written over.
+ *
+ * A checksum says that a record is what somebody wrote, not that a build did: a record has exactly the bytes that the
+ * build asks for, and whoever recalls what it goes on with looks at it. */
 #ifndef WOI_INDEX_FINDINGS_H
 #define WOI_INDEX_FINDINGS_H
 
@@ -31,18 +34,19 @@ void woi_findings_free(woi_findings *findings);
  * woi_findings_keep. All ranks call both, in the same order. Findings that are NULL have nothing and keeps nothing. */
 wo_status woi_findings_recall(woi_findings *findings, const woi_piece *pieces, size_t n, bool *found, wo_error *err);
 bool woi_findings_has(const woi_findings *findings); /* the next one; the same on all ranks */
-/* The beginning of the next one, which there is. */
-wo_status woi_findings_peek(const woi_findings *findings, const woi_piece *piece, wo_error *err);
-/* Fails: what was recalled is impossible. */
+/* The beginning of the next one, which there is, and how many bytes it has in all. */
+wo_status woi_findings_peek(woi_findings *findings, const woi_piece *piece, uint64_t *bytes, wo_error *err);
+/* Fails: what was recalled, or looked at, last is impossible. */
 wo_status woi_findings_damaged(const woi_findings *findings, wo_error *err);
 wo_status woi_findings_keep(woi_findings *findings, const woi_piece *pieces, size_t n, wo_error *err);
 
 /* FULL's best of all shards, on all ranks, from the findings or into them: the ids alone, as numbers of the whole
- * layer's classes. shard, together, findings: or NULL. */
+ * layer's classes, ascending for each query, -1 where there are no more. shard, together, findings: or NULL. */
 wo_status woi_exact_found(const woi_exact_call *call, const woi_shard *shard, const wo_collective *together,
                           woi_findings *findings, wo_error *err);
 
-/* build.c: the arrays of the index's router, and how many queries its cells had. Returns how many there are. */
+/* build.c: the arrays of the index's router, and how many queries its cells had: of a tree first where its leaves
+ * begin, which says how large the rest is. Returns how many there are. */
 enum { WOI_ROUTER_PIECES = 13 };
 size_t woi_router_pieces(const wo_index *index, woi_piece pieces[WOI_ROUTER_PIECES]);
 

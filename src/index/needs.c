@@ -77,7 +77,6 @@ wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error 
                 for (int64_t at = log->indptr[first + i]; at < log->indptr[first + i + 1]; at++)
                     own[n_own++] = log->labels[at];
             woi_ids_sort(own, n_own);
-            woi_ids_sort(top + i * k, k);
             merge(own, n_own, top + i * k, k, needs, &used);
             needs->indptr[first + i + 1] = used;
         }

@@ -86,7 +86,6 @@ static wo_status read_starts(opening *from, wo_error *err)
     woi_tree *tree = &index->tree;
     const size_t A = tree->A;
     const uint32_t even = index->options.leaves, *given = NULL;
-    uint64_t at = 0;
     if (woi_st_find(index->st, "tree.starts")) {
         const void *data;
         const wo_status status = take(from, (wanted){"tree.starts", WOI_U32, A + 1, 0}, &data, err);
@@ -97,15 +96,8 @@ static wo_status read_starts(opening *from, wo_error *err)
                         even);
     }
     if (!(tree->starts = woi_alloc(A + 1, sizeof *tree->starts, err))) return WO_ERR_MEMORY;
-    for (size_t a = 0; a <= A; a++) {
-        const uint64_t start = given ? given[a] : a * even;
-        if (start < at || (a == 0 && start) || start % 16 || start - at > WOI_MAX_FAN || start > INT32_MAX)
-            return woi_fail(err, WO_ERR_FORMAT, 8,
-                            "tree.starts: node %zu begins at %" PRIu64 ", the one before at %" PRIu64, a, start, at);
-        tree->starts[a] = (uint32_t)start;
-        at = start;
-    }
-    return WO_OK;
+    for (size_t a = 0; a <= A; a++) tree->starts[a] = given ? given[a] : (uint32_t)a * even;
+    return woi_tree_check_starts(tree, err);
 }
 
 static wo_status read_tree(opening *from, wo_error *err)

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/team.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,20 @@ void woi_tree_free(woi_tree *tree)
     woi_free(tree->n_leaves);
     woi_free(tree->starts);
     *tree = (woi_tree){0};
+}
+
+wo_status woi_tree_check_starts(const woi_tree *tree, wo_error *err)
+{
+    uint32_t before = 0;
+    for (size_t a = 0; a <= tree->A; a++) {
+        const uint32_t start = tree->starts[a];
+        if (start < before || (a == 0 && start) || start % 16 || start - before > WOI_MAX_FAN || start > INT32_MAX)
+            return woi_fail(err, WO_ERR_FORMAT, 8,
+                            "tree.starts: node %zu begins at %" PRIu32 ", the one before at %" PRIu32, a, start,
+                            before);
+        before = start;
+    }
+    return WO_OK;
 }
 
 wo_status woi_tree_count_leaves(woi_tree *tree, wo_error *err)

@@ -86,6 +86,9 @@ wo_status woi_tree_learn_points(const float *x, size_t n, const woi_tree_options
 wo_status woi_tree_begin(const woi_tree_options *options, size_t d, woi_tree *tree, wo_error *err);
 wo_status woi_tree_room(woi_tree *tree, wo_error *err);
 
+/* Of a tree that was read: where the leaves of its nodes begin decides addresses. */
+wo_status woi_tree_check_starts(const woi_tree *tree, wo_error *err);
+
 /* Makes n_leaves and widest, from starts and offsets. */
 wo_status woi_tree_count_leaves(woi_tree *tree, wo_error *err);
 

@@ -170,6 +170,8 @@ check 'too many probes' grep -q '^wideout: --probes: 99 probes are too many' <<<
 usage="(see 'wideout eval --help')"
 fails 'no index' 2 "wideout eval: needs --index FILE $usage" "$WIDEOUT" eval --log $log
 fails 'no log' 2 "wideout eval: needs --log FILE $usage" "$WIDEOUT" eval --index popular.idx
+fails 'two logs' 2 "wideout eval: --log is given twice $usage" "$WIDEOUT" eval --index popular.idx --log $log --log $log
+fails 'two lists' 2 "wideout eval: --top is given twice $usage" "$WIDEOUT" eval --index popular.idx --log $log -k 1 --top 5
 fails 'a stray file' 2 "wideout eval: unexpected 'x': files are named by --index and --log $usage" "$WIDEOUT" eval x
 fails 'a name without its layer' 2 "wideout eval: --weight-name, --bias-name and --bias go with --layer $usage" \
     evaluate popular --weight-name x

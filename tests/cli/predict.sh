@@ -138,6 +138,26 @@ same '--forbid: a file of names and numbers' "$(head -1 exact | cut -f 5)" \
     "$("$WIDEOUT" predict --index x.idx --exact --forbid list test.log | head -1 | cut -f 1)"
 "$WIDEOUT" predict --index x.idx --exact --softmax -k 200 --forbid list --json test.log >masked
 check '--forbid: probabilities are of the others' jq -es 'all([.answers[].score] | length == 198 and (add | . > 0.999 and . < 1.001))' masked
+# Given several times they add up.
+masks() { # WHICH ARGUMENT...: of the classes of the first query those that WHICH selects
+    "$WIDEOUT" predict --index x.idx -k 200 --json test.log "${@:2}" | head -1 | jq -c "[.answers[].id | select($1)] | sort"
+}
+check 'without masks classes 1 to 3 are there' [ "$(masks '. >= 1 and . <= 3' --exact)" = '[1,2,3]' ]
+echo 2 >two.list
+for given in '--forbid 1 --forbid 2' '--forbid two.list --forbid 1' '--forbid 1 --forbid two.list'; do
+    # shellcheck disable=SC2086 # options
+    same "$given: both" '[3]' "$(masks '. >= 1 and . <= 3' --exact $given)"
+done
+same '--require twice: both' '[198,199]' "$(masks '. >= 198' --probes 1 --require 198 --require 199)"
+# shellcheck disable=SC2046 # options
+usage '--forbid more often than there is room' '--forbid is given more than 16 times' $(printf -- '--forbid %d ' $(seq 17))
+usage '--specific adds up to nothing' '--specific is given twice' --specific a --specific b
+printf '\r\n\n' >none.list
+for option in --forbid --require; do
+    same "$option: an empty list is no mask, and that is said" 'wideout: warning: none.list names no class' \
+        "$("$WIDEOUT" predict --index x.idx --exact $option 5 $option none.list test.log 2>&1 >/dev/null)"
+done
+same 'one that names a class again is not empty' '' "$("$WIDEOUT" predict --index x.idx --exact --forbid 2 --forbid two.list test.log 2>&1 >/dev/null)"
 # Of classes with one name all are masked.
 mkdir twins
 cp x/train.txt x/features.txt twins

@@ -17,6 +17,7 @@ usage 'names are for building' "unknown option '--names': names go into the inde
 usage 'the index is no option' "unknown option '--index': the index is given without an option: wideout serve INDEX" --index $index
 usage 'a tensor of no file' '--weight-name, --bias-name and --bias go with --layer' --weight-name x $index
 usage 'shards and an index' "--shards stands in place of an index, and '$index' is one" --shards 127.0.0.1:1 $index
+usage 'shards in two options' '--shards is given twice' --shards 127.0.0.1:1 --shards 127.0.0.1:2
 usage 'neither all nor most' "--need takes all or most, not 'some'" --shards 127.0.0.1:1 --need some
 usage 'a need of nothing' '--need, --shard-timeout and --shard-token-file go with --shards' --need most $index
 usage 'what shards have' '--layer, --shadow, --batch-window, --watch and --learn are the shards'"'"' own: give them there' --shards 127.0.0.1:1 --shadow 0.1

@@ -69,6 +69,7 @@ check 'options in the network' jq -en 'input.metadata | .arch == "xc" and .count
     <("$WIDEOUT" info --json o.net)
 for arch in xc w2v lm; do
     usage "$arch without data" "train $arch" 'needs --train FILE' -o o.net
+    usage "$arch: two files" "train $arch" '--train is given twice' --train x --train y -o z
     usage "$arch without -o" "train $arch" 'needs -o FILE for the network' --train x
     usage "$arch: a file too many" "train $arch" "unexpected 'x': files are named by --train, --valid and --test" x
     usage "$arch: a rate of 0" "train $arch" '--lr takes a number above 0' --train x -o y --lr 0
@@ -256,14 +257,14 @@ done
 # The checkpoint in "kept.auto" is of an xc network; another validation file would have decided otherwise.
 auto=(-e auto --valid x/valid.txt --lr 0.02)
 cp kept.auto k.net.checkpoint
-fails 'resume auto: another validation file' 1 "$other" train xc k.net "${auto[@]}" --valid x/test.txt --resume
+fails 'resume auto: another validation file' 1 "$other" train xc k.net "${auto[@]/x\/valid.txt/x/test.txt}" --resume
 fails 'resume auto: a number of epochs' 1 "$other" train xc k.net "${auto[@]}" -e 60 --resume
 cp kept k.net.checkpoint
 fails 'resume auto: the checkpoint of a number of epochs' 1 "$other" train xc k.net "${auto[@]}" --resume
 cp x/valid.txt same.txt
 cp kept.auto k.net.checkpoint
 train xc auto.net "${auto[@]}" >/dev/null
-check 'resume auto: the validation file by another name' train xc k.net "${auto[@]}" --valid same.txt --resume
+check 'resume auto: the validation file by another name' train xc k.net "${auto[@]/x\/valid.txt/same.txt}" --resume
 check 'to the very same network' cmp k.net auto.net
 sed '1!s/^[0-9,]*//' x/valid.txt >none.txt
 fails 'auto: a validation file without labels' 1 \
@@ -308,13 +309,13 @@ for what in valid test; do
         xc --train x/train.txt --$what features -o o.net
     early "$what: a missing file" 'nowhere: cannot open: No such file or directory' lm --train "${data[lm]}" --$what nowhere -o o.net
 done
-same 'a label out of range' '1 1' "$(train xc o.net --train out-of-range 2>err >/dev/null; echo "$? $(wc -l <err)")"
+same 'a label out of range' '1 1' "$("$WIDEOUT" train xc --train out-of-range -o o.net "${small[@]}" 2>err >/dev/null; echo "$? $(wc -l <err)")"
 printf '0 5 3\n' >empty.txt
 early 'no rows' 'empty.txt: no row has a label: there is nothing to learn' xc --train empty.txt -o o.net
 printf '2 5 3\n 1:1\n 2:1\n' >unlabelled.txt
 early 'no labels' 'unlabelled.txt: no row has a label: there is nothing to learn' xc --train unlabelled.txt -o o.net
 printf '1 5 3\n0 1:nan\n' >nan.txt
-same 'NaN' '1 1' "$(train xc o.net --train nan.txt 2>err >/dev/null; echo "$? $(wc -l <err)")"
+same 'NaN' '1 1' "$("$WIDEOUT" train xc --train nan.txt -o o.net "${small[@]}" 2>err >/dev/null; echo "$? $(wc -l <err)")"
 printf '2 5 3\n0 1:1\n1 2:-1 4:1\n' >minus.txt
 early 'a count that has no logarithm' 'minus.txt: row 2: feature 2 has the value -1, which is no count: try --counts raw' \
     xc --train minus.txt -o o.net

@@ -36,6 +36,10 @@ same 'all others are there' 62 "$(see --index more --exact -k 64 $test | wc -l)"
 printf '0\n59\n' >gone
 "$WIDEOUT" update -q more --remove gone -o less >/dev/null
 same 'a second update, from a file' 60 "$(see --index less --exact -k 64 $test | wc -l)"
+"$WIDEOUT" update -q index --remove 7 --remove gone -o less >/dev/null
+same 'removed by several options' '' "$(see --index less --exact -k 64 $test | grep -xE '0|7|59')"
+true >empty
+same 'a list of nothing' 'wideout: warning: empty names no class' "$("$WIDEOUT" update -q index --remove empty -o same 2>&1 >/dev/null)"
 for weights in bf16 int8 none; do
     "$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" --weights $weights -o other >/dev/null
     own=()
@@ -98,7 +102,10 @@ fails 'no index' 2 "wideout update: expected one index, found 0 $see_update" "$W
 fails 'no output' 2 "wideout update: needs -o FILE for the new index $see_update" "$WIDEOUT" update index --remove 1
 fails 'the output is the input' 2 "wideout update: -o 'index' would replace what is read $see_update" "$WIDEOUT" update index --remove 1 -o index
 fails 'or the rows' 2 "wideout update: -o '$rows' would replace what is read $see_update" "$WIDEOUT" update index --add $rows -o $rows
-fails 'or the list' 2 "wideout update: -o 'gone' would replace what is read $see_update" "$WIDEOUT" update index --remove gone -o gone
+fails 'or the list' 2 "wideout update: -o 'gone' would replace what is read $see_update" "$WIDEOUT" update index --remove 1 --remove gone -o gone
+for option in --add --replace; do
+    fails "$option twice" 2 "wideout update: $option is given twice $see_update" "$WIDEOUT" update index $option $rows $option other -o x
+done
 fails 'a class that is none' 1 'wideout: --remove: class 60 is not below the 60 of the index' "$WIDEOUT" update index --remove 60 -o x
 fails 'a class that is gone' 1 'wideout: --remove: class 7 was removed before' "$WIDEOUT" update more --remove 7 -o x
 fails 'rows without ids' 1 "wideout: $rows: has no tensor 'ids': rows that replace others come with 'ids' (4) in I32 or I64, their classes" \

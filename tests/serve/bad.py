@@ -151,6 +151,8 @@ with Server(GOLDEN + "index-prior.safetensors", "--max-body", "20000", "--max-qu
             ("a length and chunks", b"Transfer-Encoding: chunked\r\n", twice),
             ("two lengths", b"Content-Length: 5\r\n", twice),
             ("the same length twice", b"content-length: %d\r\n" % len(good), twice),
+            ("two ends of the JSON", b"Inference-Header-Content-Length: 2\r\ninference-header-content-length: 2\r\n",
+             "the request has 2 headers 'Inference-Header-Content-Length', expected one"),
             ("two hosts", b"Host: y\r\n", "the request has 2 headers 'Host', expected one")):
         with s.connect() as c:
             c.sendall(post(good, extra) + b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")

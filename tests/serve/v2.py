@@ -135,6 +135,24 @@ with Server(prior, "--name", "mymodel") as s:
             {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["a"]}]})
     refused("a parameter that is none", "there is no parameter 'kk'", {**one, "parameters": {"kk": 1}})
 
+    # ---- What is a parameter is one in its place alone: elsewhere a mask would be open, with nobody to say so ----
+    best = expected_ids[0]
+    ids = {**one, "outputs": [{"name": "ids"}]}
+    check("a mask in its place", best not in s.ask("/v2/models/mymodel/infer", {**ids, "parameters": {"forbid": [best]}}).json()["outputs"][0]["data"])
+    for key, value in {"forbid": [best], "require": [1], "bias": {"1": 2}, "k": 2, "scores": "softmax", "exact": True, "probes": 1,
+                       "prior": False, "names": True}.items():
+        for where, body in (("the request itself", {**ids, key: value}),
+                            ("an input", {**ids, "inputs": [{**one["inputs"][0], key: value}]}),
+                            ("an input's parameters", {**ids, "inputs": [{**one["inputs"][0], "parameters": {key: value}}]}),
+                            ("an output", {**ids, "outputs": [{"name": "scores"}, {"name": "ids", key: value}]}),
+                            ("an output's parameters", {**ids, "outputs": [{"name": "ids", "parameters": {key: value}}]})):
+            refused(f"{key} in {where}", f"'{key}' belongs into the parameters of the request, not into {where}", body)
+    unknown = {"unknown": 1}
+    reply = s.ask("/v2/models/mymodel/infer", {**one, **unknown, "inputs": [{**one["inputs"][0], **unknown, "parameters": unknown}],
+                                              "outputs": [{"name": "ids", **unknown, "parameters": unknown}]})
+    same("members that nobody knows are passed over, as the protocol has it", (200, expected_ids[:3]),
+         (reply.status, reply.json()["outputs"][0]["data"]))
+
 with Server(GOLDEN + "index-names.safetensors", "--net", GOLDEN + "network-xc.safetensors") as s:
     ask = {"inputs": [{"name": "text", "shape": [2], "datatype": "BYTES", "data": ["one word", "two words"]}],
            "outputs": [{"name": "names"}, {"name": "ids"}], "parameters": {"k": 2}}

@@ -4,6 +4,9 @@
 
 #include "index/findings.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 /* A build by some ranks. Every rank has a layer of its own, whose rows are spoiled where FULL must not be asked. */
 typedef struct job {
     const scene *s;
@@ -152,11 +155,14 @@ static int count_learning(void *ctx, const char *stage, uint64_t done, uint64_t 
     return 0;
 }
 
-/* A tree that is learned from rows is kept as others are; where rows lie follows from it and is found again. */
+/* A tree that is learned from rows is kept as others are; where rows lie follows from it and is found again. One row is
+ * far longer than others, and so is its leaf's centre. */
 static void a_tree_of_rows_goes_on_too(void **state)
 {
     (void)state;
     scene s = make_log();
+    for (size_t i = 0; i < s.d; i++) s.w[5 * s.d + i] *= 1e5F;
+    s.b[5] = -1e8F;
     char one[128];
     snprintf(one, sizeof one, "%s/one", scratch_folder);
     for (uint32_t nodes = 1; nodes <= 3; nodes += 2) {
@@ -236,7 +242,9 @@ static void a_torn_record_is_found_again(void **state)
     for (size_t cut = bytes; cut > bytes / 30; cut -= bytes / 9) {
         scratch_write("checkpoint", whole, cut);
         if (run(&j, 2)) {
-            assert_non_null(strstr(j.errs[0].text, "checkpoint: it is damaged: its header is cut off"));
+            assert_non_null(
+                strstr(j.errs[0].text,
+                       "checkpoint: it is damaged: its header is cut off: remove it, or build without resume"));
             break;
         }
         assert_int_equal(run(&j, 1), WO_OK);
@@ -257,7 +265,8 @@ static void a_torn_record_is_found_again(void **state)
     whole[20] ^= 1;
     scratch_write("checkpoint", whole, bytes);
     assert_int_equal(run(&j, 2), WO_ERR_CHECKSUM);
-    assert_non_null(strstr(j.errs[0].text, "checkpoint: it is damaged: the checksum of its header differs"));
+    assert_non_null(strstr(j.errs[0].text, "checkpoint: it is damaged: the checksum of its header differs: remove it, "
+                                           "or build without resume"));
     free(whole);
     free_scene(&s);
 }
@@ -327,6 +336,244 @@ static void what_is_not_ours_stays(void **state)
     free_scene(&s);
 }
 
+/* ---- Files that are signed, and not what a build wrote ------------------------------------------------------- */
+
+enum { HEADER = 632, FRAME = sizeof(uint64_t), ROUTER = 1 };
+
+/* A record of a file: where its bytes are, and how many. */
+typedef struct record {
+    char *data;
+    uint64_t bytes;
+} record;
+
+static record record_of(char *file, size_t bytes, size_t number)
+{
+    record r = {file + HEADER - FRAME, 0};
+    for (size_t i = 0; i <= number; i++) {
+        r.data += r.bytes + 2 * FRAME;
+        if (r.data >= file + bytes) return (record){NULL, 0};
+        memcpy(&r.bytes, r.data - FRAME, sizeof r.bytes);
+    }
+    return r;
+}
+
+/* The checkpoint with all before that record, and in its place another one of `size` bytes of data. */
+static void forge(char *file, size_t bytes, size_t number, const char *data, uint64_t size)
+{
+    const record old = record_of(file, bytes, number);
+    const size_t before = (size_t)(old.data - file) - FRAME;
+    char *made = room(1, before + size + 2 * FRAME);
+    memcpy(made, file, before);
+    memcpy(made + before, &size, FRAME);
+    memcpy(made + before + FRAME, data, size);
+    const uint64_t hash = XXH3_64bits_withSeed(made + before, FRAME + size, number);
+    memcpy(made + before + FRAME + size, &hash, FRAME);
+    scratch_write("checkpoint", made, before + size + 2 * FRAME);
+    free(made);
+}
+
+static void assert_damaged(job j, size_t number, int size)
+{
+    char expected[256];
+    snprintf(expected, sizeof expected,
+             "%s: it is damaged: result %zu is none of this build: remove it, or build without resume", j.o.checkpoint,
+             number + 1);
+    run(&j, size);
+    for (int r = 0; r < size; r++) {
+        if (j.statuses[r] != WO_ERR_FORMAT || strcmp(j.errs[r].text, expected) != 0)
+            fail_msg("rank %d: %d: \"%s\", expected \"%s\"", r, j.statuses[r], j.errs[r].text, expected);
+        assert_int_equal(j.errs[r].about, WO_ABOUT_NONE);
+    }
+}
+
+/* The checkpoint of a build, all of it; the caller frees it. */
+static char *finished(job *j, size_t *bytes)
+{
+    j->o.resume = 0;
+    assert_int_equal(run(j, 1), WO_OK);
+    j->o.resume = 1;
+    return slurp(j->o.checkpoint, bytes);
+}
+
+static void a_record_has_the_bytes_that_are_asked_for(void **state)
+{
+    (void)state;
+    scene s = make_scene(29, 20, 300, true, 3);
+    for (int which = 0; which < N_JOBS; which++) {
+        job j = job_of(&s, which);
+        char one[128];
+        snprintf(one, sizeof one, "%s/one", scratch_folder);
+        build_one(j, one);
+        size_t bytes, n = 0;
+        char *file = finished(&j, &bytes);
+        for (record r; (r = record_of(file, bytes, n)).data; n++) {
+            char *longer = room(1, r.bytes + 4);
+            memcpy(longer, r.data, r.bytes);
+            forge(file, bytes, n, longer, r.bytes + 4);
+            assert_damaged(j, n, 2);
+            forge(file, bytes, n, longer, r.bytes - 4);
+            assert_damaged(j, n, 2);
+            forge(file, bytes, n, longer, 1);
+            assert_damaged(j, n, 1);
+            forge(file, bytes, n, longer, r.bytes);
+            assert_int_equal(run(&j, 1), WO_OK);
+            assert_same_file(one, j.paths[0]);
+            free(longer);
+        }
+        assert_true(n >= (which == 3 ? 1 : 3));
+        free(file);
+    }
+    free_scene(&s);
+}
+
+/* The arrays of a router's record. */
+typedef enum part { STARTS, BASIS_SCALES, NODE_SCALES, NODE_OFFSETS, LEAF_SCALES, LEAF_OFFSETS, PLANES, OFFSETS } part;
+
+enum { A = 16, N_PLANES = 16 }; /* of the jobs' routers: 1 or 3 nodes, and 12 planes, rounded up */
+
+/* Where they begin: see woi_router_pieces. */
+static char *part_of(const job *j, int which, record r, part p)
+{
+    const size_t d = j->s->d, axes = which == 2 ? j->o.route_d : d;
+    if (which == 0) {
+        assert_int_equal(r.bytes, (d + 1) * N_PLANES * sizeof(float));
+        return r.data + (p == OFFSETS ? d * N_PLANES * sizeof(float) : 0);
+    }
+    uint32_t cells;
+    memcpy(&cells, r.data + A * sizeof cells, sizeof cells);
+    const size_t sizes[] = {(A + 1) * sizeof cells,
+                            which == 2 ? axes * d : 0,
+                            which == 2 ? axes * sizeof(float) : 0,
+                            A * axes,
+                            A * sizeof(float),
+                            A * sizeof(float),
+                            cells * axes,
+                            cells * sizeof(float),
+                            cells * sizeof(float),
+                            sizeof(float)};
+    static const size_t before[] = {
+        [STARTS] = 0, [BASIS_SCALES] = 2, [NODE_SCALES] = 4, [NODE_OFFSETS] = 5, [LEAF_SCALES] = 7, [LEAF_OFFSETS] = 8};
+    size_t at = 0, all = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (i == before[p]) at = all;
+        all += sizes[i];
+    }
+    assert_int_equal(r.bytes, all); /* each array once */
+    return r.data + at;
+}
+
+static void a_router_that_nobody_learned_is_refused(void **state)
+{
+    (void)state;
+    scene s = make_scene(29, 20, 300, true, 3);
+    const struct {
+        int which;
+        part p;
+        size_t first, n; /* numbers that are another */
+        double value;
+    } cases[] = {
+        {1, STARTS, 0, 1, 16},
+        {1, STARTS, 1, 1, 1},
+        {1, STARTS, 1, 1, 1 << 20},
+        {1, STARTS, 16, 1, 0},
+        {1, STARTS, 16, 1, 65536},
+        {1, STARTS, 0, 17, 0},
+        {1, NODE_SCALES, 0, 1, NAN},
+        {1, NODE_SCALES, 0, 1, -0.001},
+        {1, NODE_SCALES, 15, 1, INFINITY},
+        {1, NODE_OFFSETS, 0, 1, NAN},
+        {1, NODE_OFFSETS, 0, 1, INFINITY},
+        {1, NODE_OFFSETS, 0, 1, -1e30},
+        {1, NODE_OFFSETS, 0, 1, -INFINITY},
+        {1, NODE_OFFSETS, 15, 1, 0},
+        {1, NODE_OFFSETS, 0, 16, -INFINITY},
+        {1, LEAF_SCALES, 0, 1, NAN},
+        {1, LEAF_SCALES, 0, 1, 1e30},
+        {1, LEAF_OFFSETS, 0, 1, NAN},
+        {1, LEAF_OFFSETS, 0, 1, 1},
+        {1, LEAF_OFFSETS, 0, 16, -INFINITY},
+        {2, BASIS_SCALES, 0, 1, NAN},
+        {2, BASIS_SCALES, 15, 1, 1e30},
+        {2, LEAF_OFFSETS, 0, 1, NAN},
+        {0, PLANES, 0, 1, NAN},
+        {0, PLANES, 319, 1, INFINITY},
+        {0, OFFSETS, 0, 1, NAN},
+        {0, OFFSETS, 15, 1, -INFINITY},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        job j = job_of(&s, cases[i].which);
+        size_t bytes;
+        char *file = finished(&j, &bytes);
+        const record r = record_of(file, bytes, ROUTER);
+        char *at = part_of(&j, cases[i].which, r, cases[i].p) + 4 * cases[i].first;
+        for (size_t k = 0; k < cases[i].n; k++, at += 4) {
+            const float number = (float)cases[i].value;
+            const uint32_t start = cases[i].p == STARTS ? (uint32_t)cases[i].value : 0;
+            memcpy(at, cases[i].p == STARTS ? (const void *)&start : &number, 4);
+        }
+        forge(file, bytes, ROUTER, r.data, r.bytes);
+        assert_damaged(j, ROUTER, 1);
+        free(file);
+    }
+    free_scene(&s);
+}
+
+/* FULL's best of a query are different classes: cells would have one twice. */
+static void classes_that_stand_twice_are_refused(void **state)
+{
+    (void)state;
+    scene s = make_scene(29, 20, 300, true, 3);
+    job j = job_of(&s, 1);
+    size_t bytes;
+    char *file = finished(&j, &bytes);
+    const record r = record_of(file, bytes, 0);
+    const int32_t values[] = {29, -2, 0};
+    for (size_t i = 0; i < 3; i++) {
+        int32_t ids[3];
+        memcpy(ids, r.data, sizeof ids);
+        const int32_t old = ids[1];
+        ids[1] = i == 2 ? ids[0] : values[i];
+        memcpy(r.data, ids, sizeof ids);
+        forge(file, bytes, 0, r.data, r.bytes);
+        assert_damaged(j, 0, 1);
+        ids[1] = old;
+        memcpy(r.data, ids, sizeof ids);
+    }
+    free(file);
+    free_scene(&s);
+}
+
+static size_t largest; /* allocation so far */
+
+static void *noting_alloc(void *ctx, size_t bytes, size_t align)
+{
+    if (bytes > largest) largest = bytes;
+    return failing_alloc(ctx, bytes, align);
+}
+
+/* Starts may claim millions of leaves: a record has not the bytes for them. */
+static void memory_is_in_proportion_to_a_record(void **state)
+{
+    (void)state;
+    assert_int_equal(wo_allocator_set(&(wo_allocator){noting_alloc, failing_release, NULL}), WO_OK);
+    scene s = make_scene(29, 20, 300, true, 3);
+    job j = job_of(&s, 1);
+    size_t bytes;
+    char *file = finished(&j, &bytes);
+    const size_t usual = largest;
+    const record r = record_of(file, bytes, ROUTER);
+    for (uint32_t a = 0; a <= A; a++) {
+        const uint32_t start = a * 65536;
+        memcpy(r.data + a * sizeof start, &start, sizeof start);
+    }
+    forge(file, bytes, ROUTER, r.data, r.bytes);
+    assert_damaged(j, ROUTER, 1);
+    assert_int_equal(largest, usual);
+    free(file);
+    free_scene(&s);
+    wo_allocator_set(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +583,10 @@ int main(void)
         cmocka_unit_test(a_torn_record_is_found_again),
         cmocka_unit_test(another_build_is_refused),
         cmocka_unit_test(what_is_not_ours_stays),
+        cmocka_unit_test(a_record_has_the_bytes_that_are_asked_for),
+        cmocka_unit_test(a_router_that_nobody_learned_is_refused),
+        cmocka_unit_test(classes_that_stand_twice_are_refused),
+        cmocka_unit_test(memory_is_in_proportion_to_a_record),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
