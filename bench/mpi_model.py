@@ -1,7 +1,7 @@
 """A model of builds and searches by wideout-mpi: mpi_model.py [FOLDER]. It measures constants with P = 1 and 2 ranks of one
 thread, predicts P = 4 with them and measures that, and says what they mean for larger layers.
 
-A build by a tree from n queries, a of which FULL is asked (all of them; with --source labels --centre-k the cells):
+A build by a tree from n queries, a of which FULL is asked (all of them; with --source labels none):
 
   ask     a m d c_mul / (P T) + a k (P - 1) (8 bytes + c_merge) + a / 4096 gathers
   tree    n sqrt(n) (c_tree / (P T) + c_file / T)     a tree has some sqrt(n) nodes, with as many leaves
@@ -149,18 +149,16 @@ def main():
     rows = []
     for m, p in ((10**8, 4), (10**9, 64)):
         n = 10**7
-        for how, a in (("all", n), ("250,000 centres", n // 40)):
-            job = {"p": p, "t": CORES, "m": m, "d": 64, "n": n, "a": a,
-                   "bytes_s": GBIT * 1e9 / 8, "wait_s": WAIT_US / 1e6}  # fmt: skip
-            s = predict(c, job)
-            shard = m / p * (3 * 64 + 8)  # int8, bf16 and a scale and a bias each
-            write = shard / (DISK * 1e9)
-            search = s["search"] / CORES + (4 * 64 + (16 * K + 8) * (p - 1)) / job["bytes_s"] + 3 * job["wait_s"] / 1024
-            full = m * 64 * c["mul"] / (p * CORES)
-            rows.append({"m": m, "p": p, "asked": how, "shard_bytes": shard, "search_us": 1e6 * search, "full_us": 1e6 * full,
-                         "write_s": write, **{name: s[name] for name in ("ask", "tree", "fill")}})  # fmt: skip
-            print(f"  {m:.0e} classes, P = {p}, FULL asked of {how}: {s['ask'] / 60:.1f} min asking, {s['tree'] / 60:.1f} the tree, "
-                  f"{s['fill'] / 60:.1f} filling, {write / 60:.1f} writing")  # fmt: skip
+        job = {"p": p, "t": CORES, "m": m, "d": 64, "n": n, "a": n, "bytes_s": GBIT * 1e9 / 8, "wait_s": WAIT_US / 1e6}
+        s = predict(c, job)
+        shard = m / p * (3 * 64 + 8)  # int8, bf16 and a scale and a bias each
+        write = shard / (DISK * 1e9)
+        search = s["search"] / CORES + (4 * 64 + (16 * K + 8) * (p - 1)) / job["bytes_s"] + 3 * job["wait_s"] / 1024
+        full = m * 64 * c["mul"] / (p * CORES)
+        rows.append({"m": m, "p": p, "shard_bytes": shard, "search_us": 1e6 * search, "full_us": 1e6 * full,
+                     "write_s": write, **{name: s[name] for name in ("ask", "tree", "fill")}})  # fmt: skip
+        print(f"  {m:.0e} classes, P = {p}: {s['ask'] / 60:.1f} min asking, {s['tree'] / 60:.1f} the tree, "
+              f"{s['fill'] / 60:.1f} filling, {write / 60:.1f} writing")  # fmt: skip
         print(f"    a shard in int8 and bf16 has {shard / 1e9:.1f} GB; a query in a stream {1e6 * search:.2f} us, of FULL {full * 1e6:.0f} us")
     if os.environ.get("RESULTS"):
         with open(os.environ["RESULTS"], "w") as file:

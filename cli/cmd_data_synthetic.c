@@ -10,6 +10,7 @@
 typedef struct arguments {
     cli_common common;
     const char *output;
+    const char *shard;
     uint64_t m, d, n;
     double exponent;
     int as;
@@ -25,6 +26,8 @@ static const cli_option options[] = {
      "training queries (default: 100000); valid and test get a tenth", false},
     {"exponent", 0, CLI_REAL, offsetof(arguments, exponent), "0-4",
      "class j has probability (j+1)^-S (default: 1; 0: all alike)", false},
+    {"shard", 0, CLI_TEXT, offsetof(arguments, shard), "I/P", "of a layer: only classes c with c % P = I, as c / P",
+     false},
     {0},
 };
 
@@ -59,17 +62,25 @@ static wo_status write_text(const woi_synthetic *s, const wo_progress *progress,
 static int report(const woi_synthetic *s, bool text, const arguments *args, double seconds)
 {
     if (args->common.json)
-        return cli_print_json(
-            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "as", text ? "text" : "layer", "m",
-                      (json_int_t)s->m, text ? "features" : "d", (json_int_t)(text ? s->n_features : s->d), "clusters",
-                      (json_int_t)s->n_clusters, "train", (json_int_t)s->n[0], "valid", (json_int_t)s->n[1], "test",
-                      (json_int_t)s->n[2], "exponent", s->exponent, "seconds", seconds));
+        return cli_print_json(json_pack(
+            "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "as", text ? "text" : "layer", "m",
+            (json_int_t)woi_synthetic_rows(s), text ? "features" : "d", (json_int_t)(text ? s->n_features : s->d),
+            "clusters", (json_int_t)s->n_clusters, "train", (json_int_t)s->n[0], "valid", (json_int_t)s->n[1], "test",
+            (json_int_t)s->n[2], "exponent", s->exponent, "seconds", seconds));
     printf("wrote ");
     cli_print_text(stdout, args->output);
-    printf(": %s in %s, %s; %s train, %s valid, %s test %s; %.1f s\n", cli_count(s->m, "class"),
+    printf(": %s in %s, %s; %s train, %s valid, %s test %s; %.1f s\n", cli_count(woi_synthetic_rows(s), "class"),
            cli_count(s->n_clusters, "cluster"), cli_count(text ? s->n_features : s->d, text ? "feature" : "dimension"),
            cli_number(s->n[0]), cli_number(s->n[1]), cli_number(s->n[2]), text ? "rows" : "queries", seconds);
     return cli_end();
+}
+
+/* "3/10" */
+static bool parse_shard(const char *text, woi_synthetic *s)
+{
+    char slash, end;
+    return sscanf(text, "%4" SCNu64 "%c%4" SCNu64 "%c", &s->shard, &slash, &s->shards, &end) == 3 && slash == '/' &&
+           s->shard < s->shards && s->shards <= s->m;
 }
 
 static int run(const cli_command *self, void *given, int n, char **rest)
@@ -80,6 +91,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (n > 0) return cli_usage(self, "takes no file, found '%s'", rest[0]);
     if (!args->output) return cli_usage(self, "needs -o DIR, the folder to write to");
     if (text && args->d) return cli_usage(self, "-d is for --as layer");
+    if (text && args->shard) return cli_usage(self, "--shard is for --as layer");
     woi_synthetic s = {.m = args->m ? args->m : 100000,
                        .d = args->d ? args->d : 64,
                        .n = {train, held_out, held_out},
@@ -91,6 +103,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->common.threads > 1024)
         return cli_usage(self, "--threads takes at most 1024, not %" PRIu64, args->common.threads);
     if (train > INT32_MAX) return cli_usage(self, "-n takes at most %d queries, not %" PRIu64, INT32_MAX, train);
+
+    if (args->shard && !parse_shard(args->shard, &s))
+        return cli_usage(self,
+                         "--shard takes I/P, shard I of P from 0/P on, with at most 9999 of them and a class in each");
 
     if (cli_output_try_folder(args->output, text ? text_names : layer_names)) return CLI_FAILED;
     double start = woi_now_s();
@@ -126,6 +142,9 @@ const cli_command cli_cmd_data_synthetic = {
     "--as text writes train.txt, valid.txt and test.txt in the extreme-classification format, labels.txt\n"
     "and features.txt: rows of 16 words, half of them words of the class, some of its cluster, some\n"
     "noise, which 'wideout train xc' can learn.\n"
+    "\n"
+    "A layer that is larger than the disk is made shard by shard: --shard 3/10 writes every tenth of its\n"
+    "classes, from class 3 on, as a layer of its own, and the same queries, most of them without label.\n"
     "\n"
     "The same seed gives the same bytes, with any number of threads.",
     options,

@@ -416,9 +416,11 @@ typedef struct wo_build_options {
      * most; 0 where nothing is gained. wo_index_options has what was chosen; -1 without a partition, and in files of
      * versions that had none, whose probabilities have the prior. */
     double mix;
-    /* evidence by a tree: a cell holds besides so many classes that FULL finds best at the mean of its queries,
-     * whatever the cap. For layers with far more classes than a log names: FULL is asked once a cell. 0: none. */
-    uint32_t centre_k;
+    /* evidence by a tree: each class lies in so many leaves besides, up to 16, for its row alone: those nearest to
+     * where its queries are to be expected. For layers with far more classes than a log names. The tree is learned from
+     * those places too, which lie in clusters more clearly than queries do. In a cell, classes with evidence come
+     * first, then those that the layer thinks most frequent, up to the cap. 0: none. */
+    uint32_t rows;
     /* evidence, popular: so many of the log's queries stay in the index, drawn by the seed, in bf16, each with its
      * source_k-th best logit: what wo_index_update files new rows by, and wo_index_check_layer judges by. 0: none */
     uint32_t keep;

@@ -26,6 +26,12 @@ static double uniform(const woi_synthetic *s, uint64_t stream, uint64_t position
     return (double)(woi_rng_u64(s->seed, stream, position) >> 11) * 0x1p-53;
 }
 
+/* The class that row i of the written layer is. */
+static uint64_t class_of(const woi_synthetic *s, uint64_t i)
+{
+    return s->shards ? s->shard + i * s->shards : i;
+}
+
 static uint64_t stream_of(uint64_t kind, int part)
 {
     return kind + PER_PART * (uint64_t)part;
@@ -132,7 +138,7 @@ static void make_range(void *own, int worker, size_t first, size_t end)
     for (size_t i = first; i < end; i++) {
         float *row = m->rows + i * m->s->d;
         if (m->part == WEIGHTS)
-            woi_synthetic_weight(m->s, m->first + i, row);
+            woi_synthetic_weight(m->s, class_of(m->s, m->first + i), row);
         else
             woi_synthetic_query(m->s, m->part, m->first + i, row);
     }
@@ -150,18 +156,19 @@ static uint64_t end_of(uint64_t first, uint64_t n)
 }
 
 /* The settings, so that a file says what it is. */
-enum { SETTINGS_BYTES = 160 };
+enum { SETTINGS_BYTES = 200 };
 static const char *settings(const woi_synthetic *s, char text[SETTINGS_BYTES])
 {
-    snprintf(text, SETTINGS_BYTES, "m=%" PRIu64 " d=%" PRIu64 " exponent=%g seed=%" PRIu64, s->m, s->d, s->exponent,
-             s->seed);
+    const int n = snprintf(text, SETTINGS_BYTES, "m=%" PRIu64 " d=%" PRIu64 " exponent=%g seed=%" PRIu64, s->m, s->d,
+                           s->exponent, s->seed);
+    if (s->shards) snprintf(text + n, SETTINGS_BYTES - (size_t)n, " shard=%" PRIu64 "/%" PRIu64, s->shard, s->shards);
     return text;
 }
 
 wo_status woi_synthetic_layer(const woi_synthetic *s, const char *path, const wo_progress *progress,
                               woi_st_writer **result, wo_error *err)
 {
-    const uint64_t shape[] = {s->m, s->d};
+    const uint64_t rows_here = woi_synthetic_rows(s), shape[] = {rows_here, s->d};
     char text[SETTINGS_BYTES];
     woi_st_writer *writer = NULL;
     float *rows = woi_alloc(ROWS_AT_ONCE, s->d * sizeof *rows, err);
@@ -171,14 +178,14 @@ wo_status woi_synthetic_layer(const woi_synthetic *s, const char *path, const wo
         (status = woi_st_declare(writer, "weight", WOI_F32, 2, shape, err)) ||
         (status = woi_st_declare(writer, "bias", WOI_F32, 1, shape, err)))
         goto done;
-    for (uint64_t first = 0, end; !status && first < s->m; first = end) {
-        end = end_of(first, s->m);
+    for (uint64_t first = 0, end; !status && first < rows_here; first = end) {
+        end = end_of(first, rows_here);
         make_rows(s, WEIGHTS, first, end, rows);
         status = woi_st_append(writer, rows, (end - first) * s->d * sizeof *rows, err);
-        if (!status) status = woi_progress(progress, "writing weights", end, s->m, err);
+        if (!status) status = woi_progress(progress, "writing weights", end, rows_here, err);
     }
-    for (uint64_t i = 0; !status && i < s->m; i++) {
-        float bias = (float)woi_synthetic_log_probability(s, i);
+    for (uint64_t i = 0; !status && i < rows_here; i++) {
+        float bias = (float)woi_synthetic_log_probability(s, class_of(s, i));
         status = woi_st_append(writer, &bias, sizeof bias, err);
     }
 done:
@@ -190,11 +197,18 @@ done:
     return status;
 }
 
+static bool is_here(const woi_synthetic *s, uint64_t class)
+{
+    return !s->shards || class % s->shards == s->shard;
+}
+
 wo_status woi_synthetic_log(const woi_synthetic *s, int part, const char *path, const wo_progress *progress,
                             woi_st_writer **result, wo_error *err)
 {
     const uint64_t n = s->n[part];
-    const wo_log_writer_options o = {.struct_size = sizeof o, .d = s->d, .n = n, .n_labels = n, .labels = 1};
+    uint64_t n_labels = 0;
+    for (uint64_t i = 0; i < n; i++) n_labels += is_here(s, woi_synthetic_label(s, part, i));
+    const wo_log_writer_options o = {.struct_size = sizeof o, .d = s->d, .n = n, .n_labels = n_labels, .labels = 1};
     char text[SETTINGS_BYTES];
     int64_t indptr[ROWS_AT_ONCE + 1];
     int32_t labels[ROWS_AT_ONCE];
@@ -203,11 +217,15 @@ wo_status woi_synthetic_log(const woi_synthetic *s, int part, const char *path, 
     wo_status status = rows ? WO_OK : WO_ERR_MEMORY;
     if (!status) status = wo_log_writer_create(path, &o, &writer, err);
     if (!status) status = woi_log_set_meta(writer, "synthetic", settings(s, text), err);
-    for (int64_t i = 0; i <= ROWS_AT_ONCE; i++) indptr[i] = i; /* one label each */
     for (uint64_t first = 0, end; !status && first < n; first = end) {
         end = end_of(first, n);
         make_rows(s, part, first, end, rows);
-        for (uint64_t i = first; i < end; i++) labels[i - first] = (int32_t)woi_synthetic_label(s, part, i);
+        indptr[0] = 0;
+        for (uint64_t i = first; i < end; i++) { /* one label each, or none that is here */
+            const uint64_t class = woi_synthetic_label(s, part, i), at = i - first;
+            indptr[at + 1] = indptr[at] + is_here(s, class);
+            if (is_here(s, class)) labels[indptr[at]] = (int32_t)(s->shards ? class / s->shards : class);
+        }
         status = wo_log_append(writer, rows, end - first, indptr, labels, err);
         if (!status) status = woi_progress(progress, "writing queries", end, n, err);
     }

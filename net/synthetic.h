@@ -26,6 +26,8 @@ typedef struct woi_synthetic {
     double exponent;                 /* s */
     uint64_t seed;
     int threads; /* 0: all cores; the numbers do not depend on it */
+    uint64_t shard,
+        shards; /* of a layer and its logs: only classes c with c % shards == shard, as c / shards; 0: all */
     /* Set by woi_synthetic_init. */
     uint64_t n_clusters, n_features;
     double sigma;
@@ -40,6 +42,12 @@ uint64_t woi_synthetic_label(const woi_synthetic *s, int part, uint64_t i);    /
 double woi_synthetic_log_probability(const woi_synthetic *s, uint64_t class);  /* of class 0 to m - 1 */
 void woi_synthetic_weight(const woi_synthetic *s, uint64_t class, float *row); /* d floats */
 void woi_synthetic_query(const woi_synthetic *s, int part, uint64_t i, float *row);
+
+/* The classes of the layer that is written. */
+static inline uint64_t woi_synthetic_rows(const woi_synthetic *s)
+{
+    return s->shards ? (s->m - s->shard + s->shards - 1) / s->shards : s->m;
+}
 
 /* Write a layer, or a part as a log, in bounded memory: all but woi_st_finish. */
 wo_status woi_synthetic_layer(const woi_synthetic *s, const char *path, const wo_progress *progress,

@@ -12,6 +12,7 @@ void woi_cells_free(woi_cells *cells)
     woi_free(cells->ids);
     woi_free(cells->queries);
     woi_free(cells->shares);
+    woi_free(cells->biases);
     *cells = (woi_cells){0};
 }
 

@@ -15,6 +15,7 @@ typedef struct woi_cells {
     int32_t *ids;      /* offsets[n] */
     uint32_t *queries; /* n: training queries that each had of its own; NULL but for evidence */
     uint16_t *shares;  /* offsets[n], bf16: how often the class was a label of the cell's queries; NULL: not kept */
+    float *biases;     /* offsets[n]: those of the classes, side by side; NULL: they are to be had by class alone */
 } woi_cells;
 
 void woi_cells_free(woi_cells *cells); /* and zeroed again */

@@ -139,6 +139,17 @@ void woi_index_finish(wo_index *index)
     index->options.resume = 0;
 }
 
+wo_status woi_index_line_up_biases(wo_index *index, wo_error *err)
+{
+    woi_cells *cells = &index->cells;
+    const float *b = index->rows.b;
+    if (!b || !index->small.i8 || !cells->n) return WO_OK;
+    const size_t n = cells->offsets[cells->n];
+    if (!(cells->biases = woi_alloc(n, sizeof *cells->biases, err))) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < n; i++) cells->biases[i] = b[cells->ids[i]];
+    return WO_OK;
+}
+
 /* What rows in fewer bits change. */
 static wo_status measure_small(wo_index *index, const wo_log *log, wo_error *err)
 {
@@ -177,6 +188,7 @@ wo_status woi_index_complete(wo_index *index, const wo_log *log, const woi_finis
     wo_status status = WO_OK;
     if (index->options.partition) status = woi_partition_learn(index, log, call->progress, call->threads, err);
     if (!status) status = woi_keep_make(index, log, call, err);
+    if (!status) status = woi_index_line_up_biases(index, err);
     return status ? status : measure_small(index, log, err);
 }
 
@@ -203,6 +215,9 @@ static wo_status check_shard(const wo_layer *layer, const wo_build_options *o, w
     if (o->partition)
         return woi_fail_option(err, WO_ERR_UNSUPPORTED, "partition",
                                "partition is 1, but log Z is not learned by several processes");
+    if (o->rows && woi_uses_tree(o))
+        return woi_fail_option(err, WO_ERR_UNSUPPORTED, "rows",
+                               "rows is %u, but a tree is not learned from the rows of several processes", o->rows);
     return WO_OK;
 }
 

@@ -25,7 +25,8 @@ void woi_routed_free(woi_routed *routed)
 {
     woi_free(routed->of);
     woi_free(routed->near);
-    woi_centres_free(&routed->centres);
+    woi_expected_free(&routed->expected);
+    woi_placed_free(&routed->placed);
     *routed = (woi_routed){0};
 }
 
@@ -45,21 +46,23 @@ static wo_status keep_router(const wo_index *index, wo_error *err)
 
 /* Centres are means of directions, whose lengths are 1 but for rounding: their scales and |c|^2 / 2 are below this. */
 static const float FAR = 2;
+/* Points of rows may lie anywhere: this much leaves products with them finite. */
+static const float FAR_OF_ROWS = 1e30F;
 
-static bool are_scales(const float *x, size_t n)
+static bool are_scales(const float *x, size_t n, float far)
 {
     for (size_t i = 0; i < n; i++)
-        if (!(x[i] >= 0 && x[i] <= FAR)) return false;
+        if (!(x[i] >= 0 && x[i] <= far)) return false;
     return true;
 }
 
 /* Whether these are offsets of n centres, some of which are used, or none. */
-static bool are_offsets(const float *x, size_t n, bool some)
+static bool are_offsets(const float *x, size_t n, float far, bool some)
 {
     bool used = false;
     for (size_t i = 0; i < n; i++) {
         if (x[i] == -INFINITY) continue;
-        if (!(x[i] >= -FAR && x[i] <= 0)) return false;
+        if (!(x[i] >= -far && x[i] <= 0)) return false;
         used = true;
     }
     return used == some;
@@ -67,15 +70,16 @@ static bool are_offsets(const float *x, size_t n, bool some)
 
 /* Whether a recalled tree could have been learned: then a node is used where a leaf below it is, and each
  * query of the log finds one. */
-static bool is_learned(const woi_tree *tree)
+static bool is_learned(const woi_tree *tree, float far)
 {
-    if (!are_scales(tree->basis_scales, tree->basis ? tree->r : 0) || !are_scales(tree->node_scales, tree->A) ||
-        !are_scales(tree->leaf_scales, woi_tree_n_cells(tree)) || !are_offsets(tree->node_offsets, tree->A, true))
+    if (!are_scales(tree->basis_scales, tree->basis ? tree->r : 0, FAR) ||
+        !are_scales(tree->node_scales, tree->A, far) || !are_scales(tree->leaf_scales, woi_tree_n_cells(tree), far) ||
+        !are_offsets(tree->node_offsets, tree->A, far, true))
         return false;
     for (size_t a = 0; a < tree->A; a++) {
         const uint32_t start = tree->starts[a];
         const bool used = tree->node_offsets[a] != -INFINITY;
-        if (!are_offsets(tree->leaf_offsets + start, tree->starts[a + 1] - start, used)) return false;
+        if (!are_offsets(tree->leaf_offsets + start, tree->starts[a + 1] - start, far, used)) return false;
     }
     return true;
 }
@@ -93,11 +97,28 @@ static wo_status recall_tree(const woi_tree_options *o, size_t d, wo_index *inde
         status = woi_findings_damaged(index->findings, err);
     if (!status) status = woi_tree_room(tree, err);
     if (!status) status = recall_router(index, known, err);
-    if (!status && !is_learned(tree)) status = woi_findings_damaged(index->findings, err);
+    if (!status && !is_learned(tree, index->options.rows ? FAR_OF_ROWS : FAR))
+        status = woi_findings_damaged(index->findings, err);
     return status ? status : woi_tree_count_leaves(tree, err);
 }
 
-static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *routed, wo_error *err)
+/* With rows only the axes are the queries': leaves are learned from the points of rows, which a tree that was recalled
+ * gives once more. */
+static wo_status make_tree(const wo_log *log, const woi_sparse *needs, const woi_tree_options *options, wo_index *index,
+                           woi_routed *routed, wo_error *err)
+{
+    const bool rows = index->options.rows;
+    bool known = false;
+    wo_status status = recall_tree(options, log->d, index, &known, err);
+    if (!status && !known)
+        status = (rows ? woi_tree_find_axes : woi_tree_learn)(log->queries, log->n, log->d, options, &index->tree, err);
+    if (!status && rows) status = woi_expected_learn(index, log, needs, &routed->expected, err);
+    if (!status && rows && !known) status = woi_rows_learn(index, &routed->expected, options, err);
+    return status || known ? status : keep_router(index, err);
+}
+
+static wo_status learn_tree(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
+                            wo_error *err)
 {
     wo_build_options *o = &index->options;
     if (o->route_d < log->d && o->route_d % 16)
@@ -113,11 +134,13 @@ static wo_status learn_tree(const wo_log *log, wo_index *index, woi_routed *rout
                              .threads = o->threads,
                              .progress = &o->progress,
                              .together = o->together};
+    if (o->rows) { /* flat, since nodes that are too few lose clusters; cells of as many classes as there are cells */
+        const double m = (double)index->rows.m;
+        if (!tree.nodes) tree.nodes = 1;
+        if (!tree.leaves) tree.leaves = (uint32_t)fmin(fmax(sqrt(m) / tree.nodes, 1), WOI_MAX_FAN);
+    }
     woi_tree_fan_outs(log->n, QUERIES_A_LEAF, &tree.nodes, &tree.leaves);
-    bool known = false;
-    wo_status status = recall_tree(&tree, log->d, index, &known, err);
-    if (!status && !known) status = woi_tree_learn(log->queries, log->n, log->d, &tree, &index->tree, err);
-    if (!status && !known) status = keep_router(index, err);
+    wo_status status = make_tree(log, needs, &tree, index, routed, err);
     if (status) return status;
     o->nodes = tree.nodes; /* what was chosen */
     o->leaves = tree.leaves;
@@ -145,7 +168,7 @@ wo_status woi_evidence_set_reach(const wo_log *log, const wo_build_options *to, 
         if (!(routed->of = woi_alloc(log->n, each * sizeof *routed->of, err))) return WO_ERR_MEMORY;
         const woi_filing filing = {.each = each, .cells = routed->of};
         status = woi_tree_file(tree, log->queries, log->n, threads, &filing, err);
-        if (!status) status = woi_centres_ask(index, log, routed->of, each, &routed->centres, err);
+        if (!status && routed->expected.d) status = woi_rows_place(index, &routed->expected, &routed->placed, err);
     }
     return status ? status : woi_tree_learn_margin(tree, log->queries, log->n, to->probes, threads, err);
 }
@@ -182,7 +205,7 @@ wo_status woi_evidence_route(const wo_log *log, const woi_sparse *needs, wo_inde
                              wo_error *err)
 {
     *routed = (woi_routed){0};
-    const wo_status status = woi_uses_tree(&index->options) ? learn_tree(log, index, routed, err)
+    const wo_status status = woi_uses_tree(&index->options) ? learn_tree(log, needs, index, routed, err)
                                                             : learn_hash(log, needs, index, routed, err);
     if (status) woi_routed_free(routed);
     return status;
@@ -227,8 +250,8 @@ wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index 
     woi_cells_free(&index->cells);
     const size_t m = index->rows.m, whole = woi_shard_whole(&index->shard, m);
     wo_status status = woi_fill_evidence(by.needs, routed->of, &fill, whole, &index->cells, err);
-    if (!status && routed->centres.k) status = woi_centres_join(&routed->centres, &index->cells, err);
     if (!status) woi_shard_cells(&index->shard, m, &index->cells);
+    if (!status && routed->placed.each) status = woi_rows_join(&routed->placed, m, o, &index->cells, err);
     return status ? status : make_screen(index, err);
 }
 

@@ -6,14 +6,15 @@
 #ifndef WOI_INDEX_BUILD_EVIDENCE_H
 #define WOI_INDEX_BUILD_EVIDENCE_H
 
-#include "index/centres.h"
+#include "index/rows.h"
 
 /* Where the log's queries lie. */
 typedef struct woi_routed {
-    uint32_t each;  /* cells of a query: L, or of a tree 1 + spread */
-    uint32_t *of;   /* (n, each): their own cells; of a tree the nearest leaves */
-    uint32_t *near; /* of a tree: the neighbours of each cell; NULL */
-    woi_centres centres;
+    uint32_t each;         /* cells of a query: L, or of a tree 1 + spread */
+    uint32_t *of;          /* (n, each): their own cells; of a tree the nearest leaves */
+    uint32_t *near;        /* of a tree: the neighbours of each cell; NULL */
+    woi_expected expected; /* where the log says that queries of a row's class are; d = 0: rows have no part */
+    woi_placed placed;     /* where the layer's rows lie */
 } woi_routed;
 
 void woi_routed_free(woi_routed *routed); /* and zeroed again */

@@ -3,11 +3,11 @@
  *   header   magic (8 bytes) | what is built: options, layer, log, instruction set, version | XXH3 of that
  *   record   bytes u64 | the bytes | XXH3 of the record so far, seeded with its number
  *
- * Records are results in the order in which a build comes by them: FULL's best of a block of the log, the router,
- * FULL's best at the centres of cells, .... A build is a function of what the header says: the next one asks for the
- * same results in the same order, and gets the records back, whatever the number of ranks. All ranks have the same
- * results; rank 0 alone writes and reads, and hands the others what it read. A process that is killed leaves at most
- * one record in part, which is left out as everything behind it is, and written over.
+ * Records are results in the order in which a build comes by them: FULL's best of a block of the log, the router, ....
+ * A build is a function of what the header says: the next one asks for the same results in the same order, and gets the
+ * records back, whatever the number of ranks. All ranks have the same results; rank 0 alone writes and reads, and hands
+ * the others what it read. A process that is killed leaves at most one record in part, which is left out as everything
+ * behind it is, and written over.
  *
  * A checksum says that a record is what somebody wrote, not that a build did: a record has exactly the bytes that the
  * build asks for, and whoever recalls what it goes on with looks at it. */

@@ -489,6 +489,7 @@ static wo_status read_index(woi_st *st, const wo_open_options *options, wo_index
     if (!status) status = read_rows(&from, options->layer, err);
     if (!status) status = read_router(&from, err);
     if (!status) status = read_cells(&from, err);
+    if (!status) status = woi_index_line_up_biases(made, err);
     if (!status) status = read_removed(&from, err);
     if (!status) status = read_partition(&from, err);
     if (!status) status = read_kept(&from, err);

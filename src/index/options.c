@@ -129,8 +129,8 @@ const woi_option woi_options[] = {
      ALL(WO_FALLBACK_WIDER), "what queries below it get: more cells, or a screen too"},
     {"mix", WOI_OPTION_REAL, AT(mix), NULL, -1, WOI_MOST_MIX, 0, EVIDENCE, BOTH, false, ALL(-1),
      "how much of the cells' evidence probabilities have"},
-    {"centre_k", WOI_OPTION_U32, AT(centre_k), NULL, 0, 65536, 0, EVIDENCE, TREE, false, ALL(0),
-     "a cell holds besides so many of FULL's best at its centre"},
+    {"rows", WOI_OPTION_U32, AT(rows), NULL, 0, 16, 0, EVIDENCE, TREE, false, ALL(0),
+     "leaves in which a class lies for its row alone; 0: none"},
     {"keep", WOI_OPTION_U32, AT(keep), NULL, 0, 1 << 24, 0, POPULAR | EVIDENCE, BOTH, false, OF_LOGS(8192),
      "logged queries that stay in it, to update by"},
     {0},
@@ -139,8 +139,8 @@ const woi_option woi_options[] = {
 static const struct {
     const char *name;
     double missing;
-} late[] = {{"max_neurons", 0}, {"last_step", 1}, {"cap", 0},  {"prior", 0},    {"focus", 0}, {"partition", 0},
-            {"fallback_by", 0}, {"spread", 0},    {"mix", -1}, {"centre_k", 0}, {"keep", 0}};
+} late[] = {{"max_neurons", 0}, {"last_step", 1}, {"cap", 0},  {"prior", 0}, {"focus", 0}, {"partition", 0},
+            {"fallback_by", 0}, {"spread", 0},    {"mix", -1}, {"rows", 0},  {"keep", 0}};
 
 const double *woi_option_missing(const woi_option *option)
 {

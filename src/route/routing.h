@@ -14,6 +14,7 @@ typedef struct woi_routing {
     float *scores;     /* of a tree, (n, probes): of the cells, higher is nearer; NULL: not wanted */
     void *scratch;     /* of the router's size for n queries, aligned to WOI_ALIGN */
     float margin;      /* of a tree: its own, or INFINITY, all of the beam */
+    const float *x;    /* of a tree, (n, r): finite points in its coordinates, in place of q; NULL: q is asked */
 } woi_routing;
 
 #endif

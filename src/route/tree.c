@@ -176,6 +176,15 @@ bool woi_tree_turn(const woi_tree *tree, const woi_kernels *kernels, const float
     return true;
 }
 
+void woi_tree_axes(const woi_tree *tree, float *axes)
+{
+    const size_t d = tree->d, r = tree->r;
+    for (size_t c = 0; c < r; c++)
+        for (size_t j = 0; j < d; j++)
+            axes[c * d + j] = tree->basis ? (float)woi_tree_coordinate(tree->basis, r, c, j) * tree->basis_scales[c]
+                                          : (float)(c == j);
+}
+
 /* The nodes that queries look at, from query `first` on, up to SIDE of them. */
 static void choose_nodes(const woi_tree *tree, const woi_kernels *kernels, const woi_routing *asked, size_t first,
                          parts p)
@@ -184,14 +193,15 @@ static void choose_nodes(const woi_tree *tree, const woi_kernels *kernels, const
     const size_t n = asked->n - first < SIDE ? asked->n - first : SIDE;
     int8_t *x8 = p.x8 + first * 4 * fours;
     float *scales = p.scales + first;
-    turn(tree, kernels, asked->q + first * tree->d, n, p);
-    for (size_t i = 0; i < n; i++) scales[i] = encode(kernels, p.x + i * tree->r, tree->r, x8 + i * 4 * fours);
+    const float *x = asked->x ? asked->x + first * tree->r : p.x;
+    if (!asked->x) turn(tree, kernels, asked->q + first * tree->d, n, p);
+    for (size_t i = 0; i < n; i++) scales[i] = encode(kernels, x + i * tree->r, tree->r, x8 + i * 4 * fours);
     kernels->project_i8(x8, scales, n, tree->nodes, tree->node_scales, tree->node_offsets, fours, A, A, p.z);
     for (size_t i = 0; i < n; i++) {
         const size_t at = (first + i) * beam;
         uint32_t *n_nodes = &p.n_nodes[first + i];
         *n_nodes = 0;
-        if (isnan(p.over[i])) continue;
+        if (!asked->x && isnan(p.over[i])) continue;
         *n_nodes = (uint32_t)kernels->pick(p.z + i * A, NULL, A, beam, p.node_scores + at, p.nodes + at);
         const float least = p.node_scores[at] - asked->margin;
         while (*n_nodes > 1 && p.node_scores[at + *n_nodes - 1] < least) --*n_nodes;

@@ -73,6 +73,14 @@ wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_opti
                          wo_error *err);
 void woi_tree_free(woi_tree *tree); /* and zeroed again */
 
+/* The same from points that are no queries, x (n, r), as where the queries of a class are expected: of a tree that has
+ * its axes alone, those of q's directions. Leaves are learned first, from the points as a whole, then nodes from them:
+ * points lie in clusters far more clearly than queries do, and no cluster is then divided between two nodes. */
+wo_status woi_tree_find_axes(const float *q, size_t n, size_t d, const woi_tree_options *options, woi_tree *tree,
+                             wo_error *err);
+wo_status woi_tree_learn_points(const float *x, size_t n, const woi_tree_options *options, woi_tree *tree,
+                                wo_error *err);
+
 /* A tree that such learning would make, of queries of d numbers: its sizes, and room for starts and the basis; then,
  * once starts are known, room for its centres. */
 wo_status woi_tree_begin(const woi_tree_options *options, size_t d, woi_tree *tree, wo_error *err);
@@ -120,6 +128,9 @@ typedef struct woi_filing {
 } woi_filing;
 wo_status woi_tree_file(const woi_tree *tree, const float *q, size_t n, int threads, const woi_filing *filing,
                         wo_error *err);
+
+/* The tree's axes: (r, d), the rows of basis^T. */
+void woi_tree_axes(const woi_tree *tree, float *axes);
 
 /* The `n_near` leaves nearest to each leaf below the same node, nearest first: near (cells, n_near), UINT32_MAX beyond.
  */

@@ -5,10 +5,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/progress.h"
-#include "base/ranges.h"
 #include "base/rng.h"
-#include "base/team.h"
-#include "kernels/gemm.h"
+#include "route/kmeans.h"
 #include "route/tree.h"
 
 #include <math.h>
@@ -22,19 +20,18 @@ enum {
     WIDE_SAMPLE = 1 << 26, /* numbers of all queries that the coordinates are then learned from, at most */
     COLUMNS_AT_ONCE = 16,
     MIN_FAN = 16,
-    POINTS_AT_ONCE = 256, /* that a thread takes */
-    CENTRES_AT_ONCE = 256,
     REFINE_BEAM = 8, /* nodes that a query looks into while leaves are refined */
+    STEPS = 3,       /* that are reported */
 };
 enum { STREAM_SAMPLE = 5000, STREAM_BASIS = 5001, STREAM_NODES = 5002, STREAM_LEAVES = 6000 };
 
-/* The queries that are learned from, in random order. */
+/* The queries that are learned from, in random order; or points alone. */
 typedef struct sample {
     size_t n, d, r;
-    const float *q;
-    size_t *picks; /* (n) */
-    double *over;  /* (n): 1 / |q| */
-    float *x;      /* (n, r) */
+    const float *q; /* NULL: points x are what is learned from */
+    size_t *picks;  /* (n) */
+    double *over;   /* (n): 1 / |q| */
+    float *x;       /* (n, r) */
 } sample;
 
 static size_t round_up(size_t n)
@@ -230,177 +227,13 @@ static void turn_range(void *own, int worker, size_t first, size_t end)
 }
 
 /* x: the sample's directions in the tree's coordinates. */
-static wo_status turn_all(const woi_kernels *kernels, const woi_tree *tree, const woi_tree_options *o, sample *s,
-                          wo_error *err)
+static wo_status turn_all(const woi_tree *tree, const woi_tree_options *o, sample *s, wo_error *err)
 {
-    turning t = {kernels, tree, s, NULL, woi_tree_scratch(tree, 1, 1)};
+    turning t = {woi_kernels_get(err), tree, s, NULL, woi_tree_scratch(tree, 1, 1)};
     if (!(t.scratch = woi_alloc((size_t)o->threads, t.each, err))) return WO_ERR_MEMORY;
-    woi_range_run(o->together, o->threads, s->n, POINTS_AT_ONCE, turn_range, &t);
+    woi_range_run(o->together, o->threads, s->n, WOI_POINTS_AT_ONCE, turn_range, &t);
     woi_free(t.scratch);
     return woi_range_gather(o->together, s->x, s->n, s->r * sizeof *s->x, err);
-}
-
-/* ---- k-means ----------------------------------------------------------------------------------------------- */
-
-/* k centres; x . c - |c|^2 / 2 is highest for the nearest. */
-typedef struct centres {
-    size_t r;
-    uint32_t k;
-    float *at;      /* (k, r) */
-    float *offsets; /* (k): -|c|^2 / 2, or -INFINITY: not used */
-} centres;
-
-static void put_centre(const centres *c, uint32_t which, const float *x)
-{
-    double square = 0;
-    for (size_t j = 0; j < c->r; j++) {
-        c->at[which * c->r + j] = x[j];
-        square += (double)x[j] * x[j];
-    }
-    c->offsets[which] = (float)(-square / 2);
-}
-
-/* A thread's memory. */
-typedef struct bench {
-    float *points;  /* (POINTS_AT_ONCE, r or d) */
-    float *z;       /* (POINTS_AT_ONCE, CENTRES_AT_ONCE) */
-    float *product; /* woi_gemm's scratch */
-    int8_t *x8;     /* (r) */
-    void *route;    /* woi_tree_route's scratch; NULL until there is a tree */
-} bench;
-
-static void bench_free(bench *b)
-{
-    woi_free(b->points);
-    woi_free(b->z);
-    woi_free(b->product);
-    woi_free(b->x8);
-    woi_free(b->route);
-}
-
-static wo_status bench_make(size_t d, bench *b, wo_error *err)
-{
-    *b = (bench){.points = woi_alloc(POINTS_AT_ONCE * d, sizeof *b->points, err),
-                 .z = woi_alloc((size_t)POINTS_AT_ONCE * CENTRES_AT_ONCE, sizeof *b->z, err),
-                 .product = woi_alloc(WOI_GEMM_SCRATCH, sizeof *b->product, err),
-                 .x8 = woi_alloc(d, 1, err)};
-    return b->points && b->z && b->product && b->x8 ? WO_OK : WO_ERR_MEMORY;
-}
-
-/* Points to find centres for. */
-typedef struct points {
-    const float *x;          /* (.., r) */
-    const uint32_t *members; /* of x that belong to them; NULL: the first n */
-    size_t n;
-    uint32_t *of; /* (n): the nearest centre of each */
-} points;
-
-static const float *point_at(const points *p, size_t i, size_t r)
-{
-    return p->x + (p->members ? p->members[i] : i) * r;
-}
-
-typedef struct assigning {
-    const woi_kernels *kernels;
-    const centres *c;
-    const points *p;
-    bench *benches; /* (threads) */
-} assigning;
-
-static void assign_range(void *own, int worker, size_t first, size_t end)
-{
-    const assigning *a = own;
-    const bench *b = &a->benches[worker];
-    const size_t r = a->c->r, n = end - first;
-    float best[POINTS_AT_ONCE];
-    uint32_t *of = a->p->of + first;
-    for (size_t i = 0; i < n; i++) memcpy(b->points + i * r, point_at(a->p, first + i, r), r * sizeof *b->points);
-    for (uint32_t from = 0; from < a->c->k; from += CENTRES_AT_ONCE) {
-        const uint32_t some = a->c->k - from < CENTRES_AT_ONCE ? a->c->k - from : CENTRES_AT_ONCE;
-        woi_gemm(a->kernels,
-                 &(woi_product){.n = n,
-                                .m = some,
-                                .k = r,
-                                .a = {b->points, r, WOI_BY_ROWS},
-                                .b = {a->c->at + from * r, r, WOI_BY_ROWS},
-                                .c = b->z,
-                                .ldc = CENTRES_AT_ONCE,
-                                .start = a->c->offsets + from},
-                 b->product);
-        for (size_t i = 0; i < n; i++) {
-            const float *z = b->z + i * CENTRES_AT_ONCE;
-            uint32_t at = 0;
-            for (uint32_t j = 1; j < some; j++)
-                if (z[j] > z[at]) at = j;
-            if (from && !(z[at] > best[i])) continue;
-            best[i] = z[at];
-            of[i] = from + at;
-        }
-    }
-}
-
-/* How centres are learned: in so many rounds, from these random numbers. */
-typedef struct lloyd {
-    uint32_t rounds;
-    uint64_t seed, stream;
-    int threads;
-    bench *benches;                /* (threads) */
-    const wo_collective *together; /* who find centres for a part of the points each; NULL: nobody else */
-} lloyd;
-
-/* The nearest centre of each of the points. */
-static wo_status assign(const woi_kernels *kernels, const centres *c, const points *p, const lloyd *l, wo_error *err)
-{
-    woi_range_run(l->together, l->threads, p->n, POINTS_AT_ONCE, assign_range, &(assigning){kernels, c, p, l->benches});
-    return woi_range_gather(l->together, p->of, p->n, sizeof *p->of, err);
-}
-
-/* Each centre to the mean of its points: sums (k, r) is scratch. Those without a point stay; counts (k) says so. */
-static void move_centres(const points *p, const centres *c, double *sums, uint32_t *counts)
-{
-    const size_t r = c->r;
-    memset(sums, 0, c->k * r * sizeof *sums);
-    memset(counts, 0, c->k * sizeof *counts);
-    for (size_t i = 0; i < p->n; i++) {
-        const float *point = point_at(p, i, r);
-        double *sum = sums + p->of[i] * r;
-        for (size_t j = 0; j < r; j++) sum[j] += point[j];
-        counts[p->of[i]]++;
-    }
-    for (uint32_t i = 0; i < c->k; i++) {
-        double square = 0;
-        if (!counts[i]) continue;
-        for (size_t j = 0; j < r; j++) {
-            const double value = sums[i * r + j] / counts[i];
-            c->at[i * r + j] = (float)value;
-            square += value * value;
-        }
-        c->offsets[i] = (float)(-square / 2);
-    }
-}
-
-/* Lloyd's rounds from k random points. p->of is scratch. */
-static wo_status learn_centres(const woi_kernels *kernels, const points *p, const lloyd *l, const centres *c,
-                               wo_error *err)
-{
-    const size_t r = c->r;
-    double *sums = woi_alloc(c->k * r, sizeof *sums, err);
-    uint32_t *counts = woi_alloc(c->k, sizeof *counts, err);
-    wo_status status = sums && counts ? WO_OK : WO_ERR_MEMORY;
-    for (uint32_t i = 0; !status && i < c->k; i++)
-        put_centre(c, i, point_at(p, woi_rng_below(l->seed, l->stream, i, p->n), r));
-    for (uint32_t round = 0; !status && round < l->rounds; round++) {
-        if ((status = assign(kernels, c, p, l, err))) break;
-        move_centres(p, c, sums, counts);
-        for (uint32_t i = 0; i < c->k; i++) /* no point is nearest to this centre: it starts again at a random one */
-            if (!counts[i]) {
-                const size_t pick = woi_rng_below(l->seed, l->stream, ((uint64_t)round + 1) * c->k + i, p->n);
-                put_centre(c, i, point_at(p, pick, r));
-            }
-    }
-    woi_free(sums);
-    woi_free(counts);
-    return status;
 }
 
 /* Where centres in the form of the tree go: `room` places, those beyond k not used. */
@@ -410,7 +243,7 @@ typedef struct quantised {
     float *scales, *offsets; /* (room) */
 } quantised;
 
-static void quantise_centres(const woi_kernels *kernels, const centres *c, int8_t *x8, const quantised *to)
+static void quantise_centres(const woi_kernels *kernels, const woi_centres *c, int8_t *x8, const quantised *to)
 {
     const size_t r = c->r, fours = (r + 3) / 4, room = to->room;
     memset(to->codes, 128, 4 * fours * room);
@@ -436,19 +269,28 @@ typedef struct level {
     const sample *s;
     const woi_tree_options *o;
     woi_tree *tree;
-    bench *benches; /* (threads) */
-    centres nodes;
-    centres leaves;             /* (cells), node after node; places that are not used have offset -INFINITY */
+    woi_bench *benches; /* (threads) */
+    woi_centres nodes;
+    woi_centres leaves;         /* (cells), node after node; places that are not used have offset -INFINITY */
     uint32_t *of;               /* (n): the node, or the cell, of each point */
     uint32_t *starts, *members; /* the points of node a are members[starts[a] .. starts[a+1]) */
+    size_t n_points;            /* of all nodes */
+    double n_leaves;            /* that they share */
     wo_status *statuses;        /* (threads) */
     wo_error err;               /* of worker 0 */
 } level;
 
-static centres leaves_of(const level *l, size_t a, uint32_t k)
+static woi_centres leaves_of(const level *l, size_t a, uint32_t k)
 {
     const uint32_t start = l->tree->starts[a];
-    return (centres){l->leaves.r, k, l->leaves.at + start * l->leaves.r, l->leaves.offsets + start};
+    return (woi_centres){l->leaves.r, k, l->leaves.at + start * l->leaves.r, l->leaves.offsets + start};
+}
+
+/* As many leaves as node a has a share of the points; 1 at least. */
+static size_t share_of(const level *l, size_t a)
+{
+    const size_t n = l->starts[a + 1] - l->starts[a];
+    return clamp((size_t)((double)n / (double)l->n_points * l->n_leaves + 0.5), 1, WOI_MAX_FAN);
 }
 
 /* The leaves below node a, as many as its share of the points. One node alone has all threads, else each has one. */
@@ -456,15 +298,15 @@ static void learn_leaves(void *own, int worker, size_t a)
 {
     level *l = own;
     const size_t start = l->starts[a], n = l->starts[a + 1] - start;
-    const points p = {l->s->x, l->members + start, n, l->of + start};
-    const double share = (double)n / (double)l->s->n * (double)l->o->nodes * (double)l->o->leaves;
-    const size_t most = n < WOI_MAX_FAN ? n : WOI_MAX_FAN;
-    const centres c = leaves_of(l, a, (uint32_t)clamp((size_t)(share + 0.5), 1, most));
+    const woi_points p = {l->s->x, l->members + start, n, l->of + start};
+    const size_t share = share_of(l, a), most = n < WOI_MAX_FAN ? n : WOI_MAX_FAN;
+    const woi_centres c = leaves_of(l, a, (uint32_t)(share < most ? share : most));
     const int threads = l->o->nodes == 1 ? l->o->threads : 1;
     const wo_collective *together = l->o->nodes == 1 ? l->o->together : NULL;
-    const lloyd own_rounds = {l->o->rounds, l->o->seed, STREAM_LEAVES + a, threads, &l->benches[worker], together};
+    const woi_lloyd own_rounds = {l->o->rounds, l->o->seed,          STREAM_LEAVES + a, false,
+                                  threads,      &l->benches[worker], together};
     wo_error err;
-    if (!n || !learn_centres(l->kernels, &p, &own_rounds, &c, &err)) return;
+    if (!n || !woi_learn_centres(l->kernels, &p, &own_rounds, &c, &err)) return;
     l->statuses[worker] = err.status;
     if (worker == 0) l->err = err;
 }
@@ -474,7 +316,7 @@ static void quantise_leaves(void *own, int worker, size_t a)
     const level *l = own;
     const woi_tree *tree = l->tree;
     const size_t start = tree->starts[a], room = tree->starts[a + 1] - start, bytes = 4 * woi_tree_fours(tree);
-    const centres c = leaves_of(l, a, (uint32_t)room);
+    const woi_centres c = leaves_of(l, a, (uint32_t)room);
     quantise_centres(
         l->kernels, &c, l->benches[worker].x8,
         &(quantised){room, tree->leaves + start * bytes, tree->leaf_scales + start, tree->leaf_offsets + start});
@@ -493,17 +335,14 @@ static void route_range(void *own, int worker, size_t first, size_t end)
 {
     const level *l = own;
     const sample *s = l->s;
-    const bench *b = &l->benches[worker];
-    uint32_t found[POINTS_AT_ONCE];
-    for (size_t i = first; i < end; i++)
-        memcpy(b->points + (i - first) * s->d, s->q + s->picks[i] * s->d, s->d * sizeof *b->points);
+    uint32_t found[WOI_POINTS_AT_ONCE];
     woi_tree_route(l->tree, l->kernels,
-                   &(woi_routing){.q = b->points,
+                   &(woi_routing){.x = s->x + first * s->r,
                                   .n = end - first,
                                   .probes = 1,
                                   .cells = l->of + first,
                                   .n_cells = found,
-                                  .scratch = b->route,
+                                  .scratch = l->benches[worker].route,
                                   .margin = INFINITY});
 }
 
@@ -512,11 +351,11 @@ static void route_range(void *own, int worker, size_t first, size_t end)
 static wo_status refine(level *l, double *sums, uint32_t *counts, wo_error *err)
 {
     const woi_tree *tree = l->tree;
-    const points p = {l->s->x, NULL, l->s->n, l->of};
-    woi_range_run(l->o->together, l->o->threads, p.n, POINTS_AT_ONCE, route_range, l);
+    const woi_points p = {l->s->x, NULL, l->s->n, l->of};
+    woi_range_run(l->o->together, l->o->threads, p.n, WOI_POINTS_AT_ONCE, route_range, l);
     const wo_status status = woi_range_gather(l->o->together, l->of, p.n, sizeof *l->of, err);
     if (status) return status;
-    move_centres(&p, &l->leaves, sums, counts);
+    woi_move_centres(&p, &l->leaves, sums, counts);
     for (size_t c = 0; c < l->leaves.k; c++)
         if (!counts[c]) l->leaves.offsets[c] = -INFINITY;
     for (size_t a = 0; a < l->nodes.k; a++) {
@@ -546,7 +385,7 @@ static wo_status refine_all(level *l, wo_error *err)
     tree->beam = REFINE_BEAM;
     if (!sums || !counts) status = WO_ERR_MEMORY;
     for (int t = 0; !status && t < l->o->threads; t++)
-        if (!(l->benches[t].route = woi_alloc(1, woi_tree_scratch(tree, POINTS_AT_ONCE, 1), err)))
+        if (!(l->benches[t].route = woi_alloc(1, woi_tree_scratch(tree, WOI_POINTS_AT_ONCE, 1), err)))
             status = WO_ERR_MEMORY;
     for (uint32_t round = 0; !status && round < l->o->refine; round++) {
         if ((status = refine(l, sums, counts, err))) break;
@@ -567,6 +406,9 @@ wo_status woi_tree_begin(const woi_tree_options *o, size_t d, woi_tree *tree, wo
                        .A = (uint32_t)round_up(o->nodes),
                        .beam = o->beam,
                        .margin = INFINITY};
+    if (d > WOI_MAX_I8)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "queries of %zu numbers are too long for a tree: at most %d", d, WOI_MAX_I8);
     if (!(tree->starts = woi_alloc_zero((size_t)tree->A + 1, sizeof *tree->starts, err))) return WO_ERR_MEMORY;
     if (tree->r == d) return WO_OK;
     tree->basis = woi_alloc(tree->r, (d + 3) / 4 * 4, err);
@@ -594,36 +436,35 @@ static wo_status create_tree(level *l, wo_error *err)
 {
     woi_tree *tree = l->tree;
     const size_t A = tree->A;
-    const double leaves = (double)l->o->nodes * (double)l->o->leaves;
     tree->starts[0] = 0;
     for (size_t a = 0; a < A; a++) {
-        const size_t n = l->starts[a + 1] - l->starts[a];
-        const size_t own = n ? clamp((size_t)((double)n / (double)l->s->n * leaves + 0.5), 1, WOI_MAX_FAN) : 0;
+        const size_t own = l->starts[a + 1] > l->starts[a] ? share_of(l, a) : 0;
         tree->starts[a + 1] = tree->starts[a] + (uint32_t)round_up(own);
     }
     const wo_status status = woi_tree_room(tree, err);
     if (status) return status;
     const size_t cells = tree->starts[A];
-    l->leaves = (centres){tree->r, (uint32_t)cells, woi_alloc(cells, tree->r * sizeof(float), err),
-                          woi_alloc(cells, sizeof(float), err)};
+    l->leaves = (woi_centres){tree->r, (uint32_t)cells, woi_alloc(cells, tree->r * sizeof(float), err),
+                              woi_alloc(cells, sizeof(float), err)};
     if (!l->leaves.at || !l->leaves.offsets) return WO_ERR_MEMORY;
     for (size_t c = 0; c < cells; c++) l->leaves.offsets[c] = -INFINITY;
     return WO_OK;
 }
 
-/* The nodes, and the points of each. */
-static wo_status learn_nodes(level *l, wo_error *err)
+/* The nodes of points x (n, r), and the points of each, which are to share so many leaves. */
+static wo_status learn_nodes(level *l, const float *x, size_t n, double n_leaves, wo_error *err)
 {
-    const sample *s = l->s;
     const size_t A = l->tree->A;
-    const points some = {s->x, NULL, s->n < NODE_SAMPLE ? s->n : NODE_SAMPLE, l->of}, all = {s->x, NULL, s->n, l->of};
-    const lloyd rounds = {l->o->rounds, l->o->seed, STREAM_NODES, l->o->threads, l->benches, l->o->together};
-    wo_status status = learn_centres(l->kernels, &some, &rounds, &l->nodes, err);
-    if (!status) status = assign(l->kernels, &l->nodes, &all, &rounds, err);
+    const woi_points some = {x, NULL, n < NODE_SAMPLE ? n : NODE_SAMPLE, l->of}, all = {x, NULL, n, l->of};
+    const woi_lloyd rounds = {l->o->rounds, l->o->seed, STREAM_NODES, false, l->o->threads, l->benches, l->o->together};
+    wo_status status = woi_learn_centres(l->kernels, &some, &rounds, &l->nodes, err);
+    if (!status) status = woi_assign(l->kernels, &l->nodes, &all, &rounds, err);
     if (status) return status;
-    for (size_t i = 0; i < s->n; i++) l->starts[l->of[i]]++;
+    l->n_points = n;
+    l->n_leaves = n_leaves;
+    for (size_t i = 0; i < n; i++) l->starts[l->of[i]]++;
     for (size_t a = 1; a <= A; a++) l->starts[a] += l->starts[a - 1];
-    for (size_t i = s->n; i-- > 0;) l->members[--l->starts[l->of[i]]] = (uint32_t)i;
+    for (size_t i = n; i-- > 0;) l->members[--l->starts[l->of[i]]] = (uint32_t)i;
     for (size_t a = 0; a < l->nodes.k; a++) /* as the second of two equal ones is */
         if (l->starts[a + 1] == l->starts[a]) l->nodes.offsets[a] = -INFINITY;
     return WO_OK;
@@ -666,13 +507,12 @@ static wo_status gather_leaves(level *l, wo_error *err)
     return status;
 }
 
-static wo_status learn_all(level *l, wo_error *err)
+/* From the root down: the nodes, then the leaves below each. */
+static wo_status learn_down(level *l, wo_error *err)
 {
     const woi_tree_options *o = l->o;
-    const uint64_t steps = o->refine ? 3 : 2;
-    wo_status status = woi_progress(o->progress, "learning the tree", 0, steps, err);
-    if (!status) status = learn_nodes(l, err);
-    if (!status) status = woi_progress(o->progress, "learning the tree", 1, steps, err);
+    wo_status status = learn_nodes(l, l->s->x, l->s->n, (double)o->nodes * (double)o->leaves, err);
+    if (!status) status = woi_progress(o->progress, "learning the tree", 1, STEPS, err);
     if (!status) status = create_tree(l, err);
     if (status) return status;
     if (o->nodes == 1)
@@ -683,10 +523,42 @@ static wo_status learn_all(level *l, wo_error *err)
     if (l->statuses[0]) return l->statuses[0];
     for (int t = 1; t < o->threads; t++)
         if (l->statuses[t]) return woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory");
-    if (o->nodes > 1 && (status = gather_leaves(l, err))) return status;
+    return o->nodes > 1 ? gather_leaves(l, err) : WO_OK;
+}
+
+/* From the leaves up: centres of all points that start apart, then the nodes of these. */
+static wo_status learn_up(level *l, wo_error *err)
+{
+    const woi_tree_options *o = l->o;
+    const size_t n = l->s->n, r = l->tree->r, most = (size_t)o->nodes * o->leaves, k = most < n ? most : n;
+    const woi_centres all = {r, (uint32_t)k, woi_alloc(k, r * sizeof(float), err), woi_alloc(k, sizeof(float), err)};
+    const woi_points p = {l->s->x, NULL, n, l->of};
+    const woi_lloyd rounds = {o->rounds, o->seed, STREAM_LEAVES, true, o->threads, l->benches, o->together};
+    wo_status status = all.at && all.offsets ? WO_OK : WO_ERR_MEMORY;
+    if (!status) status = woi_learn_centres(l->kernels, &p, &rounds, &all, err);
+    if (!status) status = woi_progress(o->progress, "learning the tree", 1, STEPS, err);
+    if (!status) status = learn_nodes(l, all.at, k, (double)k, err);
+    if (!status) status = create_tree(l, err);
+    for (size_t a = 0; !status && a < l->nodes.k; a++)
+        for (uint32_t i = l->starts[a]; i < l->starts[a + 1]; i++) {
+            const size_t place = l->tree->starts[a] + i - l->starts[a];
+            memcpy(l->leaves.at + place * r, all.at + l->members[i] * r, r * sizeof *all.at);
+            l->leaves.offsets[place] = all.offsets[l->members[i]];
+        }
+    woi_free(all.at);
+    woi_free(all.offsets);
+    return status;
+}
+
+static wo_status learn_all(level *l, wo_error *err)
+{
+    const woi_tree_options *o = l->o;
+    wo_status status = woi_progress(o->progress, "learning the tree", 0, STEPS, err);
+    if (!status) status = l->s->q ? learn_down(l, err) : learn_up(l, err);
+    if (status) return status;
     quantise_all(l);
     status = woi_tree_count_leaves(l->tree, err);
-    if (!status && o->refine) status = woi_progress(o->progress, "learning the tree", 2, steps, err);
+    if (!status && o->refine) status = woi_progress(o->progress, "learning the tree", 2, STEPS, err);
     return status ? status : refine_all(l, err);
 }
 
@@ -709,9 +581,9 @@ static wo_status learn_levels(const sample *s, const woi_tree_options *o, woi_tr
     wo_status status = l.benches && l.nodes.at && l.nodes.offsets && l.of && l.starts && l.members && l.statuses
                            ? WO_OK
                            : WO_ERR_MEMORY;
-    for (size_t t = 0; !status && t < threads; t++) status = bench_make(s->d, &l.benches[t], err);
+    for (size_t t = 0; !status && t < threads; t++) status = woi_bench_make(s->r, &l.benches[t], err);
     if (!status) status = learn_all(&l, err);
-    for (size_t t = 0; l.benches && t < threads; t++) bench_free(&l.benches[t]);
+    for (size_t t = 0; l.benches && t < threads; t++) woi_bench_free(&l.benches[t]);
     void *const owned[] = {l.benches, l.nodes.at, l.nodes.offsets, l.leaves.at, l.leaves.offsets,
                            l.of,      l.starts,   l.members,       l.statuses};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) woi_free(owned[i]);
@@ -725,32 +597,68 @@ void woi_tree_fan_outs(size_t n, uint32_t queries_a_leaf, uint32_t *nodes, uint3
     if (!*leaves) *leaves = (uint32_t)clamp(all / *nodes, 1, WOI_MAX_FAN);
 }
 
+/* The tree, its axes, and the sample of queries that these are of, s->n being how many s->q has. */
+static wo_status take_sample(const woi_tree_options *o, woi_tree *tree, sample *s, wo_error *err)
+{
+    const size_t all = s->n, d = s->d;
+    const woi_kernels *kernels = woi_kernels_get(err);
+    wo_status status = woi_tree_begin(o, d, tree, err);
+    if (!kernels) status = WO_ERR_UNSUPPORTED;
+    s->r = tree->r;
+    if (s->n > SAMPLE) s->n = SAMPLE;
+    if (!status) status = draw(all, s->n, o->seed, &s->picks, err);
+    if (!status && !(s->over = woi_alloc(s->n, sizeof *s->over, err))) status = WO_ERR_MEMORY;
+    for (size_t i = 0; !status && i < s->n; i++) {
+        const float *q = s->q + s->picks[i] * d;
+        double square = 0;
+        for (size_t j = 0; j < d; j++) square += (double)q[j] * q[j];
+        s->over[i] = square > 0 ? 1 / sqrt(square) : 0;
+    }
+    if (!status && tree->r < d) status = find_basis(kernels, s, o, tree, err);
+    return status;
+}
+
+static void sample_free(sample *s)
+{
+    woi_free(s->picks);
+    woi_free(s->over);
+    woi_free(s->x);
+}
+
 wo_status woi_tree_learn(const float *q, size_t n, size_t d, const woi_tree_options *options, woi_tree *tree,
                          wo_error *err)
 {
     woi_tree_options o = *options;
+    sample s = {.n = n, .d = d, .q = q};
     o.threads = woi_team_threads(o.threads);
-    if (d > WOI_MAX_I8)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "queries of %zu numbers are too long for a tree: at most %d", d, WOI_MAX_I8);
-    const woi_kernels *kernels = woi_kernels_get(err);
-    if (!kernels) return WO_ERR_UNSUPPORTED;
-    wo_status status = woi_tree_begin(&o, d, tree, err);
-    sample s = {.n = n < SAMPLE ? n : SAMPLE, .d = d, .r = tree->r, .q = q};
-    if (!status) status = draw(n, s.n, o.seed, &s.picks, err);
-    if (!status && (!(s.over = woi_alloc(s.n, sizeof *s.over, err)) || !(s.x = woi_alloc(s.n * s.r, sizeof *s.x, err))))
-        status = WO_ERR_MEMORY;
-    for (size_t i = 0; !status && i < s.n; i++) {
-        double square = 0;
-        for (size_t j = 0; j < d; j++) square += (double)q[s.picks[i] * d + j] * q[s.picks[i] * d + j];
-        s.over[i] = square > 0 ? 1 / sqrt(square) : 0;
-    }
-    if (!status && tree->r < d) status = find_basis(kernels, &s, &o, tree, err);
-    if (!status) status = turn_all(kernels, tree, &o, &s, err);
+    wo_status status = take_sample(&o, tree, &s, err);
+    if (!status && !(s.x = woi_alloc(s.n * s.r, sizeof *s.x, err))) status = WO_ERR_MEMORY;
+    if (!status) status = turn_all(tree, &o, &s, err);
     if (!status) status = learn_levels(&s, &o, tree, err);
-    woi_free(s.picks);
-    woi_free(s.over);
-    woi_free(s.x);
+    sample_free(&s);
+    if (status) woi_tree_free(tree);
+    return status;
+}
+
+wo_status woi_tree_find_axes(const float *q, size_t n, size_t d, const woi_tree_options *options, woi_tree *tree,
+                             wo_error *err)
+{
+    woi_tree_options o = *options;
+    sample s = {.n = n, .d = d, .q = q};
+    o.threads = woi_team_threads(o.threads);
+    const wo_status status = take_sample(&o, tree, &s, err);
+    sample_free(&s);
+    if (status) woi_tree_free(tree);
+    return status;
+}
+
+wo_status woi_tree_learn_points(const float *x, size_t n, const woi_tree_options *options, woi_tree *tree,
+                                wo_error *err)
+{
+    woi_tree_options o = *options;
+    o.threads = woi_team_threads(o.threads);
+    const sample s = {.n = n, .d = tree->d, .r = tree->r, .x = (float *)x};
+    const wo_status status = learn_levels(&s, &o, tree, err);
     if (status) woi_tree_free(tree);
     return status;
 }

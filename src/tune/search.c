@@ -68,10 +68,17 @@ void woi_tune_bench_free(woi_tune *t)
     woi_routed_free(&t->routed);
 }
 
+/* Whether what queries need has a part in where their cells lie. */
+static bool goes_by_needs(const wo_build_options *o)
+{
+    return !woi_uses_tree(o) || o->rows;
+}
+
 /* What woi_evidence_route looks at, but for the reach. */
 static bool same_router(const wo_build_options *a, const wo_build_options *b)
 {
     if (a->method != b->method || a->router != b->router) return false;
+    if (goes_by_needs(a) && a->source != b->source) return false;
     return woi_uses_tree(a) ? a->nodes == b->nodes && a->leaves == b->leaves && a->route_d == b->route_d
                             : a->K == b->K && a->L == b->L;
 }
@@ -118,8 +125,8 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const wo_build_options 
     woi_tune_bench_free(t);
     status = woi_build_check(o, err);
     if (!status) status = woi_index_begin(t->layer, o, &t->bench, err);
-    const woi_sparse *needs = NULL; /* which a tree does not look at */
-    if (!status && !woi_uses_tree(o)) status = woi_tune_needs(t, o, &needs, err);
+    const woi_sparse *needs = NULL;
+    if (!status && goes_by_needs(o)) status = woi_tune_needs(t, o, &needs, err);
     const double start = woi_now_s();
     if (!status) status = woi_evidence_route(log, needs, t->bench, &t->routed, err);
     t->route_s = woi_now_s() - start;

@@ -72,10 +72,10 @@ same 'info tells what build told' "$(jq -cS 'del(.file_bytes, .seconds, .peak_mi
     "$("$WIDEOUT" info --json tree.1 | jq -cS .index)"
 same 'info for people' '  method evidence, probes 1, router tree, nodes 16, leaves 2, beam 2, route_d 8, source both,
     source_k 5, lambda 0.1, thin 16, fallback 0, cap 0, prior 0, focus 0, spread 0, partition 0,
-    fallback_by wider, centre_k 0, keep 8192; seed 1' "$("$WIDEOUT" info tree.1 | grep -A 2 '^  method')"
+    fallback_by wider, rows 0, keep 8192; seed 1' "$("$WIDEOUT" info tree.1 | grep -A 2 '^  method')"
 build --router tree --nodes 33 --leaves 7 --beam 40 --route-d 16 --probes 3 --thin 4 --lambda 0.2 --cap 9 --prior 0.5 \
     --focus 12.5 --spread 4 --seed 7 -o o >/dev/null
-same 'tree: every option' '{"beam":40,"cap":9,"centre_k":0,"fallback":0,"fallback_by":"wider","focus":12.5,"keep":8192,"lambda":0.2,"leaves":7,"nodes":33,"partition":false,"prior":0.5,"probes":3,"route_d":8,"router":"tree","seed":7,"source":"both","source_k":5,"spread":4,"thin":4,"weights":"f32"}' \
+same 'tree: every option' '{"beam":40,"cap":9,"fallback":0,"fallback_by":"wider","focus":12.5,"keep":8192,"lambda":0.2,"leaves":7,"nodes":33,"partition":false,"prior":0.5,"probes":3,"route_d":8,"router":"tree","rows":0,"seed":7,"source":"both","source_k":5,"spread":4,"thin":4,"weights":"f32"}' \
     "$("$WIDEOUT" info --json o | jq -cS .index.options)"
 "$WIDEOUT" data synthetic -q -m 60 -d 40 -n 300 -o u >/dev/null
 build --layer u/layer.safetensors --log u/train.log.safetensors --router tree -o o >/dev/null

@@ -223,6 +223,11 @@ same 'synthetic: one thread or two, the same bytes' "$(contents y1)" "$(contents
 check 'synthetic: another seed, other bytes' test "$(contents y1)" != "$(contents y3)"
 same 'synthetic: the layer' '["layer","ok",[20000,16],[20000]]' \
     "$("$WIDEOUT" info --json y1/layer.safetensors | jq -c '[.kind, .checksums, (.tensors[] | select(.name | startswith("padding") | not) | .shape)]')"
+same 'synthetic: a shard' 6667 "$("$WIDEOUT" "${made[@]}" --shard 1/3 -o shard --json | jq .m)"
+for shard in 3/3 1/30000 /3 1/ 1/3x -1/3; do
+    usage "synthetic: shard $shard" 'data synthetic' \
+        '--shard takes I/P, shard I of P from 0/P on, with at most 9999 of them and a class in each' "${made[@]:2}" --shard $shard -o y6
+done
 check 'synthetic: the logs' "$WIDEOUT" info y1/test.log.safetensors
 same 'synthetic --as text' '[500,1250,3000,300]' \
     "$("$WIDEOUT" data synthetic --as text -m 500 -n 3000 -o y4 --json | jq -c '[.m, .features, .train, .test]')"

@@ -81,7 +81,6 @@ static job job_of(const scene *s, int which)
         o->router = WO_ROUTER_TREE;
         o->nodes = 3;
         o->leaves = 5;
-        o->centre_k = 7;
     }
     if (which == 2) o->route_d = 16, o->nodes = 1, o->spread = 1;
     o->checkpoint = checkpoint_path();
@@ -143,6 +142,55 @@ static void stopped_anywhere_the_bytes_are_the_same(void **state)
             assert_int_equal(access(j.o.checkpoint, F_OK), -1);
         }
         assert_true(stopped > (which == 3 ? 3 : 6));
+    }
+    free_scene(&s);
+}
+
+/* How often the tree is said to be learned. */
+static int count_learning(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)done;
+    (void)total;
+    *(int *)ctx += strcmp(stage, "learning the tree") == 0;
+    return 0;
+}
+
+/* A tree that is learned from rows is kept as others are; where rows lie follows from it and is found again. */
+static void a_tree_of_rows_goes_on_too(void **state)
+{
+    (void)state;
+    scene s = make_log();
+    char one[128];
+    snprintf(one, sizeof one, "%s/one", scratch_folder);
+    for (uint32_t nodes = 1; nodes <= 3; nodes += 2) {
+        job j = job_of(&s, 1);
+        j.o.weights = WO_WEIGHTS_F32;
+        j.o.rows = 2;
+        j.o.nodes = nodes;
+        j.o.route_d = nodes == 1 ? 16 : 20;
+        build_one(j, one);
+        int stopped = 0;
+        for (bool done = false; !done; stopped++) {
+            int left = stopped;
+            j.o.progress = (wo_progress){stop_at, &left};
+            j.o.resume = 0;
+            done = run(&j, 1) == WO_OK;
+            if (!done) assert_int_equal(j.statuses[0], WO_ERR_CANCELLED);
+            j.o.progress = (wo_progress){0};
+            j.o.resume = 1;
+            run(&j, 1);
+            assert_whole(&j, 1, one);
+        }
+        assert_true(stopped > 6);
+        int learned = 0;
+        j.o.progress = (wo_progress){count_learning, &learned};
+        run(&j, 1);
+        assert_whole(&j, 1, one);
+        assert_int_equal(learned, 0);
+        j.o.resume = 0;
+        run(&j, 1);
+        assert_int_not_equal(learned, 0);
+        assert_int_equal(wo_build_forget(j.o.checkpoint, NULL), WO_OK);
     }
     free_scene(&s);
 }
@@ -472,25 +520,23 @@ static void classes_that_stand_twice_are_refused(void **state)
 {
     (void)state;
     scene s = make_scene(29, 20, 300, true, 3);
-    for (size_t number = 0; number < 3; number += 2) { /* the needs, and the best at the centres */
-        job j = job_of(&s, 1);
-        size_t bytes;
-        char *file = finished(&j, &bytes);
-        const record r = record_of(file, bytes, number);
-        const int32_t values[] = {29, -2, 0};
-        for (size_t i = 0; i < 3; i++) {
-            int32_t ids[3];
-            memcpy(ids, r.data, sizeof ids);
-            const int32_t old = ids[1];
-            ids[1] = i == 2 ? ids[0] : values[i];
-            memcpy(r.data, ids, sizeof ids);
-            forge(file, bytes, number, r.data, r.bytes);
-            assert_damaged(j, number, 1);
-            ids[1] = old;
-            memcpy(r.data, ids, sizeof ids);
-        }
-        free(file);
+    job j = job_of(&s, 1);
+    size_t bytes;
+    char *file = finished(&j, &bytes);
+    const record r = record_of(file, bytes, 0);
+    const int32_t values[] = {29, -2, 0};
+    for (size_t i = 0; i < 3; i++) {
+        int32_t ids[3];
+        memcpy(ids, r.data, sizeof ids);
+        const int32_t old = ids[1];
+        ids[1] = i == 2 ? ids[0] : values[i];
+        memcpy(r.data, ids, sizeof ids);
+        forge(file, bytes, 0, r.data, r.bytes);
+        assert_damaged(j, 0, 1);
+        ids[1] = old;
+        memcpy(r.data, ids, sizeof ids);
     }
+    free(file);
     free_scene(&s);
 }
 
@@ -529,6 +575,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stopped_anywhere_the_bytes_are_the_same),
+        cmocka_unit_test(a_tree_of_rows_goes_on_too),
         cmocka_unit_test(nothing_is_asked_twice),
         cmocka_unit_test(a_torn_record_is_found_again),
         cmocka_unit_test(another_build_is_refused),

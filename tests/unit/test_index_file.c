@@ -434,7 +434,7 @@ static wo_build_options failing_options(void)
         o.fallback = 1000;
         o.fallback_by = WO_FALLBACK_SCREEN;
     }
-    if (failing_method == EVIDENCE_BY_TREE) o.centre_k = 3;
+    if (failing_method == EVIDENCE_BY_TREE) o.rows = 2;
     return o;
 }
 

@@ -287,7 +287,7 @@ static void measure(const wo_index *index, const planted *p, const part *on, dou
         bool seen[M] = {false};
         if (on->indptr[i] == on->indptr[i + 1]) continue;
         woi_hash_route(&index->hash, woi_kernels_get(NULL),
-                       &(woi_routing){on->q + i * D, 1, probes, opened, &n_opened, NULL, scratch, 0});
+                       &(woi_routing){on->q + i * D, 1, probes, opened, &n_opened, NULL, scratch, 0, NULL});
         assert_int_equal(n_opened, L * probes);
         for (size_t j = 0; j < M; j++)
             for (uint32_t c = 0; c < n_opened; c++) seen[j] |= of[j * L + c / probes] == opened[c];

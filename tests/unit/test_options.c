@@ -92,7 +92,7 @@ static void the_defaults(void **state)
         {"partition", {"0", "0", "0", "0", "0", "0"}},
         {"fallback_by", {"wider", "wider", "wider", "wider", "wider", "wider"}},
         {"mix", {"-1", "-1", "-1", "-1", "-1", "-1"}},
-        {"centre_k", {"0", "0", "0", "0", "0", "0"}},
+        {"rows", {"0", "0", "0", "0", "0", "0"}},
         {"keep", {"0", "8192", "0", "0", "8192", "0"}},
     };
     wo_option_info info = {.struct_size = sizeof info};

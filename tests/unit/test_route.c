@@ -38,7 +38,7 @@ static bool hash_query(const woi_hash *hash, const woi_kernels *kernels, const f
                        float *scratch, uint32_t *cells)
 {
     uint32_t n;
-    woi_hash_route(hash, kernels, &(woi_routing){q, 1, probes, cells, &n, NULL, scratch, 0});
+    woi_hash_route(hash, kernels, &(woi_routing){q, 1, probes, cells, &n, NULL, scratch, 0, NULL});
     assert_true(n == 0 || n == hash->L * probes);
     return n > 0;
 }

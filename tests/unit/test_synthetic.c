@@ -114,6 +114,51 @@ static void files_hold_the_rows(void **state)
     woi_synthetic_free(&s);
 }
 
+/* Shard r of 3 has classes r, r + 3, ..., and each query's label is in one shard. */
+static void shards_are_the_whole(void **state)
+{
+    (void)state;
+    enum { M = 9001, D = 6, SHARDS = 3 };
+    woi_synthetic s = make(M, D, 1, true);
+    size_t rows = 0, labels = 0;
+    s.shards = SHARDS;
+    for (s.shard = 0; s.shard < SHARDS; s.shard++) {
+        woi_st_writer *writer = NULL;
+        woi_st *st = NULL;
+        assert_int_equal(woi_synthetic_layer(&s, scratch("part"), NULL, &writer, NULL), WO_OK);
+        assert_int_equal(woi_st_finish(writer, NULL), WO_OK);
+        woi_st_writer_free(writer);
+        assert_int_equal(woi_st_open(scratch("part"), &st, NULL), WO_OK);
+        const woi_tensor *weight = woi_st_find(st, "weight"), *bias = woi_st_find(st, "bias");
+        rows += weight->shape[0];
+        for (uint64_t i = 0; i < weight->shape[0]; i += 700) {
+            float row[D];
+            woi_synthetic_weight(&s, s.shard + i * SHARDS, row);
+            assert_memory_equal((const float *)weight->data + i * D, row, sizeof row);
+            assert_true(((const float *)bias->data)[i] ==
+                        (float)woi_synthetic_log_probability(&s, s.shard + i * SHARDS));
+        }
+        woi_st_free(st);
+
+        woi_log log;
+        assert_int_equal(woi_synthetic_log(&s, 1, scratch("part.log"), NULL, &writer, NULL), WO_OK);
+        assert_int_equal(woi_st_finish(writer, NULL), WO_OK);
+        woi_st_writer_free(writer);
+        assert_int_equal(woi_log_open(scratch("part.log"), &log, NULL), WO_OK);
+        assert_int_equal(log.n, 200);
+        for (size_t i = 0; i < log.n; i++) {
+            const uint64_t label = woi_synthetic_label(&s, 1, i);
+            assert_int_equal(log.indptr[i + 1] - log.indptr[i], label % SHARDS == s.shard);
+            if (label % SHARDS == s.shard) assert_int_equal(log.labels[log.indptr[i]], label / SHARDS);
+        }
+        labels += (size_t)log.indptr[log.n];
+        woi_log_close(&log);
+    }
+    assert_int_equal(rows, M);
+    assert_int_equal(labels, 200);
+    woi_synthetic_free(&s);
+}
+
 static void text_is_canonical_and_rows_of_a_class_are_alike(void **state)
 {
     (void)state;
@@ -152,6 +197,7 @@ int main(void)
         cmocka_unit_test(labels_follow_the_power_law),
         cmocka_unit_test(the_layer_answers_its_queries),
         cmocka_unit_test(files_hold_the_rows),
+        cmocka_unit_test(shards_are_the_whole),
         cmocka_unit_test(text_is_canonical_and_rows_of_a_class_are_alike),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

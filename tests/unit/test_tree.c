@@ -120,7 +120,7 @@ static bool assert_query(const woi_tree *tree, const float *q, uint32_t probes)
         woi_kernels table;
         if (!woi_kernels_at((woi_level)level, 0, &table)) continue;
         memset(scratch, 0xff, room);
-        woi_tree_route(tree, &table, &(woi_routing){q, 1, probes, cells, &found, scores, scratch, tree->margin});
+        woi_tree_route(tree, &table, &(woi_routing){q, 1, probes, cells, &found, scores, scratch, tree->margin, NULL});
         assert_true(found <= probes);
         for (size_t i = 0; i < found; i++) {
             assert_true(tree->leaf_offsets[cells[i]] > -INFINITY);
@@ -332,10 +332,11 @@ static void batches_are_single_queries(void **state)
         void *wide = aligned_alloc(64, woi_tree_scratch(&tree, N, PROBES));
         uint32_t *together = malloc(N * PROBES * sizeof *together), counts[N], alone;
         float *scores = malloc(N * PROBES * sizeof *scores), own_scores[PROBES];
-        woi_tree_route(&tree, get_kernels(), &(woi_routing){q, N, PROBES, together, counts, scores, wide, INFINITY});
+        woi_tree_route(&tree, get_kernels(),
+                       &(woi_routing){q, N, PROBES, together, counts, scores, wide, INFINITY, NULL});
         for (size_t i = 0; i < N; i++) {
             woi_tree_route(&tree, get_kernels(),
-                           &(woi_routing){q + i * d, 1, PROBES, own, &alone, own_scores, scratch, INFINITY});
+                           &(woi_routing){q + i * d, 1, PROBES, own, &alone, own_scores, scratch, INFINITY, NULL});
             assert_int_equal(alone == 0, i == 17);
             assert_int_equal(counts[i], alone);
             assert_memory_equal(together + i * PROBES, own, alone * sizeof *own);
@@ -346,7 +347,7 @@ static void batches_are_single_queries(void **state)
             const size_t some = (n + 1) / 2;
             tree.margin = n % 2 ? INFINITY : 0.2F;
             woi_tree_route(&tree, get_kernels(),
-                           &(woi_routing){q, some, PROBES, together, counts, NULL, wide, tree.margin});
+                           &(woi_routing){q, some, PROBES, together, counts, NULL, wide, tree.margin, NULL});
             for (size_t i = 0; i < some; i++) {
                 assert_int_equal(tree_query(&tree, get_kernels(), q + i * d, PROBES, scratch, own), counts[i]);
                 assert_memory_equal(together + i * PROBES, own, counts[i] * sizeof *own);

@@ -14,6 +14,20 @@ static void assert_goal_is_reached(const pair *p, const wo_index *index, double 
     assert_true(r.p_at_1 >= target * r.full_p_at_1);
 }
 
+/* The options that it names give the same index. */
+static void assert_named_is_the_same(const pair *p, const wo_index *index)
+{
+    wo_build_options named = index->options;
+    wo_index *again = NULL;
+    wo_error err;
+    named.threads = 1;
+    if (wo_index_build(p->s.layer, p->log, &named, &again, &err)) fail_msg("%s", err.text);
+    assert_int_equal(again->cells.n, index->cells.n);
+    assert_memory_equal(again->cells.offsets, index->cells.offsets, (index->cells.n + 1) * sizeof(uint32_t));
+    assert_memory_equal(again->cells.ids, index->cells.ids, index->cells.offsets[index->cells.n] * sizeof(int32_t));
+    wo_index_free(again);
+}
+
 /* Bisection: what it kept reaches the goal, the next cheaper value that it tried does not. */
 static void the_dial_stops_at_the_goal(void **state)
 {
@@ -43,26 +57,49 @@ static void the_dial_stops_at_the_goal(void **state)
     assert_true(last_classes >= 1 && cheaper > chosen && (cheaper == 2 || cheaper < 1.1 * chosen));
     assert_true(index->options.lambda == chosen);
     assert_goal_is_reached(&p, index, o.target);
-    /* The options that it names give the same index, lambda with as many digits as are printed. */
+    /* Lambda has as many digits as are printed. */
     char digits[32];
     snprintf(digits, sizeof digits, "%.4g", chosen);
     assert_true(strtod(digits, NULL) == chosen);
-    wo_build_options named = index->options;
-    named.threads = 1;
-    wo_index *again = NULL;
-    wo_error err;
-    assert_int_equal(wo_index_build(p.s.layer, p.log, &named, &again, &err), WO_OK);
-    assert_int_equal(again->cells.n, index->cells.n);
-    assert_memory_equal(again->cells.offsets, index->cells.offsets, (index->cells.n + 1) * sizeof(uint32_t));
-    assert_memory_equal(again->cells.ids, index->cells.ids, index->cells.offsets[index->cells.n] * sizeof(int32_t));
+    assert_named_is_the_same(&p, index);
     char text[128], shorter[12];
     const size_t length = wo_curve_text(&curve, curve.chosen, text, sizeof text);
     assert_int_equal(length, strlen(text));
     assert_non_null(strstr(text, "evidence tree 16x16 r=8 beam=2 probes=2 lambda="));
     assert_int_equal(wo_curve_text(&curve, curve.chosen, shorter, sizeof shorter), length);
     assert_string_equal(shorter, "evidence tr");
-    wo_index_free(again);
     wo_index_free(index);
+    free_pair(&p);
+}
+
+/* A tree of rows is learned by what queries need too, and anew for another source. */
+static void a_tree_of_rows_is_tuned(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    for (int labels = 0; labels < 2; labels++) {
+        wo_tune_options o = quick();
+        built.rows = 1;
+        built.source = labels ? WO_SOURCE_LABELS : WO_SOURCE_BOTH;
+        wo_index *index = tune(&p, p.tune, &o);
+        assert_int_equal(index->options.rows, 1);
+        assert_named_is_the_same(&p, index);
+        wo_index_free(index);
+    }
+    wo_build_options o = *quick().build;
+    woi_tune t = {.layer = p.s.layer, .from = p.log, .threads = 1};
+    wo_index *apart = NULL;
+    wo_error err;
+    o.rows = 1;
+    o.source = WO_SOURCE_TOP;
+    assert_int_equal(woi_tune_route(&t, p.log, &o, &err), WO_OK);
+    o.source = WO_SOURCE_LABELS;
+    assert_int_equal(woi_tune_route(&t, p.log, &o, &err), WO_OK);
+    assert_int_equal(wo_index_build(p.s.layer, p.log, &o, &apart, &err), WO_OK);
+    assert_memory_equal(t.bench->tree.leaves, apart->tree.leaves, woi_tree_n_cells(&apart->tree) * D);
+    wo_index_free(apart);
+    woi_tune_bench_free(&t);
+    for (int i = 0; i < 2; i++) woi_sparse_free(&t.needs[i]);
     free_pair(&p);
 }
 
@@ -555,6 +592,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_dial_stops_at_the_goal),
+        cmocka_unit_test(a_tree_of_rows_is_tuned),
         cmocka_unit_test(everything_is_tuned_by_default),
         cmocka_unit_test(full_serves_alone),
         cmocka_unit_test(a_long_log_is_judged_again),
