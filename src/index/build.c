@@ -238,7 +238,9 @@ wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_buil
 {
     *index = NULL;
     wo_build_options taken;
+    wo_collective together;
     wo_status status = woi_build_take(given, &taken, err);
+    if (!status) status = woi_together_take(&taken.together, &together, err);
     if (status) return status;
     const wo_build_options *options = &taken;
     if (options->fallback_by == WO_FALLBACK_SCREEN && !options->fallback)

@@ -146,7 +146,10 @@ static wo_status write_index(woi_st_writer *writer, const wo_index *index, wo_er
 wo_status wo_index_save_together(const wo_index *index, const char *path, const wo_collective *together, wo_error *err)
 {
     woi_st_writer *writer = NULL;
-    wo_status status = woi_st_create(path, "index", &writer, err);
+    wo_collective copy;
+    wo_status status = woi_together_take(&together, &copy, err);
+    if (status) return status;
+    status = woi_st_create(path, "index", &writer, err);
     if (!status) status = write_index(writer, index, err);
     if (!status) status = woi_st_sync(writer, err);
     status = woi_together_agree(together, status, err); /* every disk had room, */

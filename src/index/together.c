@@ -9,6 +9,21 @@
 #include <math.h>
 #include <string.h>
 
+wo_status woi_together_take(const wo_collective **together, wo_collective *copy, wo_error *err)
+{
+    if (!*together) return WO_OK;
+    *copy = (wo_collective){.struct_size = sizeof *copy};
+    const wo_status status = woi_sized_take(copy, sizeof *copy, *together, "collective calls", err);
+    if (status) return status;
+    if (copy->size < 1 || copy->rank < 0 || copy->rank >= copy->size)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "together", "rank %d of %d processes is none", copy->rank,
+                               copy->size);
+    if (!copy->broadcast || !copy->gather || !copy->sum_f32 || !copy->sum_f64)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "together", "a call of the collective calls is NULL");
+    *together = copy;
+    return WO_OK;
+}
+
 /* ---- Answers ----------------------------------------------------------------------------------------------- */
 
 /* (n) of each rank: sums, then ids, then scores, as they are sent. */
@@ -84,7 +99,9 @@ wo_status wo_merge_best(const wo_collective *together, const wo_answers *given, 
 {
     enum { AT_ONCE = 1 << 22 }; /* bytes of each rank, about */
     wo_answers a = {.struct_size = sizeof a};
+    wo_collective copy;
     wo_status status = woi_sized_take(&a, sizeof a, given, "answers", err);
+    if (!status) status = woi_together_take(&together, &copy, err);
     if (status || !together || together->size == 1 || !a.n) return status;
     if (!a.ids || !a.scores || !a.k)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "ids or scores are NULL, or k is 0");

@@ -9,6 +9,9 @@
 #include "layer/exact.h"
 #include "layer/shard.h"
 
+/* *together, as a caller gave it, of whatever size, becomes a checked copy of it; NULL stays NULL. */
+wo_status woi_together_take(const wo_collective **together, wo_collective *copy, wo_error *err);
+
 /* FULL's best of all shards, as numbers of the whole layer's classes, on all ranks. */
 wo_status woi_exact_of_all(const woi_exact_call *call, const woi_shard *shard, const wo_collective *together,
                            wo_error *err);

@@ -95,6 +95,89 @@ static void newer_options_are_served_where_they_ask_for_nothing_new(void **state
     free_scene(&s);
 }
 
+/* One process, which has what it brings. */
+static wo_status stay(void *ctx, void *data, size_t bytes, int root, wo_error *err)
+{
+    (void)ctx, (void)data, (void)bytes, (void)root, (void)err;
+    return WO_OK;
+}
+
+static wo_status bring_own(void *ctx, const void *data, const size_t *bytes, void *all, wo_error *err)
+{
+    (void)ctx, (void)err;
+    memmove(all, data, bytes[0]);
+    return WO_OK;
+}
+
+static wo_status sum_f32(void *ctx, float *data, size_t n, wo_error *err)
+{
+    (void)ctx, (void)data, (void)n, (void)err;
+    return WO_OK;
+}
+
+static wo_status sum_f64(void *ctx, double *data, size_t n, wo_error *err)
+{
+    (void)ctx, (void)data, (void)n, (void)err;
+    return WO_OK;
+}
+
+static wo_collective alone(void)
+{
+    return (wo_collective){sizeof(wo_collective), 0, 1, NULL, stay, bring_own, sum_f32, sum_f64};
+}
+
+/* The calls of several processes are a struct of a caller too. */
+static void collectives_are_taken_as_options_are(void **state)
+{
+    (void)state;
+    wo_error err;
+    scene s = make_scene(40, 6, 120, true, 3);
+    struct {
+        wo_collective now;
+        uint64_t later;
+    } given[6];
+    static const char *const sentences[] = {"the collective calls have a struct_size of 0: it is not set",
+                                            "the collective calls have 64 bytes, and byte 56 is not 0",
+                                            "rank 1 of 1 processes is none",
+                                            "rank -1 of 1 processes is none",
+                                            "rank 0 of 0 processes is none",
+                                            "a call of the collective calls is NULL"};
+    for (int i = 0; i < 6; i++) {
+        memset(&given[i], 0, sizeof given[i]);
+        given[i].now = alone();
+    }
+    given[0].now.struct_size = 0;
+    given[1].now.struct_size = sizeof given[1];
+    given[1].later = 1;
+    given[2].now.rank = 1;
+    given[3].now.rank = -1;
+    given[4].now.size = 0;
+    given[5].now.sum_f64 = NULL;
+    int32_t id = 0;
+    float score = 1;
+    const wo_answers best = {.struct_size = sizeof best, .n = 1, .k = 1, .ids = &id, .scores = &score};
+    wo_build_options o = small_options(WO_METHOD_EVIDENCE);
+    wo_index *index = build(&s, &o), *other = NULL;
+    for (int i = 0; i < 6; i++) {
+        o.together = &given[i].now;
+        assert_true(wo_index_build(s.layer, s.log, &o, &other, &err));
+        assert_int_equal(err.about, WO_ABOUT_OPTION);
+        assert_memory_equal(err.text, sentences[i], strlen(sentences[i]));
+        assert_true(wo_merge_best(o.together, &best, &err));
+        assert_memory_equal(err.text, sentences[i], strlen(sentences[i]));
+        assert_true(wo_index_save_together(index, "/nowhere/index", o.together, &err));
+        assert_memory_equal(err.text, sentences[i], strlen(sentences[i]));
+    }
+    const wo_collective one = alone();
+    o.together = &one;
+    assert_int_equal(wo_merge_best(&one, &best, &err), WO_OK);
+    if (wo_index_build(s.layer, s.log, &o, &other, &err)) fail_msg("%s", err.text);
+    assert_null(other->options.together);
+    wo_index_free(other);
+    wo_index_free(index);
+    free_scene(&s);
+}
+
 /* What a later version may use is not passed over. */
 static void reserved_fields_are_zero(void **state)
 {
@@ -356,6 +439,7 @@ int main(void)
         cmocka_unit_test(older_options_are_served),
         cmocka_unit_test(older_callers_know_no_prior),
         cmocka_unit_test(newer_options_are_served_where_they_ask_for_nothing_new),
+        cmocka_unit_test(collectives_are_taken_as_options_are),
         cmocka_unit_test(reserved_fields_are_zero),
         cmocka_unit_test(results_fill_what_there_is_room_for),
         cmocka_unit_test(stats_have_a_stride),
