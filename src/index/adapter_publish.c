@@ -231,7 +231,7 @@ wo_status wo_adapter_publish(wo_adapter *a, wo_index **next, wo_error *err)
         return status;
     }
     settle(a);
-    woi_index_finish(made);
+    woi_index_count(made);
     *next = made;
     return WO_OK;
 }

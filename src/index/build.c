@@ -122,7 +122,7 @@ wo_status woi_index_begin(const wo_layer *layer, const wo_build_options *options
     return status ? status : woi_small_make(&made->rows, options->weights, options->threads, &made->small, err);
 }
 
-void woi_index_finish(wo_index *index)
+void woi_index_count(wo_index *index)
 {
     const woi_cells *cells = &index->cells;
     index->n_empty = index->largest = 0;
@@ -131,12 +131,19 @@ void woi_index_finish(wo_index *index)
         index->n_empty += size == 0;
         if (size > index->largest) index->largest = size;
     }
-    index->options.threads = 0;
-    index->options.progress = (wo_progress){0};
-    index->options.together = NULL;
-    index->options.held_out = 0;
-    index->options.checkpoint = NULL;
-    index->options.resume = 0;
+}
+
+void woi_index_forget_call(wo_index *index)
+{
+    wo_build_options *o = &index->options;
+    woi_findings_free(index->findings);
+    index->findings = NULL;
+    o->threads = 0;
+    o->progress = (wo_progress){0};
+    o->together = NULL;
+    o->held_out = 0;
+    o->checkpoint = NULL;
+    o->resume = 0;
 }
 
 wo_status woi_index_line_up_biases(wo_index *index, wo_error *err)
@@ -183,11 +190,11 @@ static wo_status measure_small(wo_index *index, const wo_log *log, wo_error *err
     return status;
 }
 
-wo_status woi_index_complete(wo_index *index, const wo_log *log, const woi_finishing *call, wo_error *err)
+wo_status woi_index_complete(wo_index *index, const wo_log *log, wo_error *err)
 {
     wo_status status = WO_OK;
-    if (index->options.partition) status = woi_partition_learn(index, log, call->progress, call->threads, err);
-    if (!status) status = woi_keep_make(index, log, call, err);
+    if (index->options.partition) status = woi_partition_learn(index, log, err);
+    if (!status) status = woi_keep_make(index, log, err);
     if (!status) status = woi_index_line_up_biases(index, err);
     return status ? status : measure_small(index, log, err);
 }
@@ -221,10 +228,12 @@ static wo_status check_shard(const wo_layer *layer, const wo_build_options *o, w
     return WO_OK;
 }
 
-/* Cells that were not filled by what queries needed know none of them: any will do. */
-static wo_status judge_plainly(wo_index *index, const wo_log *log, const wo_build_options *o, wo_error *err)
+/* P@1 on queries of the log. Cells that no query filled are judged by any of them; an evidence index leaves its judges
+ * out of its cells, as it is built. */
+static wo_status judge_plainly(wo_index *index, const wo_log *log, wo_error *err)
 {
-    const bool cells = o->method != WO_METHOD_FULL && o->method != WO_METHOD_SCREEN;
+    const wo_build_options *o = &index->options;
+    const bool cells = o->method == WO_METHOD_POPULAR || o->method == WO_METHOD_SLIDE || o->method == WO_METHOD_LSS;
     const size_t n = log && cells ? woi_held_size(index, log, o) : 0;
     size_t *picks = n ? woi_held_pick(index, log, n, WOI_HELD_STREAM, err) : NULL;
     if (n && !picks) return WO_ERR_MEMORY;
@@ -233,46 +242,51 @@ static wo_status judge_plainly(wo_index *index, const wo_log *log, const wo_buil
     return status;
 }
 
-wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *given, wo_index **index,
+/* Whether an index can be built of this layer and this log. */
+static wo_status check_inputs(const wo_layer *layer, const wo_log *log, const wo_build_options *o, wo_error *err)
+{
+    const bool needs_log = o->method != WO_METHOD_FULL && o->method != WO_METHOD_SLIDE && o->method != WO_METHOD_SCREEN;
+    if (!log && needs_log)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
+                              "method %s is built from a log of queries, none was given", woi_method_name(o->method));
+    wo_status status = check_shard(layer, o, err);
+    if (status) return status;
+    if (log) status = woi_log_check(log, woi_shard_whole(&layer->shard, layer->dense.m), layer->dense.d, err);
+    if (!status && needs_log) status = woi_queries_check(log, err);
+    return woi_about(err, WO_ABOUT_LOG, status);
+}
+
+wo_status woi_index_make(const wo_layer *layer, const wo_log *log, const wo_build_options *options, wo_index **index,
                          wo_error *err)
 {
     *index = NULL;
-    wo_build_options taken;
-    wo_collective together;
-    wo_status status = woi_build_take(given, &taken, err);
-    if (!status) status = woi_together_take(&taken.together, &together, err);
-    if (status) return status;
-    const wo_build_options *options = &taken;
-    if (options->fallback_by == WO_FALLBACK_SCREEN && !options->fallback)
-        return woi_fail_option(err, WO_ERR_ARGUMENT, "fallback_by",
-                               "fallback_by is screen, but fallback is 0: no query knows little");
-    const bool needs_log =
-        options->method != WO_METHOD_FULL && options->method != WO_METHOD_SLIDE && options->method != WO_METHOD_SCREEN;
-    if (!log && needs_log)
-        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
-                              "method %s is built from a log of queries, none was given",
-                              woi_method_name(options->method));
-    if ((status = check_shard(layer, options, err))) return status;
-    if (log && (status = woi_log_check(log, woi_shard_whole(&layer->shard, layer->dense.m), layer->dense.d, err)))
-        return woi_about(err, WO_ABOUT_LOG, status);
-    if (needs_log && (status = woi_queries_check(log, err))) return woi_about(err, WO_ABOUT_LOG, status);
+    wo_status status = check_inputs(layer, log, options, err);
+    if (!status) status = woi_index_begin(layer, options, index, err);
+    if (!status) status = woi_findings_open(*index, log, &(*index)->findings, err);
+    if (!status) status = build_method(options->method, layer, log, *index, err);
+    if (!status) woi_index_count(*index);
+    return status;
+}
+
+wo_status wo_index_build(const wo_layer *layer, const wo_log *log, const wo_build_options *given, wo_index **index,
+                         wo_error *err)
+{
     wo_index *made = NULL;
-    status = woi_index_begin(layer, options, &made, err);
-    if (!status) status = woi_findings_open(made, log, &made->findings, err);
-    if (!status) status = build_method(options->method, layer, log, made, err);
-    if (!status) {
-        woi_index_finish(made);
-        if (options->method != WO_METHOD_EVIDENCE) status = judge_plainly(made, log, options, err);
-        if (!status)
-            status = woi_index_complete(made, log,
-                                        &(woi_finishing){options->threads, &options->progress, options->together}, err);
-    }
-    if (made) woi_findings_free(made->findings);
-    if (made) made->findings = NULL;
-    if (status)
-        wo_index_free(made);
+    wo_build_options o;
+    wo_collective together;
+    wo_status status = woi_build_take(given, &o, err);
+    if (!status) status = woi_together_take(&o.together, &together, err);
+    if (!status && o.fallback_by == WO_FALLBACK_SCREEN && !o.fallback)
+        status = woi_fail_option(err, WO_ERR_ARGUMENT, "fallback_by",
+                                 "fallback_by is screen, but fallback is 0: no query knows little");
+    if (!status) status = woi_index_make(layer, log, &o, &made, err);
+    if (!status) status = judge_plainly(made, log, err);
+    if (!status) status = woi_index_complete(made, log, err);
+    if (!status)
+        woi_index_forget_call(made);
     else
-        *index = made;
+        wo_index_free(made);
+    *index = status ? NULL : made;
     return status;
 }
 
@@ -403,6 +417,7 @@ void wo_index_free(wo_index *index)
         woi_free(index);
         return;
     }
+    woi_findings_free(index->findings);
     if (index->st) { /* all else lies in the mapped file */
         woi_free(index->tree.n_leaves);
         woi_free(index->tree.starts);

@@ -285,11 +285,9 @@ static void show(hidden *held, woi_routed *routed)
 /* Cells of the others; the index can then be searched. */
 static wo_status fill_without(hidden *held, woi_evidence by, woi_routed *routed, wo_index *index, wo_error *err)
 {
-    const wo_build_options before = index->options;
     wo_status status = hide(held, routed, err);
     if (!status) status = woi_evidence_fill(by, routed, index, err);
-    woi_index_finish(index);
-    index->options = before;
+    woi_index_count(index);
     show(held, routed);
     return status;
 }
@@ -307,10 +305,9 @@ wo_status woi_evidence_choose_mix(const wo_log *log, woi_evidence by, woi_routed
     double mix = 0;
     hidden held = {.n = n, .picks = woi_held_pick(index, log, n, STREAM_MIX, err)};
     wo_status status = held.picks ? fill_without(&held, by, routed, index, err) : WO_ERR_MEMORY;
-    const wo_build_options before = *o;
     if (!status) {
         const woi_mixture_call call = {
-            .log = log, .picks = held.picks, .n = n, .threads = o->threads, .progress = &before.progress};
+            .log = log, .picks = held.picks, .n = n, .threads = o->threads, .progress = &o->progress};
         status = woi_mixture_choose(index, &call, &mix, err);
     }
     o->mix = mix;

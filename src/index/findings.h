@@ -31,7 +31,7 @@ wo_status woi_findings_open(const wo_index *index, const wo_log *log, woi_findin
 void woi_findings_free(woi_findings *findings);
 
 /* The next result: *found, and the pieces are filled, where it was kept. Else it is to be computed and handed to
- * woi_findings_keep. All ranks call both, in the same order. Findings that are NULL have nothing and keeps nothing. */
+ * woi_findings_keep. All ranks call both, in the same order. Findings that are NULL have nothing and keep nothing. */
 wo_status woi_findings_recall(woi_findings *findings, const woi_piece *pieces, size_t n, bool *found, wo_error *err);
 bool woi_findings_has(const woi_findings *findings); /* the next one; the same on all ranks */
 /* The beginning of the next one, which there is, and how many bytes it has in all. */

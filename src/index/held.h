@@ -14,7 +14,7 @@ size_t woi_held_size(const wo_index *index, const wo_log *log, const wo_build_op
 enum { WOI_HELD_STREAM = 0x68656c64 };
 size_t *woi_held_pick(const wo_index *index, const wo_log *log, size_t n, uint64_t stream, wo_error *err);
 
-/* Fills index->held: a finished index, beside FULL. */
+/* Fills index->held: an index that can be searched, beside FULL. */
 wo_status woi_held_judge(wo_index *index, const wo_log *log, const size_t *picks, size_t n, int threads, wo_error *err);
 
 #endif

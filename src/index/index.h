@@ -215,9 +215,18 @@ const char *woi_method_name(wo_method method);
 /* An index with options, rows (small ones too), checksum and names, but without router and cells. On failure too *index
  * is to be freed. */
 wo_status woi_index_begin(const wo_layer *layer, const wo_build_options *options, wo_index **index, wo_error *err);
-/* The last thing that building or opening does: counts cells, and forgets what was of the call alone (threads,
- * progress). May be done again, after a change. */
-void woi_index_finish(wo_index *index);
+/* Counts the cells: after every change of them. */
+void woi_index_count(wo_index *index);
+/* An index that can be searched, of options that are complete: all of a build but woi_index_complete. Its options are
+ * still the call's. On failure too *index is to be freed. */
+wo_status woi_index_make(const wo_layer *layer, const wo_log *log, const wo_build_options *options, wo_index **index,
+                         wo_error *err);
+/* What is learned last from the log (NULL: none) of an index that can be searched: log Z and the queries that stay,
+ * where its options say so, and what rows in fewer bits change. Threads, progress and other processes are its options'.
+ */
+wo_status woi_index_complete(wo_index *index, const wo_log *log, wo_error *err);
+/* The last thing that a build does: its options lose what was of the call alone, as threads and progress. */
+void woi_index_forget_call(wo_index *index);
 
 /* The biases of the cells' classes beside their ids, where int8 rows screen them: of 10^7 classes every bias lies in a
  * line of memory of its own, and fetching 1,400 of them took 6 us of a query's 24. What is made of an index later, by
@@ -237,15 +246,6 @@ wo_status woi_build_take(const wo_build_options *given, wo_build_options *option
 /* The likely cause of that, and the option for it. */
 #define WOI_OTHER_LAYER_CAUSE(layer) ((layer)->dense.b ? "" : "; it has no bias: was that left out?")
 #define WOI_OTHER_LAYER_OPTION(layer) ((layer)->dense.b ? "" : "bias")
-
-/* build.c: what is learned last from the log, of an index that is finished: log Z, where the options say so; and what
- * rows in fewer bits change: index->same_best and same_five, NAN where there are none, or no log. */
-typedef struct woi_finishing {
-    int threads;
-    const wo_progress *progress;   /* NULL: nobody asks */
-    const wo_collective *together; /* NULL: one process */
-} woi_finishing;
-wo_status woi_index_complete(wo_index *index, const wo_log *log, const woi_finishing *call, wo_error *err);
 
 /* Fails where the index is a shard: with what it cannot do, "is not updated". */
 wo_status woi_refuse_shard(const wo_index *index, const char *what, wo_error *err);

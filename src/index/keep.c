@@ -81,7 +81,7 @@ static void draw(const wo_index *index, const wo_log *log, size_t most, woi_keep
     }
 }
 
-wo_status woi_keep_make(wo_index *index, const wo_log *log, const woi_finishing *call, wo_error *err)
+wo_status woi_keep_make(wo_index *index, const wo_log *log, wo_error *err)
 {
     const wo_build_options *o = &index->options;
     const size_t d = index->rows.d, m = woi_shard_whole(&index->shard, index->rows.m),
@@ -101,15 +101,15 @@ wo_status woi_keep_make(wo_index *index, const wo_log *log, const woi_finishing 
     draw(index, log, most, &kept);
     for (size_t first = 0; !status && first < kept.n; first += CHUNK) {
         const size_t n = kept.n - first < CHUNK ? kept.n - first : CHUNK;
-        if ((status = woi_progress(call->progress, "keeping queries", first, kept.n, err))) break;
+        if ((status = woi_progress(&o->progress, "keeping queries", first, kept.n, err))) break;
         woi_keep_read(&kept, d, NULL, first, n, q);
         const woi_piece result = {kept.bars + first, n * sizeof *kept.bars};
         bool known = false;
         if ((status = woi_findings_recall(index->findings, &result, 1, &known, err)) || known) continue;
         status = woi_exact_of_all(
             &(woi_exact_call){
-                .layer = &index->rows, .q = q, .n = n, .k = k, .threads = call->threads, .ids = ids, .scores = scores},
-            &index->shard, call->together, err);
+                .layer = &index->rows, .q = q, .n = n, .k = k, .threads = o->threads, .ids = ids, .scores = scores},
+            &index->shard, o->together, err);
         for (size_t i = 0; !status && i < n; i++)
             kept.bars[first + i] = k < o->source_k ? -INFINITY : woi_keep_bar(ids + i * k, scores + i * k, k);
         if (!status) status = woi_findings_keep(index->findings, &result, 1, err);
@@ -166,7 +166,7 @@ static wo_status route_tree(const wo_index *index, woi_keep_cells *cells, wo_err
     return status;
 }
 
-static wo_status route_hash(const wo_index *index, const woi_finishing *call, woi_keep_cells *cells, wo_error *err)
+static wo_status route_hash(const wo_index *index, int threads, woi_keep_cells *cells, wo_error *err)
 {
     const size_t d = index->rows.d, n = index->kept.n;
     float *q = woi_alloc(CHUNK * d, sizeof *q, err);
@@ -174,19 +174,19 @@ static wo_status route_hash(const wo_index *index, const woi_finishing *call, wo
     for (size_t first = 0; !status && first < n; first += CHUNK) {
         const size_t count = n - first < CHUNK ? n - first : CHUNK;
         woi_keep_read(&index->kept, d, NULL, first, count, q);
-        status = woi_hash_queries(&index->hash, q, count, call->threads, cells->of + first * cells->each, err);
+        status = woi_hash_queries(&index->hash, q, count, threads, cells->of + first * cells->each, err);
     }
     woi_free(q);
     return status;
 }
 
-wo_status woi_keep_route(const wo_index *index, const woi_finishing *call, woi_keep_cells *cells, wo_error *err)
+wo_status woi_keep_route(const wo_index *index, int threads, woi_keep_cells *cells, wo_error *err)
 {
     const size_t n = index->kept.n;
     cells->each = index->tree.A ? 1 + index->options.spread : index->hash.K ? index->hash.L : 1;
     if (!(cells->of = woi_alloc_zero(n * cells->each, sizeof *cells->of, err))) return WO_ERR_MEMORY;
     const wo_status status = index->tree.A   ? route_tree(index, cells, err)
-                             : index->hash.K ? route_hash(index, call, cells, err)
+                             : index->hash.K ? route_hash(index, threads, cells, err)
                                              : WO_OK; /* one cell */
     if (status) {
         woi_free(cells->of);

@@ -11,7 +11,7 @@
 #include "index/index.h"
 
 /* Of an index with f32 rows: index->kept, in place of what it had, where its options keep any. */
-wo_status woi_keep_make(wo_index *index, const wo_log *log, const woi_finishing *call, wo_error *err);
+wo_status woi_keep_make(wo_index *index, const wo_log *log, wo_error *err);
 void woi_keep_free(woi_keep *kept); /* and zeroed again */
 
 /* Every number of a query is finite, and every bar is one or -INFINITY. */
@@ -33,7 +33,7 @@ typedef struct woi_keep_cells {
     uint32_t *of; /* (n, each); UINT32_MAX: none */
 } woi_keep_cells;
 
-wo_status woi_keep_route(const wo_index *index, const woi_finishing *call, woi_keep_cells *cells, wo_error *err);
+wo_status woi_keep_route(const wo_index *index, int threads, woi_keep_cells *cells, wo_error *err);
 
 /* The index's rows as floats: its own, or, in *copy, what its bf16 rows are. */
 wo_status woi_index_floats(const wo_index *index, woi_dense *rows, float **copy, wo_error *err);

@@ -40,7 +40,7 @@ typedef struct woi_mixture_call {
     int threads;
     const wo_progress *progress; /* NULL: nobody asks */
 } woi_mixture_call;
-/* The index is finished, and its cells have shares. */
+/* The index can be searched, and its cells have shares. */
 wo_status woi_mixture_choose(const wo_index *index, const woi_mixture_call *call, double *mix, wo_error *err);
 
 #endif

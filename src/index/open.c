@@ -501,7 +501,7 @@ static wo_status read_index(woi_st *st, const wo_open_options *options, wo_index
     }
     const char *digits = woi_st_meta(st, "xxh3.header");
     if (digits) made->checksum = strtoull(digits, NULL, 16);
-    woi_index_finish(made);
+    woi_index_count(made);
     *index = made;
     return WO_OK;
 }

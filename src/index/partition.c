@@ -198,10 +198,10 @@ static void clean(sample *s)
     s->mean_square = kept ? squares / (double)kept : 0;
 }
 
-static wo_status take_sample(const wo_index *index, const wo_log *log, const wo_progress *progress, int threads,
-                             sample *s, wo_error *err)
+static wo_status take_sample(const wo_index *index, const wo_log *log, sample *s, wo_error *err)
 {
-    const wo_searcher_options so = {.struct_size = sizeof so, .threads = threads};
+    const wo_build_options *o = &index->options;
+    const wo_searcher_options so = {.struct_size = sizeof so, .threads = o->threads};
     wo_searcher *searcher = NULL;
     chunk *c = NULL;
     wo_status status = make_sample(index, log, s, err);
@@ -214,7 +214,7 @@ static wo_status take_sample(const wo_index *index, const wo_log *log, const wo_
         c->searcher = searcher;
     }
     for (size_t first = 0; !status && first < s->n; first += CHUNK) {
-        status = woi_progress(progress, "learning log Z", first, s->n, err);
+        status = woi_progress(&o->progress, "learning log Z", first, s->n, err);
         if (!status) status = ask(c, s, first, err);
     }
     if (!status) {
@@ -562,13 +562,12 @@ static void learn(fit *f, float *numbers)
     memcpy(numbers, found, sizeof found);
 }
 
-wo_status woi_partition_learn(wo_index *index, const wo_log *log, const wo_progress *progress, int threads,
-                              wo_error *err)
+wo_status woi_partition_learn(wo_index *index, const wo_log *log, wo_error *err)
 {
     sample s = {0};
     fit f = {0};
     woi_partition made = {0};
-    wo_status status = take_sample(index, log, progress, threads, &s, err);
+    wo_status status = take_sample(index, log, &s, err);
     if (!status && !s.n)
         status = woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "partition",
                                 "no query of the log has logits that log Z can be learned from");

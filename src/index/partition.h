@@ -33,8 +33,7 @@ void woi_partition_see(const woi_seen *seen, size_t i, woi_opened opened, double
 
 void woi_partition_free(woi_partition *partition); /* and zeroed again */
 
-/* Learns index->partition from a log. The index is finished; its rows are f32. */
-wo_status woi_partition_learn(wo_index *index, const wo_log *log, const wo_progress *progress, int threads,
-                              wo_error *err);
+/* Learns index->partition from a log. The index can be searched; its rows are f32. */
+wo_status woi_partition_learn(wo_index *index, const wo_log *log, wo_error *err);
 
 #endif

@@ -160,8 +160,8 @@ static wo_status make_small(woi_update *u, wo_error *err)
 {
     wo_index *to = u->to;
     const wo_index *from = u->from;
-    wo_status status = woi_small_make(&u->rows, to->options.weights, u->call.threads, &to->small, err);
-    if (!status && from->screen.rows) status = woi_screen_make(&u->rows, u->call.threads, &to->screen, err);
+    wo_status status = woi_small_make(&u->rows, to->options.weights, u->threads, &to->small, err);
+    if (!status && from->screen.rows) status = woi_screen_make(&u->rows, u->threads, &to->screen, err);
     if (!status && !from->rows.w) { /* it answers in bf16 alone, as it did */
         to->rows.w = NULL;
         woi_free(to->own_w);
@@ -222,7 +222,7 @@ static wo_status update(woi_update *u, const wo_update_options *o, wo_error *err
     if (!status) status = make_removed(u, err);
     if (!status) status = woi_update_cells(u, err);
     if (!status) status = make_small(u, err);
-    if (!status) woi_index_finish(to);
+    if (!status) woi_index_count(to);
     return status;
 }
 
@@ -234,7 +234,7 @@ wo_status wo_index_update(const wo_index *index, const wo_update_options *option
     if (status) return status;
     const size_t old = index->rows.m, m = old + (o.add ? o.add->dense.m : 0),
                  n_replaced = o.replace ? o.replace->dense.m : 0;
-    woi_update u = {.from = index, .call = {.threads = o.threads, .progress = &o.progress}};
+    woi_update u = {.from = index, .threads = o.threads, .progress = &o.progress};
     float *floats = NULL;
     uint8_t *fate = woi_alloc_zero(m, 1, err);
     int32_t *moved = woi_alloc(m - old + n_replaced + o.n_remove, sizeof *moved, err);

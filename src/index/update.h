@@ -17,7 +17,8 @@ typedef struct woi_update {
     const uint8_t *fate;  /* (rows.m): added ones change, and those that were removed before go */
     const int32_t *moved; /* (n_moved): those that change, and those that go now, rising */
     size_t n_moved;
-    woi_finishing call;
+    int threads;
+    const wo_progress *progress;
 } woi_update;
 
 static inline bool woi_is_added(const woi_update *u, int32_t id)

@@ -68,7 +68,7 @@ static wo_status find_by_hash(finding *f, wo_error *err)
         memcpy(w + i * d, u->rows.w + (size_t)u->moved[i] * d, d * sizeof *w);
         if (u->rows.b) b[i] = u->rows.b[u->moved[i]];
     }
-    if (!status) status = woi_hash_neurons(hash, &(woi_neurons){u->n_moved, w, b}, u->call.threads, of, err);
+    if (!status) status = woi_hash_neurons(hash, &(woi_neurons){u->n_moved, w, b}, u->threads, of, err);
     for (size_t i = 0; !status && i < u->n_moved; i++)
         for (uint32_t l = 0; !status && u->fate[u->moved[i]] == WOI_CHANGES && l < hash->L; l++)
             status = add(f, (entry){of[i * hash->L + l], u->moved[i], 0}, err);
@@ -127,7 +127,7 @@ static wo_status find_touched(finding *f, wo_error *err)
                                                       .q = f->q + first * d,
                                                       .n = n,
                                                       .k = 1,
-                                                      .threads = u->call.threads,
+                                                      .threads = u->threads,
                                                       .ids = ids,
                                                       .scores = best},
                                     err);
@@ -174,14 +174,14 @@ static wo_status ask_touched(finding *f, wo_error *err)
     for (size_t first = 0; !status && first < f->n_touched; first += CHUNK) {
         const size_t n = f->n_touched - first < CHUNK ? f->n_touched - first : CHUNK;
         const uint32_t *at = f->touched + first;
-        if ((status = woi_progress(u->call.progress, "asking the exact layer", first, f->n_touched, err))) break;
+        if ((status = woi_progress(u->progress, "asking the exact layer", first, f->n_touched, err))) break;
         for (size_t i = 0; i < n; i++) memcpy(q + i * d, f->q + at[i] * d, d * sizeof *q);
         const woi_exact_call asked = {.layer = &u->rows,
                                       .adjust = {.forbidden = gone},
                                       .q = q,
                                       .n = n,
                                       .k = k,
-                                      .threads = u->call.threads,
+                                      .threads = u->threads,
                                       .ids = ids,
                                       .scores = scores,
                                       .lse = lse};
@@ -237,7 +237,7 @@ static wo_status find_by_kept(finding *f, wo_error *err)
     const woi_keep *kept = &u->from->kept;
     if (!(f->q = woi_alloc(kept->n * u->rows.d, sizeof *f->q, err))) return WO_ERR_MEMORY;
     woi_keep_read(kept, u->rows.d, NULL, 0, kept->n, f->q);
-    wo_status status = woi_keep_route(u->from, &u->call, &f->cells, err);
+    wo_status status = woi_keep_route(u->from, u->threads, &f->cells, err);
     if (!status) status = find_touched(f, err);
     if (!status) status = ask_touched(f, err);
     return status ? status : place_lonely(f, err);

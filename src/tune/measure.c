@@ -185,7 +185,7 @@ wo_status woi_tune_measure_full(woi_tune *t, wo_error *err)
     wo_eval_timing timing = {0};
     wo_index *index = NULL;
     const wo_build_options o = woi_space_options(t, &(woi_place){.kind = WOI_FULL});
-    wo_status status = wo_index_build(t->layer, NULL, &o, &index, err);
+    wo_status status = woi_index_make(t->layer, NULL, &o, &index, err);
     if (!status) status = woi_judge_index(&t->judge, NULL, &judged, err);
     if (!status)
         status = woi_tune_time(

@@ -113,9 +113,7 @@ wo_status woi_tune_route(woi_tune *t, const wo_log *log, const wo_build_options 
 {
     wo_status status;
     if (t->bench && t->bench_log == log && (same_router(&t->bench->options, o) || same_router(&t->bench_asked, o))) {
-        wo_build_options *now = &t->bench->options;
-        now->threads = o->threads; /* which a finished index does not have */
-        now->progress = o->progress;
+        const wo_build_options *now = &t->bench->options;
         if (!woi_uses_tree(o) || (now->beam == o->beam && now->probes == o->probes && now->spread == o->spread))
             return WO_OK;
         status = woi_evidence_set_reach(log, o, t->bench, &t->routed, err);
@@ -158,7 +156,7 @@ wo_status woi_tune_fill(woi_tune *t, const wo_build_options *o, wo_error *err)
     if (!status) status = woi_tune_evidence(t, o, &by, err);
     const double start = woi_now_s();
     if (!status) status = woi_evidence_fill(by, &t->routed, t->bench, err);
-    if (!status) woi_index_finish(t->bench);
+    if (!status) woi_index_count(t->bench);
     t->fill_s = woi_now_s() - start;
     return status;
 }
@@ -208,7 +206,7 @@ static wo_status build_popular(const woi_tune *t, const trial *tr, wo_index **in
     wo_status status = woi_build_check(&tr->o, err);
     if (!status) status = woi_index_begin(t->layer, &tr->o, index, err);
     if (!status) status = woi_fill_popular(tr->popular, t->layer->dense.m, tr->o.n_popular, &(*index)->cells, err);
-    if (!status) woi_index_finish(*index);
+    if (!status) woi_index_count(*index);
     return status;
 }
 
@@ -239,7 +237,7 @@ static wo_status evaluate(woi_tune *t, trial *tr, size_t *row, wo_error *err)
     else if (tr->o.method == WO_METHOD_EVIDENCE)
         status = (status = weigh(t, tr, err)) ? status : build_evidence(t, &tr->o, err);
     else
-        status = wo_index_build(t->layer, &t->train, &tr->o, &made, err);
+        status = woi_index_make(t->layer, &t->train, &tr->o, &made, err);
     if (!status) status = woi_tune_measure(t, made ? made : t->bench, figures, err);
     wo_index_free(made);
     if (!status) status = woi_curve_add(t, figures, err);

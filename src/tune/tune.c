@@ -165,7 +165,7 @@ static wo_status build_evidence(woi_tune *t, wo_build_options *o, double *row, w
 static wo_status build_full(const woi_tune *t, wo_index **index, wo_error *err)
 {
     const wo_build_options o = woi_space_options(t, &(woi_place){.kind = WOI_FULL});
-    return wo_index_build(t->layer, NULL, &o, index, err);
+    return woi_index_make(t->layer, NULL, &o, index, err);
 }
 
 /* Instead of an index that is no use. */
@@ -189,7 +189,7 @@ static wo_status build_winner(woi_tune *t, wo_index **index, wo_error *err)
     if (method == WO_METHOD_EVIDENCE) {
         status = build_evidence(t, &o, row, index, err);
     } else {
-        status = wo_index_build(t->layer, t->log, &o, index, err);
+        status = woi_index_make(t->layer, t->log, &o, index, err);
         if (!status && is_judged_again(t)) status = woi_tune_measure(t, *index, row, err);
     }
     if (status || row[WOI_CURVE_MET] == 1 || t->best_wanted) return status;
@@ -282,12 +282,10 @@ static wo_status choose_mix(woi_tune *t, bool tune_log, wo_index *index, wo_erro
         status = woi_mixture_choose(index, &call, &o->mix, err);
     } else {
         woi_evidence by = {0};
-        o->threads = t->threads;
-        o->progress = t->progress;
         status = woi_tune_evidence(t, o, &by, err);
         if (!status) status = woi_evidence_choose_mix(t->from, by, &t->routed, index, err);
         if (!status) status = woi_evidence_fill(by, &t->routed, index, err);
-        woi_index_finish(index);
+        woi_index_count(index);
     }
     if (!woi_has_shares(o)) {
         woi_free(index->cells.shares);
@@ -429,8 +427,9 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
     if (!status && t->above) woi_row(t, t->best)[WOI_CURVE_MET] = is_sure(t, woi_row(t, t->best));
     if (!status) status = plan(t, index, err);
     if (!status) status = choose_mix(t, tune_log != NULL, *index, err);
-    if (!status) status = woi_index_complete(*index, t->log, &(woi_finishing){t->threads, &t->progress, NULL}, err);
+    if (!status) status = woi_index_complete(*index, t->log, err);
     if (status) return status;
+    woi_index_forget_call(*index);
     t->rows[t->best * WOI_CURVE_COLUMNS + WOI_CURVE_CHOSEN] = 1;
     const bool by_time = asked_us > 0, by_answers = t->o.target_agree > 0;
     (*index)->goal = (woi_goal){.target = by_time || by_answers ? 0 : t->o.target,
@@ -464,6 +463,7 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
     t->progress = (wo_progress){relay, t};
     wo_status status = take(t, options, err);
     if (!status) {
+        t->build.checkpoint = NULL; /* of one build, and there will be many */
         t->threads = woi_team_threads(t->build.threads);
         complete(t);
         woi_space_begin(t);

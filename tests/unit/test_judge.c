@@ -121,7 +121,7 @@ static void an_index_is_judged_as_it_will_answer(void **state)
     assert_true(index->same_five == 0.2); /* the best; the others that int8 keeps are none of FULL's */
     index->full = (woi_batches){1, 0};    /* which says nothing about the tables */
     index->same_five = 1;
-    assert_int_equal(woi_index_complete(index, log, &(woi_finishing){.threads = 1}, &err), WO_OK);
+    assert_int_equal(woi_index_complete(index, log, &err), WO_OK);
     assert_true(index->same_five == 0.2);
     wo_index_free(index);
     wo_log_free(log);

@@ -196,7 +196,7 @@ static void assert_filed(const scene *s, const wo_index *old, const wo_index *ne
     woi_keep_cells of = {0};
     wo_error err;
     bool *serves = room(new->cells.n *m, 1), *anywhere = room(m, 1);
-    assert_int_equal(woi_keep_route(new, &(woi_finishing){1, NULL, NULL}, &of, &err), WO_OK);
+    assert_int_equal(woi_keep_route(new, 1, &of, &err), WO_OK);
     asker *searcher = create(new, NULL);
     for (size_t i = 0; i < n; i++) {
         float q[D];
