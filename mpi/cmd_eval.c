@@ -2,6 +2,7 @@
 #include "../cli/index_text.h"
 #include "../cli/labelled.h"
 #include "ask.h"
+#include "base/hits.h"
 #include "commands.h"
 #include "parts.h"
 #include "store/log.h"
@@ -89,6 +90,7 @@ typedef struct judged {
     cli_labelled log;    /* of rank 0 */
     uint64_t n, d;       /* on every rank */
     int32_t *own, *full; /* (n, K), on rank 0 */
+    int32_t *labels;     /* there: room for those of a query */
     double us, full_us;
     stream stats; /* of the index */
 } judged;
@@ -130,13 +132,6 @@ static wo_status run_stream(judged *j, wo_by by, int32_t *ids, uint64_t rounds, 
 
 /* ---- Quality ----------------------------------------------------------------------------------------------- */
 
-static bool is_among(int32_t id, const int32_t *ids, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] == id) return true;
-    return false;
-}
-
 typedef struct precision {
     double at[3]; /* 1, 3, 5; NAN without labels */
     uint64_t without;
@@ -144,19 +139,17 @@ typedef struct precision {
 
 static const size_t ks[3] = {1, 3, 5};
 
-static precision precision_of(const wo_log *log, const int32_t *ids)
+static precision precision_of(const judged *j, const int32_t *ids)
 {
+    const wo_log *log = j->log.log;
     precision p = {.at = {NAN, NAN, NAN}};
     uint64_t n = 0, hits[3] = {0};
     if (!log || !log->indptr || !ids) return p;
     for (size_t i = 0; i < log->n; i++) {
-        const int32_t *labels = log->labels + log->indptr[i];
-        const size_t n_labels = (size_t)(log->indptr[i + 1] - log->indptr[i]);
+        const size_t n_labels = woi_labels_of(log->indptr, log->labels, i, j->labels);
         p.without += !n_labels;
         n += n_labels > 0;
-        for (int which = 0; which < 3; which++)
-            for (size_t j = 0; j < ks[which]; j++)
-                hits[which] += ids[i * K + j] >= 0 && is_among(ids[i * K + j], labels, n_labels);
+        for (int which = 0; which < 3; which++) hits[which] += woi_hits(j->labels, n_labels, ids + i * K, ks[which]);
     }
     for (int which = 0; n && which < 3; which++) p.at[which] = (double)hits[which] / (double)ks[which] / (double)n;
     return p;
@@ -166,9 +159,12 @@ static double agreement(const judged *j, size_t k)
 {
     uint64_t common = 0, all = 0;
     if (!j->full) return NAN;
-    for (size_t i = 0; i < j->n; i++)
-        for (size_t a = 0; a < k && j->full[i * K + a] >= 0; a++, all++)
-            common += is_among(j->full[i * K + a], j->own + i * K, k);
+    for (size_t i = 0; i < j->n; i++) {
+        int32_t scratch[K];
+        const woi_agreement a = woi_agree(j->own + i * K, j->full + i * K, k, scratch);
+        common += a.common;
+        all += a.all;
+    }
     return all ? (double)common / (double)all : NAN;
 }
 
@@ -182,7 +178,7 @@ static json_t *real(double value)
 static int report(const judged *j)
 {
     const cli_index about = cli_index_of(j->index);
-    const precision own = precision_of(j->log.log, j->own), full = precision_of(j->log.log, j->full);
+    const precision own = precision_of(j, j->own), full = precision_of(j, j->full);
     const stream *s = &j->stats;
     const double n = (double)(j->n - s->refused);
     const bool asked = j->full != NULL;
@@ -246,7 +242,8 @@ static int open_log(judged *j)
         if (!log->n || log->d != info.d || log->max_label >= (int64_t)info.m_whole) return cli_fail(args->log, &err);
         j->own = malloc(log->n * K * sizeof *j->own);
         if (!args->no_full) j->full = malloc(log->n * K * sizeof *j->full);
-        if (!j->own || (!args->no_full && !j->full)) {
+        j->labels = malloc((woi_most_labels(log->indptr, log->n) + 1) * sizeof *j->labels);
+        if (!j->own || !j->labels || (!args->no_full && !j->full)) {
             cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
             return cli_fail(NULL, &err);
         }
@@ -283,6 +280,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!code && job_rank() == 0) code = report(&j);
     free(j.own);
     free(j.full);
+    free(j.labels);
     cli_labelled_free(&j.log);
     wo_index_free(index);
     wo_layer_free(layer);

@@ -2,6 +2,7 @@
 #include "index/held.h"
 
 #include "base/error.h"
+#include "base/hits.h"
 #include "base/rng.h"
 
 #include <math.h>
@@ -32,22 +33,17 @@ size_t *woi_held_pick(const wo_index *index, const wo_log *log, size_t n, uint64
     return picks;
 }
 
-static bool is_label(const wo_log *log, size_t query, int32_t id)
+/* scratch: as many as a query has labels. */
+static woi_held count(const wo_log *log, const size_t *picks, size_t n, const int32_t *ids, int32_t *scratch)
 {
-    for (int64_t j = log->indptr[query]; j < log->indptr[query + 1]; j++)
-        if (log->labels[j] == id) return true;
-    return false;
-}
-
-static woi_held count(const wo_log *log, const size_t *picks, size_t n, const int32_t *own, const int32_t *full)
-{
+    const int32_t *own = ids, *full = ids + n;
     size_t same = 0, labelled = 0, hits = 0, full_hits = 0;
     for (size_t i = 0; i < n; i++) {
         same += own[i] == full[i];
-        if (!log->indptr || log->indptr[picks[i]] == log->indptr[picks[i] + 1]) continue;
-        labelled++;
-        hits += is_label(log, picks[i], own[i]);
-        full_hits += is_label(log, picks[i], full[i]);
+        const size_t n_labels = log->indptr ? woi_labels_of(log->indptr, log->labels, picks[i], scratch) : 0;
+        labelled += n_labels > 0;
+        hits += woi_hits(scratch, n_labels, &own[i], 1);
+        full_hits += woi_hits(scratch, n_labels, &full[i], 1);
     }
     return (woi_held){n, (double)same / (double)n, labelled ? (double)hits / (double)labelled : NAN,
                       labelled ? (double)full_hits / (double)labelled : NAN};
@@ -61,7 +57,8 @@ wo_status woi_held_judge(wo_index *index, const wo_log *log, const size_t *picks
     float *q = woi_alloc(n * d, sizeof *q, err);
     int32_t *ids = woi_alloc(2 * n, sizeof *ids, err);
     float *scores = woi_alloc(n, sizeof *scores, err);
-    wo_status status = q && ids && scores ? wo_searcher_create(index, &so, &searcher, err) : WO_ERR_MEMORY;
+    int32_t *labels = woi_alloc(woi_most_labels(log->indptr, log->n), sizeof *labels, err);
+    wo_status status = q && ids && scores && labels ? wo_searcher_create(index, &so, &searcher, err) : WO_ERR_MEMORY;
     for (size_t i = 0; !status && i < n; i++) memcpy(q + i * d, log->queries + picks[i] * d, d * sizeof *q);
     wo_search_call call = {
         .struct_size = sizeof call, .queries = q, .n = n, .k = 1, .ids = ids, .scores = scores, .by = WO_BY_CELLS};
@@ -70,10 +67,11 @@ wo_status woi_held_judge(wo_index *index, const wo_log *log, const size_t *picks
     call.by = WO_BY_FULL;
     call.no_prior = 1;
     if (!status) status = wo_search_run(searcher, &call, err);
-    if (!status) index->held = count(log, picks, n, ids, ids + n);
+    if (!status) index->held = count(log, picks, n, ids, labels);
     wo_searcher_free(searcher);
     woi_free(q);
     woi_free(ids);
     woi_free(scores);
+    woi_free(labels);
     return status;
 }

@@ -20,6 +20,9 @@ same 'a wrong include is found' 'src/base/mem.c: base must not include "store/st
 same 'there is one clock' src/base/clock.h \
     "$(grep -lE '(clock_gettime|gettimeofday|timespec_get) *\(' src/*/*.[ch] text/*.[ch] net/*.[ch] cli/*.[ch] bench/*.[ch])"
 
+same 'hits and agreement are counted by base/hits.h' '' "$(grep -nE '(hits|common)[^=]*\+= ' src/*/*.[ch] net/*.[ch] cli/*.[ch] mpi/*.[ch] |
+    grep -vE '^src/base/hits.h:|woi_hits\(|\+= a\.common;')"
+
 nm -D --defined-only "$BUILD/libwideout.so" | awk '{ print $3 }' | LC_ALL=C sort >"$scratch/exported"
 check 'the shared library exports src/exports.txt, nothing else' diff src/exports.txt "$scratch/exported"
 # Few dependencies are a promise: no BLAS, no OpenMP, no zlib.
