@@ -53,7 +53,7 @@ static void find_kept(const wo_index *index, cli_index *of)
         of->kept_step = values[0];
         of->kept_recall = values[1];
         of->kept_neurons = values[2];
-        of->within = !of->options.max_neurons || values[2] <= of->options.max_neurons;
+        of->within = !of->options.max_classes || values[2] <= of->options.max_classes;
     }
 }
 
@@ -99,7 +99,7 @@ void cli_index_print(const cli_index *index, const char *indent)
                index->kept_step, o->iterations, index->kept_recall, index->kept_neurons);
     if (index->judged && !index->within)
         printf("%sno step has as few as %" PRIu32 " classes a query: this one has the fewest\n", indent,
-               o->max_neurons);
+               o->max_classes);
 }
 
 static json_t *value_json(const wo_option_info *info, const wo_build_options *o)

@@ -381,11 +381,11 @@ typedef struct wo_build_options {
     int threads; /* 0: all cores. The result does not depend on it. */
     wo_progress progress;
 
-    /* lss: the step that is kept is the one with the best label recall at no more than max_neurons classes a query (0:
+    /* lss: the step that is kept is the one with the best label recall at no more than max_classes classes a query (0:
      * any number; where no step has so few, the one with the fewest), on a tenth of the queries with labels, 4,096 at
      * most, that is not learned from; below 1,000 of them on all. last_step: the last one, as in the paper, and all of
      * the log is learned from. wo_index_trace says which it was. */
-    uint32_t max_neurons;
+    uint32_t max_classes;
     uint8_t last_step;
 
     /* evidence */

@@ -41,9 +41,9 @@ wo_status woi_build_check(const wo_build_options *o, wo_error *err)
             return woi_fail_option(err, WO_ERR_ARGUMENT, "L", "%u tables of %u cells are too many: at most 2^28 in all",
                                    o->L, 1U << o->K);
     }
-    if (o->method == WO_METHOD_LSS && o->last_step && o->max_neurons)
+    if (o->method == WO_METHOD_LSS && o->last_step && o->max_classes)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "max_neurons",
-                               "max_neurons is %u, but the last step is kept whatever it has", o->max_neurons);
+                               "max_neurons is %u, but the last step is kept whatever it has", o->max_classes);
     if (o->method != WO_METHOD_EVIDENCE && o->fallback)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "fallback", "fallback is %u, but method %s counts no evidence",
                                o->fallback, woi_method_name(o->method));

@@ -65,7 +65,7 @@ wo_status woi_lss_judge_create(const wo_log *log, uint32_t *labelled, size_t *n_
                              .probes = o->probes,
                              .threads = woi_team_threads(o->threads),
                              .held_out = all >= LEAST,
-                             .limit = o->max_neurons};
+                             .limit = o->max_classes};
     judge->n = !judge->held_out ? all : tenth < MOST ? tenth : MOST;
     if (!(judge->query = woi_alloc(judge->n, sizeof *judge->query, err))) return WO_ERR_MEMORY;
     for (size_t i = 0; i < judge->n; i++)

@@ -1,5 +1,5 @@
 /* Metadata of an index: see metadata.h and docs/FORMAT.md. An option that the file lacks has its default, which is what
- * indexes did before there was the option, or what woi_option_missing says that they did. A line that this version does
+ * indexes did before there was the option, or what the late ones say that they did. A line that this version does
  * not know is a later version's: it is left alone, and written again. */
 #include "index/metadata.h"
 
@@ -77,9 +77,8 @@ static wo_status write_lines(woi_st_writer *writer, const wo_index *index, wo_er
     wo_status status = WO_OK;
     for (const woi_option *o = woi_options; !status && o->name; o++) {
         char key[KEY_BYTES], text[WOI_OPTION_BYTES];
-        const double *missing = woi_option_missing(o);
-        if (missing && (!woi_option_used(o, &index->options) || woi_option_value(o, &index->options) == *missing))
-            continue;
+        const wo_build_options *all = &index->options;
+        if (o->late && (!woi_option_used(o, all) || woi_option_value(o, all) == o->missing)) continue;
         snprintf(key, sizeof key, OPTION "%s", o->name);
         woi_option_print(o, &index->options, text);
         status = woi_st_set_meta(writer, key, text, err);
@@ -167,8 +166,7 @@ static wo_status read_options(const woi_st *st, wo_build_options *options, wo_er
         snprintf(key, sizeof key, OPTION "%s", o->name);
         text = woi_st_meta(st, key);
         if (text && !woi_option_parse(o, text, options)) return unknown_value(st, key, text, err);
-        const double *missing = woi_option_missing(o);
-        if (!text && missing && woi_option_used(o, options)) woi_option_set_value(o, *missing, options);
+        if (!text && o->late && woi_option_used(o, options)) woi_option_set_value(o, o->missing, options);
     }
     return WO_OK;
 }

@@ -44,7 +44,7 @@ enum {
         0, x, 0, 0, x, 0 \
     }
 
-/* In the order of the file's metadata. A new option comes last, and has a row in `late` too: older files lack it. */
+/* In the order of the file's metadata. A new option comes last, and is late: older files lack it. */
 const woi_option woi_options[] = {
     {"method",
      WOI_OPTION_U32,
@@ -57,129 +57,86 @@ const woi_option woi_options[] = {
      BOTH,
      false,
      {0, 1, 2, 3, 4, 5},
-     "how an index is built"},
+     .help = "how an index is built",
+     .fix = WO_FIX_METHOD},
     {"K", WOI_OPTION_U32, AT(K), NULL, 1, WOI_MAX_BITS, 0, TABLES, HASH, false, OF_TABLES(4, 10),
-     "hyperplanes in a table, which has 2^K cells"},
-    {"L", WOI_OPTION_U32, AT(L), NULL, 1, WOI_MAX_TABLES, 0, TABLES, HASH, false, OF_TABLES(10, 4), "tables"},
+     .help = "hyperplanes in a table, which has 2^K cells", .fix = WO_FIX_K},
+    {"L", WOI_OPTION_U32, AT(L), NULL, 1, WOI_MAX_TABLES, 0, TABLES, HASH, false, OF_TABLES(10, 4), .help = "tables",
+     .fix = WO_FIX_L},
     {"probes", WOI_OPTION_U32, AT(probes), NULL, 1, WOI_MAX_PROBES, 0, TABLES, BOTH, false, ALL(1),
-     "cells opened in each table or the tree"},
+     .help = "cells opened in each table or the tree", .fix = WO_FIX_PROBES},
     {"popular", WOI_OPTION_U32, AT(n_popular), NULL, 1, INT32_MAX, 0, POPULAR, BOTH, false, ALL(500),
-     "classes in the one cell"},
+     .help = "classes in the one cell", .fix = WO_FIX_POPULAR},
     {"router", WOI_OPTION_U32, AT(router), "hash|tree", 0, 1, 0, EVIDENCE, BOTH, false, ALL(WO_ROUTER_HASH),
-     "what finds the cells: hyperplanes or a k-means tree"},
+     .help = "what finds the cells: hyperplanes or a k-means tree", .fix = WO_FIX_ROUTER},
     {"nodes", WOI_OPTION_U32, AT(nodes), NULL, 0, WOI_MAX_NODES, 0, EVIDENCE, TREE, false, ALL(0),
-     "centres on the tree's first level; 1: flat; 0: from the data"},
+     .help = "centres on the tree's first level; 1: flat; 0: from the data", .fix = WO_FIX_TREE},
     {"leaves", WOI_OPTION_U32, AT(leaves), NULL, 0, WOI_MAX_FAN, 0, EVIDENCE, TREE, false, ALL(0),
-     "centres below a node, on average; 0: from the data"},
+     .help = "centres below a node, on average; 0: from the data", .fix = WO_FIX_TREE},
     {"beam", WOI_OPTION_U32, AT(beam), NULL, 1, WOI_MAX_BEAM, 0, EVIDENCE, TREE, false, OF_TABLES(0, 2),
-     "at most so many nodes are looked into"},
+     .help = "at most so many nodes are looked into", .fix = WO_FIX_BEAM},
     {"route_d", WOI_OPTION_U32, AT(route_d), NULL, 0, UINT32_MAX, 0, EVIDENCE, TREE, false, ALL(0),
-     "coordinates that the tree works in; 0: 32"},
+     .help = "coordinates that the tree works in; 0: 32", .fix = WO_FIX_ROUTE_D},
     {"learner", WOI_OPTION_U32, AT(learner), "none|mix", 0, 1, 0, EVIDENCE, HASH, false, ALL(WO_LEARNER_MIX),
-     "of the hyperplanes: left random, or learned"},
+     .help = "of the hyperplanes: left random, or learned"},
     {"source", WOI_OPTION_U32, AT(source), "labels|top|both", 1, 3, 0, EVIDENCE, BOTH, false, ALL(WO_SOURCE_BOTH),
-     "what a query needs: its labels, FULL's best, both"},
+     .help = "what a query needs: its labels, FULL's best, both", .fix = WO_FIX_SOURCE},
     {"source_k", WOI_OPTION_U32, AT(source_k), NULL, 1, 1000, 0, POPULAR | EVIDENCE, BOTH, false, ALL(5),
-     "how many of FULL's best a query needs"},
+     .help = "how many of FULL's best a query needs"},
     {"lambda", WOI_OPTION_REAL, AT(lambda), NULL, 0, 2, 0, EVIDENCE, BOTH, false, ALL(0.1),
-     "how often a cell's queries must need a class"},
+     .help = "how often a cell's queries must need a class", .fix = WO_FIX_LAMBDA},
     {"thin", WOI_OPTION_U32, AT(thin), NULL, 0, UINT32_MAX, 0, EVIDENCE, BOTH, false, ALL(16),
-     "cells of fewer queries borrow from neighbours"},
+     .help = "a cell of fewer training queries borrows from neighbours"},
     {"fallback", WOI_OPTION_U32, AT(fallback), NULL, 0, UINT32_MAX, 0, EVIDENCE, BOTH, false, ALL(0),
-     "queries in cells of fewer open four times as many"},
+     .help = "open 4 times as many cells where these have fewer queries", .fix = WO_FIX_FALLBACK},
     {"iterations", WOI_OPTION_U32, AT(iterations), NULL, 0, 1e7, 0, LEARNED, HASH, true, OF_TABLES(1500, 300),
-     "steps of learning"},
+     .help = "steps of learning"},
     {"rate", WOI_OPTION_REAL, AT(rate), NULL, 1e-9, 1e3, 0, LEARNED, HASH, true, OF_TABLES(0.015, 0.02),
-     "learning rate"},
+     .help = "learning rate"},
     {"batch", WOI_OPTION_U32, AT(batch), NULL, 1, 1 << 20, 0, LEARNED, HASH, true, OF_TABLES(256, 1024),
-     "queries a step of learning"},
+     .help = "queries a step of learning"},
     {"loss", WOI_OPTION_U32, AT(loss), "paper|margin", 0, 1, 0, LSS, BOTH, false, ALL(WO_LOSS_PAPER),
-     "what learning minimises"},
+     .help = "what learning minimises"},
     {"init", WOI_OPTION_U32, AT(init), "random|mean", 0, 1, 0, LSS, BOTH, false, ALL(WO_INIT_RANDOM),
-     "where the hyperplanes start"},
+     .help = "where the hyperplanes start"},
     {"optimiser", WOI_OPTION_U32, AT(optimiser), "adam|sgd", 0, 1, 0, LSS, BOTH, false, ALL(WO_OPTIMISER_ADAM),
-     "how the hyperplanes move"},
+     .help = "how the hyperplanes move"},
     {"t1", WOI_OPTION_REAL, AT(t1), NULL, -1e9, 1e9, 0, LSS, BOTH, false, ALL(0),
-     "missed labels count above this rank; 0: all"},
+     .help = "missed labels count above this rank; 0: all"},
     {"t2", WOI_OPTION_REAL, AT(t2), NULL, -1e9, 1e9, 0, LSS, BOTH, false, ALL(0),
-     "retrieved non-labels count below this rank; 0: all"},
+     .help = "retrieved non-labels count below this rank; 0: all"},
     {"t_are_values", WOI_OPTION_FLAG, AT(t_are_values), NULL, 0, 1, 0, LSS, BOTH, false, ALL(0),
-     "t1 and t2 are logits, not ranks"},
+     .help = "t1 and t2 are logits, not ranks"},
     {"trace_points", WOI_OPTION_U32, AT(trace_points), NULL, 0, 1e5, 0, LSS, BOTH, false, ALL(50),
-     "how often the trace is taken while learning"},
+     .help = "how often the trace is taken while learning"},
     {"weights", WOI_OPTION_U32, AT(weights), "f32|bf16|int8|none|int8-bf16", 0, 4, 0, ANY, BOTH, false,
-     ALL(WO_WEIGHTS_F32), "rows of the layer in the index"},
+     ALL(WO_WEIGHTS_F32), .help = "rows of the layer in the index", .fix = WO_FIX_WEIGHTS},
     {"seed", WOI_OPTION_U64, AT(seed), NULL, 0, 18446744073709551615.0, 0, ANY, BOTH, false, ALL(1),
-     "seed of everything random"},
-    {"max_neurons", WOI_OPTION_U32, AT(max_neurons), NULL, 0, UINT32_MAX, 0, LSS, BOTH, false, ALL(0),
-     "keep the best step with at most so many a query; 0: any"},
+     .help = "seed of everything random"},
+    {"max_neurons", WOI_OPTION_U32, AT(max_classes), NULL, 0, UINT32_MAX, 0, LSS, BOTH, false, ALL(0),
+     .help = "keep the best step with at most so many classes a query; 0: any", .late = true},
     {"last_step", WOI_OPTION_FLAG, AT(last_step), NULL, 0, 1, 0, LSS, BOTH, false, ALL(0),
-     "keep the last step, not the best, as the paper does"},
+     .help = "keep the last step, not the best, as the paper does", .late = true, .missing = 1},
     {"cap", WOI_OPTION_U32, AT(cap), NULL, 0, INT32_MAX, 0, EVIDENCE, BOTH, false, ALL(0),
-     "a cell holds at most so many classes; 0: any number"},
+     .help = "a cell holds at most so many classes; 0: any number", .fix = WO_FIX_CAP, .late = true},
     {"prior", WOI_OPTION_REAL, AT(prior), NULL, 0, 2, 0, EVIDENCE, BOTH, false, ALL(0),
-     "how much the cells' own evidence adds to a logit"},
+     .help = "how much the cells' own evidence adds to a logit", .fix = WO_FIX_PRIOR, .late = true},
     {"focus", WOI_OPTION_REAL, AT(focus), NULL, 0, 1e4, 0, EVIDENCE, TREE, false, ALL(0),
-     "how much more the evidence of nearer leaves counts"},
+     .help = "how much more the evidence of nearer leaves counts", .fix = WO_FIX_PRIOR, .late = true},
     {"spread", WOI_OPTION_U32, AT(spread), NULL, 0, 15, 0, EVIDENCE, TREE, false, ALL(0),
-     "logged queries count in so many more leaves, in part"},
+     .help = "logged queries count in so many more leaves, in part", .fix = WO_FIX_SPREAD, .late = true},
     {"partition", WOI_OPTION_FLAG, AT(partition), NULL, 0, 1, 0, EVIDENCE, BOTH, false, ALL(0),
-     "learn log Z too, for probabilities over all classes"},
+     .help = "learn log Z too, for probabilities over all classes", .late = true},
     {"fallback_by", WOI_OPTION_U32, AT(fallback_by), "wider|screen", 0, 1, 0, EVIDENCE, BOTH, false,
-     ALL(WO_FALLBACK_WIDER), "what queries below it get: more cells, or a screen too"},
+     ALL(WO_FALLBACK_WIDER), .help = "what a query below fallback gets: more cells, or a screen", .late = true},
     {"mix", WOI_OPTION_REAL, AT(mix), NULL, -1, WOI_MOST_MIX, 0, EVIDENCE, BOTH, false, ALL(-1),
-     "how much of the cells' evidence probabilities have"},
+     .help = "how much the cells' evidence counts in probabilities", .late = true, .missing = -1},
     {"rows", WOI_OPTION_U32, AT(rows), NULL, 0, 16, 0, EVIDENCE, TREE, false, ALL(0),
-     "leaves in which a class lies for its row alone; 0: none"},
+     .help = "leaves in which a class lies for its row alone; 0: none", .late = true},
     {"keep", WOI_OPTION_U32, AT(keep), NULL, 0, 1 << 24, 0, POPULAR | EVIDENCE, BOTH, false, OF_LOGS(8192),
-     "logged queries that stay in it, to update by"},
+     .help = "logged queries that stay in it, to update by", .late = true},
     {0},
 };
-
-static const struct {
-    const char *name;
-    double missing;
-} late[] = {{"max_neurons", 0}, {"last_step", 1}, {"cap", 0},  {"prior", 0}, {"focus", 0}, {"partition", 0},
-            {"fallback_by", 0}, {"spread", 0},    {"mix", -1}, {"rows", 0},  {"keep", 0}};
-
-const double *woi_option_missing(const woi_option *option)
-{
-    for (size_t i = 0; i < sizeof late / sizeof *late; i++)
-        if (strcmp(late[i].name, option->name) == 0) return &late[i].missing;
-    return NULL;
-}
-
-/* What the tuner searches, and so must be told to leave. */
-static const struct {
-    const char *name;
-    unsigned fix;
-} tuned[] = {
-    {"method", WO_FIX_METHOD},
-    {"router", WO_FIX_ROUTER},
-    {"K", WO_FIX_K},
-    {"L", WO_FIX_L},
-    {"lambda", WO_FIX_LAMBDA},
-    {"probes", WO_FIX_PROBES},
-    {"weights", WO_FIX_WEIGHTS},
-    {"nodes", WO_FIX_TREE},
-    {"leaves", WO_FIX_TREE},
-    {"route_d", WO_FIX_ROUTE_D},
-    {"beam", WO_FIX_BEAM},
-    {"popular", WO_FIX_POPULAR},
-    {"fallback", WO_FIX_FALLBACK},
-    {"source", WO_FIX_SOURCE},
-    {"cap", WO_FIX_CAP},
-    {"prior", WO_FIX_PRIOR},
-    {"focus", WO_FIX_PRIOR},
-    {"spread", WO_FIX_SPREAD},
-};
-
-static unsigned fix_of(const char *name)
-{
-    for (size_t i = 0; i < sizeof tuned / sizeof *tuned; i++)
-        if (strcmp(tuned[i].name, name) == 0) return tuned[i].fix;
-    return 0;
-}
 
 static bool same_name(const char *a, const char *b)
 {
@@ -367,7 +324,7 @@ int wo_option_at(size_t i, wo_option_info *info)
         .step = o->step,
         .methods = o->methods,
         .routers = o->routers,
-        .fix = fix_of(o->name),
+        .fix = o->fix,
     };
     return woi_sized_give(info, &all, sizeof all) == WO_OK;
 }

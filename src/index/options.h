@@ -23,6 +23,11 @@ typedef struct woi_option {
     bool learns;                    /* of the learner: without one it has no part */
     double defaults[WOI_N_METHODS]; /* by method; a file that lacks the option was written with these */
     const char *help;
+    unsigned fix; /* see wo_option_info */
+    /* It came after the first files of format 1: indexes without it did what `missing` says. It is written where it has
+     * a part in the index and is something else, so that older files are written again as they were. */
+    bool late;
+    double missing;
 } woi_option;
 
 extern const woi_option woi_options[]; /* ends with name NULL; method comes first */
@@ -33,11 +38,6 @@ const woi_option *woi_option_find(const char *name);
 /* The words or numbers that it is set to, as numbers; a seed may lose bits. */
 double woi_option_value(const woi_option *option, const wo_build_options *options);
 void woi_option_set_value(const woi_option *option, double value, wo_build_options *options);
-
-/* Of an option that came after the first files of format 1: what indexes without it did; NULL: all files have it. It is
- * written where it has a part in the index and is something else, so that older files are written again as they were.
- */
-const double *woi_option_missing(const woi_option *option);
 
 bool woi_option_used(const woi_option *option, const wo_build_options *options);
 

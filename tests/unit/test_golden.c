@@ -317,7 +317,7 @@ static void an_older_lss_kept_its_last_step(void **state)
     (void)state;
     wo_index *index = open_index(GOLDEN("index-lss"));
     wo_trace trace = {.struct_size = sizeof trace};
-    assert_true(index->options.last_step == 1 && index->options.max_neurons == 0);
+    assert_true(index->options.last_step == 1 && index->options.max_classes == 0);
     assert_true(wo_index_trace(index, &trace));
     assert_int_equal(trace.columns, WOI_TRACE_FIRST_COLUMNS);
     assert_string_equal(trace.names[trace.columns - 1], "entropy");

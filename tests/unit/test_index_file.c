@@ -215,8 +215,7 @@ static void an_absent_option_has_its_default(void **state)
             wo_index *opened = open_index(rewrite(scratch("whole"), &(edit){.name = key, .drop = true}), NULL);
             wo_build_get(&opened->options, option->name, text, sizeof text);
             wo_build_options without = defaults; /* what indexes did before there was the option */
-            if (woi_option_missing(option) && woi_option_used(option, &now))
-                woi_option_set_value(option, *woi_option_missing(option), &without);
+            if (option->late && woi_option_used(option, &now)) woi_option_set_value(option, option->missing, &without);
             wo_build_get(&without, option->name, expected, sizeof expected);
             assert_string_equal(text, expected);
             wo_index_free(opened);

@@ -349,10 +349,10 @@ static void check_kept(const planted *p, const wo_build_options *given, size_t n
     o.last_step = 0;
     o.iterations = STEPS;
     for (int which = 0; which < 3; which++) {
-        o.max_neurons = which == 0 ? 0 : which == 1 ? (uint32_t)(neurons[any] - 0.001) : 1;
+        o.max_classes = which == 0 ? 0 : which == 1 ? (uint32_t)(neurons[any] - 0.001) : 1;
         size_t best = STEPS + 1;
         for (size_t step = 0; step <= STEPS; step++) {
-            if (o.max_neurons && neurons[step] > o.max_neurons) continue;
+            if (o.max_classes && neurons[step] > o.max_classes) continue;
             limits[which]++;
             if (best > STEPS || recall[step] > recall[best] ||
                 (recall[step] == recall[best] && neurons[step] < neurons[best]))
@@ -368,7 +368,7 @@ static void check_kept(const planted *p, const wo_build_options *given, size_t n
         assert_int_equal(row[WOI_TRACE_STEP], best);
         assert_true(fabs(row[WOI_TRACE_JUDGED_RECALL] - recall[best]) < 1e-12);
         assert_true(fabs(row[WOI_TRACE_JUDGED_NEURONS] - neurons[best]) < 1e-9);
-        assert_true(!limits[which] || !o.max_neurons || row[WOI_TRACE_JUDGED_NEURONS] <= o.max_neurons);
+        assert_true(!limits[which] || !o.max_classes || row[WOI_TRACE_JUDGED_NEURONS] <= o.max_classes);
         for (size_t r = 0; r < index->n_trace; r++) { /* what the trace says of the others */
             const double *at = index->trace + r * WOI_TRACE_COLUMNS;
             const size_t step = (size_t)at[WOI_TRACE_STEP];
@@ -417,7 +417,7 @@ static void the_last_step_has_no_limit(void **state)
     wo_error err;
     o.last_step = 1;
     assert_int_equal(wo_build_check(&o, &err), WO_OK);
-    o.max_neurons = 7;
+    o.max_classes = 7;
     assert_int_equal(wo_build_check(&o, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text, "max_neurons is 7, but the last step is kept whatever it has");
     o.last_step = 0;
@@ -435,7 +435,7 @@ static void threads_do_not_matter(void **state)
         o.t1 = 0.5;
         o.t2 = 20;
         o.probes = i % 2 + 1;
-        o.max_neurons = i % 2 ? 100 : 0;
+        o.max_classes = i % 2 ? 100 : 0;
         o.threads = 1;
         wo_index *one = build(p, &o);
         o.threads = 3;
