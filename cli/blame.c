@@ -16,7 +16,7 @@ static const char *file_of(const cli_files *files, const wo_error *err)
     case WO_ABOUT_QUERY: return files->query;
     case WO_ABOUT_OUTPUT: return files->output;
     case WO_ABOUT_LABELS: return strcmp(err->option, "tune_log") == 0 ? files->tune_labels : files->labels;
-    case WO_ABOUT_OPTION:
+    case WO_ABOUT_OPTION: return strcmp(err->option, "checkpoint") == 0 ? files->checkpoint : NULL;
     case WO_ABOUT_NONE: break;
     }
     return NULL;
@@ -88,6 +88,13 @@ static const struct word {
     {"replace_ids", "replace"},
 };
 
+const char *cli_word_of(const char *option)
+{
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(words[i].option, option) == 0) return words[i].here;
+    return option;
+}
+
 static const cli_option *find(const cli_option *options, const char *name)
 {
     for (; options && options->name; options++)
@@ -98,13 +105,10 @@ static const cli_option *find(const cli_option *options, const char *name)
 /* The command's own option, as it is written: "--source-k", "-K"; NULL where it has none. */
 static const char *option_of(const cli_command *command, const char *option, char text[64])
 {
-    char name[sizeof((wo_error *)0)->option];
-    memcpy(name, option, sizeof name);
-    for (char *c = name; *c; c++)
+    char here[sizeof((wo_error *)0)->option];
+    snprintf(here, sizeof here, "%s", cli_word_of(option));
+    for (char *c = here; *c; c++)
         if (*c == '_') *c = '-';
-    const char *here = name;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(words[i].option, option) == 0) here = words[i].here;
     const cli_option *found = find(command->options, here);
     if (!found) found = find(cli_common_options, here);
     if (!found) return NULL;
@@ -118,7 +122,8 @@ static const char *option_of(const cli_command *command, const char *option, cha
 int cli_blame(const cli_command *command, const cli_files *files, const wo_error *err)
 {
     char option[64];
-    const char *about = err->about == WO_ABOUT_OPTION ? option_of(command, err->option, option) : file_of(files, err);
+    const char *about = file_of(files, err);
+    if (!about && err->about == WO_ABOUT_OPTION) about = option_of(command, err->option, option);
     const char *hint = swapped(files, err);
     return cli_fail_hint(about, err, hint ? hint : hint_of(err));
 }

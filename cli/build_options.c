@@ -1,14 +1,11 @@
 /* The options of `build`, from the library's table: see build_options.h. */
 #include "build_options.h"
 
+#include "blame.h"
+
 #include <string.h>
 
-/* Where the tool's word is not just the library's name with dashes. */
-static const struct word {
-    const char *name, *word;
-    char letter;
-} words[] = {{"K", "bits", 'K'}, {"L", "tables", 'L'}, {"batch", "learn-batch", 0}, {"t_are_values", "t-values", 0}};
-enum { N_WORDS = sizeof words / sizeof *words, WORD = 32, HELP = 256 };
+enum { WORD = 32, HELP = 256 };
 
 static bool option_at(size_t i, wo_option_info *info)
 {
@@ -27,18 +24,16 @@ static bool is_auto(const wo_option_info *info)
     return strcmp(info->name, "prior") == 0 || strcmp(info->name, "mix") == 0;
 }
 
-static const struct word *find_word(const char *name)
+/* K is -K too. */
+static char letter_of(const char *name)
 {
-    for (size_t i = 0; i < N_WORDS; i++)
-        if (strcmp(words[i].name, name) == 0) return &words[i];
-    return NULL;
+    return name[1] ? '\0' : name[0];
 }
 
-/* "source-k" */
+/* "source-k". The tool's --batch is that of searches. */
 static void long_name(const char *name, char text[WORD])
 {
-    const struct word *other = find_word(name);
-    snprintf(text, WORD, "%s", other ? other->word : name);
+    snprintf(text, WORD, "%s", strcmp(name, "batch") == 0 ? "learn-batch" : cli_word_of(name));
     for (char *c = text; *c; c++)
         if (*c == '_') *c = '-';
 }
@@ -46,9 +41,8 @@ static void long_name(const char *name, char text[WORD])
 /* As sentences call it: "-K", "--source-k". */
 static void shown_name(const char *name, char text[WORD])
 {
-    const struct word *other = find_word(name);
-    if (other && other->letter) {
-        snprintf(text, WORD, "-%c", other->letter);
+    if (letter_of(name)) {
+        snprintf(text, WORD, "-%c", letter_of(name));
     } else {
         text[0] = text[1] = '-';
         char plain[WORD];
@@ -145,13 +139,12 @@ const cli_option *cli_build_options(size_t offset)
     size_t n = 0;
     for (size_t i = 0; option_at(i, &info); i++) {
         if (strcmp(info.name, "seed") == 0) continue;
-        const struct word *other = find_word(info.name);
         const size_t at = is_flag(&info) ? offsetof(cli_build, flag) + i * sizeof(bool)
                                          : offsetof(cli_build, text) + i * sizeof(char *);
         long_name(info.name, names[n]);
         make_help(&info, helps[n]);
         options[n] = (cli_option){.name = names[n],
-                                  .letter = other ? other->letter : 0,
+                                  .letter = letter_of(info.name),
                                   .kind = is_flag(&info) ? CLI_FLAG : CLI_TEXT,
                                   .offset = offset + at,
                                   .value = is_flag(&info)   ? NULL
@@ -193,18 +186,15 @@ unsigned cli_build_fixed(const cli_build *given)
     return fixed;
 }
 
-/* The library's sentence, which begins with the option's name where it is about one, in the tool's words. */
+/* The library's sentence, in the tool's words: where it is about an option, it may begin with the name. */
 static int refuse(const cli_command *self, const wo_error *err)
 {
-    wo_option_info info;
-    for (size_t i = 0; option_at(i, &info); i++) {
-        const size_t bytes = strlen(info.name);
-        char shown[WORD];
-        if (strncmp(err->text, info.name, bytes) != 0 || err->text[bytes] != ' ') continue;
-        shown_name(info.name, shown);
-        return cli_usage(self, "%s%s", shown, err->text + bytes);
-    }
-    return cli_usage(self, "%s", err->text);
+    const size_t bytes = err->about == WO_ABOUT_OPTION ? strlen(err->option) : 0;
+    char shown[WORD];
+    if (!bytes || strncmp(err->text, err->option, bytes) != 0 || err->text[bytes] != ' ')
+        return cli_usage(self, "%s", err->text);
+    shown_name(err->option, shown);
+    return cli_usage(self, "%s%s", shown, err->text + bytes);
 }
 
 int cli_build_method(const cli_command *self, const cli_build *given, wo_method *method)

@@ -328,7 +328,8 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                        .tune_log = args->tune.log,
                        .labels = args->labels,
                        .tune_labels = args->tune.labels,
-                       .output = args->output};
+                       .output = args->output,
+                       .checkpoint = o->checkpoint};
     const double start = woi_now_s();
     int code = cli_layer_open(self, &args->layer, &layer);
     if (!code && args->names) code = cli_names_give(args->names, layer);

@@ -94,7 +94,8 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                              .bias = args->layer.bias_path,
                              .log = args->log,
                              .labels = args->labels,
-                             .output = path};
+                             .output = path,
+                             .checkpoint = given->checkpoint};
     const double start = woi_now_s();
     job_phase("reading");
     int code = part_open_layer(self, &args->layer, args->names, &layer);

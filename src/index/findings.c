@@ -47,19 +47,18 @@ static bool is_first(const woi_findings *c)
     return !c->together || c->together->rank == 0;
 }
 
-/* The path before the sentence, as the failure is about no file that the caller has named. */
-static wo_status blame(const woi_findings *c, wo_error *err, wo_status status)
+/* The option names the file that a failure is about. */
+static wo_status blame(wo_error *err, wo_status status)
 {
-    if (status && err) woi_error_prefix(err, c->path);
-    if (status) woi_error_option(err, WO_ABOUT_NONE, "");
+    if (status) woi_error_option(err, WO_ABOUT_OPTION, "checkpoint");
     return status;
 }
 
 wo_status woi_findings_damaged(const woi_findings *c, wo_error *err)
 {
-    return blame(c, err,
-                 woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "it is damaged: result %llu is none of this build" REMEDY,
-                          (unsigned long long)c->last));
+    return blame(err, woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                               "the checkpoint is damaged: result %llu is none of this build" REMEDY,
+                               (unsigned long long)c->last));
 }
 
 /* ---- What is built ----------------------------------------------------------------------------------------- */
@@ -101,9 +100,10 @@ static wo_status compare(const header *file, const header *own, wo_error *err)
 {
     for (size_t i = 0; i < MOST_OPTIONS && woi_options[i].name; i++)
         if (file->options[i] != own->options[i])
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                            "it is of a build with other options, and does not go on with these: %s differs",
-                            woi_options[i].name);
+            return woi_fail(
+                err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                "the checkpoint is of a build with other options, and does not go on with these: %s differs",
+                woi_options[i].name);
     const char *what = file->seed != own->seed                                               ? "seed"
                        : file->layer != own->layer || file->m != own->m || file->d != own->d ? "layer"
                        : file->log != own->log                                               ? "log"
@@ -112,7 +112,7 @@ static wo_status compare(const header *file, const header *own, wo_error *err)
                                                                                              : NULL;
     if (!what) return WO_OK;
     return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                    "it is of a build with another %s, and does not go on with this", what);
+                    "the checkpoint is of a build with another %s, and does not go on with this", what);
 }
 
 /* ---- The file ---------------------------------------------------------------------------------------------- */
@@ -137,7 +137,8 @@ static wo_status open_ours(const char *path, const void **data, size_t *bytes, w
     if (!status && *bytes >= MAGIC_BYTES && memcmp(*data, MAGIC, MAGIC_BYTES) == 0) return WO_OK;
     if (!status) woi_unmap(*data, *bytes);
     *data = NULL;
-    return woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "exists and is no checkpoint of a build of wideout's: move it away");
+    return woi_fail(err, WO_ERR_IO, WO_NO_OFFSET,
+                    "the file exists and is no checkpoint of a build of wideout's: move it away");
 }
 
 /* Finds the good records of a file that is there. */
@@ -145,16 +146,17 @@ static wo_status take_up(woi_findings *c, wo_error *err)
 {
     header file;
     if (c->bytes < sizeof file)
-        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "it is damaged: its header is cut off" REMEDY);
+        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "the checkpoint is damaged: its header is cut off" REMEDY);
     memcpy(&file, c->data, sizeof file);
     if (file.hash != XXH3_64bits(&file, offsetof(header, hash)))
-        return woi_fail(err, WO_ERR_CHECKSUM, WO_NO_OFFSET, "it is damaged: the checksum of its header differs" REMEDY);
+        return woi_fail(err, WO_ERR_CHECKSUM, WO_NO_OFFSET,
+                        "the checkpoint is damaged: the checksum of its header differs" REMEDY);
     const wo_status status = compare(&file, &c->own, err);
     if (status) return status;
     uint64_t end = sizeof file;
     for (uint64_t size; (size = record_bytes(c->data, c->bytes, end, c->n)); c->n++) end += size + 2 * sizeof size;
     c->fd = open(c->path, O_WRONLY | O_CLOEXEC);
-    if (c->fd < 0) return woi_fail_errno(err, "cannot open", errno);
+    if (c->fd < 0) return woi_fail_errno(err, "the checkpoint cannot be opened", errno);
     return WO_OK;
 }
 
@@ -168,14 +170,14 @@ static wo_status begin(woi_findings *c, wo_error *err)
     woi_outfile_free(out);
     if (status) return status;
     c->fd = open(c->path, O_WRONLY | O_CLOEXEC);
-    return c->fd < 0 ? woi_fail_errno(err, "cannot open", errno) : WO_OK;
+    return c->fd < 0 ? woi_fail_errno(err, "the checkpoint cannot be opened", errno) : WO_OK;
 }
 
 static wo_status open_first(woi_findings *c, bool resume, wo_error *err)
 {
     wo_status status = open_ours(c->path, &c->data, &c->bytes, err);
     if (!status && c->data && resume) status = take_up(c, err);
-    return blame(c, err, status);
+    return blame(err, status);
 }
 
 wo_status woi_findings_open(const wo_index *index, const wo_log *log, woi_findings **findings, wo_error *err)
@@ -276,7 +278,7 @@ static wo_status put(woi_findings *c, const void *data, size_t bytes, wo_error *
     while (bytes) {
         const ssize_t wrote = pwrite(c->fd, from, bytes, (off_t)c->place);
         if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return woi_fail_errno(err, "cannot write", errno);
+        if (wrote < 0) return woi_fail_errno(err, "the checkpoint cannot be written", errno);
         from += wrote;
         bytes -= (size_t)wrote;
         c->place += (uint64_t)wrote;
@@ -301,7 +303,7 @@ wo_status woi_findings_keep(woi_findings *c, const woi_piece *pieces, size_t n, 
     }
     const uint64_t hash = XXH3_64bits_digest(&state);
     if (!status) status = put(c, &hash, sizeof hash, err);
-    return blame(c, err, status);
+    return blame(err, status);
 }
 
 /* ---- FULL -------------------------------------------------------------------------------------------------- */
@@ -335,7 +337,7 @@ wo_status wo_build_forget(const char *path, wo_error *err)
     const void *data;
     size_t bytes;
     const wo_status status = open_ours(path, &data, &bytes, err);
-    if (status || !data) return status;
+    if (status || !data) return blame(err, status);
     woi_unmap(data, bytes);
-    return unlink(path) ? woi_fail_errno(err, "cannot remove", errno) : WO_OK;
+    return unlink(path) ? blame(err, woi_fail_errno(err, "the checkpoint cannot be removed", errno)) : WO_OK;
 }

@@ -11,6 +11,10 @@ tool_words() {
 
 same 'no sentence of src/ names what the tool has' '' "$(tool_words src/*/*.[ch])"
 
+# What a failure is about stands in its fields. A sentence may be shown in other words, but never tells whose fault it was.
+same 'the tool looks at no sentence to find out' '' \
+    "$(grep -nE '(strstr|strchr|str(n|case|ncase)?cmp|memcmp) *\(err(\.|->)text' cli/*.c mpi/*.c | grep -v 'err->option')"
+
 # The pattern finds what it should, and only that.
 cat >"$scratch/bad.c" <<'END'
     return fail(err, "give the layer too (--layer)");

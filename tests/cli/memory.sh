@@ -26,7 +26,7 @@ if [ -z "${SAN:-}" ]; then
     fails 'a full disk' 1 'wideout: stopped/index: cannot write: No space left on device' env LD_PRELOAD="$built/tests/failing_io.so" \
         IO_UNDER="$scratch/stopped" IO_CALL=write IO_AT=2 IO_HOW=28 "$WIDEOUT" "${build[@]}" --memory 16M -o stopped/index
     same 'what took long stays' index.checkpoint "$(ls -A stopped)"
-    fails 'a build with other options' 1 'wideout: stopped/index.checkpoint: it is of a build with other options, and does not go on with these: cap differs' "$WIDEOUT" "${build[@]}" --cap 3 --resume -o stopped/index
+    fails 'a build with other options' 1 'wideout: stopped/index.checkpoint: the checkpoint is of a build with other options, and does not go on with these: cap differs' "$WIDEOUT" "${build[@]}" --cap 3 --resume -o stopped/index
     check 'a build that goes on' "$WIDEOUT" "${build[@]}" --resume -o stopped/index
     check 'makes the same index' cmp free stopped/index
     same 'and leaves nothing behind' index "$(ls -A stopped)"

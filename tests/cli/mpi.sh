@@ -171,7 +171,7 @@ IO_CALL=write IO_AT=1 IO_HOW=28; exec $mpi build --layer $layer ${tree[*]} -o fu
 fi
 
 echo 'a letter' >x.checkpoint
-fails 'a checkpoint that is none' 1 'wideout-mpi: x.checkpoint: exists and is no checkpoint of a build of wideout'"'"'s: move it away' \
+fails 'a checkpoint that is none' 1 'wideout-mpi: x.checkpoint: the file exists and is no checkpoint of a build of wideout'"'"'s: move it away' \
     run 2 "$mpi" build --layer $layer "${tree[@]}" -o x
 
 # ---- A rank that dies --------------------------------------------------------------------------------------------

@@ -241,7 +241,7 @@ static void a_torn_record_is_found_again(void **state)
         if (run(&j, 2)) {
             assert_non_null(
                 strstr(j.errs[0].text,
-                       "checkpoint: it is damaged: its header is cut off: remove it, or build without resume"));
+                       "the checkpoint is damaged: its header is cut off: remove it, or build without resume"));
             break;
         }
         assert_int_equal(run(&j, 1), WO_OK);
@@ -262,7 +262,7 @@ static void a_torn_record_is_found_again(void **state)
     whole[20] ^= 1;
     scratch_write("checkpoint", whole, bytes);
     assert_int_equal(run(&j, 2), WO_ERR_CHECKSUM);
-    assert_non_null(strstr(j.errs[0].text, "checkpoint: it is damaged: the checksum of its header differs: remove it, "
+    assert_non_null(strstr(j.errs[0].text, "the checkpoint is damaged: the checksum of its header differs: remove it, "
                                            "or build without resume"));
     free(whole);
     free_scene(&s);
@@ -270,10 +270,8 @@ static void a_torn_record_is_found_again(void **state)
 
 static void refused(job j, const char *sentence)
 {
-    char expected[256];
-    snprintf(expected, sizeof expected, "%s: %s", j.o.checkpoint, sentence);
-    if (run(&j, 2) != WO_ERR_ARGUMENT || strcmp(j.errs[0].text, expected) != 0)
-        fail_msg("%d: \"%s\", expected \"%s\"", j.statuses[0], j.errs[0].text, expected);
+    if (run(&j, 2) != WO_ERR_ARGUMENT || strcmp(j.errs[0].text, sentence) != 0)
+        fail_msg("%d: \"%s\", expected \"%s\"", j.statuses[0], j.errs[0].text, sentence);
     assert_int_equal(j.statuses[1], WO_ERR_CANCELLED);
 }
 
@@ -287,21 +285,21 @@ static void another_build_is_refused(void **state)
     j.o.resume = 1;
     job other = j;
     other.o.lambda = 0.3;
-    refused(other, "it is of a build with other options, and does not go on with these: lambda differs");
+    refused(other, "the checkpoint is of a build with other options, and does not go on with these: lambda differs");
     other = j;
     other.o.seed = (1ULL << 60) + 1;
-    refused(other, "it is of a build with other options, and does not go on with these: seed differs");
+    refused(other, "the checkpoint is of a build with other options, and does not go on with these: seed differs");
     other = j;
     other.s = &layer;
-    refused(other, "it is of a build with another layer, and does not go on with this");
+    refused(other, "the checkpoint is of a build with another layer, and does not go on with this");
     other = j;
     other.s = &log;
     if (wo_log_wrap(s.q, 299, 20, s.indptr, s.labels, &log.log, &err)) fail_msg("%s", err.text);
-    refused(other, "it is of a build with another log, and does not go on with this");
+    refused(other, "the checkpoint is of a build with another log, and does not go on with this");
     /* Without resume it begins anew, and takes the other one's place. */
     other.o.resume = 0;
     assert_int_equal(run(&other, 2), WO_OK);
-    refused(j, "it is of a build with another log, and does not go on with this");
+    refused(j, "the checkpoint is of a build with another log, and does not go on with this");
     wo_log_free(log.log);
     free_scene(&s);
     free_scene(&layer);
@@ -318,7 +316,7 @@ static void what_is_not_ours_stays(void **state)
             j.o.resume = (uint8_t)resume;
             scratch_write("checkpoint", "a letter", empty ? 0 : 8);
             assert_int_equal(run(&j, 2), WO_ERR_IO);
-            assert_non_null(strstr(j.errs[0].text, "checkpoint: exists and is no checkpoint of a build of wideout's"));
+            assert_non_null(strstr(j.errs[0].text, "the file exists and is no checkpoint of a build of wideout's"));
             assert_int_equal(wo_build_forget(j.o.checkpoint, &err), WO_ERR_IO);
             size_t bytes;
             free(slurp(j.o.checkpoint, &bytes));
@@ -328,8 +326,9 @@ static void what_is_not_ours_stays(void **state)
     assert_int_equal(wo_build_forget(j.o.checkpoint, &err), WO_OK);
     j.o.checkpoint = "/nowhere/checkpoint";
     assert_int_equal(run(&j, 2), WO_ERR_IO);
-    assert_string_equal(j.errs[0].text, "/nowhere/checkpoint: cannot create: No such file or directory");
-    assert_int_equal(j.errs[0].about, WO_ABOUT_NONE);
+    assert_string_equal(j.errs[0].text, "cannot create: No such file or directory");
+    assert_int_equal(j.errs[0].about, WO_ABOUT_OPTION);
+    assert_string_equal(j.errs[0].option, "checkpoint");
     free_scene(&s);
 }
 
@@ -373,13 +372,14 @@ static void assert_damaged(job j, size_t number, int size)
 {
     char expected[256];
     snprintf(expected, sizeof expected,
-             "%s: it is damaged: result %zu is none of this build: remove it, or build without resume", j.o.checkpoint,
+             "the checkpoint is damaged: result %zu is none of this build: remove it, or build without resume",
              number + 1);
     run(&j, size);
     for (int r = 0; r < size; r++) {
         if (j.statuses[r] != WO_ERR_FORMAT || strcmp(j.errs[r].text, expected) != 0)
             fail_msg("rank %d: %d: \"%s\", expected \"%s\"", r, j.statuses[r], j.errs[r].text, expected);
-        assert_int_equal(j.errs[r].about, WO_ABOUT_NONE);
+        assert_int_equal(j.errs[r].about, WO_ABOUT_OPTION);
+        assert_string_equal(j.errs[r].option, "checkpoint");
     }
 }
 
