@@ -161,7 +161,9 @@ WO_API wo_status wo_cpu_measure(wo_cpu_rates *rates, wo_error *err);
 typedef enum wo_verify {
     WO_VERIFY_ALL = 0,  /* every byte */
     WO_VERIFY_USED = 1, /* what is used: of an index not the records of learning and tuning */
-    WO_VERIFY_NONE = 2  /* nothing: the file is trusted, and read when it is needed, but for cells and names */
+    /* Nothing: the file is trusted, and rows and router are read when they are needed. What decides an address or an
+     * answer is read and checked all the same: docs/FORMAT.md lists it. */
+    WO_VERIFY_NONE = 2
 } wo_verify;
 
 /* ---- Layers ------------------------------------------------------------------------------------------------ */

@@ -126,6 +126,7 @@ void woi_index_count(wo_index *index)
 {
     const woi_cells *cells = &index->cells;
     index->n_empty = index->largest = 0;
+    index->router_checksum = 0; /* it counts the cells' queries too */
     for (size_t c = 0; c < cells->n; c++) {
         const uint32_t size = cells->offsets[c + 1] - cells->offsets[c];
         index->n_empty += size == 0;
@@ -314,9 +315,11 @@ size_t woi_router_pieces(const wo_index *index, woi_piece pieces[WOI_ROUTER_PIEC
     return WOI_ROUTER_PIECES;
 }
 
-/* Of all that sends queries to cells, and of how many queries these had. */
+/* Of all that sends queries to cells, and of how many queries these had. Threads that ask at once find the same. */
 static uint64_t router_checksum(const wo_index *index)
 {
+    const uint64_t known = index->router_checksum;
+    if (known) return known;
     woi_piece pieces[WOI_ROUTER_PIECES];
     const size_t n = woi_router_pieces(index, pieces);
     XXH3_state_t state;
@@ -324,7 +327,7 @@ static uint64_t router_checksum(const wo_index *index)
     XXH3_64bits_reset(&state);
     for (size_t i = 0; i < n; i++)
         if (pieces[i].data) XXH3_64bits_update(&state, pieces[i].data, pieces[i].bytes);
-    return XXH3_64bits_digest(&state);
+    return ((wo_index *)index)->router_checksum = XXH3_64bits_digest(&state);
 }
 
 wo_status wo_index_describe(const wo_index *index, wo_index_info *info)

@@ -130,9 +130,10 @@ struct wo_index {
     woi_screen screen; /* rows NULL: none */
     woi_shard shard;   /* which classes the rows are; the checksum is of the whole layer */
     uint64_t layer_checksum;
-    uint64_t checksum; /* of the file's header; 0: it was built */
-    woi_hash hash;     /* K = 0: none */
-    woi_tree tree;     /* A = 0: none */
+    uint64_t checksum;                /* of the file's header; 0: it was built */
+    _Atomic uint64_t router_checksum; /* found when it is first asked for; 0: not yet */
+    woi_hash hash;                    /* K = 0: none */
+    woi_tree tree;                    /* A = 0: none */
     woi_cells cells;
     woi_partition partition;
     woi_keep kept;
