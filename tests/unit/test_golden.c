@@ -17,7 +17,7 @@ static const char *const indexes[] = {
     GOLDEN("index-evidence-hash"), GOLDEN("index-evidence-tree"), GOLDEN("index-bf16"),     GOLDEN("index-int8"),
     GOLDEN("index-int8-bf16"),     GOLDEN("index-none"),          GOLDEN("index-names"),    GOLDEN("index-tuned"),
     GOLDEN("index-screen"),        GOLDEN("index-prior"),         GOLDEN("index-fallback"), GOLDEN("index-partition"),
-    GOLDEN("index-mixture"),       GOLDEN("index-updated")};
+    GOLDEN("index-mixture"),       GOLDEN("index-updated"),       GOLDEN("index-rows"),     GOLDEN("shard-index")};
 static const char *const networks[] = {GOLDEN("network-xc"), GOLDEN("network-w2v"), GOLDEN("network-lm")};
 enum { N_INDEXES = sizeof indexes / sizeof *indexes, N_NETWORKS = sizeof networks / sizeof *networks };
 
@@ -121,6 +121,43 @@ static void indexes_are_written_as_they_were(void **state)
         assert_written_again(indexes[i], scratch("again"));
         wo_index_free(index);
     }
+}
+
+/* The second of two shards: what it answers are its own classes, by the scores of the whole layer. */
+static void a_shard_answers_for_its_classes(void **state)
+{
+    (void)state;
+    enum { N = 32, K = 5 };
+    wo_error err;
+    wo_layer *part = NULL;
+    wo_log *log = NULL;
+    wo_searcher *searcher = NULL;
+    wo_index *index = open_index(GOLDEN("shard-index"));
+    wo_index_info info = {.struct_size = sizeof info};
+    assert_int_equal(wo_layer_open(GOLDEN("shard-layer"), NULL, &part, &err), WO_OK);
+    assert_true(part->shard.number == 1 && part->shard.count == 2 && part->checksum == layer->checksum);
+    assert_int_equal(wo_index_describe(index, &info), WO_OK);
+    assert_true(info.shard == 1 && info.n_shards == 2 && info.m == 32 && info.m_whole == 64);
+    assert_int_equal(wo_log_open(GOLDEN("log"), &log, &err), WO_OK);
+    assert_int_equal(wo_searcher_create(index, NULL, &searcher, &err), WO_OK);
+    int32_t ids[N * K];
+    float scores[N * K];
+    assert_int_equal(wo_search(searcher, log->queries, N, K, ids, scores, &err), WO_OK);
+    size_t found = 0;
+    for (size_t i = 0; i < N * K; i++) {
+        if (ids[i] < 0) continue;
+        found++;
+        assert_int_equal(ids[i] % 2, 1); /* classes were dealt out in turn */
+        const float *q = log->queries + i / K * log->d, *w = layer->dense.w + (size_t)ids[i] * log->d;
+        double logit = layer->dense.b ? (double)layer->dense.b[ids[i]] : 0;
+        for (size_t j = 0; j < log->d; j++) logit += (double)q[j] * (double)w[j];
+        assert_true(fabs(logit - (double)scores[i]) < 1e-4 * (1 + fabs(logit)));
+    }
+    assert_true(found > N * K / 2);
+    wo_searcher_free(searcher);
+    wo_log_free(log);
+    wo_index_free(index);
+    wo_layer_free(part);
 }
 
 static void networks_are_written_as_they_were(void **state)
@@ -361,11 +398,17 @@ static void a_later_index_is_kept_as_it_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(indexes_are_written_as_they_were),    cmocka_unit_test(networks_are_written_as_they_were),
-        cmocka_unit_test(the_checkpoint_is_written_as_it_was), cmocka_unit_test(logs_layers_and_tokens),
-        cmocka_unit_test(a_later_minor_version_opens),         cmocka_unit_test(another_major_version_is_refused),
-        cmocka_unit_test(what_a_file_needs_must_be_there),     cmocka_unit_test(an_older_index_has_defaults),
-        cmocka_unit_test(a_later_index_is_kept_as_it_is),      cmocka_unit_test(an_older_lss_kept_its_last_step),
+        cmocka_unit_test(a_shard_answers_for_its_classes),
+        cmocka_unit_test(indexes_are_written_as_they_were),
+        cmocka_unit_test(networks_are_written_as_they_were),
+        cmocka_unit_test(the_checkpoint_is_written_as_it_was),
+        cmocka_unit_test(logs_layers_and_tokens),
+        cmocka_unit_test(a_later_minor_version_opens),
+        cmocka_unit_test(another_major_version_is_refused),
+        cmocka_unit_test(what_a_file_needs_must_be_there),
+        cmocka_unit_test(an_older_index_has_defaults),
+        cmocka_unit_test(a_later_index_is_kept_as_it_is),
+        cmocka_unit_test(an_older_lss_kept_its_last_step),
     };
     return cmocka_run_group_tests(tests, open_the_layer, close_the_layer);
 }
