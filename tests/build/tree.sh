@@ -23,6 +23,10 @@ same 'there is one clock' src/base/clock.h \
 same 'hits and agreement are counted by base/hits.h' '' "$(grep -nE '(hits|common)[^=]*\+= ' src/*/*.[ch] net/*.[ch] cli/*.[ch] mpi/*.[ch] |
     grep -vE '^src/base/hits.h:|woi_hits\(|\+= a\.common;')"
 
+# Methods and the tuner put an index together by woi_index_begin(); what else makes one opens, updates or publishes it.
+same 'an index is put together in one place' 'adapter_publish.c build.c open.c update.c' \
+    "$(grep -lE 'wo_index \*made = .*woi_alloc|u\.to = woi_alloc' src/*/*.c | sed 's|.*/||' | LC_ALL=C sort | tr '\n' ' ' | sed 's/ $//')"
+
 nm -D --defined-only "$BUILD/libwideout.so" | awk '{ print $3 }' | LC_ALL=C sort >"$scratch/exported"
 check 'the shared library exports src/exports.txt, nothing else' diff src/exports.txt "$scratch/exported"
 # Few dependencies are a promise: no BLAS, no OpenMP, no zlib.

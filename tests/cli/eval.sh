@@ -116,6 +116,8 @@ if [ "$("$WIDEOUT" cpu --json | jq -r .best)" != ref ]; then
     check 'a weak FULL is told' jq -e '.full_is_weak and .full_of_peak < 0.4' weak.json
     check 'with a warning' grep -q '^wideout: warning: FULL runs at [0-9]*% of the multiply-adds that this machine can do' weak.txt
 fi
+same 'one query at a time: a warning where FULL reads slowly, and only there' "$(jq '.full_of_read < 0.4' weak.json)" \
+    "$(grep -q '^wideout: warning: FULL reads at [0-9]*% of the rate' weak.txt && echo true || echo false)"
 
 # A machine that takes 4 W, and 20 more for each core that the tool keeps busy; its counter starts over at 200 J, soon.
 power=$scratch/power/intel-rapl:0

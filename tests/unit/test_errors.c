@@ -7,9 +7,9 @@
 static void values_are_pinned(void **state)
 {
     (void)state;
-    const wo_about in_order[] = {WO_ABOUT_NONE,     WO_ABOUT_OPTION, WO_ABOUT_LAYER, WO_ABOUT_BIAS,  WO_ABOUT_LOG,
-                                 WO_ABOUT_TUNE_LOG, WO_ABOUT_INDEX,  WO_ABOUT_QUERY, WO_ABOUT_OUTPUT};
-    for (int i = 0; i < 9; i++) assert_int_equal(in_order[i], i);
+    const wo_about in_order[] = {WO_ABOUT_NONE,     WO_ABOUT_OPTION, WO_ABOUT_LAYER, WO_ABOUT_BIAS,   WO_ABOUT_LOG,
+                                 WO_ABOUT_TUNE_LOG, WO_ABOUT_INDEX,  WO_ABOUT_QUERY, WO_ABOUT_OUTPUT, WO_ABOUT_LABELS};
+    for (int i = 0; i < 10; i++) assert_int_equal(in_order[i], i);
     assert_int_equal(sizeof(wo_error), 320);
     assert_int_equal(offsetof(wo_error, text), 48);
 }
@@ -63,6 +63,17 @@ static void every_field_is_set(void **state)
                      err.text);                                                                               \
     } while (0)
 
+/* An array (3, 2) of 4 bytes a number. */
+static void write_npy(const char *name, const char *type, const void *numbers, size_t bytes)
+{
+    char npy[128 + 24] = "\x93NUMPY\x01\x00\x76\x00";
+    const int length = snprintf(npy + 10, 118, "{'descr': '%s', 'fortran_order': False, 'shape': (3, 2), }", type);
+    memset(npy + 10 + length, ' ', 118 - (size_t)length);
+    npy[127] = '\n';
+    memcpy(npy + 128, numbers, bytes);
+    scratch_write(name, npy, 128 + bytes);
+}
+
 static void layers(void **state)
 {
     (void)state;
@@ -74,11 +85,7 @@ static void layers(void **state)
     assert_int_equal(woi_st_append(writer, w, sizeof w, NULL), WO_OK);
     assert_int_equal(woi_st_finish(writer, NULL), WO_OK);
     woi_st_writer_free(writer);
-    char npy[128 + sizeof w] = "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }";
-    memset(npy + strlen(npy + 10) + 10, ' ', 118 - strlen(npy + 10));
-    npy[127] = '\n';
-    memcpy(npy + 128, w, sizeof w);
-    scratch_write("w.npy", npy, sizeof npy);
+    write_npy("w.npy", "<f4", w, sizeof w);
 
     wo_layer_options o = {.struct_size = sizeof o};
     ABOUT(wo_layer_open(scratch("none"), &o, &layer, &err), WO_ABOUT_LAYER, "");
@@ -107,6 +114,37 @@ static void logs(void **state)
     ABOUT(wo_log_wrap(q, 2, 0, NULL, NULL, &log, &err), WO_ABOUT_LOG, "");
     ABOUT(wo_log_wrap(q, 2, 2, (int64_t[]){0, 2, 1}, (int32_t[]){0, 0}, &log, &err), WO_ABOUT_LOG, "");
     assert_null(log);
+}
+
+static void labels(void **state)
+{
+    (void)state;
+    const float q[] = {1, 2, 3, 4, 5, 6};
+    const int32_t ids[] = {0, 1, 2, -1, 3, -1};
+    wo_log *log = NULL;
+    wo_layer *layer = NULL;
+    wo_index *index = NULL;
+    write_npy("q.npy", "<f4", q, sizeof q);
+    write_npy("labels.npy", "<i4", ids, sizeof ids);
+    ABOUT(wo_log_open_labelled(scratch("q.npy"), scratch("none"), &log, &err), WO_ABOUT_LABELS, "");
+    ABOUT(wo_log_open_labelled(scratch("q.npy"), scratch("q.npy"), &log, &err), WO_ABOUT_LABELS, "");
+    ABOUT(wo_log_open_labelled("tests/golden/log.safetensors", scratch("labels.npy"), &log, &err), WO_ABOUT_LABELS, "");
+    ABOUT(wo_log_open_labelled(scratch("none"), scratch("labels.npy"), &log, &err), WO_ABOUT_LOG, "");
+    assert_null(log);
+    /* A label that is no class of the layer; of the log that is judged on, the option says so. */
+    assert_int_equal(wo_log_open_labelled(scratch("q.npy"), scratch("labels.npy"), &log, NULL), WO_OK);
+    assert_int_equal(wo_layer_wrap(q, NULL, 3, 2, &layer, NULL), WO_OK);
+    wo_build_options o;
+    wo_tune_options t;
+    wo_build_defaults(WO_METHOD_EVIDENCE, &o, sizeof o);
+    wo_tune_defaults(&t, sizeof t);
+    wo_log *good = NULL;
+    assert_int_equal(wo_log_wrap(q, 3, 2, NULL, NULL, &good, NULL), WO_OK);
+    ABOUT(wo_index_build(layer, log, &o, &index, &err), WO_ABOUT_LABELS, "");
+    ABOUT(wo_index_tune(layer, good, log, &t, &index, &err), WO_ABOUT_LABELS, "tune_log");
+    wo_log_free(good);
+    wo_log_free(log);
+    wo_layer_free(layer);
 }
 
 static void building(void **state)
@@ -254,6 +292,7 @@ int main(void)
         cmocka_unit_test(every_field_is_set),
         cmocka_unit_test(layers),
         cmocka_unit_test(logs),
+        cmocka_unit_test(labels),
         cmocka_unit_test(building),
         cmocka_unit_test(indexes),
         cmocka_unit_test(memory),
