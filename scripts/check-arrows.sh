@@ -1,7 +1,7 @@
 #!/bin/sh
 # The rooms of src/ may include only the rooms below them. Prints every #include that goes against the arrows; exit 1 then.
 #
-#   base <- kernels, store <- layer, route, fill <- index <- judge <- tune
+#   base <- kernels, store <- layer, route, fill <- index <- search <- build <- update;   build <- judge <- tune
 #   base, store <- text;   base, kernels, store, layer, text <- net
 #   python, examples: wideout.h only.   serve, mpi: also net/net.h, mpi base/hits.h and cli's headers.   cli, bench: also store/store.h, store/log.h and base/clock.h, cli base/utf8.h and serve/serve.h;
 #   bench also what it measures on a machine: kernels, layer/exact.h, layer/screen.h, base/cpu.h, judge/energy.h, and how: base/team.h, base/hits.h.   tests: anything.
@@ -56,9 +56,14 @@ allow store "wideout.h base/ store/" src/store/*.[ch]
 for room in layer route fill; do
     allow $room "wideout.h base/ kernels/ store/ $room/" src/$room/*.[ch]
 done
-allow index "wideout.h base/ kernels/ store/ layer/ route/ fill/ index/" src/index/*.[ch]
-allow judge "wideout.h base/ kernels/ store/ layer/ route/ fill/ index/ judge/" src/judge/*.[ch]
-allow tune "wideout.h base/ kernels/ store/ layer/ route/ fill/ index/ judge/ tune/" src/tune/*.[ch]
+below="wideout.h base/ kernels/ store/ layer/ route/ fill/"
+for room in index search build; do
+    below="$below $room/"
+    allow $room "$below" src/$room/*.[ch]
+done
+allow update "$below update/" src/update/*.[ch]
+allow judge "$below judge/" src/judge/*.[ch]
+allow tune "$below judge/ tune/" src/tune/*.[ch]
 allow text "wideout.h base/ store/ text/" text/*.[ch]
 allow net "wideout.h base/ kernels/ store/ layer/ text/ net/" net/*.[ch]
 allow cli "wideout.h serve/serve.h store/store.h store/log.h net/net.h text/ base/clock.h base/utf8.h" cli/*.[ch]

@@ -240,7 +240,7 @@ static inline double from_bf16(uint16_t half)
     return (double)value;
 }
 
-/* What the prior of an index adds to the logits of all classes, by its definition (index/prior.h), for cells of these
+/* What the prior of an index adds to the logits of all classes, by its definition (search/prior.h), for cells of these
  * weights. */
 static inline void naive_prior(const wo_index *index, const double *weights, double *extra)
 {

@@ -211,23 +211,8 @@ static inline bool woi_is_removed(const wo_index *index, int32_t id)
 extern const char *const woi_trace_names[WOI_TRACE_COLUMNS];
 const char *woi_method_name(wo_method method);
 
-/* ---- Putting an index together: build.c -------------------------------------------------------------------- */
-
-/* An index with options, rows (small ones too), checksum and names, but without router and cells. On failure too *index
- * is to be freed. */
-wo_status woi_index_begin(const wo_layer *layer, const wo_build_options *options, wo_index **index, wo_error *err);
 /* Counts the cells: after every change of them. */
 void woi_index_count(wo_index *index);
-/* An index that can be searched, of options that are complete: all of a build but woi_index_complete. Its options are
- * still the call's. On failure too *index is to be freed. */
-wo_status woi_index_make(const wo_layer *layer, const wo_log *log, const wo_build_options *options, wo_index **index,
-                         wo_error *err);
-/* What is learned last from the log (NULL: none) of an index that can be searched: log Z and the queries that stay,
- * where its options say so, and what rows in fewer bits change. Threads, progress and other processes are its options'.
- */
-wo_status woi_index_complete(wo_index *index, const wo_log *log, wo_error *err);
-/* The last thing that a build does: its options lose what was of the call alone, as threads and progress. */
-void woi_index_forget_call(wo_index *index);
 
 /* The biases of the cells' classes beside their ids, where int8 rows screen them: of 10^7 classes every bias lies in a
  * line of memory of its own, and fetching 1,400 of them took 6 us of a query's 24. What is made of an index later, by
@@ -251,23 +236,17 @@ wo_status woi_build_take(const wo_build_options *given, wo_build_options *option
 /* Fails where the index is a shard: with what it cannot do, "is not updated". */
 wo_status woi_refuse_shard(const wo_index *index, const char *what, wo_error *err);
 
-/* build_lss.c: random planes; Algorithm 1, with its trace. */
-wo_status woi_build_slide(const wo_layer *layer, wo_index *index, wo_error *err);
-wo_status woi_build_lss(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err);
+/* A piece of something that is hashed or kept. */
+typedef struct woi_piece {
+    void *data; /* NULL: none */
+    size_t bytes;
+} woi_piece;
 
-/* needs.c: what the queries of a log needed: their labels, the k best of FULL, or both. */
-typedef struct woi_needs_call {
-    const woi_dense *rows;
-    const wo_log *log;
-    wo_source source;
-    uint32_t k;
-    int threads;                   /* as in woi_exact_call */
-    const wo_progress *progress;   /* NULL: nobody asks */
-    const woi_shard *shard;        /* which classes the rows are */
-    const wo_collective *together; /* who has the other ones; NULL: nobody */
-    struct woi_findings *findings; /* that has some of FULL's best already; NULL */
-} woi_needs_call;
+/* The arrays of the index's router, and how many queries its cells had: of a tree first where its leaves begin, which
+ * says how large the rest is. Returns how many there are. */
+enum { WOI_ROUTER_PIECES = 13 };
+size_t woi_router_pieces(const wo_index *index, woi_piece pieces[WOI_ROUTER_PIECES]);
 
-wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error *err);
+void woi_partition_free(woi_partition *partition); /* and zeroed again */
 
 #endif

@@ -10,8 +10,6 @@
 
 #include "index/index.h"
 
-/* Of an index with f32 rows: index->kept, in place of what it had, where its options keep any. */
-wo_status woi_keep_make(wo_index *index, const wo_log *log, wo_error *err);
 void woi_keep_free(woi_keep *kept); /* and zeroed again */
 
 /* Every number of a query is finite, and every bar is one or -INFINITY. */

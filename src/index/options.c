@@ -238,6 +238,46 @@ wo_status woi_options_check(const wo_build_options *options, wo_error *err)
     return WO_OK;
 }
 
+/* Each option by itself, then what must hold among them. */
+wo_status woi_build_check(const wo_build_options *o, wo_error *err)
+{
+    wo_status status = woi_options_check(o, err);
+    if (!status) status = woi_check_range("threads", o->threads, 0, WOI_MAX_THREADS, err);
+    if (status) return status;
+    if (woi_uses_hash(o)) {
+        if (o->probes > 1U << o->K)
+            return woi_fail_option(err, WO_ERR_ARGUMENT, "probes", "probes is %u, more than the %u cells of a table",
+                                   o->probes, 1U << o->K);
+        if ((uint64_t)o->L << o->K > (uint64_t)1 << 28)
+            return woi_fail_option(err, WO_ERR_ARGUMENT, "L", "%u tables of %u cells are too many: at most 2^28 in all",
+                                   o->L, 1U << o->K);
+    }
+    if (o->method == WO_METHOD_LSS && o->last_step && o->max_classes)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "max_neurons",
+                               "max_neurons is %u, but the last step is kept whatever it has", o->max_classes);
+    if (o->method != WO_METHOD_EVIDENCE && o->fallback)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "fallback", "fallback is %u, but method %s counts no evidence",
+                               o->fallback, woi_method_name(o->method));
+    if (o->method != WO_METHOD_EVIDENCE && o->prior != 0)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "prior", "prior is %g, but method %s counts no evidence", o->prior,
+                               woi_method_name(o->method));
+    if ((o->method == WO_METHOD_FULL || o->method == WO_METHOD_SCREEN) &&
+        (woi_has_bf16(o->weights) || woi_has_int8(o->weights))) {
+        char word[WOI_OPTION_BYTES];
+        woi_option_print(woi_option_find("weights"), o, word);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "weights",
+                               "weights is %s, but method %s answers with f32 rows: f32 or none", word,
+                               woi_method_name(o->method));
+    }
+    if (o->mix < 0 && o->mix != -1 && woi_option_used(woi_option_find("mix"), o))
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "mix", "mix is %g, expected 0 to %g, or -1: chosen", o->mix,
+                               WOI_MOST_MIX);
+    if (o->method != WO_METHOD_EVIDENCE && o->partition)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "partition", "partition is 1, but method %s learns no log Z",
+                               woi_method_name(o->method));
+    return WO_OK;
+}
+
 /* ---- Texts ------------------------------------------------------------------------------------------------- */
 
 /* The place of a word in "a|b|c", or -1. */

@@ -10,7 +10,7 @@
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/sized.h"
-#include "index/searcher.h"
+#include "search/searcher.h"
 
 #include <inttypes.h>
 #include <math.h>

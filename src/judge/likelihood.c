@@ -9,7 +9,7 @@
 
 #include "base/hits.h"
 #include "base/mem.h"
-#include "index/searcher.h"
+#include "search/searcher.h"
 
 #include <math.h>
 #include <string.h>

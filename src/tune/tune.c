@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/sized.h"
-#include "index/mixture.h"
+#include "build/mixture_learn.h"
 
 #include <math.h>
 #include <string.h>

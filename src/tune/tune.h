@@ -11,7 +11,7 @@
 #ifndef WOI_TUNE_TUNE_H
 #define WOI_TUNE_TUNE_H
 
-#include "index/build_evidence.h"
+#include "build/build_evidence.h"
 #include "judge/compare.h"
 
 /* ---- The tuner --------------------------------------------------------------------------------------------- */

@@ -66,7 +66,7 @@ done
     cat <<'END'
 A file `src/index/none.c`, another in src/nowhere/, one that is `nowhere.c`; any of src/none*.c; src/index/<name>.c is yours.
 A type `woi_none`, a constant WO_NONE_AT_ALL, a call of `calls_none()`.
-    woi_exact_topk()      is elsewhere     src/index/build.c
+    woi_exact_topk()      is elsewhere     src/build/build.c
 END
 } >"$scratch/wrong.md"
 same 'what is made up is found' 'src/index/none.c
@@ -76,7 +76,7 @@ nowhere.c
 WO_NONE_AT_ALL
 woi_none
 calls_none()
-woi_exact_topk() src/index/build.c' "$(all "$scratch/wrong.md")"
+woi_exact_topk() src/build/build.c' "$(all "$scratch/wrong.md")"
 
 # The overview of the library names all that it exports.
 missing() { # PAGE

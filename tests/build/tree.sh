@@ -52,7 +52,7 @@ same 'users read of classes, not of neurons' '' \
     "$(sed -E 's/max(_|\\-)neurons|judged_neurons//g' docs/man/* | grep -i neuron)"
 # Nor do we, but in the paper's hash and loss, which lss keeps a step of.
 same 'neurons are the paper'"'"'s alone' '' "$(grep -rliwE 'neurons?' src net text cli serve mpi |
-    grep -vE '^src/(route/(hash|iul)|fill/by_hash|index/[a-z_]*lss[a-z_]*)\.[ch]$|^cli/index_text\.c$')"
+    grep -vE '^src/(route/(hash|iul)|fill/by_hash|build/[a-z_]*lss[a-z_]*)\.[ch]$|^cli/index_text\.c$')"
 
 # Every option that --help prints is in the command's man page.
 "$WIDEOUT" --help | sed -n 's/^  \([a-z0-9 ]*[a-z0-9]\)   *.*/\1/p' >"$scratch/commands"

@@ -3,8 +3,8 @@
 #include "testing.h"
 
 #include "base/rng.h"
-#include "index/build_evidence.h"
-#include "index/searcher.h"
+#include "build/build_evidence.h"
+#include "search/searcher.h"
 
 #include <math.h>
 

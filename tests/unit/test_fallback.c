@@ -2,7 +2,7 @@
  * int8. References: an index that only opens more cells, the screen's definition, and FULL. */
 #include "engine.h"
 
-#include "index/searcher.h"
+#include "search/searcher.h"
 
 enum { M = 90, D = 20, N = 300, K = 6 };
 

@@ -2,7 +2,7 @@
 #include "index_files.h"
 #include "together.h"
 
-#include "index/findings.h"
+#include "build/findings.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,7 +1,7 @@
 /* What wideout.h promises of callers of another version, and of calls that differ from the last one. */
 #include "engine.h"
 
-#include "index/searcher.h"
+#include "search/searcher.h"
 
 /* ---- Structs of other sizes -------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* index/search.c: every answer against trying every class. */
+/* search/search.c: every answer against trying every class. */
 #include "engine.h"
 
 #include <pthread.h>

@@ -1,6 +1,8 @@
 /* index/: what an index is built from, and what is refused. */
 #include "engine.h"
 
+#include "build/build.h"
+
 /* ---- What queries needed ----------------------------------------------------------------------------------- */
 
 /* Labels once each, FULL's k best, and 2 for what is both. */

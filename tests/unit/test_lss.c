@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "index/lss.h"
+#include "build/lss.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #include "testing.h"
 
 #include "base/rng.h"
-#include "index/mixture.h"
+#include "build/mixture_learn.h"
 
 #include <math.h>
 

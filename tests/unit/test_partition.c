@@ -3,7 +3,7 @@
 #include "testing.h"
 
 #include "base/rng.h"
-#include "index/partition.h"
+#include "search/partition.h"
 
 #include <math.h>
 

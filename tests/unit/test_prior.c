@@ -1,7 +1,7 @@
-/* Evidence as a prior: scores against the definition in index/prior.h, by trying every class. */
+/* Evidence as a prior: scores against the definition in search/prior.h, by trying every class. */
 #include "engine.h"
 
-#include "index/prior.h"
+#include "search/prior.h"
 
 enum { M = 90, D = 20, N = 300, K = 6 };
 static const double CLOSE = 2e-5; /* logits are whole numbers; what the prior adds is a float */

@@ -3,7 +3,7 @@
 #include "engine.h"
 
 #include "base/ids.h"
-#include "index/build_evidence.h"
+#include "build/build_evidence.h"
 
 enum { M = 150, D = 16, N = 400, CELLS = 32 };
 

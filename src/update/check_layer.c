@@ -1,0 +1,196 @@
+/* How stale an index is: wo_index_check_layer.
+ *
+ * Rows are compared one by one. What the cells still hold is judged on the kept queries: FULL's best by the new rows,
+ * and by the index's own, beside the candidates of a search. */
+#include "index/keep.h"
+#include "search/searcher.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/sized.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CHUNK = 1024, AT = 5 };
+
+/* |new - old| / |old|, of the row and its bias; 0: they are equal. */
+static double change_of(const woi_dense *old, const woi_dense *new, size_t id)
+{
+    const float *x = old->w + id * old->d, *y = new->w + id * old->d;
+    const double before = old->b ? (double)old->b[id] : 0, after = new->b ? (double)new->b[id] : 0;
+    double length = before * before, way = (after - before) * (after - before);
+    for (size_t j = 0; j < old->d; j++) {
+        length += (double)x[j] * (double)x[j];
+        way += ((double)y[j] - (double)x[j]) * ((double)y[j] - (double)x[j]);
+    }
+    return way == 0 ? 0 : sqrt(way / fmax(length, 1e-300));
+}
+
+static void compare_rows(const wo_index *index, const woi_dense *old, const woi_dense *new, wo_layer_check *c)
+{
+    double sum = 0;
+    c->most_change = c->mean_change = NAN;
+    for (size_t id = 0; id < old->m; id++) {
+        const double change = change_of(old, new, id);
+        if (change == 0 || woi_is_removed(index, (int32_t)id)) continue;
+        if (c->changed && c->n_changed < c->changed_room) c->changed[c->n_changed] = (int32_t)id;
+        c->n_changed++;
+        sum += change;
+        c->most_change = fmax(c->most_change, change); /* of a NAN and a number the number */
+    }
+    if (c->n_changed) c->mean_change = sum / (double)c->n_changed;
+    c->n_added = new->m - old->m;
+}
+
+/* The best of a chunk's queries by some rows, and how many of them are in the cells. */
+typedef struct side {
+    woi_dense rows;
+    uint8_t *removed; /* (rows.m) */
+    int32_t *ids;     /* (CHUNK, AT) */
+    float *scores;
+    uint64_t first, five, all; /* found: the best, of the five best; and how many these are */
+} side;
+
+typedef struct judging {
+    const wo_index *index;
+    wo_searcher *searcher;
+    int threads;
+    side sides[2];    /* the index's own rows, the new ones */
+    float *q;         /* (CHUNK, d) */
+    int32_t *found;   /* (m): the candidates of a query */
+    uint32_t *seen;   /* (m of the new): 1 + the query that had the class last */
+    uint64_t n, same; /* queries; those with the same best */
+} judging;
+
+static wo_status begin(judging *j, const woi_dense *own, const woi_dense *new, wo_error *err)
+{
+    const wo_index *index = j->index;
+    j->q = woi_alloc(CHUNK * own->d, sizeof *j->q, err);
+    j->found = woi_alloc(own->m, sizeof *j->found, err);
+    j->seen = woi_alloc_zero(new->m, sizeof *j->seen, err);
+    if (!j->q || !j->found || !j->seen) return WO_ERR_MEMORY;
+    for (int i = 0; i < 2; i++) {
+        side *s = &j->sides[i];
+        s->rows = i ? *new : *own;
+        s->removed = woi_alloc_zero(s->rows.m, 1, err);
+        s->ids = woi_alloc(CHUNK * AT, sizeof *s->ids, err);
+        s->scores = woi_alloc(CHUNK * AT, sizeof *s->scores, err);
+        if (!s->removed || !s->ids || !s->scores) return WO_ERR_MEMORY;
+        for (size_t r = 0; r < index->n_removed; r++) s->removed[index->removed[r]] = 1;
+    }
+    return wo_searcher_create(index, NULL, &j->searcher, err);
+}
+
+static wo_status judge_chunk(judging *j, size_t first, size_t n, wo_error *err)
+{
+    const size_t d = j->index->rows.d;
+    wo_status status = WO_OK;
+    woi_keep_read(&j->index->kept, d, NULL, first, n, j->q);
+    for (int i = 0; !status && i < 2; i++)
+        status = woi_exact_topk(&(woi_exact_call){.layer = &j->sides[i].rows,
+                                                  .adjust = {.forbidden = j->sides[i].removed},
+                                                  .q = j->q,
+                                                  .n = n,
+                                                  .k = AT,
+                                                  .threads = j->threads,
+                                                  .ids = j->sides[i].ids,
+                                                  .scores = j->sides[i].scores},
+                                err);
+    for (size_t i = 0; !status && i < n; i++) {
+        const wo_search_call call = {.struct_size = sizeof call, .queries = j->q + i * d, .n = 1, .k = AT};
+        const uint32_t stamp = (uint32_t)(first + i) + 1;
+        size_t n_found;
+        if ((status = wo_search_candidates(j->searcher, &call, j->found, j->index->rows.m, &n_found, err))) break;
+        for (size_t c = 0; c < n_found; c++) j->seen[j->found[c]] = stamp;
+        for (int which = 0; which < 2; which++) {
+            side *s = &j->sides[which];
+            for (size_t place = 0; place < AT && s->ids[i * AT + place] >= 0; place++) {
+                const bool held = j->seen[s->ids[i * AT + place]] == stamp;
+                s->first += held && place == 0;
+                s->five += held;
+                s->all++;
+            }
+        }
+        j->same += j->sides[0].ids[i * AT] == j->sides[1].ids[i * AT];
+        j->n++;
+    }
+    return status;
+}
+
+static void end(judging *j)
+{
+    for (int i = 0; i < 2; i++) {
+        woi_free(j->sides[i].removed);
+        woi_free(j->sides[i].ids);
+        woi_free(j->sides[i].scores);
+    }
+    woi_free(j->q);
+    woi_free(j->found);
+    woi_free(j->seen);
+    wo_searcher_free(j->searcher);
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+    return whole ? (double)part / (double)whole : NAN;
+}
+
+/* See wo_verdict. */
+static wo_verdict verdict(const wo_layer_check *c, size_t m)
+{
+    if (!c->n_changed && !c->n_added) return WO_VERDICT_FINE;
+    if (c->n_kept && !c->n_added && c->same_1 >= 0.995) return WO_VERDICT_FINE;
+    if (!c->n_kept || c->n_changed <= m / 4 || c->held_5 >= 0.95 * c->own_held_5) return WO_VERDICT_UPDATE;
+    return WO_VERDICT_REBUILD;
+}
+
+static wo_status check(const wo_index *index, const woi_dense *own, const woi_dense *new, int threads,
+                       wo_layer_check *c, wo_error *err)
+{
+    compare_rows(index, own, new, c);
+    const size_t n = index->kept.n;
+    c->held_1 = c->held_5 = c->own_held_1 = c->own_held_5 = c->same_1 = NAN;
+    wo_status status = WO_OK;
+    if (n) {
+        judging j = {.index = index, .threads = threads};
+        status = begin(&j, own, new, err);
+        for (size_t first = 0; !status && first < n; first += CHUNK)
+            status = judge_chunk(&j, first, n - first < CHUNK ? n - first : CHUNK, err);
+        c->n_kept = j.n;
+        c->own_held_1 = share(j.sides[0].first, j.n);
+        c->own_held_5 = share(j.sides[0].five, j.sides[0].all);
+        c->held_1 = share(j.sides[1].first, j.n);
+        c->held_5 = share(j.sides[1].five, j.sides[1].all);
+        c->same_1 = share(j.same, j.n);
+        end(&j);
+    }
+    c->verdict = verdict(c, own->m);
+    return status;
+}
+
+wo_status wo_index_check_layer(const wo_index *index, const wo_layer *layer, int threads, wo_layer_check *given,
+                               wo_error *err)
+{
+    wo_layer_check c = {0};
+    if (!woi_sized_set(given) || given->struct_size < offsetof(wo_layer_check, n_changed))
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size", "struct_size of the check is not set");
+    wo_status status = woi_check_range("threads", threads, 0, WOI_MAX_THREADS, err);
+    if (!status) status = woi_refuse_shard(index, "is not to be compared with a layer", err);
+    if (status) return status;
+    const woi_dense *new = &layer->dense;
+    if (new->d != index->rows.d)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "", "the layer has %zu dimensions, the index %zu",
+                              new->d, index->rows.d);
+    if (new->m < index->rows.m)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "",
+                              "the layer has %zu classes, fewer than the %zu of the index", new->m, index->rows.m);
+    c.changed = given->changed;
+    c.changed_room = given->changed_room;
+    woi_dense own;
+    float *floats = NULL;
+    status = woi_index_floats(index, &own, &floats, err);
+    if (!status) status = check(index, &own, new, threads, &c, err);
+    woi_free(floats);
+    return status ? status : woi_sized_give(given, &c, sizeof c);
+}
