@@ -174,11 +174,21 @@ bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_r
 
 /* ---- Works ------------------------------------------------------------------------------------------------- */
 
-void woi_work_begin(woi_server *server, woi_work *work,
+/* Whether what the shadow finds of a request's queries may change the index: as feedback may, and no more. */
+static bool may_teach(const woi_server *server, const woi_request *request)
+{
+    woi_reply told = {0};
+    const bool may = server->learner && server->shadow && woi_may(server, request, WOI_FOR_ADMINS, &told);
+    woi_reply_free(&told);
+    return may;
+}
+
+void woi_work_begin(woi_server *server, const woi_request *request, woi_work *work,
                     void (*finish)(woi_server *server, woi_work *work, woi_reply *reply, bool done))
 {
     work->finish = finish;
     woi_job_begin(&work->job, server);
+    work->job.may_teach = may_teach(server, request);
     woi_snapshot_take(server, &work->lease);
 }
 

@@ -302,6 +302,7 @@ struct woi_job {
     float *made;          /* where queries had to be made; its own */
     wo_scores score;
     bool exact, no_prior, names;
+    bool may_teach; /* who asks may change the server: what the shadow finds of these queries is learned */
     uint32_t probes;
     int32_t *forbid, *require;
     size_t n_forbid, n_require;
@@ -329,8 +330,8 @@ struct woi_work {
     void (*finish)(woi_server *server, woi_work *work, woi_reply *reply, bool done);
 };
 
-/* Takes a snapshot for the work. */
-void woi_work_begin(woi_server *server, woi_work *work,
+/* Takes a snapshot for the work of a request. */
+void woi_work_begin(woi_server *server, const woi_request *request, woi_work *work,
                     void (*finish)(woi_server *server, woi_work *work, woi_reply *reply, bool done));
 /* Runs it, or leaves it to a batch, which then finishes it; `read`: its job is complete, else it is finished as it is.
  */

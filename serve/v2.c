@@ -325,7 +325,7 @@ void woi_v2_infer(woi_server *server, const woi_request *request, woi_reply *rep
         free(infer);
         return;
     }
-    woi_work_begin(server, &infer->work, finish);
+    woi_work_begin(server, request, &infer->work, finish);
     const bool read = read_infer(infer, server, object, reply);
     json_decref(object);
     infer->work.job.names = infer->wanted[WOI_NAMES];

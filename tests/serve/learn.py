@@ -296,6 +296,27 @@ with Server(changing, "-q", "--learn", "--learned", lessons, "--shadow", "1") as
     check("the shadow looks at all queries", until(lambda: s.metric("wideout_shadow_checked_total") >= checked))
     check("and teaches nothing of it", not any(best in answered(s, row) for row in rows))
 
+# ---- Searches teach where their sender may: a web page that makes a browser search poisons nothing ----
+for way in ((), ("--batch-window", "5ms")):
+    with Server(base, "-q", "--learn", "--shadow", "1", *way) as s:
+        kinds = [("/v1/search", {"queries": rows}), ("/v2/models/wideout/infer", {"inputs": [
+            {"name": "queries", "datatype": "FP32", "shape": [len(rows), 16], "data": sum(rows, [])}]})]
+        checked = 0
+
+        def look(headers):
+            global checked
+            for path, body in kinds:
+                same("a search is for everyone: " + path, 200, s.ask(path, json.dumps(body).encode(), headers).status)
+                checked += len(rows)
+            check("and is compared", until(lambda: s.metric("wideout_shadow_checked_total") + s.metric("wideout_shadow_dropped_total") >= checked))
+
+        for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"}, {"X-Forwarded-For": "203.0.113.9"}):
+            look(headers)
+        time.sleep(1.5)
+        same("but teaches nothing", (0.0, 0.0), (s.metric("wideout_learned_queries"), s.metric("wideout_generation")))
+        look({})
+        check("one of this machine teaches", until(lambda: s.metric("wideout_learned_queries") > 0 and s.metric("wideout_generation") > 0))
+
 # ---- Names and texts, a token ----
 index, net, features = make_network(folder.name)
 with open(folder.name + "/token", "w") as file:
