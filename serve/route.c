@@ -78,7 +78,7 @@ bool woi_is_ready(woi_server *server, const char **why)
     const bool damaged = atomic_load(&lease.snapshot->damaged);
     woi_snapshot_give(server, &lease);
     *why = atomic_load(&server->draining) ? "the server is about to leave"
-           : damaged                      ? "a part of the index file is gone: it was shortened while it was in use"
+           : damaged                      ? woi_damaged
                                           : NULL;
     return !*why && (!server->shards || woi_shards_ready(server, why));
 }

@@ -270,6 +270,7 @@ void woi_shards_metrics(woi_server *server, woi_out *out);
  * zeros there, and woi_guard_met says so, once, to that thread. */
 void woi_guard_set(void);
 bool woi_guard_met(void);
+extern const char woi_damaged[]; /* what is said of a snapshot where that was so */
 
 /* route.c: finds who answers and whether they may. `route` receives its number, for the metrics; false: the reply says
  * why nobody will. Decided by the head of a request, before there is a body. */

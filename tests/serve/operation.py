@@ -157,6 +157,28 @@ with Server(here, "-q") as s:
     same("a good one heals it", (200, sums["popular"]), (s.ask("/admin/reload", b"").status, served(s)))
     same("it answers again", 200, s.ask("/v1/search", {"query": rows[0], "exact": True}).status)
 
+# Learning reads the cells too: it publishes nothing out of what is gone.
+learning = folder.name + "/learning"
+subprocess.run([TOOL, "build", "-q", "--layer", GOLDEN + "layer.safetensors", "--log", GOLDEN + "log.safetensors", "--router", "tree", "--nodes", "2",
+                "--leaves", "4", "--lambda", "0.1", "--source", "labels", "-o", learning], check=True, capture_output=True)
+put(learning)
+with Server(here, "-q", "--learn") as s:
+    feed = lambda: s.ask("/v1/feedback", {"queries": rows, "labels": [[9]] * len(rows)})
+    same("feedback is taken", 200, feed().status)
+    check("and published", until(lambda: s.metric("wideout_generation") == 1))
+    os.truncate(here, 0)
+    feed()
+    check("then nothing is learned any more", until(lambda: s.metric("wideout_learning_stopped") == 1), s.stderr())
+    time.sleep(1.2)
+    same("nor published", 1.0, s.metric("wideout_generation"))
+    same("feedback hears why", (503, "a part of the index file is gone, and nothing is learned until another is opened"), (feed().status, feed().error()))
+    same("so do searches, and who asks whether it is ready", [(503, gone)] * 2, [(r.status, r.error()) for r in (s.ask("/v1/search", {"query": rows[0]}), s.get("/readyz"))])
+    same("standard error says so once", 1, s.stderr().count(gone + "; nothing is learned until another is opened"))
+    put(learning)
+    same("a good one heals it", 200, s.ask("/admin/reload", b"").status)
+    check("it learns again", until(lambda: feed().status == 200) and until(lambda: s.metric("wideout_generation") >= 2 and s.metric("wideout_learning_stopped") == 0), s.stderr())
+    same("it leaves with", 0, s.stop())
+
 # ---- Who may ----
 token = "correct-horse-battery"
 with open(folder.name + "/token", "w") as file:
