@@ -82,7 +82,11 @@ static bool told_to_end(const sigset_t *set, double seconds)
     return signal_number && signal_number != SIGHUP;
 }
 
-/* What has come is answered, as long as the time for a request; connections without one are closed. */
+#define QUIET_S 0.2
+
+/* What has come is answered, as long as the time for a request; connections without one are closed. Between two requests
+ * of a busy connection none is in flight, so that one such moment proves nothing: each connection is told with its next
+ * answer that it closes, and the end is when none is left, or when nothing has come over those that are for a while. */
 static void leave(woi_server *server, woi_http *http, const sigset_t *set)
 {
     const double start = woi_now_s();
@@ -91,7 +95,11 @@ static void leave(woi_server *server, woi_http *http, const sigset_t *set)
     woi_notify("STOPPING=1");
     if (server->options.drain_s > 0 && told_to_end(set, server->options.drain_s)) return;
     woi_http_quiesce(http);
-    while (atomic_load(&server->metrics.in_flight) > 0) {
+    const woi_metrics *m = &server->metrics;
+    double quiet = woi_now_s();
+    for (long long before = -1, left; (left = atomic_load(&m->connections)) > 0; before = left) {
+        if (left != before || atomic_load(&m->in_flight) > 0) quiet = woi_now_s();
+        if (woi_now_s() - quiet > QUIET_S) return;
         if (woi_now_s() - start > server->options.drain_s + server->options.timeout_s) return;
         if (told_to_end(set, 0.01)) return;
     }

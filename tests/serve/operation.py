@@ -179,6 +179,45 @@ with Server(here, "-q", "--learn") as s:
     check("it learns again", until(lambda: feed().status == 200) and until(lambda: s.metric("wideout_generation") >= 2 and s.metric("wideout_learning_stopped") == 0), s.stderr())
     same("it leaves with", 0, s.stop())
 
+# ---- It leaves under load: every request that is sent whole is answered ----
+put(kinds["prior"])
+body = json.dumps({"queries": rows}).encode()
+message = b"POST /v1/search HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+ends, lost, codes, closed = [], [], [], []
+for _ in range(6):
+    with Server(here, "-q") as s:
+        idle = socket.create_connection(s.address, timeout=30)
+        all_ask = threading.Barrier(17, timeout=60)
+
+        def keep_asking():
+            with socket.create_connection(s.address, timeout=30) as c:
+                c.sendall(message)
+                read_answer(c)
+                all_ask.wait()
+                while True:
+                    c.sendall(message)
+                    reply = read_answer(c)
+                    if reply is None or reply.status != 200:
+                        lost.append(reply and reply.body)
+                        return
+                    if reply.headers.get("Connection") == "close":
+                        closed.append(1)
+                        return
+        threads = [threading.Thread(target=keep_asking) for _ in range(16)]
+        for t in threads:
+            t.start()
+        all_ask.wait()
+        time.sleep(0.2)
+        start = time.monotonic()
+        codes.append(s.stop())
+        ends.append(time.monotonic() - start)
+        for t in threads:
+            t.join()
+        idle.close()
+same("all are answered", ([], 96), (lost, len(closed)))
+same("it leaves with", [0] * 6, codes)
+check("soon, though a connection says nothing", max(ends) < 5 and min(ends) > 0.2, ends)
+
 # ---- Who may ----
 token = "correct-horse-battery"
 with open(folder.name + "/token", "w") as file:
