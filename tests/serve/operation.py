@@ -287,6 +287,47 @@ same("with its peer", {"127.0.0.1"}, {x["peer"] for x in lines})
 with open(log) as file:
     same("and the rest in the new file", ["/healthz"], [json.loads(line)["path"] for line in file])
 
+# ---- The ready file: nothing else is destroyed by it ----
+put(kinds["prior"])
+
+
+def run_with_ready(path, meanwhile=lambda: None):
+    """The server's exit code and standard error; it is ended once it answers."""
+    process = subprocess.Popen([TOOL, "serve", "--listen", "127.0.0.1:0", "--ready-file", path, here], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = process.stdout.readline()
+    if line:
+        time.sleep(0.1)
+        meanwhile()
+        process.terminate()
+    return process.wait(30), process.stderr.read()
+
+
+place = folder.name + "/ready"
+for end in (".new", ".tmp"):
+    shutil.copy(here, place + end)
+seen = []
+same("a ready file", (0, ""), run_with_ready(place, lambda: seen.append(open(place).read())))
+check("says where, and is gone at the end", seen and seen[0].startswith("127.0.0.1:") and not os.path.exists(place), seen)
+same("files of a like name are as they were", [True, True], [open(place + end, "rb").read() == open(here, "rb").read() for end in (".new", ".tmp")])
+same("what another put in its place stays", (0, ""), run_with_ready(place, lambda: (os.unlink(place), open(place, "w").write("another's"))))
+same("as it is", "another's", open(place).read())
+os.unlink(place)
+with open(folder.name + "/target", "w") as file:
+    file.write("before")
+os.symlink(folder.name + "/target", place)
+same("a link", (0, ""), run_with_ready(place))
+check("is written through, and stays", os.path.islink(place) and open(place).read().startswith("127.0.0.1:"))
+os.unlink(place)
+os.mkfifo(place)
+same("a pipe that nobody reads is refused", (1, f"wideout: {place}: cannot be written: it is a pipe that nobody reads\n"), run_with_ready(place))
+reader = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
+same("one that is read", (0, ""), run_with_ready(place))
+check("has the line, and stays", os.read(reader, 100).startswith(b"127.0.0.1:") and os.path.exists(place))
+os.close(reader)
+os.unlink(place)
+os.mkdir(place)
+same("a folder is refused", (1, f"wideout: {place}: cannot be written: Is a directory\n"), run_with_ready(place))
+
 # ---- systemd: a socket that is handed over, and a word when it is ready ----
 listening = socket.create_server(("127.0.0.1", 0))
 listening.set_inheritable(True)
