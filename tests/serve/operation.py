@@ -1,6 +1,7 @@
 """Operation: reload in three ways, under load too; files that vanish; who may ask; the access log; systemd's way to start."""
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -217,6 +218,25 @@ for _ in range(6):
 same("all are answered", ([], 96), (lost, len(closed)))
 same("it leaves with", [0] * 6, codes)
 check("soon, though a connection says nothing", max(ends) < 5 and min(ends) > 0.2, ends)
+
+# ---- A thousand connections that say nothing cost little, and keep nobody waiting ----
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+put(kinds["prior"])
+with Server(here, "-q") as s:
+    before = s.metric("process_resident_memory_bytes")
+    silent = [socket.create_connection(s.address, timeout=30) for _ in range(1000)]
+    check("all are taken", until(lambda: s.metric("wideout_connections") >= 1000), s.metric("wideout_connections"))
+    start = time.monotonic()
+    same("searches beside them", [200] * 20, [s.ask("/v1/search", {"query": rows[0]}).status for _ in range(20)])
+    check("take no longer", time.monotonic() - start < 5, time.monotonic() - start)
+    grown = (s.metric("process_resident_memory_bytes") - before) / 1000
+    check("each takes a few KiB", grown < 32768 or os.environ.get("SAN"), grown)
+    start = time.monotonic()
+    same("it leaves with", 0, s.stop())
+    check("without waiting for them", time.monotonic() - start < 10, time.monotonic() - start)
+    for c in silent:
+        c.close()
 
 # ---- Who may ----
 token = "correct-horse-battery"
