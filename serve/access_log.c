@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A pipe that nobody reads would keep the server waiting, deaf to signals: it is refused. One whose reader is slow loses
- * lines, because no request waits for it. -1: errno says why. */
+/* A pipe that nobody reads would keep the server waiting, deaf to signals: it is refused. One whose reader is slow
+ * loses lines, because no request waits for it. -1: errno says why. */
 static int open_log(const char *path)
 {
     return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);

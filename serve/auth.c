@@ -20,8 +20,8 @@
 
 enum { LONGEST_TOKEN = 4096, PIPE_MS = 2000 };
 
-/* The first line of the file. A pipe, as of a shell's <(...), is waited for as long, and not for ever: the server does not
- * hear signals meanwhile. */
+/* The first line of the file. A pipe, as of a shell's <(...), is waited for as long, and not for ever: the server does
+ * not hear signals meanwhile. */
 static bool read_line(const char *path, char *line, size_t room, char *why, size_t why_room)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

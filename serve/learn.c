@@ -269,6 +269,7 @@ static wo_status begin(woi_server *server, const char **at, wo_error *err)
     const woi_serve_options *o = &server->options;
     const wo_adapter_options how = {.struct_size = sizeof how, .half_life = (double)o->half_life};
     forget(server);
+    (void)woi_guard_met(); /* by reads of another index */
     woi_snapshot_take(server, &l->lease);
     woi_snapshot_return(server, &l->lease);
     const woi_snapshot *s = l->lease.snapshot;

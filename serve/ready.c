@@ -1,6 +1,6 @@
-/* The file that says where the server listens (--ready-file): complete or absent, so that whoever waits for it reads all
- * of it. What is no plain file (a pipe, a terminal, /dev/null, a link) is written to as it is: a name put in its place
- * would destroy it. At the end the file is removed where it still is the one that was made here. */
+/* The file that says where the server listens (--ready-file): complete or absent, so that whoever waits for it reads
+ * all of it. What is no plain file (a pipe, a terminal, /dev/null, a link) is written to as it is: a name put in its
+ * place would destroy it. At the end the file is removed where it still is the one that was made here. */
 #include "http.h"
 
 #include <errno.h>

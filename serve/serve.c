@@ -11,7 +11,8 @@
 
 /* ---- Saying where ------------------------------------------------------------------------------------------ */
 
-static wo_status announce(woi_server *server, const char *address, woi_ready_file *ready, const char **at, wo_error *err)
+static wo_status announce(woi_server *server, const char *address, woi_ready_file *ready, const char **at,
+                          wo_error *err)
 {
     const woi_serve_options *o = &server->options;
     woi_lease lease;
@@ -57,9 +58,10 @@ static bool told_to_end(const sigset_t *set, double seconds)
 
 #define QUIET_S 0.2
 
-/* What has come is answered, as long as the time for a request; connections without one are closed. Between two requests
- * of a busy connection none is in flight, so that one such moment proves nothing: each connection is told with its next
- * answer that it closes, and the end is when none is left, or when nothing has come over those that are for a while. */
+/* What has come is answered, as long as the time for a request; connections without one are closed. Between two
+ * requests of a busy connection none is in flight, so that one such moment proves nothing: each connection is told with
+ * its next answer that it closes, and the end is when none is left, or when nothing has come over those that are for a
+ * while. */
 static void leave(woi_server *server, woi_http *http, const sigset_t *set)
 {
     const double start = woi_now_s();

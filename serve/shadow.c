@@ -101,7 +101,8 @@ static bool ask(const woi_lease *lease, const float *queries, size_t n, wo_by by
 {
     float scores[BATCH * AT];
     const size_t each = by == WO_BY_FULL ? n : 1;
-    for (size_t i = 0; i < n; i += each) {
+    bool fine = true;
+    for (size_t i = 0; fine && i < n; i += each) {
         const wo_search_call call = {.struct_size = sizeof call,
                                      .queries = queries + i * lease->snapshot->info.d,
                                      .n = each,
@@ -110,10 +111,11 @@ static bool ask(const woi_lease *lease, const float *queries, size_t n, wo_by by
                                      .scores = scores,
                                      .by = by,
                                      .no_prior = no_prior};
-        if (wo_search_run(lease->searcher, &call, NULL)) return false;
+        fine = !wo_search_run(lease->searcher, &call, NULL);
     }
-    if (woi_guard_met()) atomic_store(&lease->snapshot->damaged, true);
-    return !atomic_load(&lease->snapshot->damaged);
+    if (woi_guard_met())
+        atomic_store(&lease->snapshot->damaged, true); /* also where it failed: the next index is whole */
+    return fine && !atomic_load(&lease->snapshot->damaged);
 }
 
 /* `full`: the window is, and its oldest query leaves. */

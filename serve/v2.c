@@ -114,8 +114,9 @@ static json_t *member(const json_t *object, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-/* What clients of other servers send along: hints to their queues and sequences, and how their own side reads. Nothing of
- * it changes an answer, so that it can be passed over. All else that is unknown is a mistake: a mask would stay open. */
+/* What clients of other servers send along: hints to their queues and sequences, and how their own side reads. Nothing
+ * of it changes an answer, so that it can be passed over. All else that is unknown is a mistake: a mask would stay
+ * open. */
 static bool is_of_others(const char *key)
 {
     static const char *const keys[] = {
@@ -325,8 +326,7 @@ static bool read_infer(woi_infer *infer, const woi_server *server, const json_t 
     const woi_snapshot *s = infer->work.lease.snapshot;
     infer->id = json_incref(member(object, "id"));
     if (infer->id && !json_is_string(infer->id)) return woi_refuse(reply, 400, "id is no text");
-    return parameters_in_place(object, reply) &&
-           read_parameters(infer, member(object, "parameters"), s, reply) &&
+    return parameters_in_place(object, reply) && read_parameters(infer, member(object, "parameters"), s, reply) &&
            read_outputs(infer, member(object, "outputs"), s, reply) &&
            woi_v2_inputs(infer, server, s, member(object, "inputs"), reply);
 }
