@@ -192,12 +192,17 @@ check: all $(TESTS) $(FUZZERS) $(TOOLS) $(EXAMPLES) $(PRELOADS) $(if $(MPI_LIBS)
 	@$(if $(PY_TESTED),:,echo 'the Python tests are left out: python3-dev or numpy is not installed (make deps), or this is ThreadSanitizer')
 	@BUILD=$(BUILD) SAN=$(SAN) CC='$(CC)' PYTHON='$(PYTHON)' PY_TESTED='$(PY_TESTED)' tests/run.sh
 
-# Chromium and node are large, so 'make test' looks at the page only where they are here already.
-test-browser:  ## all set-up, then the server's page in Debian's Chromium: pictures in build/screenshots
+# Chromium, node and promtool are large, so 'make test' looks at the page, and has the metrics checked, only where they are here
+# already.
+browser:  ## set-up alone: what 'make test' then looks at the server's page and metrics with
 	$(call setup,build test browser)
-	$(if $(filter 0,$(DEPS)),,@scripts/browser.sh $(BUILD))
+	@scripts/browser.sh $(BUILD)
+	@scripts/promtool.sh $(BUILD)/promtool
+test-browser:  ## all set-up, then the server's page in Debian's Chromium, its metrics by promtool: pictures in build/screenshots
+	$(if $(filter 0,$(DEPS)),,@$(MAKE) --no-print-directory browser)
 	@$(INNER) all
 	@BUILD=$(BUILD) tests/cli/serve_page.sh
+	@WIDEOUT=$(BUILD)/wideout /usr/bin/python3 -B tests/serve/v1.py
 
 # KINDS of tests, for those who want fewer: unit, kernels.
 KINDS ?= unit kernels
@@ -494,6 +499,6 @@ clean:  ## remove everything that was built
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
 
-.PHONY: all abi deps test test-browser check check-unit test-arm asan ubsan tsan torture fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-python bench-python-torch bench-layout bench-serve bench-drift bench-peers-test nets install uninstall \
+.PHONY: all abi deps test browser test-browser check check-unit test-arm asan ubsan tsan torture fuzz format lint demo bench bench-full bench-kernels bench-parse bench-exact bench-products bench-python bench-python-torch bench-layout bench-serve bench-drift bench-peers-test nets install uninstall \
         python test-python install-python uninstall-python clean help FORCE
 .DELETE_ON_ERROR:

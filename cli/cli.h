@@ -117,7 +117,7 @@ const char *cli_count(uint64_t n, const char *one);
 /* "64.6 MB". */
 const char *cli_bytes(uint64_t n);
 
-/* Whether two names are one file; false where either is absent. */
+/* Whether two names are one file, or would be, where neither is there yet. */
 bool cli_same_file(const char *a, const char *b);
 
 /* ---- JSON -------------------------------------------------------------------------------------------------- */

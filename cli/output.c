@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,10 +200,25 @@ const char *cli_bytes(uint64_t n)
     return out;
 }
 
+/* The path of a file that is not there yet, through its folder's; false: the folder is not there either. */
+static bool future_path(const char *name, char path[PATH_MAX])
+{
+    char folder[PATH_MAX], real[PATH_MAX];
+    const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+    if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(base - name) : 1, slash ? name : ".") >= PATH_MAX ||
+        !realpath(folder, real))
+        return false;
+    return snprintf(path, PATH_MAX, "%s/%s", real, base) < PATH_MAX;
+}
+
 bool cli_same_file(const char *a, const char *b)
 {
     struct stat one, two;
-    return a && b && stat(a, &one) == 0 && stat(b, &two) == 0 && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+    char first[PATH_MAX], second[PATH_MAX];
+    if (!a || !b) return false;
+    const bool has_one = stat(a, &one) == 0, has_two = stat(b, &two) == 0;
+    if (has_one && has_two) return one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+    return !has_one && !has_two && future_path(a, first) && future_path(b, second) && strcmp(first, second) == 0;
 }
 
 double cli_peak_mib(void)

@@ -891,7 +891,8 @@ WO_API wo_status wo_adapter_create(const wo_index *base, const wo_adapter_option
 WO_API void wo_adapter_free(wo_adapter *adapter);
 
 /* Counts queries (n, d) and their labels, as in wo_log_wrap: indptr (n+1) rises from 0. One that is not finite, or a
- * label that is no class, is refused with all others of the call: then nothing is counted. */
+ * label that is no class, is refused with all others of the call: then nothing is counted. A label of a class that was
+ * removed (wo_index_update) is passed over. */
 WO_API wo_status wo_adapter_observe(wo_adapter *adapter, const float *queries, size_t n, const int64_t *indptr,
                                     const int32_t *labels, wo_error *err);
 

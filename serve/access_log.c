@@ -9,9 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A pipe that nobody reads would keep the server waiting, deaf to signals: it is refused. One whose reader is slow
+ * loses lines, because no request waits for it. -1: errno says why. */
 static int open_log(const char *path)
 {
-    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+    return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
 }
 
 wo_status woi_access_open(woi_server *server, wo_error *err)
@@ -22,7 +24,8 @@ wo_status woi_access_open(woi_server *server, wo_error *err)
     server->access_log = strcmp(path, "-") == 0 ? dup(STDOUT_FILENO) : open_log(path);
     if (server->access_log >= 0) return WO_OK;
     *err = (wo_error){.status = WO_ERR_IO, .offset = WO_NO_OFFSET};
-    snprintf(err->text, sizeof err->text, "cannot be written: %s", strerror(errno));
+    snprintf(err->text, sizeof err->text, "cannot be written: %s",
+             errno == ENXIO ? "it is a pipe that nobody reads" : strerror(errno));
     return WO_ERR_IO;
 }
 

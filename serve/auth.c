@@ -11,23 +11,45 @@
 #include "server.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { LONGEST_TOKEN = 4096 };
+enum { LONGEST_TOKEN = 4096, PIPE_MS = 2000 };
+
+/* The first line of the file. A pipe, as of a shell's <(...), is waited for as long, and not for ever: the server does
+ * not hear signals meanwhile. */
+static bool read_line(const char *path, char *line, size_t room, char *why, size_t why_room)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    const double end = woi_now_s() + 1e-3 * PIPE_MS;
+    ssize_t got = fd < 0 ? -1 : 1;
+    size_t n = 0;
+    *why = '\0';
+    while (got > 0 && n + 1 < room && !memchr(line, '\n', n)) {
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        const double left = end - woi_now_s();
+        if (poll(&ready, 1, left > 0 ? (int)(1e3 * left) : 0) == 0) {
+            snprintf(why, why_room, "cannot be read: nothing came out of it within %d seconds", PIPE_MS / 1000);
+            break;
+        }
+        got = read(fd, line + n, room - 1 - n);
+        n += got > 0 ? (size_t)got : 0;
+    }
+    if (got < 0) snprintf(why, why_room, "cannot be read: %s", strerror(errno));
+    line[n] = '\0';
+    if (fd >= 0) close(fd);
+    return !*why;
+}
 
 wo_status woi_token_read(const char *path, char **token, wo_error *err)
 {
     char line[LONGEST_TOKEN + 2] = "";
     *err = (wo_error){.offset = WO_NO_OFFSET};
-    FILE *file = fopen(path, "r");
-    if (!file || (!fgets(line, sizeof line, file) && ferror(file))) {
-        snprintf(err->text, sizeof err->text, "cannot be read: %s", strerror(errno));
-        if (file) fclose(file);
-        return err->status = WO_ERR_IO;
-    }
-    fclose(file);
+    if (!read_line(path, line, sizeof line, err->text, sizeof err->text)) return err->status = WO_ERR_IO;
     const size_t bytes = strcspn(line, "\r\n");
     line[bytes] = '\0';
     for (size_t i = 0; i < bytes; i++)

@@ -34,7 +34,7 @@ static bool alike(const woi_work *a, const woi_work *b)
 {
     const woi_job *x = &a->job, *y = &b->job;
     return a->lease.snapshot == b->lease.snapshot && x->k == y->k && x->score == y->score && x->exact == y->exact &&
-           x->no_prior == y->no_prior && x->probes == y->probes;
+           x->no_prior == y->no_prior && x->probes == y->probes && x->may_teach == y->may_teach;
 }
 
 static void end_one(woi_server *server, woi_work *work, bool done)

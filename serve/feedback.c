@@ -158,6 +158,25 @@ static bool check_queries(const feedback *f, size_t d, woi_reply *reply)
     return true;
 }
 
+/* A removed class is no label. The library says which those are where it scores: by zeros, which cost nothing to make.
+ */
+static bool check_removed(const feedback *f, const woi_lease *lease, woi_reply *reply)
+{
+    woi_snapshot *s = lease->snapshot;
+    if (!s->info.n_removed) return true;
+    if (!lease->searcher) return woi_refuse(reply, 503, "all searchers are busy");
+    float *zeros = calloc(s->info.d, sizeof *zeros), logit;
+    bool fine = zeros || woi_refuse(reply, 503, "out of memory");
+    for (size_t i = 0; fine && i < f->job.n; i++)
+        for (int64_t at = f->indptr[i]; fine && at < f->indptr[i + 1]; at++)
+            if (wo_score(lease->searcher, zeros, &f->ids[at], 1, &logit, NULL))
+                fine = woi_refuse(reply, 400, "labels of query %zu: class %d was removed from the index", i,
+                                  (int)f->ids[at]);
+    if (woi_guard_met()) atomic_store(&s->damaged, true);
+    free(zeros);
+    return fine;
+}
+
 static void accept(woi_server *server, const feedback *f, const woi_snapshot *s, woi_reply *reply)
 {
     const woi_lesson lesson = {.n = f->job.n,
@@ -193,12 +212,11 @@ void woi_v1_feedback(woi_server *server, const woi_request *request, woi_reply *
         return;
     woi_lease lease;
     woi_snapshot_take(server, &lease);
-    woi_snapshot_return(server, &lease); /* nothing is searched */
     const woi_snapshot *s = lease.snapshot;
     feedback f = {.one = false};
     if ((raw ? read_raw(&f, server, s, request, reply)
              : read_object(&f, server, s, object, reply) && read_labels(&f, server, s, reply)) &&
-        check_queries(&f, s->info.d, reply))
+        check_queries(&f, s->info.d, reply) && check_removed(&f, &lease, reply))
         accept(server, &f, s, reply);
     woi_snapshot_give(server, &lease);
     woi_job_free(&f.job);

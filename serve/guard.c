@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+const char woi_damaged[] = "a part of the index file is gone: it was shortened while it was in use";
+
 static _Thread_local volatile sig_atomic_t met;
 
 static void on_bus(int signal_number, siginfo_t *info, void *context)

@@ -383,6 +383,15 @@ static enum MHD_Result take_body(woi_server *server, connection *c, const char *
     return MHD_YES;
 }
 
+/* A target as for a proxy, "http://host/path", is this server's path too, as HTTP/1.1 wants it. */
+static const char *path_of(const char *url)
+{
+    const size_t scheme = strncasecmp(url, "http://", 7) == 0 ? 7 : strncasecmp(url, "https://", 8) == 0 ? 8 : 0;
+    if (!scheme) return url;
+    const char *path = strchr(url + scheme, '/');
+    return path ? path : "/";
+}
+
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *from, const char *url, const char *method,
                                   const char *version, const char *data, size_t *bytes, void **context)
 {
@@ -392,7 +401,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *from, const 
     (void)version;
     if (!c) return MHD_NO;
     woi_request request = {.method = method,
-                           .path = url,
+                           .path = path_of(url),
                            .header = header,
                            .argument = argument,
                            .name_at = name_at,

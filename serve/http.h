@@ -20,6 +20,14 @@ wo_status woi_listen(const char *where, int *listening, wo_error *err);
  * (NOTIFY_SOCKET). */
 wo_status woi_listen_given(int *listening, wo_error *err);
 void woi_notify(const char *text);
+/* ready.c: a file that says where, in one line; what is no plain file is written to and stays. */
+typedef struct woi_ready_file {
+    const char *path;
+    bool made; /* by us, and it was this one: */
+    uint64_t device, inode;
+} woi_ready_file;
+wo_status woi_ready_write(woi_ready_file *ready, const char *path, const char *address, wo_error *err);
+void woi_ready_remove(const woi_ready_file *ready); /* where it still is ours */
 /* Where a socket listens, with the port that it has, and whether this machine alone can reach it. */
 enum { WOI_ADDRESS_BYTES = 96 };
 void woi_listen_describe(int listening, char address[WOI_ADDRESS_BYTES], bool *loopback);

@@ -9,7 +9,9 @@
  * long the thread lets lessons gather, because one at a time would cost a wake-up each. When another index was opened,
  * the journal is read again, so that it knows all that the one before had learned. A journal that somebody cut, moved
  * or removed is opened anew at its name. One that cannot be written keeps its lessons waiting, and others away, until
- * it can. */
+ * it can.
+ *
+ * An index whose file was cut short under the server is not learned for any more: its cells may be zeros by now. */
 #include "server.h"
 
 #include <errno.h>
@@ -173,6 +175,29 @@ static void sync_journal(woi_server *server)
 
 /* ---- An index ---------------------------------------------------------------------------------------------- */
 
+static void forget_counts(woi_learner *l)
+{
+    wo_adapter_free(l->adapter);
+    l->adapter = NULL;
+}
+
+/* Whether what the index is counted and published by can still be read; where not, learning ends, until another index
+ * is opened. Other threads' reads count too: a place that one of them met reads as zeros from then on. */
+static bool still_whole(woi_server *server)
+{
+    woi_learner *l = server->learner;
+    woi_snapshot *s = l->lease.snapshot;
+    if (woi_guard_met()) atomic_store(&s->damaged, true);
+    if (!atomic_load(&s->damaged)) return true;
+    if (l->adapter) {
+        fprintf(stderr, "wideout serve: %s: %s; nothing is learned until another is opened\n", server->options.index,
+                woi_damaged);
+        forget_counts(l);
+        refuse_lessons(l, "a part of the index file is gone, and nothing is learned until another is opened");
+    }
+    return false;
+}
+
 /* All queries of the arrays. Where one does not fit the index, the others do. */
 static void count(woi_learner *l, const woi_lesson *lesson)
 {
@@ -212,6 +237,10 @@ static wo_status publish(woi_server *server, wo_error *err)
     woi_learner *l = server->learner;
     wo_index *next = NULL;
     wo_status status = l->adapter ? wo_adapter_publish(l->adapter, &next, err) : WO_OK;
+    if (l->adapter && !still_whole(server)) {
+        wo_index_free(next);
+        next = NULL;
+    }
     if (!status && next) {
         status = woi_snapshot_replace(server, l->lease.snapshot, next, l->told.generation + 1, err);
         if (status) wo_index_free(next);
@@ -228,8 +257,7 @@ static wo_status publish(woi_server *server, wo_error *err)
 static void forget(woi_server *server)
 {
     woi_learner *l = server->learner;
-    wo_adapter_free(l->adapter);
-    l->adapter = NULL;
+    forget_counts(l);
     if (l->lease.snapshot) woi_snapshot_give(server, &l->lease);
     l->lease = (woi_lease){0};
 }
@@ -241,6 +269,7 @@ static wo_status begin(woi_server *server, const char **at, wo_error *err)
     const woi_serve_options *o = &server->options;
     const wo_adapter_options how = {.struct_size = sizeof how, .half_life = (double)o->half_life};
     forget(server);
+    (void)woi_guard_met(); /* by reads of another index */
     woi_snapshot_take(server, &l->lease);
     woi_snapshot_return(server, &l->lease);
     const woi_snapshot *s = l->lease.snapshot;
@@ -255,10 +284,13 @@ static wo_status begin(woi_server *server, const char **at, wo_error *err)
         if (!status) status = replay(l, o->learned, err);
         if (!status) status = publish(server, err);
     }
-    if (status) { /* the lease stays: so it is tried again with the next index alone */
-        wo_adapter_free(l->adapter);
-        l->adapter = NULL;
+    if (!status && (!l->adapter || !still_whole(server))) {
+        *at = o->index;
+        *err = (wo_error){.status = WO_ERR_IO, .offset = WO_NO_OFFSET};
+        snprintf(err->text, sizeof err->text, "%s", woi_damaged);
+        status = WO_ERR_IO;
     }
+    if (status) forget_counts(l); /* the lease stays: so it is tried again with the next index alone */
     return status;
 }
 
@@ -321,6 +353,7 @@ static void settle(woi_server *server)
     if (status) return;
     count(l, &l->held);
     free_joined(&l->held);
+    (void)still_whole(server);
 }
 
 /* Lessons of one d; those of another, for an index that is gone, are dropped. So is all that comes at the end while

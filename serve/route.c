@@ -41,6 +41,15 @@ const char *woi_route_name(size_t number)
     return number < N_ROUTES ? routes[number].path : NULL;
 }
 
+/* Nothing here unpacks a body: read as it is, it would be refused for what it is not. */
+static bool check_coding(const woi_request *request, woi_reply *reply)
+{
+    const char *coding = request->header(request->ctx, "Content-Encoding");
+    return !coding || !*coding || strcasecmp(coding, "identity") == 0 ||
+           woi_refuse(reply, 415, "the body is coded as '%.40s', expected it as it is, without Content-Encoding",
+                      coding);
+}
+
 bool woi_route_find(woi_server *server, const woi_request *request, size_t *number, woi_reply *reply)
 {
     *number = WOI_MAX_ROUTES;
@@ -56,7 +65,8 @@ bool woi_route_find(woi_server *server, const woi_request *request, size_t *numb
         *number = i;
         const bool head = strcmp(request->method, "HEAD") == 0 && strcmp(routes[i].method, "GET") == 0;
         if (head || strcmp(request->method, routes[i].method) == 0)
-            return woi_may(server, request, routes[i].access, reply);
+            return woi_may(server, request, routes[i].access, reply) &&
+                   (strcmp(routes[i].method, "POST") != 0 || check_coding(request, reply));
         reply->allow = strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method;
         return woi_refuse(reply, 405, "%.20s is no method of %s: %s is", request->method, routes[i].path, reply->allow);
     }
@@ -77,9 +87,7 @@ bool woi_is_ready(woi_server *server, const char **why)
     woi_snapshot_take(server, &lease);
     const bool damaged = atomic_load(&lease.snapshot->damaged);
     woi_snapshot_give(server, &lease);
-    *why = atomic_load(&server->draining) ? "the server is about to leave"
-           : damaged                      ? "a part of the index file is gone: it was shortened while it was in use"
-                                          : NULL;
+    *why = atomic_load(&server->draining) ? "the server is about to leave" : damaged ? woi_damaged : NULL;
     return !*why && (!server->shards || woi_shards_ready(server, why));
 }
 

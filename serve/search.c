@@ -126,8 +126,7 @@ bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_r
 {
     woi_snapshot *s = lease->snapshot;
     if (!lease->searcher) return woi_refuse(reply, 503, "all searchers are busy");
-    if (atomic_load(&s->damaged))
-        return woi_refuse(reply, 503, "a part of the index file is gone: it was shortened while it was in use");
+    if (atomic_load(&s->damaged)) return woi_refuse(reply, 503, "%s", woi_damaged);
     if (job->exact && !s->has_full) return woi_refuse(reply, 400, "%s", woi_no_exact);
     if (!woi_job_room(job, server, s, reply)) return false;
     wo_error err;
@@ -153,8 +152,7 @@ bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_r
     if (!status && job->wants_log_z) status = wo_log_partition(lease->searcher, &call, job->log_z, &err);
     job->seconds = woi_now_s() - before;
     if (woi_guard_met()) atomic_store(&s->damaged, true);
-    if (atomic_load(&s->damaged))
-        return woi_refuse(reply, 503, "a part of the index file is gone: it was shortened while it was in use");
+    if (atomic_load(&s->damaged)) return woi_refuse(reply, 503, "%s", woi_damaged);
     if (status) return woi_refuse_error(reply, &err);
     for (size_t i = 0; i < job->n; i++)
         if (job->stats[i].status)
@@ -174,11 +172,21 @@ bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_r
 
 /* ---- Works ------------------------------------------------------------------------------------------------- */
 
-void woi_work_begin(woi_server *server, woi_work *work,
+/* Whether what the shadow finds of a request's queries may change the index: as feedback may, and no more. */
+static bool may_teach(const woi_server *server, const woi_request *request)
+{
+    woi_reply told = {0};
+    const bool may = server->learner && server->shadow && woi_may(server, request, WOI_FOR_ADMINS, &told);
+    woi_reply_free(&told);
+    return may;
+}
+
+void woi_work_begin(woi_server *server, const woi_request *request, woi_work *work,
                     void (*finish)(woi_server *server, woi_work *work, woi_reply *reply, bool done))
 {
     work->finish = finish;
     woi_job_begin(&work->job, server);
+    work->job.may_teach = may_teach(server, request);
     woi_snapshot_take(server, &work->lease);
 }
 

@@ -3,42 +3,16 @@
  * answers what has come, and leaves; the second one ends it at once. */
 #include "http.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 /* ---- Saying where ------------------------------------------------------------------------------------------ */
 
-static wo_status fail_file(wo_error *err, const char *what)
-{
-    *err = (wo_error){.status = WO_ERR_IO, .offset = WO_NO_OFFSET};
-    snprintf(err->text, sizeof err->text, "%s: %s", what, strerror(errno));
-    return WO_ERR_IO;
-}
-
-/* Complete or absent: whoever waits for the file reads all of it. */
-static wo_status write_ready(const char *path, const char *address, wo_error *err)
-{
-    char name[4096];
-    if (snprintf(name, sizeof name, "%s.new", path) >= (int)sizeof name) {
-        errno = ENAMETOOLONG;
-        return fail_file(err, "cannot be written");
-    }
-    FILE *file = fopen(name, "w");
-    if (!file) return fail_file(err, "cannot be written");
-    const bool written = fprintf(file, "%s\n", address) > 0;
-    if (fclose(file) == 0 && written && rename(name, path) == 0) return WO_OK;
-    const wo_status status = fail_file(err, "cannot be written");
-    unlink(name);
-    return status;
-}
-
-static wo_status announce(woi_server *server, const char *address, const char **at, wo_error *err)
+static wo_status announce(woi_server *server, const char *address, woi_ready_file *ready, const char **at,
+                          wo_error *err)
 {
     const woi_serve_options *o = &server->options;
     woi_lease lease;
@@ -53,7 +27,7 @@ static wo_status announce(woi_server *server, const char *address, const char **
     fflush(stdout);
     woi_notify("READY=1");
     *at = o->ready_file;
-    return o->ready_file ? write_ready(o->ready_file, address, err) : WO_OK;
+    return o->ready_file ? woi_ready_write(ready, o->ready_file, address, err) : WO_OK;
 }
 
 /* ---- Signals ----------------------------------------------------------------------------------------------- */
@@ -82,7 +56,12 @@ static bool told_to_end(const sigset_t *set, double seconds)
     return signal_number && signal_number != SIGHUP;
 }
 
-/* What has come is answered, as long as the time for a request; connections without one are closed. */
+#define QUIET_S 0.2
+
+/* What has come is answered, as long as the time for a request; connections without one are closed. Between two
+ * requests of a busy connection none is in flight, so that one such moment proves nothing: each connection is told with
+ * its next answer that it closes, and the end is when none is left, or when nothing has come over those that are for a
+ * while. */
 static void leave(woi_server *server, woi_http *http, const sigset_t *set)
 {
     const double start = woi_now_s();
@@ -91,7 +70,11 @@ static void leave(woi_server *server, woi_http *http, const sigset_t *set)
     woi_notify("STOPPING=1");
     if (server->options.drain_s > 0 && told_to_end(set, server->options.drain_s)) return;
     woi_http_quiesce(http);
-    while (atomic_load(&server->metrics.in_flight) > 0) {
+    const woi_metrics *m = &server->metrics;
+    double quiet = woi_now_s();
+    for (long long before = -1, left; (left = atomic_load(&m->connections)) > 0; before = left) {
+        if (left != before || atomic_load(&m->in_flight) > 0) quiet = woi_now_s();
+        if (woi_now_s() - quiet > QUIET_S) return;
         if (woi_now_s() - start > server->options.drain_s + server->options.timeout_s) return;
         if (told_to_end(set, 0.01)) return;
     }
@@ -136,6 +119,7 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
     const sigset_t set = signals();
     sigset_t before;
     woi_http *http = NULL;
+    woi_ready_file ready = {.made = false};
     int listening = -1;
     char address[WOI_ADDRESS_BYTES];
     bool loopback;
@@ -167,7 +151,7 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
         else
             status = woi_http_start(&server, listening, &http, err);
     }
-    if (!status) status = announce(&server, address, at, err);
+    if (!status) status = announce(&server, address, &ready, at, err);
     if (!status) serve_until_told(&server, http, &set);
     woi_batch_stop(&server); /* no connection sleeps any more */
     woi_shards_stop(&server);
@@ -176,7 +160,7 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
     woi_shadow_stop(&server);
     woi_learn_stop(&server);
     woi_server_close(&server);
-    if (!status && options->ready_file) unlink(options->ready_file);
+    woi_ready_remove(&ready);
     /* A server that was told to leave leaves with 0, however often it is told: signals stay blocked to the end. */
     if (status) pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;

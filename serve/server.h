@@ -270,6 +270,7 @@ void woi_shards_metrics(woi_server *server, woi_out *out);
  * zeros there, and woi_guard_met says so, once, to that thread. */
 void woi_guard_set(void);
 bool woi_guard_met(void);
+extern const char woi_damaged[]; /* what is said of a snapshot where that was so */
 
 /* route.c: finds who answers and whether they may. `route` receives its number, for the metrics; false: the reply says
  * why nobody will. Decided by the head of a request, before there is a body. */
@@ -302,6 +303,7 @@ struct woi_job {
     float *made;          /* where queries had to be made; its own */
     wo_scores score;
     bool exact, no_prior, names;
+    bool may_teach; /* who asks may change the server: what the shadow finds of these queries is learned */
     uint32_t probes;
     int32_t *forbid, *require;
     size_t n_forbid, n_require;
@@ -329,8 +331,8 @@ struct woi_work {
     void (*finish)(woi_server *server, woi_work *work, woi_reply *reply, bool done);
 };
 
-/* Takes a snapshot for the work. */
-void woi_work_begin(woi_server *server, woi_work *work,
+/* Takes a snapshot for the work of a request. */
+void woi_work_begin(woi_server *server, const woi_request *request, woi_work *work,
                     void (*finish)(woi_server *server, woi_work *work, woi_reply *reply, bool done));
 /* Runs it, or leaves it to a batch, which then finishes it; `read`: its job is complete, else it is finished as it is.
  */

@@ -6,7 +6,10 @@
  * Agreement is that of the last WINDOW queries of the index that is served; another index begins anew.
  *
  * An index with a prior is meant to differ from the layer. So there are two comparisons: with the same scores over all
- * classes, which tells what the cells missed, and with the layer's logits alone. Without a prior they are one. */
+ * classes, which tells what the cells missed, and with the layer's logits alone. Without a prior they are one.
+ *
+ * All queries are compared. Those teach a server that learns whose sender could have sent feedback: a page of another
+ * origin can make a browser search, and must not change the index by it. */
 #include "server.h"
 
 #include <inttypes.h>
@@ -23,6 +26,7 @@ enum { QUEUE = 1024, BATCH = 64, WINDOW = 2000, AT = 5, ENOUGH_TO_TELL = 100 };
 typedef struct entry {
     woi_lease lease;
     float *query;
+    bool teaches; /* what is found missing is learned */
 } entry;
 
 /* For each of the last queries: whether the index had the best answer (1 or 0), and how many of the five best. */
@@ -59,14 +63,14 @@ static uint64_t mix(uint64_t x) /* splitmix64's */
     return x ^ (x >> 31);
 }
 
-static void put(woi_server *server, const woi_lease *lease, const float *query)
+static void put(woi_server *server, const woi_lease *lease, const float *query, bool teaches)
 {
     woi_shadow *s = server->shadow;
     const size_t bytes = lease->snapshot->info.d * sizeof *query;
     float *copy = malloc(bytes);
     if (!copy) return;
     memcpy(copy, query, bytes);
-    entry e = {.query = copy};
+    entry e = {.query = copy, .teaches = teaches};
     woi_snapshot_keep(server, lease, &e.lease);
     pthread_mutex_lock(&s->lock);
     const bool fits = s->n < QUEUE;
@@ -87,7 +91,7 @@ void woi_shadow_see(woi_server *server, const woi_lease *lease, const woi_job *j
     const uint64_t at = atomic_fetch_add_explicit(&s->drawn, job->n, memory_order_relaxed);
     for (size_t i = 0; i < job->n; i++)
         if ((double)(mix(at + i) >> 11) * 0x1p-53 < share)
-            put(server, lease, job->queries + i * lease->snapshot->info.d);
+            put(server, lease, job->queries + i * lease->snapshot->info.d, job->may_teach);
 }
 
 /* ---- Comparing --------------------------------------------------------------------------------------------- */
@@ -97,7 +101,8 @@ static bool ask(const woi_lease *lease, const float *queries, size_t n, wo_by by
 {
     float scores[BATCH * AT];
     const size_t each = by == WO_BY_FULL ? n : 1;
-    for (size_t i = 0; i < n; i += each) {
+    bool fine = true;
+    for (size_t i = 0; fine && i < n; i += each) {
         const wo_search_call call = {.struct_size = sizeof call,
                                      .queries = queries + i * lease->snapshot->info.d,
                                      .n = each,
@@ -106,10 +111,11 @@ static bool ask(const woi_lease *lease, const float *queries, size_t n, wo_by by
                                      .scores = scores,
                                      .by = by,
                                      .no_prior = no_prior};
-        if (wo_search_run(lease->searcher, &call, NULL)) return false;
+        fine = !wo_search_run(lease->searcher, &call, NULL);
     }
-    if (woi_guard_met()) atomic_store(&lease->snapshot->damaged, true);
-    return !atomic_load(&lease->snapshot->damaged);
+    if (woi_guard_met())
+        atomic_store(&lease->snapshot->damaged, true); /* also where it failed: the next index is whole */
+    return fine && !atomic_load(&lease->snapshot->damaged);
 }
 
 /* `full`: the window is, and its oldest query leaves. */
@@ -234,7 +240,7 @@ static void compare(woi_server *server, entry *entries, size_t n)
         if (server->options.alarm > 0) mind(server);
         pthread_mutex_unlock(&s->lock);
         for (size_t i = 0; server->learner && i < n; i++)
-            teach(server, queries + i * d, d, index + i * AT, same + i * AT);
+            if (entries[i].teaches) teach(server, queries + i * d, d, index + i * AT, same + i * AT);
     }
     free(queries);
     for (size_t i = 0; i < n; i++) {

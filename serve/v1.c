@@ -131,7 +131,7 @@ static plain *begin(woi_server *server, const woi_request *request, woi_reply *r
         return NULL;
     }
     p->raw = woi_names_type(request->header(request->ctx, "Accept"), woi_type_bytes);
-    woi_work_begin(server, &p->work, finish);
+    woi_work_begin(server, request, &p->work, finish);
     return p;
 }
 

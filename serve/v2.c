@@ -107,6 +107,26 @@ void woi_v2_model(woi_server *server, const woi_request *request, woi_reply *rep
 
 /* ---- Inference --------------------------------------------------------------------------------------------- */
 
+/* A member of an object; NULL where it is null too, as clients write it that say nothing. */
+static json_t *member(const json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+/* What clients of other servers send along: hints to their queues and sequences, and how their own side reads. Nothing
+ * of it changes an answer, so that it can be passed over. All else that is unknown is a mistake: a mask would stay
+ * open. */
+static bool is_of_others(const char *key)
+{
+    static const char *const keys[] = {
+        "content_type", "headers",        "priority", "sequence_end",
+        "sequence_id",  "sequence_start", "timeout",  "triton_enable_empty_final_response"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(key, keys[i]) == 0) return true;
+    return false;
+}
+
 static const char *const output_names[WOI_N_OUTPUTS] = {"ids", "scores", "names", "log_z", "candidates"};
 static const char *const output_types[WOI_N_OUTPUTS] = {"INT32", "FP32", "BYTES", "FP32", "INT32"};
 
@@ -121,7 +141,7 @@ static bool read_output(woi_infer *infer, const json_t *output, const woi_snapsh
     if (!name) return woi_refuse(reply, 400, "an output has no name");
     for (int i = 0; i < WOI_N_OUTPUTS; i++) {
         if (strcmp(name, output_names[i]) != 0 || (i == WOI_NAMES && !s->info.has_names)) continue;
-        const json_t *binary = json_object_get(json_object_get(output, "parameters"), "binary_data");
+        const json_t *binary = member(json_object_get(output, "parameters"), "binary_data");
         if (binary && !json_is_boolean(binary))
             return woi_refuse(reply, 400, "binary_data of output '%s' is neither true nor false", name);
         infer->wanted[i] = true;
@@ -153,7 +173,7 @@ static bool read_parameters(woi_infer *infer, const json_t *parameters, const wo
         if (strcmp(key, "binary_data_output") == 0) {
             if (!json_is_boolean(value)) return woi_refuse(reply, 400, "binary_data_output is neither true nor false");
             for (int i = 0; i < WOI_N_OUTPUTS; i++) infer->binary[i] = json_is_true(value);
-        } else if (!woi_job_set(&infer->work.job, s, key, value, reply))
+        } else if (!is_of_others(key) && !woi_job_set(&infer->work.job, s, key, value, reply))
             return reply->status ? false : woi_refuse(reply, 400, "there is no parameter '%.60s'", key);
     }
     return true;
@@ -304,12 +324,11 @@ static void finish(woi_server *server, woi_work *work, woi_reply *reply, bool do
 static bool read_infer(woi_infer *infer, const woi_server *server, const json_t *object, woi_reply *reply)
 {
     const woi_snapshot *s = infer->work.lease.snapshot;
-    infer->id = json_incref(json_object_get(object, "id"));
+    infer->id = json_incref(member(object, "id"));
     if (infer->id && !json_is_string(infer->id)) return woi_refuse(reply, 400, "id is no text");
-    return parameters_in_place(object, reply) &&
-           read_parameters(infer, json_object_get(object, "parameters"), s, reply) &&
-           read_outputs(infer, json_object_get(object, "outputs"), s, reply) &&
-           woi_v2_inputs(infer, server, s, json_object_get(object, "inputs"), reply);
+    return parameters_in_place(object, reply) && read_parameters(infer, member(object, "parameters"), s, reply) &&
+           read_outputs(infer, member(object, "outputs"), s, reply) &&
+           woi_v2_inputs(infer, server, s, member(object, "inputs"), reply);
 }
 
 void woi_v2_infer(woi_server *server, const woi_request *request, woi_reply *reply)
@@ -325,7 +344,7 @@ void woi_v2_infer(woi_server *server, const woi_request *request, woi_reply *rep
         free(infer);
         return;
     }
-    woi_work_begin(server, &infer->work, finish);
+    woi_work_begin(server, request, &infer->work, finish);
     const bool read = read_infer(infer, server, object, reply);
     json_decref(object);
     infer->work.job.names = infer->wanted[WOI_NAMES];

@@ -32,6 +32,7 @@ static bool read_tensor(woi_infer *infer, const json_t *input, tensor *t, woi_re
     *t = (tensor){.name = json_string_value(json_object_get(input, "name")),
                   .type = json_string_value(json_object_get(input, "datatype")),
                   .data = json_object_get(input, "data")};
+    if (json_is_null(t->data)) t->data = NULL;
     if (!t->name) return woi_refuse(reply, 400, "an input has no name");
     if (!t->type) return woi_refuse(reply, 400, "input '%.60s' has no datatype", t->name);
     if (!read_shape(t, json_object_get(input, "shape"), reply)) return false;

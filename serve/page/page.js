@@ -176,6 +176,7 @@ function describe() {
   $('summary').textContent = `${number.format(i.m)} classes of ${i.d} dimensions, ${i.method}`
   const choices = [1, 2, 4, 8, 16, 32, 64].filter(n => n <= i.max_probes)
   $('probes').replaceChildren(new Option('as built', ''), ...choices.map(n => new Option(n, n)))
+  $('exact-name').textContent = i.prior ? "Exact layer, with the index's prior" : 'Exact layer'
   const words = i.network && i.network.text
   $('text-label').textContent = words ? 'Text' : 'A query'
   $('hint').textContent = words ? 'Answers come while you type.' : i.d + ' numbers, with spaces or commas between them.'

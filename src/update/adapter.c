@@ -191,6 +191,15 @@ static void add_query(wo_adapter *a, uint32_t place, uint32_t r, const int32_t *
     cell->changed = true;
 }
 
+/* A removed class never comes back, whoever says that it was needed. */
+static size_t without_removed(const wo_index *base, int32_t *labels, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!woi_is_removed(base, labels[i])) labels[kept++] = labels[i];
+    return kept;
+}
+
 wo_status wo_adapter_observe(wo_adapter *a, const float *queries, size_t n, const int64_t *indptr,
                              const int32_t *labels, wo_error *err)
 {
@@ -200,7 +209,8 @@ wo_status wo_adapter_observe(wo_adapter *a, const float *queries, size_t n, cons
     status = prepare(a, queries, n, indptr, &o, err);
     if (!status) status = reserve(a, o.of, n, indptr, err);
     for (size_t i = 0; !status && i < n; i++) {
-        const size_t n_labels = woi_labels_of(indptr, labels, i, o.distinct); /* one given twice counts once */
+        size_t n_labels = woi_labels_of(indptr, labels, i, o.distinct); /* one given twice counts once */
+        if (a->base->n_removed) n_labels = without_removed(a->base, o.distinct, n_labels);
         for (uint32_t r = 0; r < a->each; r++) {
             const uint32_t place = o.of[i * a->each + r];
             if (place != UINT32_MAX) add_query(a, place, r, o.distinct, n_labels);

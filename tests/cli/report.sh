@@ -250,6 +250,7 @@ for name in chromium chromium-browser google-chrome; do
 done
 dump() { # FLAG... ADDRESS: the page as the browser has it
     HOME=$scratch timeout 120 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+        --disable-background-networking --no-first-run --disable-sync --disable-quic \
         --user-data-dir="$scratch/browser" --virtual-time-budget=20000 --dump-dom "$@" 2>/dev/null
 }
 lies_well() { # NAME FILE WIDTH SCHEME

@@ -36,6 +36,27 @@ for option in --ready-file --access-log; do
         "wideout serve: $option '$golden/index-full.safetensors' is a file that has another use here (see 'wideout serve --help')" \
         "$WIDEOUT" serve $golden/index-full.safetensors --listen 127.0.0.1:0 $option $golden/index-full.safetensors
 done
+mkfifo "$scratch/pipe"
+for option in --access-log --learned; do
+    sentence='cannot be written: it is a pipe that nobody reads'
+    [ $option = --access-log ] || sentence='the path is not a plain file'
+    fails "$option: a pipe that nobody reads" 1 "wideout: $scratch/pipe: $sentence" \
+        timeout 20 "$WIDEOUT" serve $index --learn --listen 127.0.0.1:0 $option "$scratch/pipe"
+done
+fails '--token-file: a pipe that nobody writes to' 1 \
+    "wideout: $scratch/pipe: cannot be read: nothing came out of it within 2 seconds" \
+    timeout 20 "$WIDEOUT" serve $index --listen 127.0.0.1:0 --token-file "$scratch/pipe"
+(sleep 0.5; echo 'a-token-of-some-length') >"$scratch/pipe" &
+fails '--token-file: a pipe that somebody writes to' 1 "wideout: $scratch/none/ready: cannot be written: No such file or directory" \
+    timeout 20 "$WIDEOUT" serve -q $index --listen 127.0.0.1:0 --token-file "$scratch/pipe" --ready-file "$scratch/none/ready"
+(cd "$scratch" && mkdir -p folder && ln -sfn folder link) || exit
+in_scratch() { (cd "$scratch" && "$@"); }
+for pair in 'xx ./xx' 'folder/xx link/xx' "xx $scratch/folder/../xx"; do
+    fails "two outputs that will be one file: $pair" 2 \
+        "wideout serve: --access-log '${pair% *}' is a file that has another use here (see 'wideout serve --help')" \
+        in_scratch "$WIDEOUT" serve "$PWD/$index" --listen 127.0.0.1:0 --learn --access-log "${pair% *}" --learned "${pair#* }"
+done
+same 'and none was made' '' "$(find "$scratch" -name xx)"
 fails 'no file' 1 'wideout: none: cannot open: No such file or directory' "$WIDEOUT" serve none
 fails 'another file' 1 "wideout: $golden/log.safetensors: the file is of kind log, not an index" "$WIDEOUT" serve $golden/log.safetensors
 fails 'an index without rows' 1 "wideout: $golden/index-none.safetensors: the index has no rows (it was built with weights none): the layer has them; --layer FILE gives it, or --net where the network has it" \

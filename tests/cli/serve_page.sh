@@ -70,5 +70,7 @@ look page
 echo 'a-token-for-the-page' >"$scratch/token"
 start guarded --shadow 1 --token-file "$scratch/token"
 look 'with a token' a-token-for-the-page
-check 'pictures are left' test -s "$build/screenshots/page-390-dark.png"
+for picture in 390-dark 390-light 1200-dark 1200-light; do
+    check "a picture is left: $picture" test -s "$build/screenshots/page-$picture.png"
+done
 finish

@@ -96,6 +96,9 @@ with Server(GOLDEN + "index-prior.safetensors", "--max-body", "20000", "--max-qu
     refused("too large", 413, "the body has 20001 bytes, at most 20000 are taken", b" " * 20001)
 
     # ---- Paths and methods ----
+    for target, status in ((b"http://x/healthz", 200), (b"HTTPS://x:80/healthz", 200), (b"http://x", 200), (b"http://x/nowhere", 404), (b"http:/healthz", 404)):
+        reply = s.raw(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+        same("a target as for a proxy: " + target.decode(), status, reply.status)
     refused("an unknown path", 404, "there is nothing at '/v1/Search'", good, path="/v1/Search")
     refused("a path with odd letters", 404, "there is nothing at '/\u00e4\"<'", None, path="/%C3%A4%22%3C")
     refused("a path that is no UTF-8", 404, "there is nothing at '/\ufffd'", None, path="/%ff")

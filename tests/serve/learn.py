@@ -268,6 +268,55 @@ with Server(base, "-q", "--learn", "--half-life", "1000", "--shadow", "1") as s:
             break
     check("so that agreement rises", last > first + 0.05, (first, last))
 
+# ---- Removed classes never appear again: not by feedback, nor the shadow's lessons, nor a journal that names them ----
+changing, lessons = folder.name + "/changing", folder.name + "/lessons"
+
+
+def answered(s, query):
+    return {a["id"] for a in s.ask("/v1/search", {"query": query, "k": 64, "exact": True}).json()["results"][0]["answers"]} | candidates(s, query)
+
+
+shutil.copy(base, changing)
+with Server(changing, "-q", "--learn", "--learned", lessons, "--shadow", "1") as s:
+    best = s.ask("/v1/search", {"query": rows[0], "k": 1, "exact": True}).json()["results"][0]["answers"][0]["id"]
+    teach(s, rows[0], best, 100)
+    check("it learns a class", learned(s, 100) and until(lambda: best in candidates(s, rows[0])))
+    subprocess.run([TOOL, "update", "-q", changing, "--remove", str(best), "-o", changing + ".new"], check=True, capture_output=True)
+    os.rename(changing + ".new", changing)
+    before = s.get("/v1/info").json()["generation"]
+    same("an index without it", 200, s.ask("/admin/reload", b"").status)
+    check("learns from the journal, which names it", until(lambda: s.metric("wideout_generation") > before))
+    check("and does not answer it", best not in answered(s, rows[0]))
+    reply = teach(s, rows[0], best, 1)
+    same("feedback that names it is refused", (400, f"labels of query 0: class {best} was removed from the index"), (reply.status, reply.error()))
+    reply = s.ask("/v1/feedback", floats(rows[1]) + floats(rows[0]) + array.array("i", [(best + 1) % 64, best]).tobytes(), {"Content-Type": BYTES})
+    same("raw too", (400, f"labels of query 1: class {best} was removed from the index"), (reply.status, reply.error()))
+    checked = s.metric("wideout_shadow_checked_total") + len(rows)
+    s.ask("/v1/search", {"queries": rows})
+    check("the shadow looks at all queries", until(lambda: s.metric("wideout_shadow_checked_total") >= checked))
+    check("and teaches nothing of it", not any(best in answered(s, row) for row in rows))
+
+# ---- Searches teach where their sender may: a web page that makes a browser search poisons nothing ----
+for way in ((), ("--batch-window", "5ms")):
+    with Server(base, "-q", "--learn", "--shadow", "1", *way) as s:
+        kinds = [("/v1/search", {"queries": rows}), ("/v2/models/wideout/infer", {"inputs": [
+            {"name": "queries", "datatype": "FP32", "shape": [len(rows), 16], "data": sum(rows, [])}]})]
+        checked = 0
+
+        def look(headers):
+            global checked
+            for path, body in kinds:
+                same("a search is for everyone: " + path, 200, s.ask(path, json.dumps(body).encode(), headers).status)
+                checked += len(rows)
+            check("and is compared", until(lambda: s.metric("wideout_shadow_checked_total") + s.metric("wideout_shadow_dropped_total") >= checked))
+
+        for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"}, {"X-Forwarded-For": "203.0.113.9"}):
+            look(headers)
+        time.sleep(1.5)
+        same("but teaches nothing", (0.0, 0.0), (s.metric("wideout_learned_queries"), s.metric("wideout_generation")))
+        look({})
+        check("one of this machine teaches", until(lambda: s.metric("wideout_learned_queries") > 0 and s.metric("wideout_generation") > 0))
+
 # ---- Names and texts, a token ----
 index, net, features = make_network(folder.name)
 with open(folder.name + "/token", "w") as file:

@@ -3,6 +3,7 @@ import array
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -32,6 +33,17 @@ def same(name, expected, got):
 def finish():
     print(f"1..{sum(counts.values())}")
     sys.exit(1 if counts["failed"] else 0)
+
+
+def check_metrics(text):
+    """By Prometheus's own checker, which 'make browser' fetches; where it is not here the line says so."""
+    own = os.path.join(os.path.dirname(TOOL), "promtool", "promtool")
+    program = shutil.which("promtool") or (own if os.access(own, os.X_OK) else None)
+    if not program:
+        check("promtool does not look at the metrics: it is not here ('make browser') # skip", True)
+        return
+    done = subprocess.run([program, "check", "metrics"], input=text, capture_output=True, timeout=60)
+    same("promtool has nothing to say of the metrics", (0, b""), (done.returncode, done.stdout + done.stderr))
 
 
 class Server:

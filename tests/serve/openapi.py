@@ -2,12 +2,13 @@
 examples are answered in the form that it gives."""
 import json
 import re
+import socket
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, "tests/serve")
-from lib import GOLDEN, TOOL, Server, check, finish, same
+from lib import GOLDEN, TOOL, Server, check, finish, read_answer, same
 
 with open("docs/openapi.json") as file:
     spec = json.load(file)
@@ -65,17 +66,24 @@ same("a schema that is not met is found", ["$: no a", "$.b: 1 is no string", "$:
 
 with open("serve/route.c") as file:
     listed = re.findall(r'^    \{(MODEL)?\s?(?:"([^"]*)")?, "([A-Z]+)", woi_', file.read(), re.M)
-routes = {(("/v2/models/{name}" if model else "") + path, method.lower()) for model, path, method in listed}
+routes = {(("/v2/models/{name}" + version if model else "") + path, method.lower()) for model, path, method in listed
+          for version in ("", "/versions/{version}")}
 said = {(path, method) for path, item in spec["paths"].items() for method in item}
 check("there are routes", len(routes) > 10, routes)
 same("the file has the server's paths and methods", sorted(routes), sorted(said))
+
+
+def fill(s, path, token=None):
+    if "{version}" in path:
+        path = path.replace("{version}", s.get("/v1/info", {"Authorization": "Bearer " + token} if token else {}).json()["index"])
+    return path.replace("{name}", "wideout")
 
 
 def ask(s, path, method, operation, token=None):
     headers = {"Authorization": "Bearer " + token} if token else {}
     body = operation.get("requestBody")
     data = body["content"]["application/json"]["example"] if body else b"" if method == "post" else None
-    return s.ask(path.replace("{name}", "wideout"), data, headers, method.upper())
+    return s.ask(fill(s, path, token or "a-token-of-some-length"), data, headers, method.upper())
 
 
 def judge(name, reply, operation):
@@ -108,9 +116,27 @@ with Server(index, "--net", net, "-q", "--shadow", "1", "--learn") as s:
             same(f"{method} {path}: it is answered", 200, reply.status)
             judge(f"{method} {path}", reply, operation)
             if body:
-                judge(f"{method} {path}, malformed", s.ask(path.replace("{name}", "wideout"), b"{"), operation)
-            other = s.ask(path.replace("{name}", "wideout"), b"", method="DELETE")
+                judge(f"{method} {path}, malformed", s.ask(fill(s, path), b"{"), operation)
+            if method == "post":
+                reply = s.ask(fill(s, path), b"{}", {"Content-Encoding": "gzip"})
+                same(f"{method} {path}: a body that is packed", (415, "the body is coded as 'gzip', expected it as it is, without Content-Encoding"), (reply.status, reply.error()))
+                judge(f"{method} {path}, packed", reply, operation)
+            reply = s.raw(f"{method.upper()} {fill(s, path)} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n".encode())
+            same(f"{method} {path}: a coding that is none", 501, reply.status)
+            judge(f"{method} {path}, in another coding", reply, operation)
+            other = s.ask(fill(s, path), b"", method="DELETE")
             same(f"delete {path}: no method of it", 405, other.status)
+with Server(index, "-q", "--learn", "--timeout", "0.5") as s:
+    waiting = []
+    for path, item in spec["paths"].items():
+        for method, operation in item.items():
+            waiting.append((path, method, operation, socket.create_connection(s.address, timeout=30)))
+            waiting[-1][-1].sendall(f"{method.upper()} {fill(s, path)} HTTP/1.1\r\nHost: x\r\n".encode())
+    for path, method, operation, late in waiting:
+        reply = read_answer(late)
+        late.close()
+        same(f"{method} {path}, half of it", 408, reply and reply.status)
+        judge(f"{method} {path}, half of it", reply, operation)
 with Server(index, "-q") as shard:
     try:
         front = Server("--shards", "%s:%d" % shard.address, "--net", net, "-q")

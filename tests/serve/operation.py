@@ -1,6 +1,7 @@
 """Operation: reload in three ways, under load too; files that vanish; who may ask; the access log; systemd's way to start."""
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -157,6 +158,86 @@ with Server(here, "-q") as s:
     same("a good one heals it", (200, sums["popular"]), (s.ask("/admin/reload", b"").status, served(s)))
     same("it answers again", 200, s.ask("/v1/search", {"query": rows[0], "exact": True}).status)
 
+# Learning reads the cells too: it publishes nothing out of what is gone.
+learning = folder.name + "/learning"
+subprocess.run([TOOL, "build", "-q", "--layer", GOLDEN + "layer.safetensors", "--log", GOLDEN + "log.safetensors", "--router", "tree", "--nodes", "2",
+                "--leaves", "4", "--lambda", "0.1", "--source", "labels", "-o", learning], check=True, capture_output=True)
+put(learning)
+with Server(here, "-q", "--learn") as s:
+    feed = lambda: s.ask("/v1/feedback", {"queries": rows, "labels": [[9]] * len(rows)})
+    same("feedback is taken", 200, feed().status)
+    check("and published", until(lambda: s.metric("wideout_generation") == 1))
+    os.truncate(here, 0)
+    feed()
+    check("then nothing is learned any more", until(lambda: s.metric("wideout_learning_stopped") == 1), s.stderr())
+    time.sleep(1.2)
+    same("nor published", 1.0, s.metric("wideout_generation"))
+    same("feedback hears why", (503, "a part of the index file is gone, and nothing is learned until another is opened"), (feed().status, feed().error()))
+    same("so do searches, and who asks whether it is ready", [(503, gone)] * 2, [(r.status, r.error()) for r in (s.ask("/v1/search", {"query": rows[0]}), s.get("/readyz"))])
+    same("standard error says so once", 1, s.stderr().count(gone + "; nothing is learned until another is opened"))
+    put(learning)
+    same("a good one heals it", 200, s.ask("/admin/reload", b"").status)
+    check("it learns again", until(lambda: feed().status == 200) and until(lambda: s.metric("wideout_generation") >= 2 and s.metric("wideout_learning_stopped") == 0), s.stderr())
+    same("it leaves with", 0, s.stop())
+
+# ---- It leaves under load: every request that is sent whole is answered ----
+put(kinds["prior"])
+body = json.dumps({"queries": rows}).encode()
+message = b"POST /v1/search HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+ends, lost, codes, closed = [], [], [], []
+for _ in range(6):
+    with Server(here, "-q") as s:
+        idle = socket.create_connection(s.address, timeout=30)
+        all_ask = threading.Barrier(17, timeout=60)
+
+        def keep_asking():
+            with socket.create_connection(s.address, timeout=30) as c:
+                c.sendall(message)
+                read_answer(c)
+                all_ask.wait()
+                while True:
+                    c.sendall(message)
+                    reply = read_answer(c)
+                    if reply is None or reply.status != 200:
+                        lost.append(reply and reply.body)
+                        return
+                    if reply.headers.get("Connection") == "close":
+                        closed.append(1)
+                        return
+        threads = [threading.Thread(target=keep_asking) for _ in range(16)]
+        for t in threads:
+            t.start()
+        all_ask.wait()
+        time.sleep(0.2)
+        start = time.monotonic()
+        codes.append(s.stop())
+        ends.append(time.monotonic() - start)
+        for t in threads:
+            t.join()
+        idle.close()
+same("all are answered", ([], 96), (lost, len(closed)))
+same("it leaves with", [0] * 6, codes)
+check("soon, though a connection says nothing", max(ends) < 5 and min(ends) > 0.2, ends)
+
+# ---- A thousand connections that say nothing cost little, and keep nobody waiting ----
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+put(kinds["prior"])
+with Server(here, "-q") as s:
+    before = s.metric("process_resident_memory_bytes")
+    silent = [socket.create_connection(s.address, timeout=30) for _ in range(1000)]
+    check("all are taken", until(lambda: s.metric("wideout_connections") >= 1000), s.metric("wideout_connections"))
+    start = time.monotonic()
+    same("searches beside them", [200] * 20, [s.ask("/v1/search", {"query": rows[0]}).status for _ in range(20)])
+    check("take no longer", time.monotonic() - start < 5, time.monotonic() - start)
+    grown = (s.metric("process_resident_memory_bytes") - before) / 1000
+    check("each takes a few KiB", grown < 32768 or os.environ.get("SAN"), grown)
+    start = time.monotonic()
+    same("it leaves with", 0, s.stop())
+    check("without waiting for them", time.monotonic() - start < 10, time.monotonic() - start)
+    for c in silent:
+        c.close()
+
 # ---- Who may ----
 token = "correct-horse-battery"
 with open(folder.name + "/token", "w") as file:
@@ -225,6 +306,47 @@ same("a line for each request", [("POST", "/v1/search", 200, 8, 3, sums["prior"]
 same("with its peer", {"127.0.0.1"}, {x["peer"] for x in lines})
 with open(log) as file:
     same("and the rest in the new file", ["/healthz"], [json.loads(line)["path"] for line in file])
+
+# ---- The ready file: nothing else is destroyed by it ----
+put(kinds["prior"])
+
+
+def run_with_ready(path, meanwhile=lambda: None):
+    """The server's exit code and standard error; it is ended once it answers."""
+    process = subprocess.Popen([TOOL, "serve", "--listen", "127.0.0.1:0", "--ready-file", path, here], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = process.stdout.readline()
+    if line:
+        time.sleep(0.1)
+        meanwhile()
+        process.terminate()
+    return process.wait(30), process.stderr.read()
+
+
+place = folder.name + "/ready"
+for end in (".new", ".tmp"):
+    shutil.copy(here, place + end)
+seen = []
+same("a ready file", (0, ""), run_with_ready(place, lambda: seen.append(open(place).read())))
+check("says where, and is gone at the end", seen and seen[0].startswith("127.0.0.1:") and not os.path.exists(place), seen)
+same("files of a like name are as they were", [True, True], [open(place + end, "rb").read() == open(here, "rb").read() for end in (".new", ".tmp")])
+same("what another put in its place stays", (0, ""), run_with_ready(place, lambda: (os.unlink(place), open(place, "w").write("another's"))))
+same("as it is", "another's", open(place).read())
+os.unlink(place)
+with open(folder.name + "/target", "w") as file:
+    file.write("before")
+os.symlink(folder.name + "/target", place)
+same("a link", (0, ""), run_with_ready(place))
+check("is written through, and stays", os.path.islink(place) and open(place).read().startswith("127.0.0.1:"))
+os.unlink(place)
+os.mkfifo(place)
+same("a pipe that nobody reads is refused", (1, f"wideout: {place}: cannot be written: it is a pipe that nobody reads\n"), run_with_ready(place))
+reader = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
+same("one that is read", (0, ""), run_with_ready(place))
+check("has the line, and stays", os.read(reader, 100).startswith(b"127.0.0.1:") and os.path.exists(place))
+os.close(reader)
+os.unlink(place)
+os.mkdir(place)
+same("a folder is refused", (1, f"wideout: {place}: cannot be written: Is a directory\n"), run_with_ready(place))
 
 # ---- systemd: a socket that is handed over, and a word when it is ready ----
 listening = socket.create_server(("127.0.0.1", 0))

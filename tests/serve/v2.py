@@ -153,6 +153,22 @@ with Server(prior, "--name", "mymodel") as s:
     same("members that nobody knows are passed over, as the protocol has it", (200, expected_ids[:3]),
          (reply.status, reply.json()["outputs"][0]["data"]))
 
+    # ---- What clients of other servers send along ----
+    for name, more in (("null is as if absent", {"id": None, "outputs": None}), ("of parameters too", {"parameters": None}),
+                       ("and below", {"inputs": [{**one["inputs"][0], "parameters": None}], "outputs": [{"name": "ids", "parameters": None}]}),
+                       ("in each", {"inputs": [{**one["inputs"][0], "data": rows[0]}], "outputs": [{"name": "ids", "parameters": {"binary_data": None}}]})):
+        reply = s.ask("/v2/models/mymodel/infer", {**one, **more})
+        same(name, (200, expected_ids[:3], None), (reply.status, reply.json().get("outputs", [{}])[0].get("data", [])[:3], reply.json().get("id")))
+    head = json.dumps({**one, "inputs": [{**one["inputs"][0], "data": None, "parameters": {"binary_data_size": 64}}]}).encode()
+    reply = s.ask("/v2/models/mymodel/infer", head + floats(rows[0]), {"Inference-Header-Content-Length": str(len(head))})
+    same("of data too", (200, expected_ids[:3]), (reply.status, reply.json().get("outputs", [{}])[0].get("data")))
+    refused("but no mask", "forbid is no list of classes", {**one, "parameters": {"forbid": None}})
+    refused("no inputs", "the object has no inputs", {**one, "inputs": None})
+    others = {"content_type": "np", "headers": {"a": "b"}, "priority": 1, "sequence_id": 7, "sequence_start": True, "sequence_end": False,
+              "timeout": 1000, "triton_enable_empty_final_response": False}
+    reply = s.ask("/v2/models/mymodel/infer", {**one, "parameters": {**others, "k": 2}})
+    same("what changes no answer is passed over", (200, expected_ids[:2]), (reply.status, reply.json()["outputs"][0]["data"]))
+
 with Server(GOLDEN + "index-names.safetensors", "--net", GOLDEN + "network-xc.safetensors") as s:
     ask = {"inputs": [{"name": "text", "shape": [2], "datatype": "BYTES", "data": ["one word", "two words"]}],
            "outputs": [{"name": "names"}, {"name": "ids"}], "parameters": {"k": 2}}

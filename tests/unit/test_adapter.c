@@ -580,6 +580,44 @@ static void what_was_learned_can_be_saved(void **state)
     free_world(p);
 }
 
+/* The label counts for nothing, its query does; so what was learned can be saved and opened. */
+static void removed_classes_stay_away(void **state)
+{
+    (void)state;
+    world *p = make_world();
+    wo_build_options o = options_of(WO_ROUTER_TREE);
+    o.lambda = 0.02;
+    wo_index *built = build(p, &o), *base = NULL, *again = NULL;
+    wo_error err;
+    const int32_t gone = p->labels[A * LABELS];
+    const wo_update_options less = {.struct_size = sizeof less, .remove = &gone, .n_remove = 1};
+    assert_int_equal(wo_index_update(built, &less, &base, &err), WO_OK);
+    wo_adapter *a = adapter_of(base, 0);
+    observe(a, p, A, B);
+    wo_index *next = publish(a);
+    for (size_t i = 0; i < next->cells.offsets[next->cells.n]; i++) assert_int_not_equal(next->cells.ids[i], gone);
+    if (wo_index_save(next, scratch("less"), &err) || wo_index_open(scratch("less"), NULL, &again, &err))
+        fail_msg("%s", err.text);
+    wo_searcher *s = NULL;
+    assert_int_equal(wo_searcher_create(again, NULL, &s, &err), WO_OK);
+    for (size_t i = A; i < N; i++) {
+        int32_t ids[20];
+        float scores[20];
+        assert_int_equal(wo_search(s, p->q + i * D, 1, 20, ids, scores, &err), WO_OK);
+        for (int j = 0; j < 20; j++) assert_int_not_equal(ids[j], gone);
+    }
+    wo_adapter_info info = {.struct_size = sizeof info};
+    assert_int_equal(wo_adapter_describe(a, &info), WO_OK);
+    assert_int_equal(info.queries, B);
+    wo_searcher_free(s);
+    wo_index_free(again);
+    wo_index_free(next);
+    wo_adapter_free(a);
+    wo_index_free(base);
+    wo_index_free(built);
+    free_world(p);
+}
+
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 
 static void every_allocation_may_fail(void **state)
@@ -642,6 +680,7 @@ int main(void)
         cmocka_unit_test(bad_calls_are_refused_whole),
         cmocka_unit_test(searchers_move),
         cmocka_unit_test(what_was_learned_can_be_saved),
+        cmocka_unit_test(removed_classes_stay_away),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
