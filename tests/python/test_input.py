@@ -80,9 +80,10 @@ class Queries(unittest.TestCase):
             ({"k": -1}, "k takes a number"),
             ({"k": 2.5}, "whole number"),
             ({"k": "3"}, "whole number"),
-            ({"k": 2**80}, "whole number"),
+            ({"k": 2**80}, f"k takes a number from 0 to 2147483647, not {2**80}"),
+            ({"k": 10**5000}, "not one of so many digits"),
             ({"forbid": [M]}, f"{M}"),
-            ({"forbid": [-1]}, "-1"),
+            ({"forbid": [-2]}, "-2"),
             ({"forbid": [1.5]}, "whole numbers"),
             ({"forbid": [2**40]}, "no id"),
             ({"forbid": "abc"}, "whole numbers"),
@@ -109,11 +110,62 @@ class Queries(unittest.TestCase):
             ix.search(np.zeros((100000, D), np.float32), 2**31 - 1)
         with self.assertRaises(wideout.ArgumentError):
             ix.threads = -1
-        with self.assertRaises(TypeError):
-            ix.threads = "two"
+        for bad in ("two", 1025, 10**30):
+            with self.assertRaisesRegex(wideout.ArgumentError, "threads takes a"):
+                ix.threads = bad
         for bad in ([M], [-1], [[1], [2], [3]], ["a"], None):
             with self.assertRaises(wideout.ArgumentError):
                 ix.score(queries[:2], bad)
+
+    def test_numbers(self):
+        """None wraps round."""
+        ix, q = index(), queries[:9]
+        log = lambda **options: wideout.LogWriter("/tmp/never-made.log", **{"d": 3, **options})  # noqa: E731
+        for use, words in [
+            (lambda: ix.evaluate(q, timing=False, max_queries=-1), "max_queries takes a number from 0 to .*, not -1"),
+            (lambda: ix.evaluate(q, timing=False, max_queries=2**64), "max_queries takes"),
+            (lambda: ix.evaluate(q, timing=False, seed=-1), "seed takes a number from 0 to 18446744073709551615, not -1"),
+            (lambda: ix.evaluate(q, timing=False, batch=2**32 + 1), "batch takes"),
+            (lambda: ix.evaluate(q, timing=False, rounds=1.5), "rounds takes a whole number"),
+            (lambda: ix.evaluate(q, timing=False, probes=-3), "probes takes"),
+            (lambda: ix.evaluate(q, timing=False, threads=10**12), "threads takes a number from 0 to 1024"),
+            (lambda: ix.sample(q, seed=-1), "seed takes"),
+            (lambda: ix.sample(q, seed="x"), "seed takes a whole number"),
+            (lambda: ix.sample(q, top_k=2**32), "top_k takes"),
+            (lambda: ix.sample(q, position=-1), "position takes"),
+            (lambda: ix.sample(q, temperature="hot"), "temperature takes a number"),
+            (lambda: log(n=-1), "n takes a number from 0 to 18446744073709551615, not -1"),
+            (lambda: log(n=2**70), f"not {2**70}"),
+            (lambda: log(n_labels=2.0), "n_labels takes a whole number"),
+            (lambda: log(d=-3), "d takes a number from 0"),
+            (lambda: log(d=0), "d is 0"),
+            (lambda: log(d="3"), "d takes a whole number"),
+            (lambda: wideout.build(W, b, method="full", threads=10**12), "threads takes a number from 0 to 1024"),
+            (lambda: wideout.build(W, b, method="full", threads="all"), "threads takes a whole number"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(wideout.ArgumentError, words):
+                use()
+        self.assertEqual(ix.sample(q, seed=2**64 - 1, k=np.int64(5)).shape, (9,))
+
+    def test_out_overlaps(self):
+        ix, q, room = index(), queries[:4], np.zeros(40, np.float32)
+        for first, second in ((0, 0), (0, 11), (11, 0)):
+            out = room[first:][:12].reshape(4, 3), room[second:][:12].reshape(4, 3).view(np.int32)
+            with self.assertRaisesRegex(wideout.ArgumentError, "share memory"):
+                ix.search(q, 3, out=out)
+        out = room[:12].reshape(4, 3), room[12:24].reshape(4, 3).view(np.int32)
+        np.testing.assert_array_equal(ix.search(q, 3, out=out)[1], ix.search(q, 3)[1])
+
+    def test_names(self):
+        for bad, words in [
+            (["a"] * (M - 1) + ["\ud800"], f"name {M - 1} has half a letter"),
+            (["a"] * (M - 1) + ["a\0"], "NUL"),
+            ([3] * M, "name 0 is no text"),
+            (7, "names are a list of texts, one a class, not int"),
+            ("a" * M, "names are a list of texts, one a class, not str"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(wideout.ArgumentError, words):
+                wideout.Layer(W, b, names=bad)
 
     def test_many_required(self):
         ids = index().search(queries[0], M, require=np.arange(M), forbid=[3])[1]
