@@ -83,6 +83,25 @@ void wopy_ids_release(wopy_ids *ids)
     PyBuffer_Release(&ids->view);
 }
 
+int wopy_ids_drop_none(wopy_ids *ids, int32_t **kept)
+{
+    const size_t n = ids->n * ids->d;
+    size_t n_none = 0, to = 0;
+    *kept = NULL;
+    for (size_t i = 0; i < n; i++) n_none += ids->data[i] == -1;
+    if (!n_none) return 0;
+    if (!(*kept = PyMem_New(int32_t, n - n_none + 1))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (ids->data[i] != -1) (*kept)[to++] = ids->data[i];
+    ids->data = *kept;
+    ids->n = 1;
+    ids->d = to;
+    return 0;
+}
+
 /* numpy.ndarray itself is called: numpy.empty goes through a dispatcher in Python, which takes 0.3 us more. */
 PyObject *wopy_array_new(PyObject *dtype, bool one, size_t n, size_t k, void **data)
 {

@@ -92,16 +92,17 @@ static int log_of(PyObject *object, const wo_log **log)
 /* Index._build(layer, log, tune_log, options, goals, threads, progress): goals None: exactly what the options say */
 PyObject *wopy_index_build(PyObject *type, PyObject *args)
 {
-    PyObject *layer, *log, *tune_log, *given, *goals, *progress;
-    int threads;
+    PyObject *layer, *log, *tune_log, *given, *goals, *n_threads, *progress;
+    uint64_t threads = 0;
     const wo_log *of = NULL, *tuned_on = NULL;
     wo_build_options o;
     wo_tune_options tune;
     wo_index *index = NULL;
     wo_error err;
-    if (!PyArg_ParseTuple(args, "O!OOO!OiO", wopy_layer_type, &layer, &log, &tune_log, &PyDict_Type, &given, &goals,
-                          &threads, &progress))
+    if (!PyArg_ParseTuple(args, "O!OOO!OOO", wopy_layer_type, &layer, &log, &tune_log, &PyDict_Type, &given, &goals,
+                          &n_threads, &progress))
         return NULL;
+    if (wopy_number(n_threads, "threads", WOPY_MAX_THREADS, &threads)) return NULL;
     if (log_of(log, &of) || log_of(tune_log, &tuned_on)) return NULL;
     wo_build_defaults(WO_METHOD_EVIDENCE, &o, sizeof o);
     PyObject *method = PyDict_GetItemString(given, "method"); /* first: defaults go by it */
@@ -117,7 +118,7 @@ PyObject *wopy_index_build(PyObject *type, PyObject *args)
         return NULL;
     }
     wopy_call call = wopy_call_begin(progress);
-    o.threads = threads;
+    o.threads = (int)threads;
     o.progress = wopy_call_progress(&call);
     tune.build = &o;
     tune.enough = wopy_call_enough;

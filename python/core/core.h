@@ -26,6 +26,8 @@ typedef struct wopy_imports {
 } wopy_imports;
 extern wopy_imports wopy;
 
+enum { WOPY_MAX_THREADS = 1024 };
+
 /* ---- Errors: each returns NULL or -1 with an exception set -------------------------------------------------- */
 
 /* A failure of the library's; `path` names the file that it is about, NULL where there is none. */
@@ -33,6 +35,12 @@ void *wopy_raise(const wo_error *err, PyObject *path);
 
 /* The caller's mistake, as the library would say it; `option` is the argument. */
 void *wopy_refuse(const char *option, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A whole number from 0 to `most`; where it was not given (NULL, None) the number stays as it is. */
+int wopy_number(PyObject *object, const char *what, uint64_t most, uint64_t *number);
+
+/* The same of a number that need not be whole, of any size. */
+int wopy_real(PyObject *object, const char *what, double *number);
 
 /* Clears an exception that only says that something cannot be done; -1: it is one that must go on, as Ctrl-C's. */
 int wopy_forgive(void);
@@ -65,6 +73,10 @@ typedef struct wopy_ids {
 } wopy_ids;
 int wopy_ids_get(PyObject *object, const char *what, wopy_ids *ids);
 void wopy_ids_release(wopy_ids *ids);
+
+/* Leaves out every -1, which stands for no class in what a search has answered: those that stay are in one row, in
+ * *kept where there was one, else where they were. *kept is the caller's, for PyMem_Free. */
+int wopy_ids_drop_none(wopy_ids *ids, int32_t **kept);
 
 /* An array of ours to be filled at `data`: (n, k), or (k) where `one`. */
 PyObject *wopy_array_new(PyObject *dtype, bool one, size_t n, size_t k, void **data);

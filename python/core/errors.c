@@ -36,6 +36,60 @@ void *wopy_refuse(const char *option, const char *format, ...)
     return raise_as(WO_ERR_ARGUMENT, WO_ABOUT_OPTION, option, sentence, Py_NewRef(Py_None), NULL);
 }
 
+/* Whether an exception says that an object is no number at all, or no number of this size: it is then cleared. */
+static bool is_no_number(void)
+{
+    if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError) &&
+        !PyErr_ExceptionMatches(PyExc_OverflowError))
+        return false;
+    PyErr_Clear();
+    return true;
+}
+
+static int refuse_range(PyObject *whole, const char *what, uint64_t most)
+{
+    PyObject *given = PyObject_Str(whole);
+    const char *text = given ? PyUnicode_AsUTF8(given) : NULL;
+    PyErr_Clear(); /* Python writes no number of thousands of digits */
+    const char *cut = text && strlen(text) > 40 ? "..." : "";
+    wopy_refuse(what, "%s takes a number from 0 to %llu, not %.40s%s", what, (unsigned long long)most,
+                text ? text : "one of so many digits", cut);
+    Py_XDECREF(given);
+    return -1;
+}
+
+int wopy_number(PyObject *object, const char *what, uint64_t most, uint64_t *number)
+{
+    if (!object || object == Py_None) return 0;
+    PyObject *whole = PyNumber_Index(object);
+    if (!whole) {
+        if (is_no_number()) wopy_refuse(what, "%s takes a whole number", what);
+        return -1;
+    }
+    int failed = 0;
+    const unsigned long long found = PyLong_AsUnsignedLongLong(whole);
+    if (found == (unsigned long long)-1 && PyErr_Occurred())
+        failed = is_no_number() ? refuse_range(whole, what, most) : -1;
+    else if (found > most)
+        failed = refuse_range(whole, what, most);
+    else
+        *number = found;
+    Py_DECREF(whole);
+    return failed;
+}
+
+int wopy_real(PyObject *object, const char *what, double *number)
+{
+    if (!object || object == Py_None) return 0;
+    const double found = PyFloat_AsDouble(object);
+    if (found == -1 && PyErr_Occurred()) {
+        if (is_no_number()) wopy_refuse(what, "%s takes a number", what);
+        return -1;
+    }
+    *number = found;
+    return 0;
+}
+
 int wopy_forgive(void)
 {
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return -1;

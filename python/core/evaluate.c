@@ -103,8 +103,8 @@ static PyObject *result_dict(const wo_eval_options *o, const wo_eval_result *r)
 PyObject *wopy_index_evaluate(PyObject *object, PyObject *args)
 {
     wopy_index *self = (wopy_index *)object;
-    PyObject *log, *layer, *ks, *batches, *progress;
-    unsigned long long max_queries, seed;
+    PyObject *log, *layer, *ks, *batches, *progress, *given[6];
+    uint64_t batch = 0, rounds = 0, probes = 0, threads = 0;
     int timing, prior;
     wo_eval_options o;
     wo_eval_timing timings[WO_EVAL_MAX + 1];
@@ -114,14 +114,22 @@ PyObject *wopy_index_evaluate(PyObject *object, PyObject *args)
                         .timing_bytes = sizeof timings[0]};
     wo_error err;
     wo_eval_defaults(&o, sizeof o);
-    if (!PyArg_ParseTuple(args, "O!OOOIKIIpppKiO", wopy_log_type, &log, &layer, &ks, &batches, &o.batch, &max_queries,
-                          &o.rounds, &o.probes, &o.exact_fallback, &timing, &prior, &seed, &o.threads, &progress))
+    if (!PyArg_ParseTuple(args, "O!OOOOOOOpppOOO", wopy_log_type, &log, &layer, &ks, &batches, &given[0], &given[1],
+                          &given[2], &given[3], &o.exact_fallback, &timing, &prior, &given[4], &given[5], &progress))
         return NULL;
     if (layer != Py_None && !PyObject_TypeCheck(layer, wopy_layer_type))
         return wopy_refuse("layer", "layer takes a Layer, not %s", Py_TYPE(layer)->tp_name);
     if (read_list(ks, "ks", o.ks, &o.n_ks) || read_list(batches, "batches", o.batches, &o.n_batches)) return NULL;
-    o.max_queries = max_queries;
-    o.seed = seed;
+    if (wopy_number(given[0], "batch", UINT32_MAX, &batch) ||
+        wopy_number(given[1], "max_queries", UINT64_MAX, &o.max_queries) ||
+        wopy_number(given[2], "rounds", UINT32_MAX, &rounds) || wopy_number(given[3], "probes", UINT32_MAX, &probes) ||
+        wopy_number(given[4], "seed", UINT64_MAX, &o.seed) ||
+        wopy_number(given[5], "threads", WOPY_MAX_THREADS, &threads))
+        return NULL;
+    o.batch = (uint32_t)batch;
+    o.rounds = (uint32_t)rounds;
+    o.probes = (uint32_t)probes;
+    o.threads = (int)threads;
     o.skip_timing = !timing;
     o.no_prior = !prior;
     const wo_index *index = wopy_index_enter(self);

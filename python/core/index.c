@@ -183,12 +183,8 @@ static PyObject *get_threads(PyObject *object, void *ignored)
 static int set_threads(PyObject *object, PyObject *value, void *ignored)
 {
     (void)ignored;
-    const long threads = value ? PyLong_AsLong(value) : -1;
-    if (threads == -1 && PyErr_Occurred()) return -1;
-    if (threads < 0 || threads > 1024) {
-        wopy_refuse("threads", "threads takes a number from 0, all cores, to 1024");
-        return -1;
-    }
+    uint64_t threads = 0;
+    if (wopy_number(value, "threads", WOPY_MAX_THREADS, &threads)) return -1;
     ((wopy_index *)object)->threads = (int)threads;
     return 0;
 }

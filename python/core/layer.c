@@ -18,9 +18,14 @@ static void layer_dealloc(PyObject *object)
 static int set_names(wo_layer *layer, PyObject *names)
 {
     wo_error err;
-    PyObject *list = PySequence_Fast(names, "names must be a list of texts, one a class");
-    if (!list) return -1;
-    const Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
+    PyObject *list = PyUnicode_Check(names) ? NULL : PySequence_Tuple(names); /* of our own, which stays as it is */
+    if (!list) {
+        if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) return -1;
+        PyErr_Clear();
+        wopy_refuse("names", "names are a list of texts, one a class, not %.40s", Py_TYPE(names)->tp_name);
+        return -1;
+    }
+    const Py_ssize_t n = PyTuple_GET_SIZE(list);
     const char **texts = PyMem_New(const char *, (size_t)n + 1);
     int failed = -1;
     if (!texts) {
@@ -28,22 +33,28 @@ static int set_names(wo_layer *layer, PyObject *names)
         goto done;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *name = PySequence_Fast_GET_ITEM(list, i);
+        PyObject *name = PyTuple_GET_ITEM(list, i);
         Py_ssize_t bytes;
         if (!PyUnicode_Check(name)) {
             wopy_refuse("names", "name %zd is no text", i);
             goto done;
         }
-        if (!(texts[i] = PyUnicode_AsUTF8AndSize(name, &bytes))) goto done;
+        if (!(texts[i] = PyUnicode_AsUTF8AndSize(name, &bytes))) {
+            if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) {
+                PyErr_Clear();
+                wopy_refuse("names", "name %zd has half a letter, a surrogate, which UTF-8 cannot write", i);
+            }
+            goto done;
+        }
         if (strlen(texts[i]) != (size_t)bytes) {
             wopy_refuse("names", "name %zd has a NUL byte", i);
             goto done;
         }
     }
-    if (wo_layer_set_names(layer, texts, (size_t)n, &err))
-        wopy_raise(&err, NULL);
-    else
-        failed = 0;
+    wo_status status;
+    Py_BEGIN_ALLOW_THREADS status = wo_layer_set_names(layer, texts, (size_t)n, &err);
+    Py_END_ALLOW_THREADS if (status) wopy_raise(&err, NULL);
+    else failed = 0;
 done:
     PyMem_Free(texts);
     Py_DECREF(list);

@@ -21,13 +21,15 @@ static void writer_dealloc(PyObject *object)
 /* LogWriter._create(path, d, labels, n, n_labels, bf16) */
 static PyObject *writer_create(PyObject *type, PyObject *args)
 {
-    PyObject *path, *bytes = NULL;
-    Py_ssize_t d;
-    unsigned long long n, n_labels;
+    PyObject *path, *bytes = NULL, *given[3];
+    uint64_t d = 0, n = 0, n_labels = 0;
     int labels, bf16;
     wo_error err;
-    if (!PyArg_ParseTuple(args, "OnpKKp", &path, &d, &labels, &n, &n_labels, &bf16)) return NULL;
-    if (d < 1) return wopy_refuse("d", "d is %zd: a query has one number or more", d);
+    if (!PyArg_ParseTuple(args, "OOpOOp", &path, &given[0], &labels, &given[1], &given[2], &bf16)) return NULL;
+    if (wopy_number(given[0], "d", SIZE_MAX, &d) || wopy_number(given[1], "n", UINT64_MAX, &n) ||
+        wopy_number(given[2], "n_labels", UINT64_MAX, &n_labels))
+        return NULL;
+    if (d < 1) return wopy_refuse("d", "d is 0: a query has one number or more");
     if (!PyUnicode_FSConverter(path, &bytes)) return NULL;
     const wo_log_writer_options o = {
         .struct_size = sizeof o, .d = (size_t)d, .n = n, .n_labels = n_labels, .labels = labels, .bf16 = bf16};

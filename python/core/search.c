@@ -10,9 +10,15 @@
 /* Below so many multiply-adds, some 20 us, a call keeps the GIL: to have it back may take longer where others want it.
  */
 enum { SHORT = 1 << 18 };
-/* Queries between two looks at signals, as many as take some 2^36 multiply-adds: a second of one core. */
-enum { PIECE_MIN = 1024, PIECE = 65536 };
-static const size_t PIECE_WORK = (size_t)1 << 36;
+/* Scores that are drawn from: some 10 ns each. */
+enum { SAMPLE_SHORT = 2048 };
+/* Queries between two looks at signals: at first as many as take some 2^34 multiply-adds, a quarter of a second of one
+ * core; then as many as take between the two times. Fewer than PIECE_MIN would read FULL's rows too often. */
+enum { PIECE_MIN = 64, PIECE = 65536 };
+static const size_t PIECE_WORK = (size_t)1 << 34;
+static const double PIECE_LEAST_S = 0.1, PIECE_MOST_S = 0.5;
+/* The same for the rows of single classes, which lie anywhere in memory. */
+static const size_t SCORE_WORK = (size_t)1 << 28;
 
 static const char *const by_words[] = {"planner", "cells", "full"};
 static const char *const score_words[] = {"logits", "softmax", "logprob"};
@@ -101,25 +107,6 @@ static int read_arguments(PyObject *const *args, Py_ssize_t n_args, PyObject *na
     return found->q ? 0 : -1;
 }
 
-/* A whole number from 0 to `most`; the default where it was not given. */
-static int read_number(PyObject *object, const char *what, size_t most, size_t *number)
-{
-    if (!object || object == Py_None) return 0;
-    const Py_ssize_t found = PyNumber_AsSsize_t(object, PyExc_OverflowError);
-    if (found == -1 && PyErr_Occurred()) {
-        if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_OverflowError)) return -1;
-        PyErr_Clear();
-        wopy_refuse(what, "%s takes a whole number", what);
-        return -1;
-    }
-    if (found < 0 || (size_t)found > most) {
-        wopy_refuse(what, "%s takes a number from 0 to %zu, not %zd", what, most, found);
-        return -1;
-    }
-    *number = (size_t)found;
-    return 0;
-}
-
 static int read_flag(PyObject *object, int otherwise)
 {
     return object ? PyObject_IsTrue(object) : otherwise;
@@ -151,7 +138,8 @@ typedef struct task {
     Py_buffer out[2];    /* the caller's arrays for scores and ids, where there are some */
     PyObject *arrays[3]; /* scores, ids, stats: owned */
     void *places[3];     /* their numbers */
-    size_t threads;
+    int32_t *kept;       /* what is forbidden, where it was not taken as it was */
+    uint64_t threads;
 } task;
 
 static void release(task *t)
@@ -162,6 +150,7 @@ static void release(task *t)
     wopy_ids_release(&t->require);
     for (int i = 0; i < 2; i++) PyBuffer_Release(&t->out[i]);
     for (int i = 0; i < 3; i++) Py_CLEAR(t->arrays[i]);
+    PyMem_Free(t->kept);
 }
 
 static int take_queries(const wopy_index *self, PyObject *object, wopy_floats *q)
@@ -175,13 +164,14 @@ static int take_queries(const wopy_index *self, PyObject *object, wopy_floats *q
 static int read_rest(const wopy_index *self, const asked *a, task *t)
 {
     wo_search_call *c = &t->call;
-    size_t probes = 0;
-    if (read_number(a->threads, "threads", 1024, &t->threads)) return -1;
-    if (read_number(a->probes, "probes", UINT32_MAX, &probes)) return -1;
+    uint64_t probes = 0;
+    if (wopy_number(a->threads, "threads", WOPY_MAX_THREADS, &t->threads)) return -1;
+    if (wopy_number(a->probes, "probes", UINT32_MAX, &probes)) return -1;
     const int by = wopy_word(a->by, "by", by_words, 3), scores = wopy_word(a->scores, "scores", score_words, 3);
     const int prior = read_flag(a->prior, 1), fallback = read_flag(a->exact_fallback, 0);
     if (by < 0 || scores < 0 || prior < 0 || fallback < 0) return -1;
     if (wopy_ids_get(a->forbid, "forbid", &t->forbid) || wopy_ids_get(a->require, "require", &t->require)) return -1;
+    if (wopy_ids_drop_none(&t->forbid, &t->kept)) return -1; /* answers are forbidden as they come, padded with -1 */
     if (a->bias && a->bias != Py_None) {
         if (wopy_floats_get(a->bias, "bias", &t->bias)) return -1;
         if (!t->bias.one || t->bias.d != self->m) {
@@ -251,6 +241,11 @@ static int take_places(const asked *a, task *t)
             wopy_array_check(ids, "i", one, c->n, c->k, &t->out[1]))
             return -1;
         for (int i = 0; i < 2; i++) t->places[i] = t->out[i].buf;
+        const uintptr_t at[2] = {(uintptr_t)t->places[0], (uintptr_t)t->places[1]};
+        if ((at[0] < at[1] ? at[1] - at[0] : at[0] - at[1]) < c->n * c->k * sizeof(float)) {
+            wopy_refuse("out", "out takes two arrays, and these two share memory");
+            return -1;
+        }
         t->arrays[0] = Py_NewRef(scores);
         t->arrays[1] = Py_NewRef(ids);
         t->q.tensor = false; /* they are what the caller wants them to be */
@@ -290,11 +285,19 @@ static bool is_short(const wopy_index *self, const wo_search_call *c)
     return c->n == 0 || work_each(self, c) < SHORT / c->n;
 }
 
-static size_t piece_of(const wopy_index *self, const wo_search_call *c)
+static double clock_s(clockid_t clock)
+{
+    struct timespec at;
+    clock_gettime(clock, &at);
+    return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
+}
+
+/* No fewer than FULL is planned for, and not so few that nothing else is done. */
+static size_t in_bounds(const wopy_index *self, const wo_search_call *c, size_t n)
 {
     const size_t planned = c->by == WO_BY_PLANNER && is_full(self, c) ? self->full_from : 0;
-    const size_t least = planned > PIECE_MIN ? planned : PIECE_MIN, n = PIECE_WORK / (work_each(self, c) + 1);
-    return n < least ? least : n > PIECE ? PIECE : n;
+    const size_t least = planned > PIECE_MIN ? planned : PIECE_MIN, most = planned > PIECE ? planned : PIECE;
+    return n < least ? least : n > most ? most : n;
 }
 
 /* In pieces, between which signals are noticed; they are planned as the whole is: none is smaller than what FULL is
@@ -307,7 +310,7 @@ static int run_call(const wopy_index *self, wo_searcher *searcher, const wo_sear
         wopy_raise(&err, NULL);
         return -1;
     }
-    const size_t most = piece_of(self, call);
+    size_t most = in_bounds(self, call, PIECE_WORK / (work_each(self, call) + 1));
     wo_search_call piece = *call;
     if (call->by == WO_BY_PLANNER && !is_full(self, call)) piece.by = WO_BY_CELLS;
     size_t begin = 0;
@@ -320,11 +323,15 @@ static int run_call(const wopy_index *self, wo_searcher *searcher, const wo_sear
             if (call->stats) piece.stats = call->stats + begin;
         }
         wo_status status;
+        const double start = clock_s(CLOCK_MONOTONIC);
         Py_BEGIN_ALLOW_THREADS status =
             log_z ? wo_log_partition(searcher, &piece, log_z + begin, &err) : wo_search_run(searcher, &piece, &err);
         Py_END_ALLOW_THREADS if (status) wopy_raise(&err, NULL);
         if (status || (begin + piece.n < call->n && PyErr_CheckSignals())) return -1;
         begin += piece.n;
+        const double took = clock_s(CLOCK_MONOTONIC) - start;
+        if (took < PIECE_LEAST_S || took > PIECE_MOST_S)
+            most = in_bounds(self, call, took > PIECE_MOST_S ? most / 2 : most * 2);
     } while (begin < call->n);
     return 0;
 }
@@ -359,11 +366,11 @@ PyObject *wopy_index_search(PyObject *object, PyObject *const *args, Py_ssize_t 
 {
     wopy_index *self = (wopy_index *)object;
     asked a = {0};
-    task t = {.call.struct_size = sizeof t.call, .threads = (size_t)self->threads};
-    size_t k = 10;
+    task t = {.call.struct_size = sizeof t.call, .threads = (uint64_t)self->threads};
+    uint64_t k = 10;
     PyObject *result = NULL;
     if (read_arguments(args, n_args, names, &a) || take_queries(self, a.q, &t.q)) goto done;
-    if (read_number(a.k, "k", INT32_MAX, &k) || (names && read_rest(self, &a, &t))) goto done;
+    if (wopy_number(a.k, "k", INT32_MAX, &k) || (names && read_rest(self, &a, &t))) goto done;
     t.call.queries = t.q.data;
     t.call.n = t.q.n;
     t.call.k = k;
@@ -396,10 +403,16 @@ PyObject *wopy_index_score(PyObject *object, PyObject *args)
     if (!result || !wopy_index_enter(self)) goto failed;
     s = take_searcher(self, 1, 0, 0);
     if (s) {
+        const size_t piece = SCORE_WORK / (ids.d * q.d + 1) + 1;
         wo_status status = WO_OK;
-        Py_BEGIN_ALLOW_THREADS for (size_t i = 0; i < q.n && !status; i++) status = wo_score(
-            s->searcher, q.data + i * q.d, ids.data + (ids.one ? 0 : i * ids.d), ids.d, (float *)out + i * ids.d, &err);
-        Py_END_ALLOW_THREADS put_searcher(self, s);
+        for (size_t i = 0; i < q.n && !status && !(i && PyErr_CheckSignals());) {
+            const size_t end = q.n - i < piece ? q.n : i + piece;
+            Py_BEGIN_ALLOW_THREADS for (; i < end && !status; i++) status =
+                wo_score(s->searcher, q.data + i * q.d, ids.data + (ids.one ? 0 : i * ids.d), ids.d,
+                         (float *)out + i * ids.d, &err);
+            Py_END_ALLOW_THREADS
+        }
+        put_searcher(self, s);
         if (status) wopy_raise(&err, NULL);
     }
     wopy_index_leave(self);
@@ -420,7 +433,7 @@ PyObject *wopy_index_log_partition(PyObject *object, PyObject *args)
 {
     wopy_index *self = (wopy_index *)object;
     asked a = {0};
-    task t = {.call.struct_size = sizeof t.call, .threads = (size_t)self->threads};
+    task t = {.call.struct_size = sizeof t.call, .threads = (uint64_t)self->threads};
     PyObject *array = NULL;
     void *out = NULL;
     if (!PyArg_ParseTuple(args, "OOOO", &a.q, &a.by, &a.prior, &a.threads)) return NULL;
@@ -437,13 +450,6 @@ PyObject *wopy_index_log_partition(PyObject *object, PyObject *args)
 done:
     release(&t);
     return array;
-}
-
-static double clock_s(clockid_t clock)
-{
-    struct timespec at;
-    clock_gettime(clock, &at);
-    return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
 }
 
 /* _time(q, k, threads, calls): seconds of so many wo_search calls, without Python between, for bench/python.py; calls
@@ -482,16 +488,19 @@ done:
 PyObject *wopy_sample(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *ids_given, *scores_given, *drawn = NULL;
+    PyObject *ids_given, *scores_given, *given[5], *drawn = NULL;
     wo_sample_call c = {.struct_size = sizeof c, .temperature = 1, .top_p = 1};
-    unsigned long long seed = 0, position = 0;
-    unsigned top_k = 0;
+    uint64_t top_k = 0;
     wopy_ids ids = {0};
     wopy_floats scores = {0};
     void *out = NULL;
     wo_error err;
-    if (!PyArg_ParseTuple(args, "OOddIKK", &ids_given, &scores_given, &c.temperature, &c.top_p, &top_k, &seed,
-                          &position))
+    if (!PyArg_ParseTuple(args, "OOOOOOO", &ids_given, &scores_given, &given[0], &given[1], &given[2], &given[3],
+                          &given[4]))
+        return NULL;
+    if (wopy_real(given[0], "temperature", &c.temperature) || wopy_real(given[1], "top_p", &c.top_p) ||
+        wopy_number(given[2], "top_k", UINT32_MAX, &top_k) || wopy_number(given[3], "seed", UINT64_MAX, &c.seed) ||
+        wopy_number(given[4], "position", UINT64_MAX, &c.position))
         return NULL;
     if (wopy_ids_get(ids_given, "ids", &ids) || wopy_floats_get(scores_given, "scores", &scores)) goto done;
     if (ids.one != scores.one || ids.n != scores.n || ids.d != scores.d) {
@@ -502,11 +511,17 @@ PyObject *wopy_sample(PyObject *module, PyObject *args)
     c.scores = scores.data;
     c.n = ids.n;
     c.k = ids.d;
-    c.top_k = top_k;
-    c.seed = seed;
-    c.position = position;
+    c.top_k = (uint32_t)top_k;
     if (!(drawn = new_answer(WOPY_IDS, scores.tensor, true, 1, ids.n, &out))) goto done;
-    if (wo_sample(&c, scores.tensor ? upper_half(out, ids.n) : out, &err)) {
+    int32_t *classes = scores.tensor ? upper_half(out, ids.n) : out;
+    wo_status status;
+    if (c.n * c.k < SAMPLE_SHORT) {
+        status = wo_sample(&c, classes, &err);
+    } else {
+        Py_BEGIN_ALLOW_THREADS status = wo_sample(&c, classes, &err);
+        Py_END_ALLOW_THREADS
+    }
+    if (status) {
         wopy_raise(&err, NULL);
         Py_CLEAR(drawn);
         goto done;

@@ -29,6 +29,22 @@ def is_tensor(x: Any) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def refuse_kind(x: Any, what: str, anywhere: bool = False) -> None:
+    """Refuses a tensor that is more, or less, than numbers in this machine's memory. anywhere: on other devices too."""
+    torch = sys.modules["torch"]
+    if getattr(x, "is_nested", False):
+        raise argument_error(what, f"{what} is a nested tensor: give a padded one, or its parts one by one")
+    if x.is_quantized:
+        raise argument_error(what, f"{what} is a quantised tensor: call .dequantize() first")
+    if x.device.type == "meta":
+        raise argument_error(what, f"{what} is a tensor on meta, which has a shape and no numbers")
+    if x.device.type != "cpu" and not anywhere:
+        raise argument_error(what, f"{what} is a tensor on {x.device}: wideout runs on the CPU, so call .cpu() first")
+    if x.layout != torch.strided:
+        kind = "sparse" if "sparse" in str(x.layout) else str(x.layout).replace("torch.", "").lstrip("_")
+        raise argument_error(what, f"{what} is a {kind} tensor: call .to_dense() first")
+
+
 def refuse_short(x: Any, what: str) -> None:
     """Refuses a tensor on the CPU whose storage was freed or made shorter, which torch and numpy do not notice."""
     if x.device.type != "cpu" or x.layout != sys.modules["torch"].strided or not x.numel():
@@ -54,17 +70,32 @@ def from_tensor(x: Any, what: str) -> np.ndarray:
     """A CPU tensor as an array, without a copy; bfloat16, which numpy lacks, becomes float32."""
     torch = sys.modules["torch"]
     x = _plain(x)
+    refuse_kind(x, what)
     refuse_short(x, what)
     try:
         return x.numpy()  # the common case: 0.5 us
     except (TypeError, RuntimeError):
         pass
-    if x.device.type != "cpu":
-        raise argument_error(what, f"{what} is a tensor on {x.device}: wideout runs on the CPU, so call .cpu() first")
-    if x.layout != torch.strided:
-        raise argument_error(what, f"{what} is a sparse tensor: call .to_dense() first")
     x = x.detach()
     return (x.float() if x.dtype == torch.bfloat16 else x).resolve_conj().resolve_neg().numpy()
+
+
+def has_tensors(x: Any) -> bool:
+    """Whether it is a list of tensors, going by its first."""
+    return isinstance(x, (list, tuple)) and len(x) > 0 and is_tensor(x[0])
+
+
+def _stacked(tensors: Any, what: str) -> Any:
+    """A list of tensors as one tensor."""
+    for x in tensors:
+        if not is_tensor(x):
+            raise argument_error(what, f"{what} is a list in which some entries are tensors and others are not")
+        refuse_kind(x, what)
+        refuse_short(x, what)
+        if x.shape != tensors[0].shape or x.dtype != tensors[0].dtype:
+            kinds = [f"{str(t.dtype).replace('torch.', '')} of shape {tuple(t.shape)}" for t in (tensors[0], x)]
+            raise argument_error(what, f"{what} is a list of tensors that differ: {kinds[0]} and {kinds[1]}")
+    return sys.modules["torch"].stack([x.detach() for x in tensors])
 
 
 def as_array(x: Any, what: str) -> np.ndarray:
@@ -73,6 +104,8 @@ def as_array(x: Any, what: str) -> np.ndarray:
         return x
     if is_tensor(x):
         return from_tensor(x, what)
+    if has_tensors(x):
+        return from_tensor(_stacked(x, what), what)
     if hasattr(x, "tocsr"):
         raise argument_error(what, f"{what} is a sparse matrix: call .toarray() first")
     try:
@@ -82,7 +115,7 @@ def as_array(x: Any, what: str) -> np.ndarray:
 
 
 def to_floats(x: Any, what: str) -> tuple[np.ndarray, bool]:
-    """float32 in C order, one or two dimensions, and whether it was a torch tensor.
+    """float32 in C order, one or two dimensions, and whether it was a torch tensor, or a list of them.
 
     Copied: other floats (float64, float16, bfloat16, other byte orders), and strided views. Refused: everything else.
     """
@@ -92,7 +125,7 @@ def to_floats(x: Any, what: str) -> tuple[np.ndarray, bool]:
     if a.ndim not in (1, 2):
         raise argument_error(what, f"{what} must have one or two dimensions, not {a.ndim}: shape {a.shape}")
     with np.errstate(over="ignore"):  # a float64 beyond float32 is infinite, which the library refuses by itself
-        return np.require(a, np.float32, ["C", "A"]), is_tensor(x)
+        return np.require(a, np.float32, ["C", "A"]), is_tensor(x) or has_tensors(x)
 
 
 def to_ids(x: Any, what: str) -> tuple[np.ndarray, bool]:

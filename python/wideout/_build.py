@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any, Sequence
 
 from . import _core
@@ -44,15 +45,19 @@ def _texts(options: dict[str, Any]) -> dict[str, str]:
 
 
 def _number(name: str, value: Any) -> float:
+    whole = name in ("k", "batch", "max_queries")
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        unit = " of seconds" if name == "max_time" else ""
-        raise argument_error(name, f"{name} takes a number{unit}, not {value!r:.40}") from None
+        number = float(value)
+        if whole and number != int(number):
+            raise ValueError
+        return number
+    except (TypeError, ValueError, OverflowError):
+        kind = "whole number" if whole else "number of seconds" if name == "max_time" else "number"
+        raise argument_error(name, f"{name} takes a {kind}, not {value!r:.40}") from None
 
 
 def _refuse_unjudged(goals: dict[str, float], log: Log, tune_log: Log | None) -> None:
-    """A share of FULL's P@1 cannot be told without labels; the library would take its own answers for the goal."""
+    """Labels to learn from, and none to judge by: they were forgotten."""
     if "target_agree" in goals:
         return
     if tune_log is not None and tune_log.has_labels is False and log.has_labels is not False:
@@ -61,13 +66,18 @@ def _refuse_unjudged(goals: dict[str, float], log: Log, tune_log: Log | None) ->
             "tune_queries have no labels, and queries have: give tune_labels too, or say target_agree for a share of "
             "FULL's own answers",
         )
+
+
+def _warn_of_labels(goals: dict[str, float], index: Index) -> None:
+    """A share of FULL's P@1 cannot be told without labels: the library then takes FULL's own answers for the goal."""
     given = next((name for name in ("target", "target5") if name in goals), None)
-    judged = log if tune_log is None else tune_log
-    if given is not None and judged.has_labels is False:
-        raise argument_error(
-            given,
-            f"{given} is a share of what FULL gets right, which needs labels, and there are none: give them, or say "
-            "target_agree for a share of FULL's own answers",
+    tuning = index.tuning
+    if given is not None and tuning is not None and tuning["target_agree"] > 0:
+        why = "FULL finds no label of the queries" if tuning["labelled"] else "there are no labels"
+        warnings.warn(
+            f"{why} to judge by: {given} was taken for target_agree={tuning['target_agree']:.4g}, the share of FULL's own "
+            "answers",
+            stacklevel=3,
         )
 
 
@@ -123,7 +133,8 @@ def build(
     W, b: the layer's weights (m, d) and biases (m,) or None; or a Layer, or the path of a file, alone.
     queries: (n, d), what reached the layer, best of examples that the network was not trained on; a Log; or a file.
     labels: of the queries: (n,) ids; (n, l) ids, -1 and -100 for none; a list of lists; a scipy.sparse or bool matrix
-    (n, m); None: FULL's own answers are learned.
+    (n, m); None: FULL's own answers are learned, and `target` is the share of them to give (0.99 at most), as
+    target_agree is.
 
     Without method, router, K, L and lambda_ it tunes: it tries many on tune_queries, and keeps the fastest that has
     `target` (0.995) of FULL's P@1 and `target5` (0.99) of its P@5 there, with 95% confidence. target='best' asks for
@@ -170,7 +181,9 @@ def build(
     if "target_agree" in goals and "source" not in texts and texts.get("method", "evidence") == "evidence":
         texts["source"] = "top"  # labels have no part in it
     with reporting(progress) as fn:
-        return Index._build(layer, log, tune_log, texts, {**limits, **goals} if tuned else None, threads, fn)
+        index = Index._build(layer, log, tune_log, texts, {**limits, **goals} if tuned else None, threads, fn)
+    _warn_of_labels(goals, index)
+    return index
 
 
 def options() -> dict[str, str]:

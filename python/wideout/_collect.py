@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import operator
 import os
+import warnings
 from typing import Any, Callable
 
 import numpy as np
 
-from ._arrays import is_tensor, refuse_short
+from ._arrays import is_tensor, refuse_kind, refuse_short
 from ._errors import argument_error
 from ._labels import to_csr
 from ._log import LogWriter
@@ -79,6 +80,7 @@ def _to_ids(targets: Any, shape: tuple[int, ...], m: int, ignore: int) -> tuple[
     if hasattr(targets, "tocsr") or (isinstance(targets, (list, tuple)) and targets and not np.isscalar(targets[0])):
         return targets, None
     if is_tensor(targets):
+        refuse_kind(targets, "targets", anywhere=True)
         refuse_short(targets, "targets")
     a = targets.detach().cpu() if is_tensor(targets) else targets
     a = np.asarray(a.float() if is_tensor(a) and a.is_floating_point() else a)
@@ -102,6 +104,7 @@ def _to_ids(targets: Any, shape: tuple[int, ...], m: int, ignore: int) -> tuple[
 
 def flat_rows(x: Any, d: int) -> np.ndarray:
     """A tensor (..., d) as an array (n, d) of float32, which may be the tensor's own memory."""
+    refuse_kind(x, "queries", anywhere=True)
     if x.ndim == 0 or x.shape[-1] != d:
         raise argument_error("queries", f"queries have shape {tuple(x.shape)}, and the layer takes {d} numbers each")
     refuse_short(x, "queries")
@@ -142,9 +145,11 @@ class collect:
     bf16: queries are rounded, which halves the file.
 
     The file appears when the `with` ends, complete; where it ends by an exception there is none, and an old one stays.
+    Queries with NaN or infinite numbers are left out, and counted: a warning says so at the end.
     """
 
     n: int  #: queries so far, sampled or not
+    not_finite: int  #: queries that were left out
 
     def __init__(
         self,
@@ -182,7 +187,7 @@ class collect:
         self._labels, self._targets, self._ignore = bool(labels), targets, ignore_index
         self._m, self._d = weight.shape
         self._hook: Any = None
-        self.n = 0
+        self.n = self.not_finite = 0
 
     # ---- The loop -------------------------------------------------------------------------------------------------
 
@@ -190,7 +195,7 @@ class collect:
         self._writer = LogWriter(self._path, self._d, labels=self._labels, bf16=self._bf16)
         self._sample = None if self._limit is None else _Sample(self._limit, self._d, self._seed)
         self._waiting: tuple[np.ndarray, tuple[int, ...]] | None = None
-        self.n = 0
+        self.n = self.not_finite = 0
         self._hook = self._layer.register_forward_pre_hook(self._take)
         return self
 
@@ -212,7 +217,10 @@ class collect:
         self._store(*with_labels(rows, shape, targets, self._m, self._ignore))
 
     def __exit__(self, kind: object, *rest: object) -> None:
+        if self._hook is None:
+            raise argument_error("collect", "nothing is collected: say `with wideout.collect(...) as log:`")
         self._hook.remove()
+        self._hook = None
         try:
             if kind is None:
                 self._finish()
@@ -241,11 +249,19 @@ class collect:
             self._waiting = rows.copy(), tuple(x.shape[:-1])  # the network may go on working in place
 
     def _store(self, rows: np.ndarray, indptr: np.ndarray | None, ids: np.ndarray | None) -> None:
+        finite = np.isfinite(rows).all(axis=1)
+        if not finite.all():
+            if indptr is not None and ids is not None:
+                lengths = np.diff(indptr)
+                ids = ids[np.repeat(finite, lengths)]
+                indptr = np.concatenate([[0], np.cumsum(lengths[finite])]).astype(np.int64)
+            self.not_finite += int(len(rows) - finite.sum())
+            rows = rows[finite]
         self.n += len(rows)
         if self._sample is not None:
             self._sample.add(rows, indptr, ids)
         else:
-            self._writer._append(rows, indptr, ids)
+            self._writer._append_pieces(rows, indptr, ids)
 
     def _finish(self) -> None:
         if self._waiting is not None:
@@ -254,8 +270,16 @@ class collect:
                 f"the last {len(self._waiting[0]):,} queries have no labels: call log.labels(targets) after each "
                 "batch, or say labels=False",
             )
+        if not self.n and self.not_finite:
+            raise argument_error("layer", f"all {self.not_finite:,} queries have numbers that are not finite")
         if not self.n:
             raise argument_error("layer", "no query was collected: the layer did not run, or every target was ignored")
+        if self.not_finite:
+            warnings.warn(
+                f"{self.not_finite:,} of {self.n + self.not_finite:,} queries were left out: they have numbers that are "
+                "not finite",
+                stacklevel=3,
+            )
         if self._sample is not None:
             self._sample.write(self._writer)
         self._writer.finish()

@@ -116,6 +116,8 @@ class Index:
     @classmethod
     def _open(cls: type[_T], path: _Path, layer: Layer | None, verify: str, progress: _Report, /) -> _T: ...
     @classmethod
+    def _open_bytes(cls: type[_T], data: Any, layer: Layer | None, /) -> _T: ...
+    @classmethod
     def _build(
         cls: type[_T],
         layer: Layer,

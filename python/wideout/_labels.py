@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import as_array, is_tensor
+from ._arrays import as_array, is_tensor, refuse_kind, refuse_short
 from ._errors import argument_error
 
 NONE = (-1, -100)  #: stand for no label, as in log files and in torch's cross_entropy
@@ -17,10 +17,17 @@ def _refuse(text: str) -> Exception:
     return argument_error("labels", text)
 
 
-def _from_sparse(labels: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
+def _refuse_shape(shape: tuple[int, ...], n: int, m: int | None) -> None:
+    """Of a matrix with a column for each class."""
+    if shape[0] != n:
+        raise _refuse(f"labels are of {shape[0]} queries, and there are {n}")
+    if m is not None and shape[1] != m:
+        raise _refuse(f"labels have shape {tuple(shape)}, and a matrix of labels has a column for each of the {m} classes")
+
+
+def _from_sparse(labels: Any, n: int, m: int | None) -> tuple[np.ndarray, np.ndarray]:
     csr = labels.tocsr()
-    if csr.shape[0] != n:
-        raise _refuse(f"labels are of {csr.shape[0]} queries, and there are {n}")
+    _refuse_shape(csr.shape, n, m)
     if not csr.has_canonical_format or (csr.data == 0).any():
         csr = csr.copy()
         csr.sum_duplicates()
@@ -62,7 +69,10 @@ def _from_lists(lists: list) -> tuple[np.ndarray, np.ndarray]:
     except TypeError:
         raise _refuse("labels are a list in which some entries are lists and others are not") from None
     flat = list(chain.from_iterable(lists))
-    ids = np.asarray(flat) if flat else np.zeros(0, np.int32)
+    try:
+        ids = np.asarray(flat) if flat else np.zeros(0, np.int32)
+    except ValueError:  # lists in lists, which differ in length
+        raise _refuse("labels of a query must be whole numbers, ids of classes, not lists of them") from None
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
         raise _refuse("labels of a query must be whole numbers, ids of classes")
     is_label = (ids != NONE[0]) & (ids != NONE[1])
@@ -81,7 +91,11 @@ def to_csr(labels: Any, n: int, m: int | None = None) -> tuple[np.ndarray | None
     if labels is None:
         return None, None
     if hasattr(labels, "tocsr"):
-        return _from_sparse(labels, n)
+        return _from_sparse(labels, n, m)
+    for x in labels if isinstance(labels, (list, tuple)) else ():
+        if is_tensor(x):
+            refuse_kind(x, "labels")
+            refuse_short(x, "labels")
     if isinstance(labels, (list, tuple)) and len(labels) and getattr(labels[0], "ndim", None) == 0:
         labels = [x.item() if getattr(x, "ndim", None) == 0 else x for x in labels]  # scalars of torch's and numpy's
     if isinstance(labels, (list, tuple)) and len(labels) and hasattr(labels[0], "__len__"):
@@ -97,6 +111,7 @@ def to_csr(labels: Any, n: int, m: int | None = None) -> tuple[np.ndarray | None
         if rows != n:
             raise _refuse(f"labels are of {rows} queries, and there are {n}")
         if a.ndim == 2 and a.dtype == np.bool_:
+            _refuse_shape(a.shape, n, m)
             found = _from_flags(a)
         elif a.dtype.kind in "iu":
             found = _from_table(a if a.ndim == 2 else a[:, None], m if a.ndim == 2 else None)

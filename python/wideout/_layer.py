@@ -6,6 +6,7 @@ import os
 from typing import Any, Sequence, Union
 
 from . import _core
+from ._arrays import from_tensor, is_tensor
 from ._errors import argument_error
 from ._progress import Progress, reporting
 
@@ -17,7 +18,8 @@ FilePath = Union[str, bytes, "os.PathLike[Any]"]
 class Layer(_core.Layer):
     """A wide layer, from arrays or from a file: weights (m, d), and biases (m,) or None.
 
-    Arrays of float32 in C order are not copied: they are the layer, and must stay as they are while it is in use.
+    Arrays of float32 in C order are not copied: they are the layer, and must stay as they are while it is in use. Torch
+    and numpy refuse to resize what a layer has; ndarray.resize(refcheck=False) does not ask, and may crash the process.
 
     >>> import numpy as np, wideout
     >>> wideout.Layer(np.eye(3, dtype=np.float32), names=["a", "b", "c"])
@@ -33,6 +35,11 @@ class Layer(_core.Layer):
         if hasattr(weight, "weight") and hasattr(weight, "forward"):
             kind = type(weight).__name__
             raise argument_error("weight", f"W takes an array, not a module: give .weight and .bias of this {kind}")
+        # A tensor's storage can be freed or made shorter by who has it; of one that numpy has seen torch refuses that.
+        if is_tensor(weight):
+            weight = from_tensor(weight.detach(), "the layer's weights")
+        if is_tensor(bias):
+            bias = from_tensor(bias.detach(), "the layer's bias")
         self = cls._wrap(weight, bias, names)
         self.path = None
         return self

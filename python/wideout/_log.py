@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import warnings
 import zipfile
 import zlib
 from typing import Any
@@ -16,11 +18,35 @@ from ._labels import to_csr
 from ._layer import FilePath
 
 
-def _may_have_labels(path: FilePath) -> bool:
-    """Whether the names in a log file, which the library has opened, are those of one with labels."""
+#: Numbers that go to a file at once: 64 MiB, between which Ctrl-C is noticed
+_AT_ONCE = 1 << 24
+
+
+def _may_have_labels(path: FilePath, n: int) -> bool:
+    """Whether the names in a log file of n queries, which the library has opened, are those of one with labels. What
+    may be labels by another name is told of."""
     with open(path, "rb") as file:
         start = file.read(8)
-        return not start.startswith(b"\x93NUMPY") and b'"labels' in file.read(int.from_bytes(start, "little"))
+        if start.startswith(b"\x93NUMPY"):
+            return False
+        header = file.read(int.from_bytes(start, "little"))
+    if b'"labels' in header:
+        return True
+    try:
+        tensors = json.loads(header)
+        others = [
+            name
+            for name, tensor in tensors.items()
+            if name != "__metadata__" and tensor["dtype"][0] in "IU" and tensor["shape"][:1] == [n]
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return False  # a journal, say
+    if others and "queries" in tensors:
+        warnings.warn(
+            f"{os.fsdecode(path)} has no labels: the tensor '{others[0]}' is not read, for theirs is called 'labels'",
+            stacklevel=4,
+        )
+    return False
 
 
 def _npz_labels(path: FilePath) -> Any:
@@ -77,21 +103,22 @@ class Log(_core.Log):
         return self
 
     @classmethod
-    def open(cls, path: FilePath, labels: FilePath | None = None) -> "Log":
+    def open(cls, path: FilePath, labels: FilePath | None = None, *, m: int | None = None) -> "Log":
         """Opens a log file, anyone's safetensors with `queries` and `labels`, or queries as .npy.
 
         labels: the .npy file of their labels, or .npz (one array, or scipy.sparse), for queries that come without.
+        m: how many classes there are: a matrix of labels must then have as many columns.
         """
         packed = None if labels is None else _npz_labels(labels)
         if packed is not None:
             bare = cls.open(path)
             if bare.has_labels is not False:
                 raise argument_error("labels", "a log has its own labels: leave them out")
-            self = cls(bare.queries, packed)
+            self = cls(bare.queries, packed, m=m)
             self.path = bare.path
             return self
         self = cls._open(path, labels)
-        self.has_labels = None if labels is not None or _may_have_labels(path) else False
+        self.has_labels = None if labels is not None or _may_have_labels(path, self.n) else False
         self.path = os.path.abspath(os.fsdecode(path))
         return self
 
@@ -156,7 +183,29 @@ class LogWriter(_core.LogWriter):
         if one:
             array = array.reshape(1, -1)
             labels = None if labels is None else [as_array(labels, "labels").reshape(-1)]
-        self._append(array, *to_csr(labels, len(array)))
+        for at in range(0, len(array), self._step()):
+            finite = np.isfinite(array[at : at + self._step()]).all(axis=1)
+            if not finite.all():
+                place = self.n + at + int(np.argmin(finite))
+                raise argument_error(
+                    "queries", f"query {place} has a number that is not finite: no index is built from such a log"
+                )
+        self._append_pieces(array, *to_csr(labels, len(array)))
+
+    def _step(self) -> int:
+        return max(1, _AT_ONCE // self.d)
+
+    def _append_pieces(self, queries: np.ndarray, indptr: np.ndarray | None, ids: np.ndarray | None) -> None:
+        if len(queries) <= self._step():
+            self._append(queries, indptr, ids)
+            return
+        for at in range(0, len(queries), self._step()):
+            piece = queries[at : at + self._step()]
+            if indptr is None or ids is None:
+                self._append(piece, None, None)
+            else:
+                ends = indptr[at : at + len(piece) + 1]
+                self._append(piece, ends - ends[0], ids[ends[0] : ends[-1]])
 
     def __enter__(self) -> "LogWriter":
         return self
@@ -187,5 +236,5 @@ def log_of(queries: Any, labels: Any, m: int, what: str) -> Log | None:
     if isinstance(queries, (str, bytes, os.PathLike)):
         if labels is not None and not isinstance(labels, (str, bytes, os.PathLike)):
             raise argument_error(what, "labels of a log file are the path of a .npy or .npz file, or its own")
-        return Log.open(queries, labels)
+        return Log.open(queries, labels, m=m)
     return Log(queries, labels, m=m)

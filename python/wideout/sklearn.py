@@ -13,12 +13,13 @@ True
 
 from __future__ import annotations
 
+import operator
 import warnings
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
@@ -72,6 +73,8 @@ def _rows_of(estimator: Any, d: int) -> tuple[np.ndarray, np.ndarray]:
             "WideClassifier takes a linear classifier, with coef_ and intercept_, such as LogisticRegression, "
             f"not {type(estimator).__name__}",
         )
+    if not hasattr(estimator, "classes_"):
+        raise argument_error("estimator", f"WideClassifier takes a classifier, and {type(estimator).__name__} has no classes")
     m = len(estimator.classes_)
     if len(W) == 1 and m == 2:
         W, b = np.concatenate([np.zeros_like(W), W]), np.concatenate([np.zeros_like(b), b])
@@ -80,6 +83,20 @@ def _rows_of(estimator: Any, d: int) -> tuple[np.ndarray, np.ndarray]:
             "estimator", f"the estimator has coef_ of shape {W.shape}, and {m} classes with {d} features"
         )
     return W, b
+
+
+def _is_text(y: np.ndarray) -> bool:
+    return y.dtype.kind in "US" or (y.dtype.kind == "O" and any(isinstance(x, (str, bytes)) for x in y))
+
+
+def _number_of(k: Any) -> int:
+    try:
+        number = operator.index(k)
+    except TypeError:
+        raise argument_error("k", f"k takes a whole number, not {k!r:.40}") from None
+    if number < 1:
+        raise argument_error("k", f"k takes a number above 0, not {number}")
+    return number
 
 
 def _is_softmax(estimator: Any) -> bool:
@@ -128,6 +145,11 @@ class WideClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """Fits the estimator, unless it is fitted, and builds the index."""
         if self.estimator is None or isinstance(self.estimator, type):
             raise argument_error("estimator", "WideClassifier takes an estimator: WideClassifier(LogisticRegression())")
+        if is_regressor(self.estimator):
+            raise argument_error(
+                "estimator", f"WideClassifier takes a classifier, and {type(self.estimator).__name__} is a regressor"
+            )
+        _number_of(self.k)
         several = type_of_target(y).startswith("multilabel")
         rows, labels = self._validated(X, y, multi_output=several)
         check_classification_targets(labels)
@@ -166,6 +188,7 @@ class WideClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def predict_proba(self, X: Any, k: int | None = None) -> Any:
         """Probabilities over the candidates of each row, as the estimator makes them of scores. With k: those of the k
         best and their ids (n, k). Without: (n, m), 0 for every other class."""
+        k = None if k is None else _number_of(k)
         scores, ids = self._best(X, _CANDIDATES)
         if not self._several and (_is_softmax(self.estimator_) or len(self.classes_) == 2):
             odds = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -201,6 +224,9 @@ class WideClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             raise argument_error("y", f"y {which}")
         if several:
             return scipy.sparse.csr_matrix(self.estimator_.label_binarizer_.transform(y)) != 0
+        words = ["text" if _is_text(np.asarray(of)) else "numbers" for of in (y, self.classes_)]
+        if words[0] != words[1]:  # numpy would compare them as text
+            raise argument_error("y", f"y has {words[0]} for classes, and the estimator was fitted with {words[1]}")
         unknown = ~np.isin(y, self.classes_)
         if unknown.any():
             warnings.warn(
@@ -213,7 +239,7 @@ class WideClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _best(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Scores and ids of the k best, and at least one for every row."""
         X = self._fitted()._validated(X, reset=False)
-        k = min(k, len(self.classes_))
+        k = min(_number_of(k), len(self.classes_))
         scores, ids = np.empty((X.shape[0], k), np.float32), np.empty((X.shape[0], k), np.int32)
         step = max(1, _AT_ONCE // X.shape[1]) if scipy.sparse.issparse(X) else max(1, X.shape[0])
         for at in range(0, X.shape[0], step):

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, float32, nn
 
 from . import _core
-from ._arrays import refuse_short
+from ._arrays import refuse_kind, refuse_short
 from ._build import build
 from ._collect import flat_rows, with_labels
 from ._errors import ArgumentError, Unsupported, argument_error, unsupported
@@ -54,10 +54,7 @@ _pair = tuple.__new__
 
 def _refuse_kind(x: Tensor, what: str) -> None:
     """float32 and bfloat16 on the CPU are taken."""
-    if x.device.type != "cpu":
-        raise argument_error(what, f"{what} is on {x.device}: an index runs on the CPU, so call .cpu() first")
-    if x.layout != torch.strided:
-        raise argument_error(what, f"{what} is a sparse tensor: call .to_dense() first")
+    refuse_kind(x, what)
     if x.dtype not in (float32, torch.bfloat16):
         kind = str(x.dtype).replace("torch.", "")
         raise argument_error(
@@ -70,6 +67,14 @@ def _floats(x: Tensor, what: str) -> np.ndarray:
     """float32 where it lies; bfloat16 is converted."""
     _refuse_kind(x, what)
     return x.detach().float().contiguous().numpy()
+
+
+def _as_tensor(x: Any, what: str) -> Tensor:
+    try:
+        return torch.as_tensor(x)
+    except (TypeError, ValueError, RuntimeError):
+        kind = "a list that is no table of numbers" if isinstance(x, (list, tuple)) else type(x).__name__
+        raise argument_error(what, f"{what} must be a tensor, not {kind}") from None
 
 
 def _log(batches: Any, labels: Any, m: int, d: int, what: str) -> Any:
@@ -87,7 +92,7 @@ def _log(batches: Any, labels: Any, m: int, d: int, what: str) -> Any:
         if given is not None and pair:
             raise argument_error(what, "batches are pairs with their labels: leave the others out")
         x, targets = batch if pair else (batch, next(given, None) if given is not None else None)
-        x = torch.as_tensor(x)
+        x = _as_tensor(x, "a batch")
         _refuse_kind(x, "a batch")
         rows = flat_rows(x, d)
         if given is not None and targets is None:
@@ -161,6 +166,8 @@ class WideLinear(nn.Linear):
                 "linear",
                 f"from_linear takes an nn.Linear, or an nn.Embedding, with plain weights, not {type(linear).__name__}",
             )
+        if bias is not None and not isinstance(bias, nn.Parameter):
+            raise argument_error("linear", "the bias is no parameter: it is computed before each call, by pruning, say")
         m, d = weight.shape
         layer = cls(d, m, bias=bias is not None, device="meta")
         layer.weight, layer.bias = weight, bias
@@ -170,6 +177,7 @@ class WideLinear(nn.Linear):
 
     def build(self, batches: Any, labels: Any = None, *, target: Any = None, **options: Any) -> None:
         """Builds the index, again where there is one: for weights that have changed, or another target."""
+        self._refuse_computed()
         m, d = self.weight.shape
         if options.get("method", "evidence") == "evidence":
             options.setdefault("partition", True)
@@ -199,8 +207,10 @@ class WideLinear(nn.Linear):
         The logits are exact; log Z is estimated by the cells, or exact where the index has no estimate of it:
         layer.index.info["log_z_error"] is how far off it is, in nats, and NaN where it is exact.
         """
+        if not isinstance(x, Tensor):
+            raise argument_error("x", f"x takes a tensor, not {type(x).__name__}")
         lead = tuple(x.shape[:-1])
-        ids = torch.as_tensor(ids)
+        ids = _as_tensor(ids, "ids")
         if tuple(ids.shape) != lead and tuple(ids.shape[:-1]) != lead:
             raise argument_error("ids", f"ids have shape {tuple(ids.shape)}, and the queries {lead}")
         if self._exact:
@@ -258,9 +268,27 @@ class WideLinear(nn.Linear):
             raise argument_error(
                 "index", "this layer has no index: from_linear, build, or a state dict with one gives it"
             )
-        if self._stamp != self._stamp_now() and not self._only_moved():
+        if self._is_stale():
+            self._refuse_computed()
             raise argument_error("index", "the weights have changed since the index was built: call build again")
         return self._index
+
+    def _refuse_computed(self) -> None:
+        """torch.nn.utils' prune, spectral_norm and the like take a parameter away, and compute it before each call."""
+        parameters = self.__dict__["_parameters"]
+        for name in ("weight", "bias"):
+            if name not in parameters:
+                raise argument_error(
+                    "index",
+                    f"the {name} is no parameter any more: it is computed before each call, by pruning or a norm, say. "
+                    "Make that permanent (prune.remove, remove_spectral_norm, remove_parametrizations), then call build",
+                )
+
+    def _is_stale(self) -> bool:
+        try:
+            return self._stamp != self._stamp_now() and not self._only_moved()
+        except KeyError:  # one of them is no parameter any more
+            return True
 
     def _stamp_now(self) -> tuple[int, ...]:
         """How often the weights were changed in place, which torch counts, but for inference tensors, and where they
@@ -296,6 +324,7 @@ class WideLinear(nn.Linear):
             self._note_weights()
 
     def _layer(self, names: Any = None) -> Layer:
+        self._refuse_computed()
         bias = None if self.bias is None else _floats(self.bias, "the bias")
         return Layer(_floats(self.weight, "the weight"), bias, names=names)
 
@@ -311,7 +340,7 @@ class WideLinear(nn.Linear):
         return x.detach().float().reshape(-1, self.in_features)
 
     def extra_repr(self) -> str:
-        method = "none" if self._index is None else self._index.info["method"]
+        method = "none" if self._index is None else "closed" if self._index.closed else self._index.info["method"]
         return f"{super().extra_repr()}, index={method}"
 
     def __prepare_scriptable__(self) -> Any:
@@ -324,8 +353,8 @@ class WideLinear(nn.Linear):
     # ---- State dicts, copies, pickles: the index goes along as bytes -----------------------------------------------
 
     def _bytes(self) -> bytes:
-        """Nothing where there is no index, or it belongs to other weights."""
-        if self._index is None or (self._stamp != self._stamp_now() and not self._only_moved()):
+        """Nothing where there is no index, or it was closed, or belongs to other weights."""
+        if self._index is None or self._index.closed or self._is_stale():
             return b""
         return self._index.to_bytes()
 

@@ -5,6 +5,7 @@ import io
 import math
 import re
 import unittest
+import warnings
 from unittest import mock
 
 import numpy as np
@@ -87,17 +88,21 @@ class Exactly(unittest.TestCase):
 
 
 class Tuned(unittest.TestCase):
-    def test_target_needs_labels(self):
-        """The library would tune to agreement without a word."""
+    def test_target_without_labels(self):
+        """It is then the share of FULL's own answers, as in the tool, and a warning says so."""
         paths = [scratch("unlabelled.log"), scratch("unlabelled.npy")]
         with wideout.LogWriter(paths[0], d=16, labels=False) as log:
             log.append(queries)
         np.save(paths[1], queries)
         for log in (queries, *paths, wideout.Log(queries, np.full(len(queries), -1))):
-            for goal in ({"target": 0.9}, {"target5": 0.9}):
-                with self.assertRaisesRegex(wideout.ArgumentError, "which needs labels.*say target_agree") as caught:
-                    wideout.build(W, b, log, max_time=1, **goal)
-                self.assertEqual(caught.exception.option, *goal)
+            with self.assertWarnsRegex(UserWarning, "no labels to judge by: target was taken for target_agree=0.9, the share"):
+                ix = wideout.build(W, b, log, None, target=0.9, max_time=1)
+            self.assertEqual(ix.tuning["target_agree"], 0.9)
+        with self.assertWarnsRegex(UserWarning, "target5 was taken for target_agree=0.99"):
+            wideout.build(W, b, queries, target5=0.9, max_time=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assertEqual(wideout.build(W, b, queries, max_time=1).tuning["target_agree"], 0.99)
         agreed = wideout.build(W, b, paths[0], tune_queries=queries, target_agree=0.5, max_time=1)
         self.assertEqual(agreed.tuning["target_agree"], 0.5)
         with wideout.LogWriter(scratch("labelled.log"), d=16) as log:

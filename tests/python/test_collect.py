@@ -170,8 +170,30 @@ class Collect(unittest.TestCase):
     def test_without_with(self):
         log = wideout.collect(self.head, self.path)
         self.head(torch.randn(3, D))
-        with self.assertRaisesRegex(wideout.ArgumentError, r"say `with wideout.collect\(...\) as log:`"):
-            log.labels([1, 2, 3])
+        for use in (lambda: log.labels([1, 2, 3]), lambda: log.__exit__(None, None, None)):
+            with self.assertRaisesRegex(wideout.ArgumentError, r"say `with wideout.collect\(...\) as log:`"):
+                use()
+
+    def test_not_finite(self):
+        """Such queries are left out with their labels, and counted: an index would refuse the whole log."""
+        x = torch.randn(6, D)
+        x[1, 2], x[4, 0] = float("nan"), float("inf")
+        for targets, expected in (
+            (torch.arange(6), [[0], [2], [3], [5]]),
+            ([[], [1, 2], [3, 4], [5], [6], [7, 8, 9]], [[], [3, 4], [5], [7, 8, 9]]),
+        ):
+            for options in ({}, {"max_queries": 4}):
+                with self.assertWarnsRegex(UserWarning, "^2 of 6 queries were left out"):
+                    with wideout.collect(self.head, self.path, **options) as log:
+                        self.head(x)
+                        log.labels(targets)
+                self.assertEqual((log.n, log.not_finite), (4, 2))
+                found, lists = read(self.path)
+                np.testing.assert_array_equal(found, x[[0, 2, 3, 5]])
+                self.assertEqual(lists, expected)
+        with self.assertRaisesRegex(wideout.ArgumentError, "all 2 queries have numbers that are not finite"):
+            with wideout.collect(self.head, self.path, labels=False):
+                self.head(x[[1, 4]])
 
     def test_refused(self):
         x, y = torch.randn(3, D), torch.tensor([1, 2, 3])

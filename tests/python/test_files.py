@@ -1,8 +1,11 @@
 """Files: indexes, layers and logs, written and read; golden ones; pickles."""
 
+import json
 import os
 import pickle
+import struct
 import unittest
+import warnings
 
 import numpy as np
 
@@ -174,6 +177,9 @@ class Logs(unittest.TestCase):
             flags = sparse.csr_matrix((np.ones(len(labels)), (np.arange(len(labels)), labels)), (len(labels), M))
             sparse.save_npz(scratch("csr.npz"), flags)
             names.append("csr.npz")
+            sparse.save_npz(scratch("narrow.npz"), flags[:, : M - 3])
+            with self.assertRaisesRegex(wideout.ArgumentError, f"column for each of the {M} classes"):
+                wideout.build(W, b, bare, scratch("narrow.npz"), method="popular")
         except ImportError:
             pass
         for name in names:
@@ -197,6 +203,53 @@ class Logs(unittest.TestCase):
                 wideout.open_log(bare, scratch("cut.npz"))
         with self.assertRaises(wideout.FileError):
             wideout.open_log(bare, scratch("nowhere.npz"))
+
+    def test_appended_in_pieces(self):
+        from unittest import mock
+
+        files = []
+        ragged = [[i % 7] * (i % 3) for i in range(1000)]
+        for name, step in (("whole.log", 1 << 24), ("pieces.log", 16 * 7)):
+            with mock.patch("wideout._log._AT_ONCE", step), wideout.LogWriter(scratch(name), d=16) as log:
+                log.append(queries[:1000], ragged)
+                log.append(queries[1000:1005], labels[1000:1005])
+            self.assertEqual(log.n, 1005)
+            with open(scratch(name), "rb") as file:
+                files.append(file.read())
+        self.assertEqual(*files)
+
+    def test_not_finite(self):
+        """An index would refuse the whole log."""
+        with wideout.LogWriter(scratch("finite.log"), d=16, labels=False) as log:
+            log.append(queries[:5])
+            for bad in (np.nan, np.inf):
+                odd = queries[:9].copy()
+                odd[3, 2] = bad
+                with self.assertRaisesRegex(wideout.ArgumentError, "query 8 has a number that is not finite"):
+                    log.append(odd)
+            self.assertEqual(log.n, 5)
+
+    def test_labels_by_another_name(self):
+        """Anyone's safetensors: what is not read is told of."""
+        y = labels.astype(np.int64)
+        for name, shape, told in (("targets", [len(y)], True), ("label", [len(y), 1], True), ("step", [1], False)):
+            data = queries.tobytes() + y.tobytes()[: 8 * shape[0]]
+            header = json.dumps(
+                {
+                    "queries": {"dtype": "F32", "shape": list(queries.shape), "data_offsets": [0, queries.nbytes]},
+                    name: {"dtype": "I64", "shape": shape, "data_offsets": [queries.nbytes, len(data)]},
+                }
+            ).encode()
+            with open(scratch("theirs.log"), "wb") as file:
+                file.write(struct.pack("<Q", len(header)) + header + data)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                log = wideout.open_log(scratch("theirs.log"))
+            self.assertIs(log.has_labels, False)
+            texts = [str(w.message) for w in caught]
+            self.assertEqual(len(texts), told, texts)
+            if told:
+                self.assertIn(f"has no labels: the tensor '{name}' is not read", texts[0])
 
     def test_views_outlive_the_log(self):
         view = wideout.Log(queries.astype(np.float64)).queries

@@ -80,9 +80,10 @@ class Queries(unittest.TestCase):
             ({"k": -1}, "k takes a number"),
             ({"k": 2.5}, "whole number"),
             ({"k": "3"}, "whole number"),
-            ({"k": 2**80}, "whole number"),
+            ({"k": 2**80}, f"k takes a number from 0 to 2147483647, not {2**80}"),
+            ({"k": 10**5000}, "not one of so many digits"),
             ({"forbid": [M]}, f"{M}"),
-            ({"forbid": [-1]}, "-1"),
+            ({"forbid": [-2]}, "-2"),
             ({"forbid": [1.5]}, "whole numbers"),
             ({"forbid": [2**40]}, "no id"),
             ({"forbid": "abc"}, "whole numbers"),
@@ -109,11 +110,64 @@ class Queries(unittest.TestCase):
             ix.search(np.zeros((100000, D), np.float32), 2**31 - 1)
         with self.assertRaises(wideout.ArgumentError):
             ix.threads = -1
-        with self.assertRaises(TypeError):
-            ix.threads = "two"
+        for bad in ("two", 1025, 10**30):
+            with self.assertRaisesRegex(wideout.ArgumentError, "threads takes a"):
+                ix.threads = bad
         for bad in ([M], [-1], [[1], [2], [3]], ["a"], None):
             with self.assertRaises(wideout.ArgumentError):
                 ix.score(queries[:2], bad)
+
+    def test_numbers(self):
+        """None wraps round."""
+        ix, q = index(), queries[:9]
+        log = lambda **options: wideout.LogWriter("/tmp/never-made.log", **{"d": 3, **options})  # noqa: E731
+        for use, words in [
+            (lambda: ix.evaluate(q, timing=False, max_queries=-1), "max_queries takes a number from 0 to .*, not -1"),
+            (lambda: ix.evaluate(q, timing=False, max_queries=2**64), "max_queries takes"),
+            (lambda: ix.evaluate(q, timing=False, seed=-1), "seed takes a number from 0 to 18446744073709551615, not -1"),
+            (lambda: ix.evaluate(q, timing=False, batch=2**32 + 1), "batch takes"),
+            (lambda: ix.evaluate(q, timing=False, rounds=1.5), "rounds takes a whole number"),
+            (lambda: ix.evaluate(q, timing=False, probes=-3), "probes takes"),
+            (lambda: ix.evaluate(q, timing=False, threads=10**12), "threads takes a number from 0 to 1024"),
+            (lambda: ix.sample(q, seed=-1), "seed takes"),
+            (lambda: ix.sample(q, seed="x"), "seed takes a whole number"),
+            (lambda: ix.sample(q, top_k=2**32), "top_k takes"),
+            (lambda: ix.sample(q, position=-1), "position takes"),
+            (lambda: ix.sample(q, temperature="hot"), "temperature takes a number"),
+            (lambda: log(n=-1), "n takes a number from 0 to 18446744073709551615, not -1"),
+            (lambda: log(n=2**70), f"not {2**70}"),
+            (lambda: log(n_labels=2.0), "n_labels takes a whole number"),
+            (lambda: log(d=-3), "d takes a number from 0"),
+            (lambda: log(d=0), "d is 0"),
+            (lambda: log(d="3"), "d takes a whole number"),
+            (lambda: wideout.build(W, b, method="full", threads=10**12), "threads takes a number from 0 to 1024"),
+            (lambda: wideout.build(W, b, method="full", threads="all"), "threads takes a whole number"),
+            (lambda: wideout.build(W, b, queries, labels, k=2.5), "k takes a whole number, not 2.5"),
+            (lambda: wideout.build(W, b, queries, labels, max_queries=float("inf")), "max_queries takes a whole number"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(wideout.ArgumentError, words):
+                use()
+        self.assertEqual(ix.sample(q, seed=2**64 - 1, k=np.int64(5)).shape, (9,))
+
+    def test_out_overlaps(self):
+        ix, q, room = index(), queries[:4], np.zeros(40, np.float32)
+        for first, second in ((0, 0), (0, 11), (11, 0)):
+            out = room[first:][:12].reshape(4, 3), room[second:][:12].reshape(4, 3).view(np.int32)
+            with self.assertRaisesRegex(wideout.ArgumentError, "share memory"):
+                ix.search(q, 3, out=out)
+        out = room[:12].reshape(4, 3), room[12:24].reshape(4, 3).view(np.int32)
+        np.testing.assert_array_equal(ix.search(q, 3, out=out)[1], ix.search(q, 3)[1])
+
+    def test_names(self):
+        for bad, words in [
+            (["a"] * (M - 1) + ["\ud800"], f"name {M - 1} has half a letter"),
+            (["a"] * (M - 1) + ["a\0"], "NUL"),
+            ([3] * M, "name 0 is no text"),
+            (7, "names are a list of texts, one a class, not int"),
+            ("a" * M, "names are a list of texts, one a class, not str"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(wideout.ArgumentError, words):
+                wideout.Layer(W, b, names=bad)
 
     def test_many_required(self):
         ids = index().search(queries[0], M, require=np.arange(M), forbid=[3])[1]
@@ -170,6 +224,7 @@ class Labels(unittest.TestCase):
         if sparse:
             for kind in (sparse.csr_matrix, sparse.csc_matrix, sparse.coo_matrix, sparse.csr_array, sparse.lil_matrix):
                 self.check(kind(flags.astype(float)), ragged)
+                self.check(kind(flags.astype(float)), ragged, m=9)
             zero = sparse.csr_matrix(flags.astype(float))
             zero.data[0] = 0
             self.check(zero, [[7], [], [1]])
@@ -188,6 +243,12 @@ class Labels(unittest.TestCase):
             (["a", "b", "c"], "whole numbers"),
             ([[1], ["a"], []], "whole numbers"),
             ([[1], 2, [3]], "some entries are lists"),
+            ([[[1], [2, 3]], [1], []], "not lists of them"),
+            ([[[1]], [[2]], [[3]]], "whole numbers"),
+            ([1, [2, 3], []], "differ in length"),
+            (np.zeros((3, 2), bool), r"shape \(3, 2\), and a matrix of labels has a column for each of the 3 classes"),
+            (np.zeros((3, 4), bool), r"shape \(3, 4\), and a matrix"),
+            (np.zeros((2, 3), bool), "of 2 queries"),
             ([1, 2, -5], "-5 is no class"),
             ([[1], [2], [-7]], "-7 is no class"),
             ([1, 2, 2**40], "no class"),
@@ -200,6 +261,13 @@ class Labels(unittest.TestCase):
         if sparse:
             with self.assertRaisesRegex(wideout.ArgumentError, "2 queries"):
                 to_csr(sparse.csr_matrix(np.zeros((2, 9))), 3)
+            for columns in (M - 1, M + 1):
+                with self.assertRaisesRegex(wideout.ArgumentError, rf"{columns}\), and a matrix of labels has a column for"):
+                    wideout.build(W, b, queries, sparse.csr_matrix((len(queries), columns)), method="popular")
+                with self.assertRaisesRegex(wideout.ArgumentError, "column for each"):
+                    index().evaluate(queries, sparse.csr_matrix((len(queries), columns)), timing=False)
+        with self.assertRaisesRegex(wideout.ArgumentError, f"column for each of the {M} classes"):
+            wideout.build(W, b, queries, np.zeros((len(queries), 50), bool), method="popular")
 
     def test_out_of_range(self):
         for y in (np.full(len(queries), M), np.where(labels == labels[5], M + 5, labels)):
@@ -249,6 +317,58 @@ class Tensors(unittest.TestCase):
         for bad in (torch.zeros(3, D, dtype=torch.int32), torch.zeros(3, 5), torch.zeros(3, D).to_sparse(), torch.tensor(3.0)):
             with self.assertRaises(wideout.ArgumentError):
                 ix.search(bad)
+
+    def test_lists_of_tensors(self):
+        import torch
+
+        ix, t = index(), torch.from_numpy(queries)
+        expected = ix.search(t[:3], 3, by="cells")
+        for form in ([t[0], t[1], t[2]], tuple(t[:3]), [x.double() for x in t[:3]], [x.clone().requires_grad_() for x in t[:3]]):
+            found = ix.search(form, 3, by="cells")
+            self.assertIsInstance(found[1], torch.Tensor)
+            self.assertTrue(torch.equal(found[1], expected[1]))
+        self.assertEqual(wideout.Log(list(t[:5]), [torch.tensor([1, 2])] * 5).n, 5)
+        np.testing.assert_array_equal(ix.score(t[:2], [torch.tensor([1, 2]), torch.tensor([3, 4])]), ix.score(t[:2], [[1, 2], [3, 4]]))
+        for bad, words in [
+            ([t[0], t[1][:3]], r"tensors that differ: float32 of shape \(16,\) and float32 of shape \(3,\)"),
+            ([t[0], t[1].double()], "float64 of shape"),
+            ([t[0], [1.0] * D], "some entries are tensors"),
+            ([t[:2], t[:2]], "one or two dimensions"),
+            ([torch.empty(D, device="meta")], "on meta"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(wideout.ArgumentError, words):
+                ix.search(bad)
+
+    def test_odd_tensors(self):
+        import torch
+
+        t = torch.from_numpy(queries[:4])
+        odd = [
+            (torch.quantize_per_tensor(t, 0.1, 0, torch.quint8), "is a quantised tensor: call .dequantize"),
+            (t.to_sparse(), "is a sparse tensor: call .to_dense"),
+            (t.to("meta"), "is a tensor on meta, which has a shape and no numbers"),
+        ]
+        if hasattr(torch, "nested_tensor") or hasattr(torch, "nested"):
+            nested = getattr(torch, "nested_tensor", None) or torch.nested.nested_tensor
+            odd.append((nested([t[0], t[1]]), "is a nested tensor"))
+        if torch.backends.mkldnn.is_available():
+            odd.append((t.to_mkldnn(), "is a mkldnn tensor: call .to_dense"))
+        for x, words in odd:
+            for use in (index().search, lambda x: wideout.Layer(x), lambda x: to_csr(x, 4), lambda x: to_csr([x], 1)):
+                with self.subTest(words), self.assertRaisesRegex(wideout.ArgumentError, words):
+                    use(x)
+
+    def test_storage_cannot_shrink(self):
+        """What an index reads stays: torch refuses to resize it."""
+        import torch
+
+        weight, bias = torch.from_numpy(W).clone(), torch.from_numpy(b).clone()
+        ix = wideout.build(weight, bias, method="full")
+        before = ix.search(queries[:8], 3)[1]
+        for x in (weight, bias):
+            with self.assertRaises(RuntimeError):
+                x.storage().resize_(0)
+        np.testing.assert_array_equal(ix.search(queries[:8], 3)[1], before)
 
     def test_lists_of_scalars(self):
         import torch

@@ -45,10 +45,9 @@ class Threads(unittest.TestCase):
             w.join()
         self.assertEqual(bad, [])
 
-    def test_gil_is_released(self):
-        """Another thread runs while FULL answers a batch."""
-        ix, stop, counted = index(method="full"), threading.Event(), [0]
-        many = np.tile(queries, (10, 1))
+    def counted(self, use):
+        """Seconds of a call, and what another thread counted in them."""
+        stop, counted = threading.Event(), [0]
 
         def count():
             while not stop.is_set():
@@ -59,13 +58,34 @@ class Threads(unittest.TestCase):
         counter.start()
         before = counted[0]
         begin = time.perf_counter()
-        ix.search(many, 5, threads=1)
+        use()
         seconds = time.perf_counter() - begin
         during = counted[0] - before
         stop.set()
         counter.join()
+        return seconds, during
+
+    def test_gil_is_released(self):
+        """Another thread runs while FULL answers a batch."""
+        ix = index(method="full")
+        many = np.tile(queries, (10, 1))
+        seconds, during = self.counted(lambda: ix.search(many, 5, threads=1))
         self.assertGreater(seconds, 0.01)
         self.assertGreater(during, 3)
+
+    def test_gil_is_released_by_others(self):
+        """Another thread runs while classes are drawn, and while names are copied."""
+        ids = np.tile(np.arange(200, dtype=np.int32), (60000, 1))
+        scores = np.zeros(ids.shape, np.float32)
+        many = [f"class {i}" for i in range(400000)]
+        rows = np.zeros((len(many), 1), np.float32)
+        for use in (
+            lambda: wideout._core.sample(ids, scores, 1.0, 0.9, 0, 1, 0),
+            lambda: wideout.Layer(rows, names=many),
+        ):
+            seconds, during = self.counted(use)
+            self.assertGreater(seconds, 0.01)
+            self.assertGreater(during, 3)
 
     def test_close_while_searching(self):
         for _ in range(5):
@@ -186,6 +206,21 @@ class Signals(unittest.TestCase):
     def test_search(self):
         self.interrupt(WIDE, "ix.search(queries, 5)")
 
+    def test_search_of_large_queries(self):
+        """A query takes 2^30 multiply-adds: pieces are few of them."""
+        large = """
+queries = np.zeros((2000, 1024), np.float32)
+ix = wideout.build(np.zeros((1000000, 1024), np.float32), None, method="full")
+"""
+        self.interrupt(large, "ix.search(queries, 5)")
+
+    def test_score(self):
+        long = """
+queries = np.zeros((70000, 4096), np.float32)
+ix = wideout.build(np.zeros((2000, 4096), np.float32), None, method="full")
+"""
+        self.interrupt(long, "ix.score(queries, np.arange(2000))")
+
     def test_log_partition(self):
         self.interrupt(WIDE, "ix.log_partition(queries, by='full')")
 
@@ -229,7 +264,7 @@ print("end")
             ix.search(queries[:500], 3, stats=True, forbid=[1, 2], require=[3], bias=b)
             ix.score(queries[:5].astype(np.float64), [1])
             ix.evaluate(queries[:20], labels[:20], timing=False)
-            for bad in ({"k": 0}, {"forbid": [-1]}, {"by": "x"}, {"out": 3}, {"nosuch": 1}):
+            for bad in ({"k": 0}, {"forbid": [-2]}, {"by": "x"}, {"out": 3}, {"nosuch": 1}):
                 try:
                     ix.search(queries[:500], **bad)
                 except (wideout.Error, TypeError):

@@ -45,6 +45,24 @@ class Search(unittest.TestCase):
         self.assertNotIn(77, index().search(queries[0], 500, require=[77], forbid={77})[1])
         np.testing.assert_array_equal(ix.search(queries[:3], 2, forbid=[])[1], best[:, :2])
 
+    def test_answers_are_forbidden(self):
+        """As they come, padded with -1; those of many queries for all of them."""
+        ix = index()
+        _, ids = ix.search(queries[:40], M)
+        self.assertTrue((ids == -1).any(axis=1).all())
+        for forbid in (ids[0], ids[:3], ids[:3].astype(np.int64), ids[:3].tolist(), np.full(5, -1), np.full(5, -1, np.int32)):
+            gone = np.unique(forbid)
+            found = ix.search(queries[:40], M, forbid=forbid)[1]
+            for before, after in zip(ids, found):
+                self.assertEqual(set(after), (set(before) - set(gone)) | {-1})
+        best = ix.search(queries[0], 1, by="full")[1]
+        self.assertNotIn(best[0], ix.search(queries[0], 5, by="full", forbid=[best[0], -1])[1])
+        for bad in ([-2], [3, -1, -100], np.array([-7], np.int32)):
+            with self.assertRaisesRegex(wideout.ArgumentError, f"{min(bad)}"):
+                ix.search(queries[0], 5, forbid=bad)
+        with self.assertRaisesRegex(wideout.ArgumentError, "-1"):
+            ix.search(queries[0], 5, require=[-1])
+
     def test_by_scores_probes(self):
         ix = index()
         expected = full_best(queries[:20], 3)

@@ -15,9 +15,9 @@ try:
 except ImportError:
     sklearn = None
 else:
-    from sklearn.base import clone
+    from sklearn.base import BaseEstimator, clone
     from sklearn.exceptions import NotFittedError
-    from sklearn.linear_model import LogisticRegression, Perceptron, SGDClassifier
+    from sklearn.linear_model import LinearRegression, LogisticRegression, Perceptron, SGDClassifier
     from sklearn.model_selection import GridSearchCV
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline
@@ -27,6 +27,11 @@ else:
     from sklearn.utils.estimator_checks import check_estimator
 
     from wideout.sklearn import WideClassifier, _rows_of
+
+    class Nameless(BaseEstimator):
+        def fit(self, X, y):
+            self.coef_, self.intercept_ = np.zeros((3, 8)), np.zeros(3)
+            return self
 
 
 def few():
@@ -186,6 +191,8 @@ class Estimator(unittest.TestCase):
         for estimator, sentence in (
             (None, "takes an estimator"),
             (LogisticRegression, "takes an estimator"),
+            (LinearRegression(), "takes a classifier, and LinearRegression is a regressor"),
+            (Nameless(), "takes a classifier, and Nameless has no classes"),
             (DecisionTreeClassifier(), "with coef_ and intercept_.*not DecisionTreeClassifier"),
         ):
             with self.assertRaisesRegex(wideout.ArgumentError, sentence):
@@ -193,7 +200,19 @@ class Estimator(unittest.TestCase):
         plain = quick().fit(X, y)
         with self.assertRaisesRegex(wideout.ArgumentError, "several labels a row"):
             WideClassifier(plain).fit(X, np.eye(30, dtype=int)[y])
+        with self.assertRaisesRegex(wideout.ArgumentError, "y has text for classes, and the estimator was fitted with numbers"):
+            WideClassifier(plain).fit(X, y.astype(str))
+        with self.assertRaisesRegex(wideout.ArgumentError, "y has numbers for classes, .* with text"):
+            WideClassifier(quick().fit(X, y.astype(str))).fit(X, y)
+        for k in (0, -1, "3", 2.5):
+            with self.assertRaisesRegex(wideout.ArgumentError, "k takes a"):
+                WideClassifier(plain, k=k).fit(X, y)
         wide = WideClassifier(plain).fit(X, y)
+        for k in (0, -3, "3", 2.5):
+            for use in (wide.decision_function, wide.predict_proba):
+                with self.assertRaisesRegex(wideout.ArgumentError, "k takes a"):
+                    use(X[:3], k=k)
+        self.assertEqual(wide.predict_proba(X[:3], k=np.int64(2))[1].shape, (3, 2))
         with self.assertRaises(ValueError):
             wide.predict(X[:, :3])
         with self.assertRaises(ValueError):

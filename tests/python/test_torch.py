@@ -282,6 +282,55 @@ class Wide(unittest.TestCase):
         )
         self.assertEqual(tuned.index.tuning["queries"], 1000)
 
+    def test_parameters_that_are_computed(self):
+        """torch.nn.utils takes the parameter away."""
+        from torch.nn.utils import parametrizations, prune
+
+        for change in (
+            lambda wide: prune.l1_unstructured(wide, "weight", 0.3),
+            lambda wide: prune.l1_unstructured(wide, "bias", 0.3),
+            torch.nn.utils.spectral_norm,
+            parametrizations.spectral_norm,
+        ):
+            wide = WideLinear.from_linear(linear(), x, y, **TREE)
+            change(wide)
+            self.assertEqual(wide(x[:3]).shape, (3, M))
+            for use in (lambda: wide.topk(x[:3], 2), lambda: wide.index, lambda: wide.build(x, y, **TREE)):
+                with self.assertRaisesRegex(wideout.ArgumentError, "is no parameter any more"):
+                    use()
+            repr(wide)
+            self.assertEqual(wide.state_dict()["_extra_state"].numel(), 0)
+        wide = WideLinear.from_linear(linear(), x, y, **TREE)
+        prune.remove(prune.l1_unstructured(wide, "weight", 0.3), "weight")
+        with self.assertRaisesRegex(wideout.ArgumentError, "call build again"):
+            wide.topk(x[:3], 2)
+        wide.build(x, y, **TREE)
+        self.assertEqual(wide.topk(x[:3], 2).indices.shape, (3, 2))
+        with self.assertRaisesRegex(wideout.ArgumentError, "the bias is no parameter"):
+            WideLinear.from_linear(prune.l1_unstructured(linear(), "bias", 0.3), x, y)
+
+    def test_closed_index(self):
+        wide = WideLinear.from_linear(linear(), x, y, **TREE)
+        wide.index.close()
+        self.assertIn("index=closed", repr(wide))
+        self.assertEqual(wide.state_dict()["_extra_state"].numel(), 0)
+        copy.deepcopy(wide)
+        with self.assertRaises(wideout.ClosedError):
+            wide.topk(x[:3], 2)
+
+    def test_lists_are_refused(self):
+        some = x[:2].tolist()
+        for use in (
+            lambda: self.wide.topk(some, 2),
+            lambda: self.wide.log_prob(some, [1, 2]),
+            lambda: self.wide.sample(some),
+        ):
+            with self.assertRaisesRegex(wideout.ArgumentError, "x takes a tensor, not list"):
+                use()
+        with self.assertRaisesRegex(wideout.ArgumentError, "ids must be a tensor, not a list that is no table"):
+            self.wide.log_prob(x[:2], [[1], [2, 3]])
+        self.assertEqual(self.wide.log_prob(x[:2], [1, 2]).shape, (2,))
+
     def test_refused_batches(self):
         for batches, given, sentence in (
             ([], None, "there are no batches"),
@@ -291,7 +340,7 @@ class Wide(unittest.TestCase):
             ([(x, y)], [y], "pairs with their labels"),
             (x.double(), y, "a batch is float64"),
             (x.half(), y, "a batch is float16"),
-            (x.to("meta"), y, "a batch is on meta"),
+            (x.to("meta"), y, "a batch is a tensor on meta"),
             (x[:, :3], y, r"shape \(4000, 3\), and the layer takes 16"),
             (x, y[:5], r"targets have shape \(5,\), and the queries \(4000,\)"),
             (x, y + M, "is no class"),
@@ -306,7 +355,7 @@ class Wide(unittest.TestCase):
                 WideLinear.from_linear(layer, x, y)
         for layer, sentence in (
             (linear().double(), "the weight is float64|the bias is float64"),
-            (torch.nn.Linear(D, M, device="meta"), "is on meta"),
+            (torch.nn.Linear(D, M, device="meta"), "is a tensor on meta"),
         ):
             with self.assertRaisesRegex(wideout.ArgumentError, sentence):
                 WideLinear.from_linear(layer, x, y, **TREE)
