@@ -419,7 +419,8 @@ const cli_command cli_cmd_predict = {
     "exit code is 1.\n"
     "\n"
     "--forbid and --require may be given several times, and add up. Their files are read to their end\n"
-    "before anything is answered; of classes with one name all are meant.",
+    "before anything is answered; of classes with one name all are meant. What is all digits is a number\n"
+    "or a name, whichever a class has; where two classes have it, number:59 or name:59 says which.",
     options,
     sizeof(arguments),
     run,
