@@ -8,6 +8,7 @@
 #include "labelled.h"
 #include "layer_options.h"
 #include "memory.h"
+#include "not_finite.h"
 #include "outputs.h"
 #include "tune_options.h"
 
@@ -355,7 +356,11 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                 cli_program);
     if (tune && !args->common.quiet) warn_of_labels(args, index);
     const wo_index_info info = cli_index_of(index).info;
-    if (!args->common.quiet) warn_of_quality(args, &info);
+    if (!args->common.quiet) {
+        warn_of_quality(args, &info);
+        cli_not_finite_warn(args->logs.n == 1 ? args->logs.of[0] : "the logs", log.log, index);
+        cli_not_finite_warn(args->tune.log, tune_log.log, index);
+    }
     const off tuned_off = tune_log.log && !isnan(info.log_z_error)
                               ? measure_log_z(index, tune_log.log, (int)args->common.threads)
                               : (off){NAN, NAN};
