@@ -67,7 +67,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (wo_log_open(rest[0], &log, &err)) return cli_fail(rest[0], &err);
     const uint64_t all = log->n;
     if (args->n > all) {
-        cli_set_error(&err, WO_ERR_ARGUMENT, "has %" PRIu64 " queries, fewer than the %" PRIu64 " to draw", all,
+        cli_set_error(&err, WO_ERR_ARGUMENT, "has %s, fewer than the %" PRIu64 " to draw", cli_count(all, "query"),
                       args->n);
         code = cli_fail(rest[0], &err);
     } else if (draw(log, args, &n_labels, &err)) {
@@ -78,7 +78,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     } else {
         printf("wrote ");
         cli_print_text(stdout, args->output);
-        printf(": %s of %s queries, with %s labels\n", cli_number(args->n), cli_number(all), cli_number(n_labels));
+        printf(": %s of %s, with %s\n", cli_number(args->n), cli_count(all, "query"), cli_count(n_labels, "label"));
         code = cli_end();
     }
     wo_log_free(log);

@@ -232,8 +232,8 @@ static int print_report(const session *s)
                 (double)w->candidates / (double)s->n, a_word_us(s, w->seconds - w->layer_s));
     }
     if (s->n_ways > 1)
-        fprintf(stderr, "both: %s of %s words are the same before they differ\n", cli_number(count_common(s)),
-                cli_number(s->n));
+        fprintf(stderr, "both: %s of %s %s the same before they differ\n", cli_number(count_common(s)),
+                cli_count(s->n, "word"), s->n == 1 ? "is" : "are");
     return cli_end();
 }
 

@@ -54,6 +54,8 @@ index lm tokens/train.tokens.safetensors
 train w2v w2v tokens/train.tokens.safetensors -e 20 --window 1
 index w2v tokens/train.tokens.safetensors
 
+head -1 rows >row
+same 'one query' 'over 1 query with a label' "$("$WIDEOUT" embed x.net --data row --score -o one.log | grep -o 'over .*')"
 # ---- Every source, the same answers ------------------------------------------------------------------------------
 same 'a line for every query' 150 "$(wc -l <answers)"
 check 'five names and scores' bash -c "awk -F '\t' 'NF > 10 || NF % 2 || NF == 0 {bad = 1} END {exit bad}' answers"
@@ -355,6 +357,7 @@ same 'too large, in JSON' '["its scores are too large: not finite",0,150]' "$("$
 # What is a probability does not depend on how many queries come together, or on how fast: not on the planner, which would
 # give batches to FULL.
 "$sign" "$golden/index-tuned.safetensors" planned.idx '"tune.full_from":"0"' '"tune.full_from":"1"'
+check 'info: batches of one' grep -qxF '  batches of 1 query and more are answered by FULL, which is faster there' <("$WIDEOUT" info planned.idx)
 probable() { "$WIDEOUT" predict --index "$1" --layer "$golden/layer.safetensors" --softmax -k 3 "$golden/log.safetensors" "${@:2}"; }
 probable "$golden/index-tuned.safetensors" >cells
 probable planned.idx >planned
