@@ -209,7 +209,7 @@ seen=$(for seed in $(seq 1 40); do "$WIDEOUT" data draw $log -n 20 --seed "$seed
 check "draw: every query has a chance: $seen of 400 in 40 draws of 20" test "$seen" -gt 320 # 349 are to be expected
 fails 'draw: more than there are' 1 "wideout: $log: has 400 queries, fewer than the 401 to draw" "$WIDEOUT" data draw $log -n 401 -o drawn6
 check 'draw: nothing is left behind' test ! -e drawn6
-fails 'draw: no log' 1 'wideout: rows: the file is not a safetensors file' "$WIDEOUT" data draw rows -n 3 -o drawn6
+fails 'draw: no log' 1 "wideout: rows: the file is not a safetensors file; it looks like text: 'wideout embed' makes a log of raw data" "$WIDEOUT" data draw rows -n 3 -o drawn6
 fails 'draw: a full disk' 1 'wideout: drawn1: cannot write: File too large' no_space "$WIDEOUT" data draw $log -n 400 -o drawn1
 check 'draw: the old file stays' cmp drawn1 drawn2
 usage 'draw: how many' 'data draw' 'needs -n N, how many queries to draw' $log -o drawn6

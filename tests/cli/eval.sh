@@ -176,6 +176,12 @@ fails 'labels beyond m' 1 'wideout: beyond.log: query 1 has label 600, the layer
     "$WIDEOUT" eval --index popular.idx --log beyond.log
 fails 'no query' 1 'wideout: empty.log: the log has no queries' "$WIDEOUT" eval --index popular.idx --log empty.log
 fails 'a missing index' 1 'wideout: no.idx: cannot open: No such file or directory' "$WIDEOUT" eval --index no.idx --log $log
+seq -f 'line %.0f' 9 >rows.txt
+printf '\001%.0s' {1..80} >junk
+raw="rows.txt: the file is not a safetensors file; it looks like text: 'wideout embed' makes a log of raw data"
+fails 'text is no log' 1 "wideout: $raw" "$WIDEOUT" eval --index popular.idx --log rows.txt
+fails 'nor is it for build' 1 "wideout: $raw" "$WIDEOUT" build --layer $layer --log rows.txt -o x.idx
+fails 'what is no text is not called so' 1 'wideout: junk: the file is not a safetensors file' "$WIDEOUT" eval --index popular.idx --log junk
 fails 'a missing log' 1 'wideout: no.log: cannot open: No such file or directory' "$WIDEOUT" eval --index popular.idx --log no.log
 fails 'a missing layer' 1 'wideout: no.layer: cannot open: No such file or directory' \
     "$WIDEOUT" eval --index popular.idx --log $log --layer no.layer

@@ -54,7 +54,7 @@ index lm tokens/train.tokens.safetensors
 train w2v w2v tokens/train.tokens.safetensors -e 20 --window 1
 index w2v tokens/train.tokens.safetensors
 
-head -1 rows >row
+(echo "1 1100 200"; head -1 rows) >row
 same 'one query' 'over 1 query with a label' "$("$WIDEOUT" embed x.net --data row --score -o one.log | grep -o 'over .*')"
 # ---- Every source, the same answers ------------------------------------------------------------------------------
 same 'a line for every query' 150 "$(wc -l <answers)"
