@@ -71,6 +71,26 @@ static const char *swapped(const cli_files *files, const wo_error *err)
     return !other ? NULL : log_wanted ? "it is a layer: are two files swapped?" : "it is a log: are two files swapped?";
 }
 
+/* Raw data where a log is wanted: whoever has only these needs a network first. */
+static const char *raw(const cli_files *files, const wo_error *err)
+{
+    const char *path = file_of(files, err);
+    char head[64];
+    woi_file_kind kind;
+    if (err->status != WO_ERR_FORMAT || !path || (err->about != WO_ABOUT_LOG && err->about != WO_ABOUT_TUNE_LOG))
+        return NULL;
+    if (woi_file_recognise(path, &kind, NULL) || kind != WOI_FILE_XC) return NULL; /* or any text */
+    FILE *file = fopen(path, "re");
+    const size_t n = file ? fread(head, 1, sizeof head, file) : 0;
+    if (file) fclose(file);
+    for (size_t i = 0, bytes; i + 4 <= n; i += bytes) { /* the last character may be cut */
+        bool fit;
+        bytes = cli_character(head + i, n - i, &fit);
+        if (!fit && !strchr("\t\r\n", head[i])) return NULL;
+    }
+    return n ? "it looks like text: 'wideout embed' makes a log of raw data" : NULL;
+}
+
 /* Options of the library that are not called the same here, but for '_' and '-'. */
 static const struct word {
     const char *option, *here;
@@ -125,6 +145,7 @@ int cli_blame(const cli_command *command, const cli_files *files, const wo_error
     const char *about = file_of(files, err);
     if (!about && err->about == WO_ABOUT_OPTION) about = option_of(command, err->option, option);
     const char *hint = swapped(files, err);
+    if (!hint) hint = raw(files, err);
     return cli_fail_hint(about, err, hint ? hint : hint_of(err));
 }
 

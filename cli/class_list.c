@@ -17,10 +17,11 @@ void cli_class_names_free(cli_class_names *of)
     free(of->same);
 }
 
-/* Names and, for each class, the next one of the same name, or -1. */
+/* Names and, for each class, the next one of the same name, or -1; nothing where classes have no names. */
 static wo_status list_names(cli_class_names *of, wo_error *err)
 {
-    if (of->same) return WO_OK;
+    size_t bytes = 0;
+    if (of->same || !of->m || !of->name_of(of->ctx, 0, &bytes)) return WO_OK;
     int32_t *last = malloc(of->m * sizeof *last); /* of a name's first class: the last one that has it */
     of->same = malloc(of->m * sizeof *of->same);
     if (!last || !of->same) {
@@ -29,7 +30,6 @@ static wo_status list_names(cli_class_names *of, wo_error *err)
     }
     wo_status status = WO_OK;
     for (size_t i = 0; !status && i < of->m; i++) {
-        size_t bytes = 0;
         const char *name = of->name_of(of->ctx, (int32_t)i, &bytes);
         if (!name) break;
         if ((status = woi_names_append(&of->names, name, bytes, err))) break;
@@ -55,26 +55,69 @@ static wo_status add_id(cli_classes *list, int32_t id, wo_error *err)
     return WO_OK;
 }
 
-/* An id, or a name, of which all classes are meant that have it; what is all digits is an id. */
-static wo_status add_class(cli_class_names *of, cli_classes *list, const char *text, size_t bytes, wo_error *err)
+/* What is all digits, as a number, at most INT32_MAX; -1: it is something else. */
+static int64_t as_number(const char *text, size_t bytes)
 {
     int64_t id = 0;
-    size_t digits = 0;
-    for (; digits < bytes && text[digits] >= '0' && text[digits] <= '9'; digits++)
-        if (id < INT32_MAX) id = id * 10 + (text[digits] - '0');
-    if (digits < bytes) {
-        wo_status status = list_names(of, err);
-        if (status) return status;
-        id = woi_names_find(&of->names, text, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] < '0' || text[i] > '9') return -1;
+        if (id < INT32_MAX) id = id * 10 + (text[i] - '0');
     }
-    if (bytes == 0 || id < 0)
+    return bytes ? id : -1;
+}
+
+/* Behind a prefix: "name:59" */
+static bool skip(const char **text, size_t *bytes, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    if (*bytes <= n || memcmp(*text, prefix, n)) return false;
+    *text += n;
+    *bytes -= n;
+    return true;
+}
+
+/* The class of a number, and all that have a name; -1: there is none. */
+typedef struct meant {
+    int64_t number, name;
+} meant;
+
+/* Where classes are called by digits, answers show those, and whoever copies one from there means a name: a mask that
+ * took it for a number would be open, and close on another class. What could be both is refused. A name that begins
+ * with "number:" or "name:" is a name. */
+static wo_status look_up(cli_class_names *of, const char *text, size_t bytes, meant *found, wo_error *err)
+{
+    const char *all = text;
+    const size_t all_bytes = bytes;
+    found->number = as_number(text, bytes);
+    found->name = woi_names_find(&of->names, text, bytes);
+    if (found->number < 0 && found->name < 0 && skip(&text, &bytes, "number:"))
+        found->number = as_number(text, bytes);
+    else if (found->number < 0 && found->name < 0 && skip(&text, &bytes, "name:"))
+        found->name = woi_names_find(&of->names, text, bytes);
+    if (found->number < 0 && found->name < 0)
         return cli_set_error(err, WO_ERR_ARGUMENT, "'%.*s' is neither the number nor the name of a class",
-                             (int)(bytes < 60 ? bytes : 60), text);
-    if ((uint64_t)id >= of->m)
-        return cli_set_error(err, WO_ERR_ARGUMENT, "class %" PRId64 " is not below the %zu of the index", id, of->m);
-    wo_status status = add_id(list, (int32_t)id, err);
-    for (int32_t more = (int32_t)id; digits < bytes && !status && (more = of->same[more]) >= 0;)
-        status = add_id(list, more, err);
+                             (int)(all_bytes < 60 ? all_bytes : 60), all);
+    if (found->name >= 0 && (uint64_t)found->number >= of->m) found->number = -1; /* that of no class: the name alone */
+    if ((uint64_t)found->number >= of->m && found->name < 0)
+        return cli_set_error(err, WO_ERR_ARGUMENT, "class %" PRId64 " is not below the %zu of the index", found->number,
+                             of->m);
+    if (found->number >= 0 && found->name >= 0 && (found->name != found->number || of->same[found->name] >= 0))
+        return cli_set_error(err, WO_ERR_ARGUMENT,
+                             "%.*s is the number of one class and the name of another: "
+                             "number:%.*s or name:%.*s says which is meant",
+                             (int)bytes, text, (int)bytes, text, (int)bytes, text);
+    return WO_OK;
+}
+
+/* An id, or a name, of which all classes are meant that have it. */
+static wo_status add_class(cli_class_names *of, cli_classes *list, const char *text, size_t bytes, wo_error *err)
+{
+    meant found;
+    wo_status status = list_names(of, err);
+    if (!status) status = look_up(of, text, bytes, &found, err);
+    if (status) return status;
+    if (found.name < 0) return add_id(list, (int32_t)found.number, err);
+    for (int32_t id = (int32_t)found.name; !status && id >= 0; id = of->same[id]) status = add_id(list, id, err);
     return status;
 }
 
@@ -138,11 +181,24 @@ static void warn_empty(const char *path)
     fputs(" names no class\n", stderr);
 }
 
+/* Whether the option itself names classes: "3,17", "name:3,number:17". Else it names a file of them. */
+static bool is_list(const char *given)
+{
+    for (;;) {
+        const char *at = given;
+        size_t bytes = strcspn(given, ",");
+        given += bytes;
+        if (!skip(&at, &bytes, "number:")) skip(&at, &bytes, "name:");
+        if (bytes && as_number(at, bytes) < 0) return false;
+        if (!*given++) return true;
+    }
+}
+
 static int take_one(cli_class_names *of, const char *option, const char *given, cli_classes *list)
 {
     const size_t before = list->n;
     wo_error err;
-    if (given[strspn(given, "0123456789,")]) {
+    if (!is_list(given)) {
         if (read_classes(of, list, given, &err)) return cli_fail(given, &err);
         if (list->n == before) warn_empty(given);
         return CLI_OK;

@@ -22,8 +22,9 @@ typedef struct cli_class_names {
 
 void cli_class_names_free(cli_class_names *of);
 
-/* Adds all that an option was given as to the list: "3,17", or a file with an id or a name in each line. A file that
- * names no class gets a warning. Returns the exit code. */
+/* Adds all that an option was given as to the list: "3,17", or a file with an id or a name in each line. Digits that
+ * are the number of one class and the name of another are refused, unless "number:" or "name:" stands before them. A
+ * file that names no class gets a warning. Returns the exit code. */
 int cli_classes_take(cli_class_names *of, const char *option, const cli_texts *given, cli_classes *list);
 
 #endif

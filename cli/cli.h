@@ -127,6 +127,10 @@ struct json_t;
 struct json_t *cli_json_text(const char *text);
 struct json_t *cli_json_bytes(const char *text, size_t bytes);
 
+/* The value as text and a line end, on stdout, with jansson's flags; what is unfit for a terminal is escaped. False:
+ * memory ran out. */
+bool cli_write_json(const struct json_t *value, size_t flags);
+
 /* One object on stdout and nothing else; takes the reference. NULL (memory ran out) is a failure. */
 int cli_print_json(struct json_t *object);
 

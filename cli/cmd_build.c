@@ -8,6 +8,7 @@
 #include "labelled.h"
 #include "layer_options.h"
 #include "memory.h"
+#include "not_finite.h"
 #include "outputs.h"
 #include "tune_options.h"
 
@@ -162,11 +163,12 @@ static void print_layer_options(const cli_layer *layer)
     print_option("--bias", layer->bias_path);
 }
 
-/* What builds the same again, without tuning: beside the tuned file, which has the curve and the planner's batches. */
-static void print_again(const arguments *args, const wo_build_options *o)
+/* What builds the same again, without tuning: beside the tuned file, which has the curve and the planner's batches.
+ * What was measured is no option: the second file lacks these batches, and that is said. */
+static void print_again(const arguments *args, const cli_index *index)
 {
     char text[2048];
-    cli_build_text(o, text, sizeof text);
+    cli_build_text(&index->options, text, sizeof text);
     printf("again: wideout build");
     print_layer_options(&args->layer);
     for (size_t i = 0; i < args->logs.n; i++) print_option("--log", args->logs.of[i]);
@@ -178,6 +180,7 @@ static void print_again(const arguments *args, const wo_build_options *o)
     if (output) snprintf(output, room, "%s.again", args->output);
     print_option("-o", output);
     free(output);
+    if (index->info.full_from) printf("  # without the batches that FULL answers, which go by measured times");
     printf("\n");
 }
 
@@ -297,7 +300,7 @@ static int report(const arguments *args, const made *built)
     if (tuned && cli_is_interrupted()) printf("  interrupted: the best that was found until then\n");
     if (tuned) cli_curve_print(&curve, "  ");
     printf("  built in %.1f s, peak memory %.0f MiB\n", seconds, cli_peak_mib());
-    if (tuned) print_again(args, &about.options);
+    if (tuned) print_again(args, &about);
     print_next(args, &about.options);
     return cli_end();
 }
@@ -356,7 +359,11 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                 cli_program);
     if (tune && !args->common.quiet) warn_of_labels(args, index);
     const wo_index_info info = cli_index_of(index).info;
-    if (!args->common.quiet) warn_of_quality(args, &info);
+    if (!args->common.quiet) {
+        warn_of_quality(args, &info);
+        cli_not_finite_warn(args->logs.n == 1 ? args->logs.of[0] : "the logs", log.log, index);
+        cli_not_finite_warn(args->tune.log, tune_log.log, index);
+    }
     const off tuned_off = tune_log.log && !isnan(info.log_z_error)
                               ? measure_log_z(index, tune_log.log, (int)args->common.threads)
                               : (off){NAN, NAN};
@@ -383,7 +390,8 @@ static int build_exactly(const cli_command *self, const arguments *args, wo_buil
     }
     o->checkpoint = checkpoint;
     o->resume = args->resume;
-    const int code = build(self, args, o, NULL);
+    int code = checkpoint ? cli_output_try_checkpoint(args->output, checkpoint) : CLI_OK;
+    if (!code) code = build(self, args, o, NULL);
     free(checkpoint);
     return code;
 }

@@ -1,6 +1,6 @@
 /* wideout data draw: a log of some of the queries of another. */
+#include "blame.h"
 #include "cli.h"
-
 #include "inputs.h"
 #include "outputs.h"
 #include "store/log.h"
@@ -64,10 +64,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     wo_log *log = NULL;
     wo_error err;
     uint64_t n_labels = 0;
-    if (wo_log_open(rest[0], &log, &err)) return cli_fail(rest[0], &err);
+    if (wo_log_open_labelled(rest[0], NULL, &log, &err)) return cli_blame(self, &(cli_files){.log = rest[0]}, &err);
     const uint64_t all = log->n;
     if (args->n > all) {
-        cli_set_error(&err, WO_ERR_ARGUMENT, "has %" PRIu64 " queries, fewer than the %" PRIu64 " to draw", all,
+        cli_set_error(&err, WO_ERR_ARGUMENT, "has %s, fewer than the %" PRIu64 " to draw", cli_count(all, "query"),
                       args->n);
         code = cli_fail(rest[0], &err);
     } else if (draw(log, args, &n_labels, &err)) {
@@ -78,7 +78,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     } else {
         printf("wrote ");
         cli_print_text(stdout, args->output);
-        printf(": %s of %s queries, with %s labels\n", cli_number(args->n), cli_number(all), cli_number(n_labels));
+        printf(": %s of %s, with %s\n", cli_number(args->n), cli_count(all, "query"), cli_count(n_labels, "label"));
         code = cli_end();
     }
     wo_log_free(log);

@@ -69,9 +69,9 @@ static int report(const woi_synthetic *s, bool text, const arguments *args, doub
             (json_int_t)s->n[2], "exponent", s->exponent, "seconds", seconds));
     printf("wrote ");
     cli_print_text(stdout, args->output);
-    printf(": %s in %s, %s; %s train, %s valid, %s test %s; %.1f s\n", cli_count(woi_synthetic_rows(s), "class"),
+    printf(": %s in %s, %s; %s train, %s valid, %s; %.1f s\n", cli_count(woi_synthetic_rows(s), "class"),
            cli_count(s->n_clusters, "cluster"), cli_count(text ? s->n_features : s->d, text ? "feature" : "dimension"),
-           cli_number(s->n[0]), cli_number(s->n[1]), cli_number(s->n[2]), text ? "rows" : "queries", seconds);
+           cli_number(s->n[0]), cli_number(s->n[1]), cli_count(s->n[2], text ? "test row" : "test query"), seconds);
     return cli_end();
 }
 

@@ -65,9 +65,9 @@ static int report(const woi_corpus *corpus, const arguments *args, double second
                                         (json_int_t)corpus->text_bytes, "seconds", seconds, "mb_per_s", mb_per_s));
     printf("wrote ");
     cli_print_text(stdout, args->output);
-    printf(": %s (%s train, %s valid, %s test), vocabulary of %s words; <eos> at line ends: %s\n",
+    printf(": %s (%s train, %s valid, %s test), vocabulary of %s; <eos> at line ends: %s\n",
            cli_count(corpus->n, "token"), cli_number(n[0]), cli_number(n[1]), cli_number(n[2]),
-           cli_number((uint64_t)corpus->words.n), corpus->eos ? "yes" : "no");
+           cli_count((uint64_t)corpus->words.n, "word"), corpus->eos ? "yes" : "no");
     if (corpus->n_unknown) printf("%s became <unk>\n", cli_count(corpus->n_unknown, "rare token"));
     printf("read %s in %.3f s, %.0f MB/s\n", cli_bytes(corpus->text_bytes), seconds, mb_per_s);
     return cli_end();

@@ -80,8 +80,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     printf(": %s of %s, %.1f s\n", cli_count(made.n, "query"), cli_count(d, "number"), seconds);
     if (args->score && !scored) printf("  exact layer: no query has a label\n");
     if (scored)
-        printf("  exact layer: P@1 %.4f  P@5 %.4f  over %s queries with a label\n", precision.p_at_1, precision.p_at_5,
-               cli_number(precision.n - precision.unlabelled));
+        printf("  exact layer: P@1 %.4f  P@5 %.4f  over %s with a label\n", precision.p_at_1, precision.p_at_5,
+               cli_count(precision.n - precision.unlabelled, "query"));
     return cli_end();
 }
 

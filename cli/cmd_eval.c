@@ -284,7 +284,7 @@ static int print_result(const arguments *args, const wo_eval_options *o, const c
         printf(", no labels");
     else if (r->skipped)
         printf(", %s without a label not in P@k", cli_number(r->skipped));
-    if (r->refused) printf("; %s with NaN or infinity left out", cli_number(r->refused));
+    if (r->refused) printf("; %s with numbers or scores that are not finite left out", cli_number(r->refused));
     printf("\n  %-32s %12s %12s\n", "", info->method_name, "FULL");
     if (has_no_full(args, index))
         printf("  FULL's column is empty: the index has rows in bf16 alone; --layer FILE gives the exact ones\n");

@@ -29,7 +29,8 @@ static const cli_option options[] = {
     {"words", 'n', CLI_SIZE, offsetof(arguments, words), "N", "how many to write (default: 50)", false},
     {"temperature", 0, CLI_REAL, offsetof(arguments, temperature), "0-1000",
      "0: always the best word; 1: as learned (default: 1)", false},
-    {"top-k", 'k', CLI_SIZE, offsetof(arguments, top_k), "N", "draw among the N best (default: 40)", false},
+    {"top", 'k', CLI_SIZE, offsetof(arguments, top_k), "N", "draw among the N best (default: 40)", false},
+    {"top-k", 0, CLI_SIZE, offsetof(arguments, top_k), "N", "the same", false},
     {"top-p", 0, CLI_REAL, offsetof(arguments, top_p), "0-1",
      "of them, among the fewest with this probability (default: 1)", false},
     {"no-unk", 0, CLI_FLAG, offsetof(arguments, no_unk), NULL, "never write <unk>", false},
@@ -232,8 +233,8 @@ static int print_report(const session *s)
                 (double)w->candidates / (double)s->n, a_word_us(s, w->seconds - w->layer_s));
     }
     if (s->n_ways > 1)
-        fprintf(stderr, "both: %s of %s words are the same before they differ\n", cli_number(count_common(s)),
-                cli_number(s->n));
+        fprintf(stderr, "both: %s of %s %s the same before they differ\n", cli_number(count_common(s)),
+                cli_count(s->n, "word"), s->n == 1 ? "is" : "are");
     return cli_end();
 }
 
@@ -268,7 +269,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!args->net) return cli_usage(self, "needs --net FILE");
     if (!args->prompt) return cli_usage(self, "needs --prompt TEXT");
     if (args->compare && !args->index) return cli_usage(self, "--compare needs --index FILE");
-    if (args->top_k > MAX_K) return cli_usage(self, "--top-k takes at most %d, not %" PRIu64, MAX_K, args->top_k);
+    if (args->top_k > MAX_K) return cli_usage(self, "--top takes at most %d, not %" PRIu64, MAX_K, args->top_k);
     if (args->words > MAX_WORDS) return cli_usage(self, "-n takes at most %d, not %" PRIu64, MAX_WORDS, args->words);
     session s = {.self = self,
                  .args = args,

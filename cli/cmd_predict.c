@@ -161,12 +161,9 @@ static wo_status print_json(session *s, size_t row, const char *why, const cli_q
     }
     if (why) json_object_set_new(query, "error", json_string(why));
     json_object_set_new(query, "answers", why ? json_array() : answers_json(s, row));
-    char *text = query ? json_dumps(query, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    const bool written = cli_write_json(query, JSON_COMPACT);
     json_decref(query);
-    if (!text) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
-    puts(text);
-    free(text);
-    return WO_OK;
+    return written ? WO_OK : cli_set_error(err, WO_ERR_MEMORY, "out of memory");
 }
 
 /* Every query has its line, also one that cannot be answered: that line is empty. */
@@ -419,7 +416,8 @@ const cli_command cli_cmd_predict = {
     "exit code is 1.\n"
     "\n"
     "--forbid and --require may be given several times, and add up. Their files are read to their end\n"
-    "before anything is answered; of classes with one name all are meant.",
+    "before anything is answered; of classes with one name all are meant. What is all digits is a number\n"
+    "or a name, whichever a class has; where two classes have it, number:59 or name:59 says which.",
     options,
     sizeof(arguments),
     run,

@@ -79,11 +79,11 @@ void cli_index_print(const cli_index *index, const char *indent)
         printf("%sshard %" PRIu32 " of %" PRIu32 ", of a layer of %s\n", indent, info->shard + 1, info->n_shards,
                cli_count(info->m_whole, "class"));
     if (info->full_from && info->full_to)
-        printf("%sbatches of %s to %s queries are answered by FULL, which is faster there\n", indent,
-               cli_number(info->full_from), cli_number(info->full_to));
+        printf("%sbatches of %s to %s are answered by FULL, which is faster there\n", indent,
+               cli_number(info->full_from), cli_count(info->full_to, "query"));
     else if (info->full_from)
-        printf("%sbatches of %s queries and more are answered by FULL, which is faster there\n", indent,
-               cli_number(info->full_from));
+        printf("%sbatches of %s and more are answered by FULL, which is faster there\n", indent,
+               cli_count(info->full_from, "query"));
     if (info->n_removed) printf("%s%s removed\n", indent, cli_count(info->n_removed, "class"));
     if (o->method == WO_METHOD_FULL) return;
     if (o->method == WO_METHOD_SCREEN) {

@@ -40,13 +40,13 @@ static void print_name(const summary *s, int32_t id)
 static void print_summary(const char *path, const summary *s)
 {
     cli_print_text(stdout, path);
-    printf(": names, one a line\n  %s names, ", cli_number((uint64_t)s->names.n));
+    printf(": names, one a line\n  %s, ", cli_count((uint64_t)s->names.n, "name"));
     if (s->distinct == s->names.n)
         printf("all different");
     else
         printf("%s of them different", cli_number((uint64_t)s->distinct));
     if (s->empty) printf(", %s empty", cli_number((uint64_t)s->empty));
-    printf("; %s to %s bytes\n", cli_number(s->shortest), cli_number(s->longest));
+    printf("; %s to %s\n", cli_number(s->shortest), cli_count(s->longest, "byte"));
     for (int32_t i = 0; i < s->names.n && i < SHOWN; i++) print_name(s, i);
     if (s->names.n > SHOWN + 1) printf("  %11s\n", "...");
     if (s->names.n > SHOWN) print_name(s, s->names.n - 1);

@@ -148,17 +148,41 @@ int cli_end(void)
     return CLI_FAILED;
 }
 
+/* What is unfit for a terminal as \u escapes, which is the same JSON. The library that wrote it has escaped C0. */
+static void print_escaped(const char *text)
+{
+    for (const char *end = text + strlen(text); text < end;) {
+        const char *plain = text;
+        uint32_t code = 0;
+        while (plain < end && (unsigned char)*plain < 0x7f) plain++;
+        fwrite(text, 1, (size_t)(plain - text), stdout);
+        if ((text = plain) == end) return;
+        const size_t n = character_at(text, (size_t)(end - text), &code);
+        if (n && is_unfit(code))
+            printf("\\u%04" PRIx32, code);
+        else
+            fwrite(text, 1, n ? n : 1, stdout);
+        text += n ? n : 1;
+    }
+}
+
+bool cli_write_json(const json_t *value, size_t flags)
+{
+    char *text = value ? json_dumps(value, flags | JSON_REAL_PRECISION(9)) : NULL;
+    if (!text) return false;
+    print_escaped(text);
+    putchar('\n');
+    free(text);
+    return true;
+}
+
 int cli_print_json(json_t *object)
 {
-    char *text = object ? json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    const bool written = cli_write_json(object, JSON_INDENT(1));
     json_decref(object);
-    if (!text) {
-        fprintf(stderr, "%s: out of memory\n", cli_program);
-        return CLI_FAILED;
-    }
-    puts(text);
-    free(text);
-    return cli_end();
+    if (written) return cli_end();
+    fprintf(stderr, "%s: out of memory\n", cli_program);
+    return CLI_FAILED;
 }
 
 static char *rotating(void)

@@ -19,6 +19,17 @@ int cli_output_try(const char *path)
     return status ? cli_fail(path, &err) : CLI_OK;
 }
 
+int cli_output_try_checkpoint(const char *path, const char *checkpoint)
+{
+    woi_outfile *out = NULL;
+    wo_error why, err;
+    const wo_status status = woi_outfile_create(checkpoint, &out, &why);
+    woi_outfile_free(out);
+    if (!status) return CLI_OK;
+    cli_set_error(&err, status, "its checkpoint: %.200s", why.text);
+    return cli_fail(path, &err);
+}
+
 /* What mkdir would say of a folder that is not there: 0, or its errno. */
 static int refusal_of(const char *folder)
 {

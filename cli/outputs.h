@@ -18,6 +18,7 @@ typedef struct cli_outputs {
 
 /* Whether a file can be made there, tried before the work and not after it; where it cannot, says why and returns
  * CLI_FAILED. Leaves nothing behind. */
+int cli_output_try_checkpoint(const char *path, const char *checkpoint); /* of that output */
 int cli_output_try(const char *path);
 
 /* The same of a folder that is there or can be made, and of the files of these names in it; NULL ends them. */

@@ -52,9 +52,26 @@ static search begin(const char *typed)
     return (search){typed, NULL, (most < 1 ? 1 : most) + (bytes > 1)};
 }
 
+/* The first word of a command of two; "" where it has one. */
+static const char *group_of(const cli_command *command, char group[LONGEST])
+{
+    const size_t bytes = strcspn(command->name, " ");
+    const bool has = command->name[bytes] && bytes < LONGEST;
+    memcpy(group, command->name, has ? bytes : 0);
+    group[has ? bytes : 0] = '\0';
+    return group;
+}
+
 const char *cli_suggest_command(const cli_command *const *commands, const char *typed)
 {
+    static char group[LONGEST]; /* handed out */
+    char other[LONGEST];
     search s = begin(typed);
+    for (const cli_command *const *c = commands; *c; c++) {
+        const size_t before = s.changes;
+        if (*group_of(*c, other)) compare(&s, other, group);
+        if (s.changes < before) memcpy(group, other, sizeof group);
+    }
     for (const cli_command *const *c = commands; *c; c++) compare(&s, (*c)->name, (*c)->name);
     for (const cli_command *const *c = commands; *c; c++) { /* "xc" alone is "data xc" */
         const char *last = strrchr((*c)->name, ' ');

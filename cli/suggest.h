@@ -4,8 +4,8 @@
 
 #include "cli.h"
 
-/* Of `commands`, which end with NULL, the one that `typed` ("eavl", "data xv", "xc") is likely to stand for, or NULL.
- */
+/* Of `commands`, which end with NULL, the one that `typed` ("eavl", "data xv", "xc") is likely to stand for, or the
+ * group that it is ("trian": train), or NULL. Valid until the next call. */
 const char *cli_suggest_command(const cli_command *const *commands, const char *typed);
 
 /* The same of a command's options, for a long name without dashes. */

@@ -182,8 +182,8 @@ void xc_print_summary(const char *path, const xc_summary *s)
                (double)s->n_label_uses / n, cli_number(s->most_labels), cli_count(s->rows_without_labels, "row"));
     const char *what = s->shape.matrix ? "column" : "label";
     if (s->top_uses)
-        printf("  %s of the %ss occur; the most frequent, %s %s, in %.1f%% of the rows\n", cli_number(s->labels_used),
-               what, what, cli_number(s->top_label), 100 * (double)s->top_uses / n);
+        printf("  %s of the %ss occur%s; the most frequent, %s %s, in %.1f%% of the rows\n", cli_number(s->labels_used),
+               what, s->labels_used == 1 ? "s" : "", what, cli_number(s->top_label), 100 * (double)s->top_uses / n);
     print_histogram(s);
 }
 

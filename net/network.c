@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "base/team.h"
 #include "net/fasttext.h"
+#include "net/memory.h"
 #include "text/names_text.h"
 
 #include <inttypes.h>
@@ -83,6 +84,22 @@ static void start_values(const woi_network *net, size_t i, uint64_t seed)
                     &(starting){net, i, seed, rows});
 }
 
+/* The sizes of what is trained come from a header, which may name any number in a few bytes. Where the system gives out
+ * memory that it does not have, the process would be ended when it is used, and others with it. */
+static wo_status check_memory(const woi_network *net, wo_error *err)
+{
+    enum { STATES = 3 }; /* the numbers and Adam's two moments */
+    uint64_t bytes = net->m;
+    for (size_t i = 0; i < net->n_params; i++)
+        bytes += STATES * sizeof(float) * net->params[i].shape[0] * width_of(&net->params[i]);
+    const uint64_t there = woi_memory_there();
+    if (bytes <= there) return WO_OK;
+    return woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET,
+                    "training a network of %zu features, %zu dimensions and %zu labels takes %" PRIu64
+                    " bytes of memory, and there are %" PRIu64,
+                    net->n_inputs, net->d, net->m, bytes, there);
+}
+
 wo_status woi_network_create(const woi_network_plan *plan, woi_network **result, wo_error *err)
 {
     const size_t m = plan->m, d = plan->d, n_inputs = plan->n_inputs;
@@ -98,7 +115,7 @@ wo_status woi_network_create(const woi_network_plan *plan, woi_network **result,
     net->ranks = plan->ranks;
     snprintf(net->extractor, sizeof net->extractor, "none");
     list_params(net);
-    if (!(net->is_label = woi_alloc(m, 1, err))) {
+    if ((plan->trained && check_memory(net, err)) || !(net->is_label = woi_alloc(m, 1, err))) {
         woi_network_free(net);
         return WO_ERR_MEMORY;
     }

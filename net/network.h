@@ -66,7 +66,8 @@ typedef struct woi_network_plan {
 } woi_network_plan;
 
 /* Allocates the parameters, zero or, with `trained`, as training starts: embeddings N(0, 0.1), the rest uniform in
- * +-1/sqrt(d) as PyTorch does; with moments then. Names and options are the caller's to set. */
+ * +-1/sqrt(d) as PyTorch does; with moments then, and refused where they are larger than the memory there is. Names and
+ * options are the caller's to set. */
 wo_status woi_network_create(const woi_network_plan *plan, woi_network **network, wo_error *err);
 void woi_network_free(woi_network *network);
 

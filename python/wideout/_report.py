@@ -161,7 +161,7 @@ def evaluation_text(e: "Evaluation", index: dict[str, Any]) -> str:
     elif e.without_label:
         head += f", {e.without_label:,} without a label not in P@k"
     if e.not_finite:
-        head += f"; {e.not_finite:,} with NaN or infinity left out"
+        head += f"; {e.not_finite:,} with numbers or scores that are not finite left out"
     lines.append(f"{head:<34}{index['method']:>12}{'FULL':>12}")
     if not math.isnan(e.p_at_1):
         for k in (1, 3, 5):

@@ -84,7 +84,16 @@ void woi_error_prefix(wo_error *err, const char *prefix)
 {
     if (!err) return;
     char text[sizeof err->text];
-    int length = snprintf(text, sizeof text, "%s: %s", prefix, err->text);
+    /* Of a long path the end says which file it is; the sentence behind it is not cut for it. */
+    enum { LEAST = 60 };
+    const size_t bytes = strlen(prefix), own = strlen(err->text) + sizeof "...: ";
+    const char *dots = "";
+    if (bytes + own > sizeof text && own + LEAST <= sizeof text) {
+        prefix += bytes - (sizeof text - own);
+        while (((unsigned char)*prefix & 0xc0) == 0x80) prefix++; /* not within a character */
+        dots = "...";
+    }
+    int length = snprintf(text, sizeof text, "%s%s: %s", dots, prefix, err->text);
     memcpy(err->text, text, sizeof text);
     if (length >= (int)sizeof text) end_with_dots(err);
 }

@@ -33,7 +33,8 @@ void woi_error_set(wo_error *err, wo_status status, uint64_t offset, const char 
     __attribute__((format(printf, 4, 5)));
 void woi_error_set_errno(wo_error *err, const char *what, int errnum);
 
-/* Puts `prefix`, a colon and a space before the sentence that is in `err`: an outer caller adding its place. */
+/* Puts `prefix`, a colon and a space before the sentence that is in `err`: an outer caller adding its place.
+ * Of one that is too long only the end is put there. */
 void woi_error_prefix(wo_error *err, const char *prefix);
 
 /* Copies at most 40 bytes of `text` into `out`, so that it can stand inside quotes in a sentence on a terminal:

@@ -71,6 +71,7 @@ typedef struct worker {
 typedef struct chunk {
     size_t n, k;
     const size_t *picks;
+    uint8_t *refused;        /* (n): set where the index or FULL has no answer, because its scores are not finite */
     float *q;                /* (n, d) */
     int32_t *ids, *full_ids; /* (n, k) */
     float *scores;
@@ -135,6 +136,9 @@ static wo_status judge_candidates(const woi_eval *eval, worker *w, const chunk *
 static wo_status judge_query(const woi_eval *eval, worker *w, const chunk *c, size_t i, wo_error *err)
 {
     const wo_query_stats *stats = &c->stats[i];
+    if (eval->full && eval->full->m > eval->index->n_removed && c->full_ids[i * c->k] < 0) c->refused[i] = 1;
+    if (stats->status) c->refused[i] = 1;
+    if (c->refused[i]) return WO_OK;
     w->sums.empty += stats->candidates == 0;
     w->sums.wider += stats->wider;
     w->sums.exact += stats->exact;
@@ -251,7 +255,6 @@ static void conclude(const woi_eval *eval, const tally *t)
 {
     wo_eval_result *r = eval->result;
     const uint64_t n = eval->n, labelled = n - t->unlabelled;
-    const bool exact = eval->index->options.method == WO_METHOD_FULL;
     r->n = n;
     r->skipped = t->unlabelled;
     r->p_at_1 = share(t->hits[0], labelled);
@@ -267,14 +270,29 @@ static void conclude(const woi_eval *eval, const tally *t)
     r->empty_share = share(t->empty, n);
     r->wider_share = share(t->wider, n);
     r->exact_share = share(t->exact, n);
-    r->label_rank_retrieved = exact ? r->label_rank : share(t->rank_sum, t->ranked);
+    r->label_rank_retrieved = share(t->rank_sum, t->ranked);
 }
 
-static wo_status judge(const woi_eval *eval, wo_error *err)
+/* Of the picks, those that either side has no answer to are none. */
+static wo_status leave_out(woi_eval *eval, const uint8_t *refused, wo_error *err)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < eval->n; i++)
+        if (!refused[i]) eval->picks[kept++] = eval->picks[i];
+    eval->result->refused += eval->n - kept;
+    eval->n = kept;
+    if (kept) return WO_OK;
+    return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
+                          "every query of the log has numbers or scores that are not finite");
+}
+
+static wo_status judge(woi_eval *eval, wo_error *err)
 {
     const size_t d = eval->log->d;
     worker *workers = NULL;
+    uint8_t *refused = woi_alloc_zero(eval->n, 1, err);
     chunk c = {.k = PRECISION_K};
+    if (!refused) return WO_ERR_MEMORY;
     for (size_t i = 0; i < eval->options->n_ks; i++)
         if (eval->options->ks[i] > c.k) c.k = eval->options->ks[i];
     /* Queries go through in pieces; who answers them is what the planner says of the batch that was asked for. */
@@ -293,9 +311,11 @@ static wo_status judge(const woi_eval *eval, wo_error *err)
     for (size_t first = 0; !status && first < eval->n; first += CHUNK) {
         c.n = eval->n - first < CHUNK ? eval->n - first : CHUNK;
         c.picks = eval->picks + first;
+        c.refused = refused + first;
         status = woi_progress(&eval->options->progress, "judging", first, eval->n, err);
         if (!status) status = judge_chunk(eval, workers, &c, err);
     }
+    if (!status) status = leave_out(eval, refused, err);
     if (status) goto done;
     tally sum = {0};
     for (int i = 0; i < eval->threads; i++) /* a struct of uint64_t alone */
@@ -306,6 +326,7 @@ static wo_status judge(const woi_eval *eval, wo_error *err)
 done:
     woi_likelihood_free(c.likelihood);
     free_workers(workers, eval->threads);
+    woi_free(refused);
     woi_free(c.q);
     woi_free(c.ids);
     woi_free(c.full_ids);
@@ -350,7 +371,7 @@ static wo_status pick(woi_eval *eval, wo_error *err)
     }
     if (eval->n == 0)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
-                              "every query of the log has a number that is not finite");
+                              "every query of the log has numbers or scores that are not finite");
     return WO_OK;
 }
 
@@ -407,8 +428,9 @@ wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log
     woi_eval eval = {.index = index, .log = log, .options = &o, .threads = woi_team_threads(o.threads), .result = &r};
     if (layer || index->rows.w) eval.full = layer ? &layer->dense : &index->rows;
     status = pick(&eval, err);
-    if (!status && eval.full && log->indptr) status = woi_eval_rank(&eval, err);
     if (!status) status = judge(&eval, err);
+    if (!status && eval.full && log->indptr) status = woi_eval_rank(&eval, err); /* of those that both can answer */
+    if (index->options.method == WO_METHOD_FULL) r.label_rank_retrieved = r.label_rank;
     if (!status && !o.skip_timing) status = woi_eval_time(&eval, err);
     woi_free(eval.picks);
     return status ? status : hand_over(&r, result);

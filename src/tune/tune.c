@@ -241,10 +241,29 @@ static wo_status let_full_answer(woi_tune *t, woi_batches batches, wo_index *ind
     return WO_OK;
 }
 
+/* Whether the search looked at more than what scores every class. */
+static bool has_tried_cells(const woi_tune *t)
+{
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const double method = woi_row(t, i)[WOI_CURVE_METHOD];
+        if (method != WO_METHOD_FULL && method != WO_METHOD_SCREEN) return true;
+    }
+    return false;
+}
+
+uint32_t woi_plan_rounds(const woi_tune *t, double took_s)
+{
+    enum { PLAN_ROUNDS = 9, FEW_ROUNDS = 2 };
+    static const double FEW_S = 2; /* in all, for a search that ended at once: nobody waits for a planner alone */
+    const bool few = !has_tried_cells(t);
+    const double there = woi_tune_left(t), left = (few ? fmin(there, FEW_S - took_s) : there) / fmax(took_s, 1e-3);
+    const uint32_t most = few ? FEW_ROUNDS : PLAN_ROUNDS;
+    return left < most ? (uint32_t)fmax(left, 0) : most;
+}
+
 /* Where FULL is faster at every size, it is the answer. */
 static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
 {
-    enum { PLAN_ROUNDS = 9 };
     uint32_t batches[] = {1, 8, 64, 128, 1024, 0}; /* from 128 on tables have more than one thread */
     size_t n = 5, at = 0;
     wo_eval_timing timings[6];
@@ -259,8 +278,7 @@ static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
     woi_timing_call call = {.index = *index, .full = true, .batches = batches, .n = n, .rounds = 1, .timings = timings};
     const double start = woi_now_s();
     wo_status status = woi_tune_time(t, &call, err);
-    const double left = woi_tune_left(t) / fmax(woi_now_s() - start, 1e-3);
-    call.rounds = left < PLAN_ROUNDS ? (uint32_t)fmax(left, 0) : PLAN_ROUNDS;
+    call.rounds = woi_plan_rounds(t, woi_now_s() - start);
     if (!status && call.rounds > 1 && !t->interrupted) status = woi_tune_time(t, &call, err);
     if (status) return status;
     const woi_batches full = woi_plan(timings, n, t->o.batch);

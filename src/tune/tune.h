@@ -184,6 +184,9 @@ wo_status woi_tune_measure_full(woi_tune *t, wo_error *err);
  * several the one that has `asked`, or the longest, or the larger sizes. */
 woi_batches woi_plan(const wo_eval_timing *timings, size_t n, uint32_t asked);
 
+/* How many more rounds of timing the planner has time for, behind one that took so long. */
+uint32_t woi_plan_rounds(const woi_tune *t, double took_s);
+
 static inline double *woi_row(const woi_tune *t, size_t row)
 {
     return t->rows + row * WOI_CURVE_COLUMNS;

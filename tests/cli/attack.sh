@@ -72,6 +72,14 @@ for text in '[],' '{},' '0,' '[[[['; do
 done
 rm dense
 
+# A header of a few bytes that asks for terabytes. With less than there are, a tool that tried would fail with another
+# sentence, and take no machine down.
+printf '1 2147483647 2147483647\n0 0:1\n' >terabytes
+out=$([ -n "$SAN" ] || ulimit -v 4000000; "$WIDEOUT" train xc --train terabytes -o y.net -q -d 64 2>&1)
+check 'a network that no memory holds is refused before it is begun' grep -qxE \
+    'wideout: terabytes: training a network of 2147483647 features, 64 dimensions and 2147483647 labels takes 3326452169203 bytes of memory, and there are [0-9]+' \
+    <<<"$out"
+
 "$sign" --curve 60000 "$golden/index-tuned.safetensors" curve.idx
 check 'a curve of 60,000 rows is no work' timeout 20 "$WIDEOUT" info curve.idx
 same 'and all of them are there' 60001 "$("$WIDEOUT" info --curve curve.idx | wc -l)"

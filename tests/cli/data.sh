@@ -188,6 +188,10 @@ usage 'split: NaN' 'data split' "--valid takes a number from 0 to 1, not 'nan'" 
 # ---- draw --------------------------------------------------------------------------------------------------------
 "$WIDEOUT" data synthetic -q -m 50 -d 4 -n 4000 -o whole >/dev/null
 log=whole/valid.log.safetensors
+same 'made up: one to test' '1 test query' "$("$WIDEOUT" data synthetic -m 9 -d 4 -n 10 -o nine | grep -o '[0-9]* test q[a-z]*')"
+"$WIDEOUT" data draw -q $log -n 1 -o one >/dev/null
+same 'draw one of one' 'wrote drawn0: 1 of 1 query, with 1 label' "$("$WIDEOUT" data draw one -n 1 -o drawn0)"
+fails 'draw more than one of one' 1 'wideout: one: has 1 query, fewer than the 2 to draw' "$WIDEOUT" data draw one -n 2 -o drawn0
 same 'draw' 'wrote drawn1: 90 of 400 queries, with 90 labels' "$("$WIDEOUT" data draw $log -n 90 -o drawn1)"
 same 'draw --json' '{"queries":90,"of":400,"labels":90}' "$("$WIDEOUT" data draw $log -n 90 -t 2 -o drawn2 --json | jq -c .)"
 check 'draw: the same seed, the same queries' cmp drawn1 drawn2
@@ -205,7 +209,7 @@ seen=$(for seed in $(seq 1 40); do "$WIDEOUT" data draw $log -n 20 --seed "$seed
 check "draw: every query has a chance: $seen of 400 in 40 draws of 20" test "$seen" -gt 320 # 349 are to be expected
 fails 'draw: more than there are' 1 "wideout: $log: has 400 queries, fewer than the 401 to draw" "$WIDEOUT" data draw $log -n 401 -o drawn6
 check 'draw: nothing is left behind' test ! -e drawn6
-fails 'draw: no log' 1 'wideout: rows: the file is not a safetensors file' "$WIDEOUT" data draw rows -n 3 -o drawn6
+fails 'draw: no log' 1 "wideout: rows: the file is not a safetensors file; it looks like text: 'wideout embed' makes a log of raw data" "$WIDEOUT" data draw rows -n 3 -o drawn6
 fails 'draw: a full disk' 1 'wideout: drawn1: cannot write: File too large' no_space "$WIDEOUT" data draw $log -n 400 -o drawn1
 check 'draw: the old file stays' cmp drawn1 drawn2
 usage 'draw: how many' 'data draw' 'needs -n N, how many queries to draw' $log -o drawn6

@@ -92,6 +92,28 @@ log_file some.log 3 16 '0 1 1 3' '5 7 8'
 same 'queries without a label are counted' '[3,1]' \
     "$("$WIDEOUT" eval --index popular.idx --log some.log --no-timing --json | jq -c '[.n, .without_label]')"
 
+# ---- What is not finite ------------------------------------------------------------------------------------------
+log_file four.log 4 16 '0 1 2 3 4' '5 7 8 9'
+begin=$(($(stat -c %s four.log) - 4 * 16 * 4 - 9 * 8))
+for ((i = 0; i < 16; i++)); do printf '\xff\xff\x7f\x7f'; done | dd of=four.log bs=1 seek=$((begin + 64)) conv=notrunc status=none
+printf '\0\0\xc0\x7f' | dd of=four.log bs=1 seek=$((begin + 128)) conv=notrunc status=none
+log_file two.log 2 16 '0 1 2' '5 9'
+for method in evidence full; do
+    "$WIDEOUT" eval --index $method.idx --log four.log --no-timing --json >four.json
+    same "$method: scores that are not finite are left out and counted, as numbers are" '[2,0,2]' \
+        "$(jq -c '[.n, .without_label, .not_finite]' four.json)"
+    check "$method: figures are those of the others" cmp <(jq 'del(.log, .date, .not_finite)' four.json) \
+        <("$WIDEOUT" eval --index $method.idx --log two.log --no-timing --json | jq 'del(.log, .date, .not_finite)')
+done
+same 'said' 'four.log: 2 queries; 2 with numbers or scores that are not finite left out' \
+    "$("$WIDEOUT" eval --index evidence.idx --log four.log --no-timing | sed -n 2p)"
+log_file large.log 3 16 '0 1 2 3' '5 7 9'
+for ((i = 0; i < 16; i++)); do printf '\xff\xff\x7f\x7f'; done | dd of=large.log bs=1 seek=$(($(stat -c %s large.log) - 3 * 64 - 7 * 8)) conv=notrunc status=none
+same 'build says it too' 'wideout: warning: large.log: 1 of 3 queries with numbers or scores that are not finite: no index answers it' \
+    "$("$WIDEOUT" build --layer $layer --log large.log --method popular --popular 9 -o four.idx 2>&1 >/dev/null | grep large.log:)"
+same 'and of a tune log' 'wideout: warning: four.log: 2 of 4 queries with numbers or scores that are not finite: no index answers them' \
+    "$("$WIDEOUT" build --layer $layer --log $train --tune-log four.log --target 0.1 --max-time 1s -o four.idx 2>&1 >/dev/null | grep four.log:)"
+
 # ---- Time --------------------------------------------------------------------------------------------------------
 evaluate evidence --json --rounds 1 --threads 2 >timed.json
 same 'batches and threads' '[[1,1],[1024,2]]' "$(jq -c '[.timings[] | [.batch, .threads]]' timed.json)"
@@ -156,6 +178,12 @@ fails 'labels beyond m' 1 'wideout: beyond.log: query 1 has label 600, the layer
     "$WIDEOUT" eval --index popular.idx --log beyond.log
 fails 'no query' 1 'wideout: empty.log: the log has no queries' "$WIDEOUT" eval --index popular.idx --log empty.log
 fails 'a missing index' 1 'wideout: no.idx: cannot open: No such file or directory' "$WIDEOUT" eval --index no.idx --log $log
+seq -f 'line %.0f' 9 >rows.txt
+printf '\001%.0s' {1..80} >junk
+raw="rows.txt: the file is not a safetensors file; it looks like text: 'wideout embed' makes a log of raw data"
+fails 'text is no log' 1 "wideout: $raw" "$WIDEOUT" eval --index popular.idx --log rows.txt
+fails 'nor is it for build' 1 "wideout: $raw" "$WIDEOUT" build --layer $layer --log rows.txt -o x.idx
+fails 'what is no text is not called so' 1 'wideout: junk: the file is not a safetensors file' "$WIDEOUT" eval --index popular.idx --log junk
 fails 'a missing log' 1 'wideout: no.log: cannot open: No such file or directory' "$WIDEOUT" eval --index popular.idx --log no.log
 fails 'a missing layer' 1 'wideout: no.layer: cannot open: No such file or directory' \
     "$WIDEOUT" eval --index popular.idx --log $log --layer no.layer

@@ -39,7 +39,9 @@ generate "${hot[@]}" --seed 8 >three
 check 'one seed, one text' cmp one two
 check 'another, another' bash -c '! cmp -s one three'
 same 'top-p 0 is the best word' "$(generate --prompt a -n 20 --temperature 0)" "$(generate --prompt a -n 20 --temperature 50 --top-p 0)"
-same 'the words that are drawn among' 2 "$(generate "${hot[@]}" --top-k 1 --json | jq -r '.runs[0].words[:2] | unique | length')"
+for option in -k --top --top-k; do
+    same "the words that are drawn among, $option" 2 "$(generate "${hot[@]}" $option 1 --json | jq -r '.runs[0].words[:2] | unique | length')"
+done
 check 'the fields of --json' jq -e '.net == "lm.net" and .prompt == "a" and .n == 5 and .seed == 1 and .same_words == 5 and
     ([.runs[].by] == ["index", "exact layer"]) and (.runs | all((.words | length == 5) and .words_a_second > 0 and
     .next_us > 0 and .read_us >= 0 and .candidates > 0))' <(generate --prompt a -n 5 --index lm.idx --compare --temperature 0 --json)
@@ -62,7 +64,7 @@ usage 'no network' generate 'needs --net FILE' --prompt a
 usage 'no prompt' generate 'needs --prompt TEXT' --net lm.net
 usage 'a word too many' generate "unexpected 'b': the text to go on from is --prompt TEXT" --net lm.net --prompt a b
 usage 'nothing to compare' generate '--compare needs --index FILE' --net lm.net --prompt a --compare
-usage 'too many words to draw among' generate '--top-k takes at most 1000, not 1001' --net lm.net --prompt a --top-k 1001
+usage 'too many words to draw among' generate '--top takes at most 1000, not 1001' --net lm.net --prompt a --top-k 1001
 usage 'below zero' generate "--temperature takes a number from 0 to 1000, not '-1'" --net lm.net --prompt a --temperature -1
 usage 'more than all' generate "--top-p takes a number from 0 to 1, not '2'" --net lm.net --prompt a --top-p 2
 fails 'no words' 1 'wideout: --prompt: has no words' "$WIDEOUT" generate --net lm.net --prompt ' '

@@ -35,6 +35,10 @@ for name in "${good[@]}"; do check "'$name' as it is" grep -qF "$name" <<<"$answ
 for name in "${bad[@]:3:2}"; do check 'a part of the others' grep -qF "${name:0:3}?" <<<"$answers"; done
 same 'JSON has them as they are' "$(sort labels.txt | jq -R . | jq -cs .)" \
     "$("$WIDEOUT" predict --index index -k $m --json log | jq -cs '[.[0].answers[].name]' | jq -r '.[]' | sort | jq -R . | jq -cs .)"
+for json in "$("$WIDEOUT" predict --index index -k $m --json log)" "$("$WIDEOUT" info --json labels.txt)"; do
+    fit 'JSON: what is unfit is escaped' "$json"
+    check 'which is the same JSON' grep -qF '\u009b' <<<"$json"
+done
 printf 'w%s x\u202ey \u009b2J v\n' $(seq 300) >corpus
 "$WIDEOUT" data text -q corpus -o t >/dev/null
 "$WIDEOUT" train lm -q --train t/train.tokens.safetensors -d 8 -t 1 -e 1 -b 8 -o lm >/dev/null
@@ -73,7 +77,16 @@ for letters in "$(printf 'n%.0s' $(seq 250))" "$(printf 'ü%.0s' $(seq 127))"; d
     fails 'train: too long for its checkpoint, said at once' 1 \
         "wideout: $letters: its checkpoint: cannot create: File name too long" \
         timeout 20 "$WIDEOUT" train xc --train train.txt "${small[@]}" -e 1000000 -o "$letters"
+    for option in '--memory 4G' --resume; do
+        # shellcheck disable=SC2086 # words
+        fails "build $option: too" 1 "wideout: $letters: its checkpoint: cannot create: File name too long" \
+            "$WIDEOUT" build -q --layer net --log log --method popular --popular 3 $option -o "$letters"
+    done
 done
+echo words >"${letters:0:115}.checkpoint"
+fails 'a long name does not hide what is wrong' 1 \
+    "wideout: ...$(printf 'ü%.0s' $(seq 79)).checkpoint: exists and is no checkpoint of a build of wideout's: move it away" \
+    "$WIDEOUT" build -q --layer net --log log --method popular --popular 3 --resume -o "${letters:0:115}"
 long=$(printf 'n%.0s' $(seq 256))
 fails 'a name that is too long is refused before the work' 1 "wideout: $long: cannot create: File name too long" \
     timeout 20 "$WIDEOUT" train xc --train train.txt "${small[@]}" -e 1000000 -o "$long"

@@ -54,6 +54,8 @@ index lm tokens/train.tokens.safetensors
 train w2v w2v tokens/train.tokens.safetensors -e 20 --window 1
 index w2v tokens/train.tokens.safetensors
 
+(echo "1 1100 200"; head -1 rows) >row
+same 'one query' 'over 1 query with a label' "$("$WIDEOUT" embed x.net --data row --score -o one.log | grep -o 'over .*')"
 # ---- Every source, the same answers ------------------------------------------------------------------------------
 same 'a line for every query' 150 "$(wc -l <answers)"
 check 'five names and scores' bash -c "awk -F '\t' 'NF > 10 || NF % 2 || NF == 0 {bad = 1} END {exit bad}' answers"
@@ -169,6 +171,34 @@ same '--forbid: all classes of a name' '0 100' "$("$WIDEOUT" predict --index twi
     awk -F '\t' '{for (i = 1; i < NF; i += 2) n += $i == "twin"; k = NF / 2} END {print n + 0, k}')"
 same '--require: all of them too' 100 "$("$WIDEOUT" predict --index twins.idx -k 200 --require list test.log |
     awk -F '\t' 'NR == 1 {for (i = 1; i < NF; i += 2) n += $i == "twin"; print n}')"
+# Names of digits. Answers show names, so a number that is copied from there may be the name of another class.
+seq 199 -1 0 >backward.names
+seq 1000000 1000199 >far.names
+id=${best#class-}
+with() { # NAMES ARGUMENT...: the first answer's class, by its number
+    "$WIDEOUT" predict --index x.idx --exact --json --names "$1.names" test.log "${@:2}" | head -1 | jq .answers[0].id
+}
+both="$id is the number of one class and the name of another: number:$id or name:$id says which is meant"
+fails '--forbid: digits that mean two classes' 1 "wideout: --forbid: $both" \
+    "$WIDEOUT" predict --index x.idx --names backward.names --forbid "$id" test.log
+echo "$id" >list
+fails '--require: in a file too' 1 "wideout: list: line 1: $both" \
+    "$WIDEOUT" predict --index x.idx --names backward.names --require list test.log
+check 'the classes of a number and of a name are two' [ "$((199 - id))" != "$id" ]
+same '--forbid: that the number is meant' "${second#class-}" "$(with backward --forbid "number:$id")"
+same '--forbid: that the name is meant' "${second#class-}" "$(with backward --forbid "name:$((199 - id))")"
+echo "name:$((199 - id))" >list
+same '--forbid: that in a file' "${second#class-}" "$(with backward --forbid list)"
+same '--forbid: digits that are a name alone' "${second#class-}" "$(with far --forbid "$((1000000 + id))")"
+same '--forbid: digits that are a number alone' "${second#class-}" "$(with far --forbid "$id")"
+(seq 0 99; seq 0 99) >twice.names
+fails '--forbid: the number of one class, which is the name of that and another' 1 \
+    'wideout: --forbid: 7 is the number of one class and the name of another: number:7 or name:7 says which is meant' \
+    "$WIDEOUT" predict --index x.idx --names twice.names --forbid 7 test.log
+seq 0 199 >same.names
+same '--forbid: number and name of one class' "${second#class-}" "$(with same --forbid "$id")"
+fails '--forbid: neither' 1 'wideout: --forbid: class 1000200 is not below the 200 of the index' \
+    "$WIDEOUT" predict --index x.idx --names far.names --forbid 1000200 test.log
 same '--require: always a candidate' yes "$("$WIDEOUT" predict --index x.idx --require 198,199 -k 200 --json test.log |
     jq -rs 'all([.answers[].id] | contains([198, 199])) | if . then "yes" else "no" end')"
 # --specific: the same answers with the same scores, in the order of score - log(count + 1).
@@ -327,6 +357,7 @@ same 'too large, in JSON' '["its scores are too large: not finite",0,150]' "$("$
 # What is a probability does not depend on how many queries come together, or on how fast: not on the planner, which would
 # give batches to FULL.
 "$sign" "$golden/index-tuned.safetensors" planned.idx '"tune.full_from":"0"' '"tune.full_from":"1"'
+check 'info: batches of one' grep -qxF '  batches of 1 query and more are answered by FULL, which is faster there' <("$WIDEOUT" info planned.idx)
 probable() { "$WIDEOUT" predict --index "$1" --layer "$golden/layer.safetensors" --softmax -k 3 "$golden/log.safetensors" "${@:2}"; }
 probable "$golden/index-tuned.safetensors" >cells
 probable planned.idx >planned

@@ -23,6 +23,10 @@ fails 'help for an unknown command' 2 "wideout: unknown command 'data fly' (see 
 fails 'control characters are not printed' 2 "wideout: unknown command 'a??[31m' (see 'wideout --help')" "$WIDEOUT" $'a\n\e[31m'
 fails 'a command with a slip' 2 "wideout: unknown command 'eavl': did you mean 'eval'? (see 'wideout --help')" "$WIDEOUT" eavl --index x
 fails 'a command of a group with a slip' 2 "wideout: unknown command 'data sintetic': did you mean 'data synthetic'? (see 'wideout --help')" "$WIDEOUT" data sintetic
+fails 'a group with a slip' 2 "wideout: unknown command 'trian': did you mean 'train'? (see 'wideout --help')" "$WIDEOUT" trian
+fails 'the other group' 2 "wideout: unknown command 'dta': did you mean 'data'? (see 'wideout --help')" "$WIDEOUT" dta
+fails 'a group cut short' 2 "wideout: unknown command 'dat': did you mean 'data'? (see 'wideout --help')" "$WIDEOUT" dat
+fails 'a group with a slip, and its command' 2 "wideout: unknown command 'trian xc': did you mean 'train xc'? (see 'wideout --help')" "$WIDEOUT" trian xc
 fails 'the last word of a command alone' 2 "wideout: unknown command 'xc': did you mean 'data xc'? (see 'wideout --help')" "$WIDEOUT" xc
 fails 'an option with a slip' 2 "wideout build: unknown option '--tagret=0.9': did you mean --target? (see 'wideout build --help')" "$WIDEOUT" build --tagret=0.9
 fails 'an option of which two may be meant' 2 "wideout build: unknown option '--tune-l': did you mean --tune-log? (see 'wideout build --help')" "$WIDEOUT" build --tune-l x

@@ -118,8 +118,12 @@ wideout() { "$WIDEOUT" "$@"; }
 check 'next: says that its log was tuned on' grep -q '^next: .*  # better: a log that it was not tuned on$' copy.text
 check 'next: works when it is copied' eval "$(sed -n 's/^next: //p' copy.text | sed 's/  #.*//') --no-timing"
 kept=$(md5sum <"it's an index")
-check 'again: works too' eval "$(sed -n 's/^again: //p' copy.text) -q"
+check 'again: works too' eval "$(sed -n 's/^again: //p' copy.text | sed 's/  #.*//') -q"
 same 'and builds the same cells' "$before" "$(cells "it's an index.again")"
+"$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --max-time 0.1s "${valid[@]}" --target 0.5 --target5 0.4 \
+    -o planned.idx >copy.text
+same 'again: says which batches it is without, where there are any' "$("$WIDEOUT" info --json planned.idx | jq '.index.full_from > 0')" \
+    "$(grep -q '^again: .*  # without the batches that FULL answers, which go by measured times$' copy.text && echo true || echo false)"
 same 'beside the tuned file' "$kept" "$(md5sum <"it's an index")"
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree -o $'new\nline' >copy.text
 check 'a name with a line end' eval "$(sed -n 's/^next: //p' copy.text | sed 's/  #.*//') --no-timing"

@@ -71,6 +71,21 @@ printf 'class 3\nclass 4\n' >gone
 same 'classes go by their names' 0 "$(grep -c $'class 3\t' answers)"
 check 'and come with their numbers' grep -q $'\t62\t' answers
 
+seq 59 -1 0 >names
+"$WIDEOUT" build -q --layer $layer --log $log --names names "${tree[@]}" -o named >/dev/null
+fails 'digits that mean two classes' 1 \
+    'wideout: --remove: 59 is the number of one class and the name of another: number:59 or name:59 says which is meant' \
+    "$WIDEOUT" update named --remove 59 -o x
+removed() { # CLASS: how the class is called that is gone then
+    "$WIDEOUT" update -q named --remove "$1" -o named2 >/dev/null && "$WIDEOUT" predict -q --index named2 --exact -k 60 $test |
+        head -1 | tr '\t' '\n' | sed -n 'p;n' | sort -n - names | uniq -u
+}
+same 'that the number is meant' 0 "$(removed number:59)"
+same 'that the name is meant' 59 "$(removed name:59)"
+seq 1000000 1000059 >names
+"$WIDEOUT" build -q --layer $layer --log $log --names names "${tree[@]}" -o named >/dev/null
+same 'digits that are a name alone' 1000005 "$(removed 1000005)"
+
 # ---- A layer that changes ------------------------------------------------------------------------------------------
 same 'nothing has changed' '["fine",0,0,null,900,1]' \
     "$("$WIDEOUT" check index --layer $layer --json | jq -c '[.verdict, .changed, .added, .mean_change, .kept, .same_1]')"

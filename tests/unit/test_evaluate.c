@@ -175,7 +175,7 @@ static void odd_queries_are_left_out(void **state)
 }
 
 /* Logits beyond a float's range order nothing: a search answers such a query with -1, and FULL has no answers there
- * either. Its labels are missed by both. */
+ * either. It is no query then, and is counted. */
 static void infinite_scores_are_no_answers(void **state)
 {
     (void)state;
@@ -185,11 +185,19 @@ static void infinite_scores_are_no_answers(void **state)
     wo_eval_options o = quality();
     wo_eval_result r = EMPTY;
     evaluate(s.index, NULL, log, &o, &r);
-    assert_int_equal(r.n, 4);
+    assert_int_equal(r.n, 3);
+    assert_int_equal(r.refused, 1);
+    assert_int_equal(r.skipped, 1);
     assert_near(r.p_at_1, 0);
-    assert_near(r.full_p_at_1, 0); /* of labels {0}, {1, 4} and {3} */
-    assert_near(r.full_p_at_5, 3.0 / 15);
-    assert_near(r.agreement[1], 3.0 / 5); /* of the three others */
+    assert_near(r.full_p_at_1, 0); /* of labels {1, 4} and {3} */
+    assert_near(r.full_p_at_5, 3.0 / 10);
+    assert_near(r.agreement[1], 3.0 / 5);
+
+    wo_log *all = wrap_log((const float[]){3e38F, 3e38F, 3e38F, 3e38F}, 4, 1, line_indptr, line_labels);
+    wo_error err;
+    assert_int_equal(wo_evaluate(s.index, NULL, all, &o, &r, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "every query of the log has numbers or scores that are not finite");
+    wo_log_free(all);
     wo_log_free(log);
     free_scene(&s);
 }
@@ -617,7 +625,7 @@ static void what_does_not_fit_is_refused(void **state)
     assert_refused(s.index, NULL, wide, &o, "the log's queries have 2 numbers, the layer's rows 1");
     assert_refused(s.index, NULL, beyond, &o, "query 0 has label 5, the layer 5 classes");
     assert_refused(s.index, NULL, none, &o, "the log has no queries");
-    assert_refused(s.index, NULL, all_odd, &o, "every query of the log has a number that is not finite");
+    assert_refused(s.index, NULL, all_odd, &o, "every query of the log has numbers or scores that are not finite");
     assert_refused(s.index, another, s.log, &o, "the layer is not the one that the index was built for: its checksum");
     o.ks[1] = 0;
     assert_refused(s.index, NULL, s.log, &o, "k is 0, expected 1 to 1000");
@@ -665,7 +673,7 @@ static void every_stage_can_be_stopped(void **state)
 {
     (void)state;
     scene s = make_line();
-    static char stages[][8] = {"ranking", "judging", "timing", "cold"};
+    static char stages[][8] = {"judging", "ranking", "timing", "cold"};
     for (size_t i = 0; i < 4; i++) {
         wo_eval_options o;
         wo_eval_defaults(&o, sizeof o);

@@ -1,6 +1,9 @@
 /* net/: networks and checkpoints on disk, ours and other people's. */
+#include "net/memory.h"
 #include "networks.h"
 #include "signing.h"
+
+#include <sys/stat.h>
 
 static void assert_same_names(const woi_names *a, const woi_names *b)
 {
@@ -140,6 +143,55 @@ static void bad_networks_are_refused(void **state)
                                             &none, &err),
                          WO_ERR_ARGUMENT);
     assert_null(none);
+}
+
+/* What no memory holds is refused before any is taken. */
+static void beyond_memory(void **state)
+{
+    (void)state;
+    woi_network *net = NULL;
+    wo_error err;
+    const size_t most = INT32_MAX;
+    const woi_network_plan plan = {.arch = WOI_ARCH_XC, .m = most, .d = 65536, .n_inputs = most, .trained = true};
+    assert_int_equal(woi_network_create(&plan, &net, &err), WO_ERR_MEMORY);
+    assert_null(net);
+    const char *begin = "training a network of 2147483647 features, 65536 dimensions and 2147483647 labels takes "
+                        "3377727636242419 bytes of memory, and there are ";
+    assert_memory_equal(err.text, begin, strlen(begin));
+    const uint64_t there = woi_memory_there();
+    assert_true(there > 1 << 20 && there < (uint64_t)1 << 51);
+    assert_int_equal(strtoull(err.text + strlen(begin), NULL, 10), there);
+}
+
+/* The least limit of a group and of those around it. */
+static void memory_of_a_group(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *groups, *outer, *inner;
+        uint64_t least;
+    } cases[] = {
+        {"0::/outer/inner\n", "max\n", "max\n", UINT64_MAX},
+        {"0::/outer/inner\n", "max\n", "1000000\n", 1000000},
+        {"12:cpu:/\n0::/outer/inner\n", "2000000\n", "3000000\n", 2000000},
+        {"0::/outer\n", "max\n", "1000000\n", UINT64_MAX},
+        {"4:memory:/outer/inner\n", "1\n", "1\n", UINT64_MAX},
+        {"0::/\n", "1\n", "1\n", UINT64_MAX},
+        {"0::/outer/inner\n", "", "", UINT64_MAX},
+    };
+    char groups[300], root[300];
+    snprintf(root, sizeof root, "%s", scratch("root"));
+    mkdir(root, 0700);
+    mkdir(scratch("root/outer"), 0700);
+    mkdir(scratch("root/outer/inner"), 0700);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        scratch_text("groups", cases[i].groups);
+        scratch_text("root/outer/memory.max", cases[i].outer);
+        scratch_text("root/outer/inner/memory.max", cases[i].inner);
+        snprintf(groups, sizeof groups, "%s", scratch("groups"));
+        assert_int_equal(woi_memory_of_group(groups, root), cases[i].least);
+    }
+    assert_int_equal(woi_memory_of_group(scratch("none"), root), UINT64_MAX);
 }
 
 /* Where training starts: embeddings N(0, 0.1), the rest within 1/sqrt(d), another network for another seed. */
@@ -481,6 +533,8 @@ int main(void)
         cmocka_unit_test(networks_come_back),
         cmocka_unit_test(the_record_is_kept),
         cmocka_unit_test(bad_networks_are_refused),
+        cmocka_unit_test(beyond_memory),
+        cmocka_unit_test(memory_of_a_group),
         cmocka_unit_test(starting_values),
         cmocka_unit_test(checkpoints_come_back),
         cmocka_unit_test(bad_checkpoints_are_refused),

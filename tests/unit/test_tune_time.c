@@ -125,6 +125,28 @@ static void what_only_full_can_meet_is_answered_at_once(void **state)
     free_scene(&s);
 }
 
+/* A planner that had nothing but what scores every class to look at is soon done. */
+static void the_planner_does_not_take_long_where_nothing_was_searched(void **state)
+{
+    (void)state;
+    double rows[3 * WOI_CURVE_COLUMNS] = {0};
+    woi_tune t = {.rows = rows, .start = woi_now_s()};
+    t.o.max_time_s = 600;
+    woi_row(&t, 0)[WOI_CURVE_METHOD] = WO_METHOD_FULL;
+    woi_row(&t, 1)[WOI_CURVE_METHOD] = WO_METHOD_SCREEN;
+    woi_row(&t, 2)[WOI_CURVE_METHOD] = WO_METHOD_EVIDENCE;
+    t.n_rows = 2;
+    assert_int_equal(woi_plan_rounds(&t, 0.1), 2);
+    assert_int_equal(woi_plan_rounds(&t, 0.9), 1);
+    assert_int_equal(woi_plan_rounds(&t, 4), 0);
+    t.n_rows = 3;
+    assert_int_equal(woi_plan_rounds(&t, 4), 9);
+    t.o.max_time_s = 10;
+    assert_int_equal(woi_plan_rounds(&t, 4), 2);
+    t.start -= 20;
+    assert_int_equal(woi_plan_rounds(&t, 4), 0);
+}
+
 /* Of a search that found nothing but FULL, the screen is the last that is tried: time is kept for it, and more where it
  * is timed in large batches. */
 static void time_is_kept_for_the_screen(void **state)
@@ -149,6 +171,7 @@ int main(void)
         cmocka_unit_test(the_time_is_held_with_the_last_build),
         cmocka_unit_test(time_is_kept_for_the_screen),
         cmocka_unit_test(what_only_full_can_meet_is_answered_at_once),
+        cmocka_unit_test(the_planner_does_not_take_long_where_nothing_was_searched),
     };
     return cmocka_run_group_tests_name("tune_time", tests, scratch_setup, scratch_teardown);
 }
