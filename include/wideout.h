@@ -213,6 +213,9 @@ typedef struct wo_layer_info {
     uint32_t shard, n_shards;
     size_t m_whole;
     uint64_t checksum;
+    /* Of a shard: a digest of which class is in which shard, and of their names. Only shards with the same one are
+     * together the whole layer. 0: it is none, or of a file that does not say. */
+    uint64_t dealing;
 } wo_layer_info;
 
 /* Fails, with WO_ERR_ARGUMENT, only where struct_size is not set. */
@@ -565,6 +568,7 @@ typedef struct wo_index_info {
      * NAN where it was not judged: a log of fewer than 1,000 queries, or a layer so large that FULL takes long. */
     uint64_t held_n;
     double held_same_best, held_p_at_1, held_full_p_at_1;
+    uint64_t dealing; /* as in wo_layer_info */
 } wo_index_info;
 
 /* Both fail, with WO_ERR_ARGUMENT, only where struct_size is not set. */

@@ -47,6 +47,12 @@ static int open_layer(const cli_command *self, const cli_layer *given, const cha
     return status ? cli_fail(given->path, &err) : CLI_OK;
 }
 
+/* Shards of two dealings may have a class twice and lack another. */
+static wo_status same_dealing(uint64_t dealing, wo_error *err)
+{
+    return job_same("the dealing of classes to shards, or what they are called,", &dealing, sizeof dealing, err);
+}
+
 int part_open_layer(const cli_command *self, const cli_layer *given, const char *names, wo_layer **layer)
 {
     wo_error err;
@@ -60,7 +66,9 @@ int part_open_layer(const cli_command *self, const cli_layer *given, const char 
     if (!code) {
         const wo_layer_info info = cli_layer_about(*layer);
         const uint64_t same[] = {info.checksum, info.m_whole, info.d};
-        if (job_same("the layer", same, sizeof same, &err)) code = part_blame(self, &(cli_files){0}, &err);
+        wo_status status = job_same("the layer", same, sizeof same, &err);
+        if (!status) status = same_dealing(info.dealing, &err);
+        if (status) code = part_blame(self, &(cli_files){0}, &err);
     }
     free(path);
     return code;
@@ -81,6 +89,7 @@ static wo_status same_build(const wo_index *index, wo_error *err)
     const uint64_t layer[] = {info.layer_checksum, info.m_whole, info.d};
     const uint64_t router[] = {info.router_checksum, info.n_cells};
     wo_status status = job_same("the layer of the index", layer, sizeof layer, err);
+    if (!status) status = same_dealing(info.dealing, err);
     if (!status) status = job_same("the build of the index, by its options,", text, strnlen(text, sizeof text), err);
     return status ? status : job_same("the build of the index, by its router,", router, sizeof router, err);
 }

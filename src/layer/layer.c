@@ -583,7 +583,8 @@ wo_status wo_layer_describe(const wo_layer *layer, wo_layer_info *info)
                                 .shard = layer->shard.number,
                                 .n_shards = layer->shard.count,
                                 .m_whole = woi_shard_whole(&layer->shard, layer->dense.m),
-                                .checksum = layer->checksum};
+                                .checksum = layer->checksum,
+                                .dealing = layer->shard.dealing};
     return woi_sized_give(info, &full, sizeof full);
 }
 

@@ -15,7 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 enum { MOST_SHARDS = 99999 }; /* their names have five digits */
+#define DEALING "shard.dealing"
 
 void woi_shard_free(woi_shard *shard)
 {
@@ -49,6 +53,17 @@ static wo_status read_line(const woi_st *st, const char *key, uint64_t most, uin
                     woi_quote(quoted, text ? text : "", text ? strlen(text) : 0), most);
 }
 
+/* The digest of a dealing is 16 digits; older files have none. */
+static wo_status read_dealing(const woi_st *st, uint64_t *dealing, wo_error *err)
+{
+    const char *text = woi_st_meta(st, DEALING);
+    char quoted[WOI_QUOTE_BYTES];
+    *dealing = text ? strtoull(text, NULL, 16) : 0;
+    if (!text || (strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16)) return WO_OK;
+    return woi_fail(err, WO_ERR_FORMAT, 8, "'%s' is \"%s\", expected 16 hexadecimal digits", DEALING,
+                    woi_quote(quoted, text, strlen(text)));
+}
+
 static wo_status check_classes(const int32_t *classes, size_t rows, uint64_t m, wo_error *err)
 {
     for (size_t i = 0; i < rows; i++)
@@ -61,7 +76,7 @@ static wo_status check_classes(const int32_t *classes, size_t rows, uint64_t m, 
 
 wo_status woi_shard_read(const woi_st *st, size_t rows, woi_shard *shard, wo_error *err)
 {
-    uint64_t number, count, m;
+    uint64_t number, count, m, dealing;
     const woi_tensor *tensor = woi_st_find(st, "classes");
     if (!woi_st_kind(st) || (!tensor && !woi_st_meta(st, "shard.count"))) return WO_OK;
     if (!tensor || tensor->dtype != WOI_I32 || tensor->n_dims != 1 || tensor->n != rows)
@@ -69,6 +84,7 @@ wo_status woi_shard_read(const woi_st *st, size_t rows, woi_shard *shard, wo_err
     wo_status status = read_line(st, "shard.count", MOST_SHARDS, &count, err);
     if (!status) status = read_line(st, "shard.number", MOST_SHARDS, &number, err);
     if (!status) status = read_line(st, "shard.m", INT32_MAX, &m, err);
+    if (!status) status = read_dealing(st, &dealing, err);
     if (status) return status;
     if (!count || number >= count || m < rows)
         return woi_fail(err, WO_ERR_FORMAT, 8,
@@ -81,7 +97,7 @@ wo_status woi_shard_read(const woi_st *st, size_t rows, woi_shard *shard, wo_err
         woi_free(classes);
         return status;
     }
-    *shard = (woi_shard){(uint32_t)number, (uint32_t)count, (size_t)m, classes, classes};
+    *shard = (woi_shard){(uint32_t)number, (uint32_t)count, (size_t)m, classes, classes, dealing};
     return WO_OK;
 }
 
@@ -92,12 +108,45 @@ wo_status woi_shard_write(woi_st_writer *writer, const woi_shard *shard, wo_erro
         size_t value;
     } lines[] = {{"shard.number", shard->number}, {"shard.count", shard->count}, {"shard.m", shard->m}};
     wo_status status = WO_OK;
+    char text[24];
     for (size_t i = 0; !status && shard->count && i < sizeof lines / sizeof *lines; i++) {
-        char text[24];
         snprintf(text, sizeof text, "%zu", lines[i].value);
         status = woi_st_set_meta(writer, lines[i].key, text, err);
     }
-    return status;
+    snprintf(text, sizeof text, "%016" PRIx64, shard->dealing);
+    return status || !shard->count || !shard->dealing ? status : woi_st_set_meta(writer, DEALING, text, err);
+}
+
+/* ---- Dealings ---------------------------------------------------------------------------------------------- */
+
+/* Classes to the hash, in pieces that stay in the cache: `n` of shard `part`. */
+static void hash_range(XXH3_state_t *state, uint32_t part, size_t n)
+{
+    enum { PIECE = 1024 };
+    uint32_t of[PIECE];
+    for (size_t i = 0; i < PIECE; i++) of[i] = part;
+    for (size_t left = n, now; left > 0; left -= now) {
+        now = left < PIECE ? left : PIECE;
+        XXH3_64bits_update(state, of, now * sizeof *of);
+    }
+}
+
+/* XXH3 of the shard of each class, U32, and of the names of all. of NULL: ranges. */
+static uint64_t digest(const wo_layer *layer, const uint32_t *of, size_t n)
+{
+    const size_t m = woi_shard_whole(&layer->shard, layer->dense.m);
+    const woi_names *names = &layer->labels;
+    XXH3_state_t state;
+    XXH3_INITSTATE(&state);
+    XXH3_64bits_reset(&state);
+    if (of) XXH3_64bits_update(&state, of, m * sizeof *of);
+    for (uint32_t s = 0; !of && s < n; s++)
+        hash_range(&state, s, woi_part_start((size_t)s + 1, n, m) - woi_part_start(s, n, m));
+    if (names->n) {
+        XXH3_64bits_update(&state, names->indptr, ((size_t)names->n + 1) * sizeof *names->indptr);
+        XXH3_64bits_update(&state, names->bytes, (size_t)names->indptr[names->n]);
+    }
+    return XXH3_64bits_digest(&state);
 }
 
 /* ---- By range ---------------------------------------------------------------------------------------------- */
@@ -133,6 +182,7 @@ wo_status wo_layer_take_part(wo_layer *layer, uint32_t part, uint32_t n_parts, w
     const size_t first = woi_part_start(part, n_parts, dense->m),
                  n = woi_part_start((size_t)part + 1, n_parts, dense->m) - first;
     woi_names names = {0};
+    const uint64_t dealing = digest(layer, NULL, n_parts);
     int32_t *classes = woi_alloc(n, sizeof *classes, err);
     if (!classes) return WO_ERR_MEMORY;
     for (size_t i = 0; i < n; i++) classes[i] = (int32_t)(first + i);
@@ -143,7 +193,7 @@ wo_status wo_layer_take_part(wo_layer *layer, uint32_t part, uint32_t n_parts, w
     }
     woi_names_free(&layer->labels);
     layer->labels = names;
-    layer->shard = (woi_shard){part, n_parts, dense->m, classes, classes};
+    layer->shard = (woi_shard){part, n_parts, dense->m, classes, classes, dealing};
     dense->w += first * dense->d;
     if (dense->b) dense->b += first;
     dense->m = n;
@@ -204,8 +254,9 @@ wo_status wo_layer_save_shards(const wo_layer *layer, const wo_log *log, const c
     int32_t *classes = woi_alloc(m, sizeof *classes, err);
     woi_st_writer **writers = woi_alloc_zero(n, sizeof *writers, err);
     status = of && classes && writers ? deal(layer, log, n, of, err) : WO_ERR_MEMORY;
+    const uint64_t dealing = status ? 0 : digest(layer, of, n);
     for (size_t s = 0; !status && s < n; s++) {
-        woi_shard shard = {.number = (uint32_t)s, .count = (uint32_t)n, .m = m, .classes = classes};
+        woi_shard shard = {.number = (uint32_t)s, .count = (uint32_t)n, .m = m, .classes = classes, .dealing = dealing};
         size_t rows = 0;
         for (size_t i = 0; i < m; i++)
             if (of[i] == s) classes[rows++] = (int32_t)i;

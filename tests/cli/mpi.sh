@@ -142,6 +142,53 @@ fails 'join: a shard of another build' 1 \
 cp s/net2-00002-of-00004.safetensors s/net-00002-of-00004.safetensors
 fails 'a shard of another layer' 1 'wideout-mpi: the layer differs between ranks 0 and 1' \
     run 4 "$mpi" build --layer s/net "${tree[@]}" -o x
+# Shards of one layer, but of two dealings: some classes twice, others nowhere.
+mkdir mixed
+cp s/net-*-of-00004.safetensors mixed
+"$WIDEOUT" shard --layer $layer -n 4 -o m >/dev/null
+cp m-00002-of-00004.safetensors mixed/net-00002-of-00004.safetensors
+run 4 "$mpi" build --layer m "${tree[@]}" -o mixed/other >/dev/null
+dealing='wideout-mpi: the dealing of classes to shards, or what they are called, differs between ranks 0 and'
+fails 'shards of two dealings' 1 "$dealing 1" run 4 "$mpi" build --layer mixed/net "${tree[@]}" -o x
+for i in 1 2 3 4; do cp "s/other-0000$i-of-00004.safetensors" "mixed/index-0000$i-of-00004.safetensors"; done
+cp mixed/other-00003-of-00004.safetensors mixed/index-00003-of-00004.safetensors
+fails 'indexes of two dealings' 1 "$dealing 2" run 4 "$mpi" predict --index mixed/index $test
+fails 'judged' 1 "$dealing 2" run 4 "$mpi" eval --index mixed/index --log $test
+fails 'join: indexes of two dealings' 1 "wideout: mixed/index-00003-of-00004.safetensors: the shard is of another dealing of the layer's \
+classes than the first one, or of other names" "$WIDEOUT" join mixed/index-*.safetensors -o x
+# What only some ranks have otherwise. Each opens a file of its own under the one name.
+each() { # FILE OF-RANK-0 OF-OTHERS COMMAND...
+    printf '%s\n' "mkdir -p rank\$OMPI_COMM_WORLD_RANK && cd rank\$OMPI_COMM_WORLD_RANK || exit" \
+        "if [ \$OMPI_COMM_WORLD_RANK -eq 0 ]; then cp '$scratch/$2' '$1'; else cp '$scratch/$3' '$1'; fi" "exec ${*:4}" >each.sh
+    run 2 bash "$scratch/each.sh"
+}
+python3 - $train <<'PY'
+import hashlib, json, shutil, struct, sys
+data = open(sys.argv[1], 'rb').read()
+n = struct.unpack('<Q', data[:8])[0]
+header = json.loads(data[8:8 + n])
+def write(name, of):
+    # As another's file, without checksums: one number of the tensor changed, in the middle of it.
+    tensors = {k: v for k, v in header.items() if k != '__metadata__'}
+    text = json.dumps(tensors).encode()
+    text += b' ' * (-len(text) % 8)
+    body = bytearray(data[8 + n:])
+    if of:
+        a, b = tensors[of]['data_offsets']
+        at = a + (b - a) // 8 * 4 + 36
+        body[at] ^= 1
+    open(name, 'wb').write(struct.pack('<Q', len(text)) + text + body)
+write('plain', None)
+write('queries', 'queries')
+write('labels', 'labels.indices')
+PY
+log='wideout-mpi: the log, by its queries and labels, differs between ranks 0 and 1'
+for other in queries labels; do
+    fails "logs with other $other" 1 "$log" each log plain $other "$mpi" build --layer "$scratch/$layer" --log log --router tree -q -o x
+done
+sed 's/ 700$/ seven hundred/' names >other_names
+fails 'other names' 1 "$dealing 1" each names names other_names "$mpi" build --layer "$scratch/$layer" --log "$scratch/$train" --names names \
+    --router tree -q -o x
 fails 'shards for another number of processes' 1 \
     'wideout-mpi: s/net2-00001-of-00002.safetensors: cannot open: No such file or directory' \
     run 2 "$mpi" build --layer s/net2 "${tree[@]}" -o x

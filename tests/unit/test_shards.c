@@ -32,6 +32,17 @@ static void a_part_is_a_range(void **state)
     free_scene(&s);
 }
 
+static uint64_t dealing_of(const char *path)
+{
+    wo_layer *layer = NULL;
+    wo_error err;
+    wo_layer_info info = {.struct_size = sizeof info};
+    if (wo_layer_open(path, NULL, &layer, &err)) fail_msg("%s", err.text);
+    wo_layer_describe(layer, &info);
+    wo_layer_free(layer);
+    return info.dealing;
+}
+
 static void frequent_classes_are_dealt_out_first(void **state)
 {
     (void)state;
@@ -60,6 +71,14 @@ static void frequent_classes_are_dealt_out_first(void **state)
         }
         wo_layer_free(part);
     }
+    /* Two dealings have two digests, and so has one with names. */
+    const uint64_t first = dealing_of(to[0]);
+    assert_true(first && first == dealing_of(to[1]));
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 2, &err), WO_OK);
+    const uint64_t second = dealing_of(to[0]);
+    name_classes(&s);
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 2, &err), WO_OK);
+    assert_true(second && second != first && dealing_of(to[1]) != second);
     assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 8, &err), WO_ERR_ARGUMENT);
     wo_log_free(log);
     free_scene(&s);
