@@ -178,6 +178,9 @@ typedef struct wo_layer_options {
     wo_verify verify;        /* of a file of ours; others' have no checksums */
     uint32_t reserved;       /* 0 */
     wo_progress progress;
+    /* n_parts above 1: of a whole layer this part alone, as by wo_layer_take_part; of a file in safetensors whose
+     * numbers become F32 only those of its rows are then in memory. A file that is a shard is opened as it is. */
+    uint32_t part, n_parts;
 } wo_layer_options;
 
 /* Opens a layer, an index, a network or a model in safetensors (its shards too), W as .npy, a supervised model of
@@ -198,7 +201,8 @@ WO_API const float *wo_layer_weight(const wo_layer *layer);
 WO_API const float *wo_layer_bias(const wo_layer *layer);
 
 /* Names the m classes, in place of those that its file may have: UTF-8, no line ends, copied. An index that is built
- * from the layer then has them. To be called before other threads have the layer. */
+ * from the layer then has them. A part of a layer takes the names of all its classes, and keeps its own. To be called
+ * before other threads have the layer. */
 WO_API wo_status wo_layer_set_names(wo_layer *layer, const char *const *names, size_t n, wo_error *err);
 
 typedef struct wo_layer_info {
@@ -228,10 +232,12 @@ WO_API wo_status wo_layer_take_part(wo_layer *layer, uint32_t part, uint32_t n_p
 
 /* Writes the layer as n layer files, shards: its classes are dealt out one after the other, the most frequent labels of
  * `log` first (NULL: by number), so that all have as many and as much work. Each file has its classes' numbers and the
- * checksum of the whole layer. All of them appear, or none. */
+ * checksum of the whole layer. All are on the disk before the first of them gets its name. With `resume` each gets it
+ * as soon as it is complete, and one that is there, of this dealing and with all its checksums right, stays: a call
+ * that was stopped is then to be repeated. */
 typedef struct wo_log wo_log;
 WO_API wo_status wo_layer_save_shards(const wo_layer *layer, const wo_log *log, const char *const *paths, size_t n,
-                                      wo_error *err);
+                                      int resume, wo_error *err);
 
 /* ---- Logs -------------------------------------------------------------------------------------------------- */
 

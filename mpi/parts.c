@@ -31,20 +31,15 @@ static wo_status check_number(const char *what, uint32_t shard, uint32_t n_shard
                          shard + 1, n_shards, job_rank(), job_size(), job_rank() + 1, job_size());
 }
 
-/* Opens the file at `path`, and keeps this rank's range where it is a whole layer. */
+/* Opens the file at `path`, of which this rank has its range where it is a whole layer. */
 static int open_layer(const cli_command *self, const cli_layer *given, const char *names, wo_layer **layer)
 {
     wo_error err;
     const int code = cli_layer_open(self, given, layer);
     if (code) return code;
     const wo_layer_info info = cli_layer_about(*layer);
-    if (info.n_shards && names)
-        return cli_usage(self, "--names goes with a whole layer: 'wideout shard --names' gives them to shards");
-    if (names && cli_names_give(names, *layer)) return CLI_FAILED;
-    const wo_status status = info.n_shards
-                                 ? check_number("layer", info.shard, info.n_shards, &err)
-                                 : wo_layer_take_part(*layer, (uint32_t)job_rank(), (uint32_t)job_size(), &err);
-    return status ? cli_fail(given->path, &err) : CLI_OK;
+    if (check_number("layer", info.shard, info.n_shards, &err)) return cli_fail(given->path, &err);
+    return names ? cli_names_give(names, *layer) : CLI_OK;
 }
 
 /* Shards of two dealings may have a class twice and lack another. */
@@ -59,8 +54,12 @@ int part_open_layer(const cli_command *self, const cli_layer *given, const char 
     cli_layer own = *given;
     char *path = part_file(given->path);
     int code = CLI_FAILED;
-    if (path) {
+    if (path && names && strcmp(path, given->path) != 0) {
+        code = cli_usage(self, "--names goes with a whole layer: 'wideout shard --names' gives them to shards");
+    } else if (path) {
         own.path = path;
+        own.part = (uint32_t)job_rank();
+        own.n_parts = (uint32_t)job_size();
         code = open_layer(self, &own, names, layer);
     }
     if (!code) {
