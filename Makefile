@@ -169,7 +169,7 @@ $(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h tests/*/*.h) $(ARCHIVES) $(BUIL
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(ARCHIVES) $(LDFLAGS) $(CMOCKA) $(ZLIB) $(LIBS)
 # The collective calls themselves, without the commands.
-$(BUILD)/tests/mpi/collective: tests/mpi/collective.c $(filter %/job.o %/collective.o,$(MPI_OBJ)) $(BUILD)/libcli.a $(ARCHIVES) $(BUILD)/.flags
+$(BUILD)/tests/mpi/collective: tests/mpi/collective.c $(filter %/job.o %/collective.o %/outside.o,$(MPI_OBJ)) $(BUILD)/libcli.a $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -o $@ $(filter-out %/.flags,$^) $(LDFLAGS) $(MPI_LIBS) $(ZLIB) $(LIBS)
 # What tests load in front of the tool, as it is: not sanitized.
@@ -237,6 +237,7 @@ torture:  ## the long form of the tests that mutate indexes, fail I/O calls and 
 	$(BUILD)/tests/fuzz/fuzz_index 50000 tests/golden/index-*.safetensors
 	@BUILD=$(BUILD) TORTURE=1 tests/cli/io_faults.sh
 	@BUILD=$(BUILD) TORTURE=1 tests/cli/kills.sh
+	@BUILD=$(BUILD) KILLS=20 tests/cli/mpi.sh
 	@BUILD=$(BUILD) TORTURE=1 tests/cli/mpi_train.sh
 
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600

@@ -157,6 +157,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const char *const in[] = {layer, args->layer.bias_path, args->log, args->labels, args->names};
     if (!code) code = cli_refuse_inputs(self, path, in, sizeof in / sizeof in[0]);
     if (!code) code = cli_output_try(path);
+    if (!code) cli_shard_sweep(args->output); /* no rank writes before all have opened the layer */
     o.checkpoint = checkpoint;
     o.resume = args->resume;
     if (!code) code = build(self, args, &o, path);
@@ -186,8 +187,8 @@ const cli_command mpi_cmd_build = {
     "router. A job that was stopped goes on from it with --resume, in as many processes as it may be, and\n"
     "writes the same files; without, it begins anew.\n"
     "\n"
-    "All files appear, or none. A process that dies ends the job; so does one that the others have waited\n"
-    "for longer than $WIDEOUT_MPI_TIMEOUT seconds (600).",
+    "All files are on the disk before the first of them gets its name. A process that dies ends the job; so\n"
+    "does one that the others have waited for longer than $WIDEOUT_MPI_TIMEOUT seconds (600).",
     options,
     sizeof(arguments),
     run,

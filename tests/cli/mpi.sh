@@ -31,6 +31,27 @@ WIDEOUT_MPI_TIMEOUT=1 fails 'no wait is longer than the limit' 1 \
 fails 'ranks with different words' 1 'collective: the command line differs between ranks 0 and 1' \
     timeout 60 mpirun --quiet -n 1 "$built/tests/mpi/collective" one : -n 1 "$built/tests/mpi/collective" other
 
+# Each process says who it is, so that one of them can be killed.
+echo "echo \$\$ >pid.\$OMPI_COMM_WORLD_RANK; exec \"\$@\"" >with_pid.sh
+killed() { # RANK COMMAND...: mpirun's code, once that rank of two is killed
+    rm -f pid.*
+    run 2 bash with_pid.sh "${@:2}" &
+    local job=$! i
+    for ((i = 0; i < 300; i++)); do [ ! -s pid.0 ] || [ ! -s pid.1 ] || break; sleep 0.1; done
+    sleep 2
+    kill -9 "$(<"pid.$1")"
+    wait $job
+}
+fails 'a rank that is killed: the other says it' 137 'collective: the job was ended from outside: perhaps a rank died' \
+    killed 1 "$built/tests/mpi/collective" late
+for rank in 0 1; do
+    WIDEOUT_MPI_TIMEOUT=2 fails "rank $rank never comes" 1 \
+        'wideout-mpi: MPI does not start: the other ranks were waited for 2 s, which is the limit' \
+        run 3 bash -c "[ \$OMPI_COMM_WORLD_RANK -ne $rank ] || exec sleep 30; exec $mpi predict --index x"
+done
+WIDEOUT_MPI_TIMEOUT=2 fails 'a rank never ends' 1 \
+    'collective: MPI does not end: the other ranks were waited for 2 s, which is the limit' run 2 "$built/tests/mpi/collective" stay
+
 # ---- The same as one process -------------------------------------------------------------------------------------
 "$WIDEOUT" data synthetic -q -m 1501 -d 24 -n 3000 -t 1 -o data >/dev/null
 layer=data/layer.safetensors train=data/train.log.safetensors test=data/test.log.safetensors
@@ -51,6 +72,27 @@ for method in "${methods[@]}"; do
         run $p "$mpi" predict -t 1 --index parts/index -k 5 $test >got
         check "$p processes answer as one: $method" cmp expected got
     done
+done
+# More candidates than an int8 screen keeps: each process keeps as many as one, so that together they find what it does, or better.
+"$WIDEOUT" build -q -t 1 --layer $layer --log $train --method popular --popular 800 --weights int8 -o one >/dev/null
+"$WIDEOUT" predict --index one -k 5 $test >expected
+for p in 1 2 4; do
+    rm -rf parts && mkdir parts
+    run $p "$mpi" build -q -t 1 --layer $layer --log $train --method popular --popular 800 --weights int8 -o parts/index >/dev/null
+    "$WIDEOUT" join parts/index-*-of-0000$p.safetensors -o joined >/dev/null 2>&1 || cp parts/index-* joined
+    check "$p processes with a screen, joined, are one" cmp one joined
+    run $p "$mpi" predict -t 1 --index parts/index -k 5 $test >got
+    check "$p processes with a screen answer as one, or better" python3 - expected got $p <<'PY'
+import sys
+a, b = ([list(map(float, line.split())) for line in open(f)] for f in sys.argv[1:3])
+assert len(a) == len(b) > 100
+equal = 0
+for x, y in zip(a, b):
+    assert len(x) == len(y) == 10
+    equal += x == y
+    assert all(s <= t for s, t in zip(x[1::2], y[1::2])), (x, y)
+assert equal >= (0.99 if sys.argv[3] != '1' else 1) * len(a), equal
+PY
 done
 run 1 "$mpi" build -q -t 1 --layer $layer --log $train --router tree -o single >/dev/null
 "$WIDEOUT" build -q -t 1 --layer $layer --log $train --router tree -o one >/dev/null
@@ -223,7 +265,7 @@ fails 'a checkpoint that is none' 1 'wideout-mpi: x.checkpoint: exists and is no
 
 # ---- A rank that dies --------------------------------------------------------------------------------------------
 RANDOM=${SEED:-1}
-problems='' died=0
+problems='' died=0 n_said=0
 "$WIDEOUT" data synthetic -q -m 6000 -d 32 -n 20000 -t 1 -o larger >/dev/null
 build_larger() { # P [OPTION]
     run "$1" "$mpi" build --layer larger/layer.safetensors --log larger/train.log.safetensors --router tree -q -t 1 -o k/index \
@@ -248,7 +290,10 @@ for ((i = 0; i < ${KILLS:-3}; i++)); do
     wait $job
     code=$?
     [ "$code" -eq 0 ] || died=$((died + 1))
-    rm -f k/*.tmp.* # what was on its way between its two names
+    # Nothing, or the one sentence: where the rank died before the job had begun there is nobody to say it.
+    said=$(<stderr)
+    [ -z "$said" ] || [ "$said" = 'wideout-mpi: the job was ended from outside: perhaps a rank died' ] || problems+=" said: $said"
+    [ -z "$said" ] || n_said=$((n_said + 1))
     n=$(find k -name '*.safetensors' | wc -l)
     [ "$code" -ne 124 ] || problems+=" a job hangs"
     if [ "$code" -eq 0 ] && [ "$n" -ne 4 ]; then problems+=" done, but $n files"; fi
@@ -265,6 +310,9 @@ for ((i = 0; i < ${KILLS:-3}; i++)); do
     rm -f index-*
     cmp -s one joined || problems+=" one that goes on is another"
     [ ! -e k/index.checkpoint ] || problems+=" a checkpoint stays"
+    rm -f k/index-*-of-0000$p.safetensors
+    same_folder=$(ls -A k)
+    [ -z "$same_folder" ] || problems+=" left behind: $same_folder"
 done
-same "a rank is killed ${KILLS:-3} times, $died in time" '' "$problems"
+same "a rank is killed ${KILLS:-3} times, $died in time, $n_said told of" '' "$problems"
 finish
