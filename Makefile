@@ -255,7 +255,7 @@ fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|journa
 # ---- Lint ------------------------------------------------------------------------------------------------------------
 
 C_FILES := $(wildcard include/*.h src/*/*.[ch] text/*.[ch] net/*.[ch] serve/*.[ch] cli/*.[ch] mpi/*.[ch] bench/*.[ch] bench/peers/*.[ch] bench/peers/*.cpp tests/*/*.[ch] tests/*.h examples/*.c python/core/*.[ch])
-SH_FILES := $(wildcard scripts/*.sh bench/*.sh tests/*.sh tests/*/*.sh .ci/run)
+SH_FILES := $(wildcard scripts/*.sh bench/*.sh tests/*.sh tests/*/*.sh mpi/wideout-mpirun .ci/run)
 
 format:  ## format the C code in place
 	$(call setup,check)
@@ -470,7 +470,7 @@ install: all $(BUILD)/wideout.pc  ## install under PREFIX (default /usr/local), 
 	install -d $(TO_BIN) $(TO_LIB)/pkgconfig $(TO_INCLUDE) $(TO_MAN)/man1 $(TO_MAN)/man3 \
 	    $(TO_SHARE)/bash-completion/completions $(TO_SHARE)/zsh/site-functions
 	install -m 755 $(BUILD)/wideout $(TO_BIN)/wideout
-	$(if $(MPI_MADE),install -m 755 $(MPI_MADE) $(TO_BIN)/wideout-mpi)
+	$(if $(MPI_MADE),install -m 755 $(MPI_MADE) mpi/wideout-mpirun $(TO_BIN))
 	install -m 644 $(BUILD)/libwideout.a $(TO_LIB)/libwideout.a
 	install -m 755 $(BUILD)/libwideout.so $(TO_LIB)/$(SHARED)
 	ln -sf $(SHARED) $(TO_LIB)/libwideout.so.$(SOVERSION)
@@ -484,7 +484,7 @@ install: all $(BUILD)/wideout.pc  ## install under PREFIX (default /usr/local), 
 	@DESTDIR='$(DESTDIR)' scripts/ldconfig.sh '$(LIBDIR)' libwideout.so.$(SOVERSION)
 
 uninstall:  ## remove what install put there
-	rm -f $(TO_BIN)/wideout $(TO_BIN)/wideout-mpi $(TO_LIB)/libwideout.a $(TO_LIB)/libwideout.so $(TO_LIB)/libwideout.so.$(SOVERSION) \
+	rm -f $(TO_BIN)/wideout $(TO_BIN)/wideout-mpi $(TO_BIN)/wideout-mpirun $(TO_LIB)/libwideout.a $(TO_LIB)/libwideout.so $(TO_LIB)/libwideout.so.$(SOVERSION) \
 	    $(TO_LIB)/$(SHARED) $(TO_INCLUDE)/wideout.h $(TO_LIB)/pkgconfig/wideout.pc \
 	    $(MAN1:docs/man/%=$(TO_MAN)/man1/%) $(MAN3:docs/man/%=$(TO_MAN)/man3/%) \
 	    $(TO_SHARE)/bash-completion/completions/wideout $(TO_SHARE)/zsh/site-functions/_wideout

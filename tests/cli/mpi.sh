@@ -4,7 +4,7 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 case $BUILD in /*) built=$BUILD ;; *) built=$PWD/$BUILD ;; esac
-mpi=$built/wideout-mpi
+mpi=$built/wideout-mpi wrapper=$PWD/mpi/wideout-mpirun
 if [ ! -x "$mpi" ] || ! command -v mpirun >/dev/null; then
     ok 'wideout-mpi is not built, or there is no mpirun # SKIP'
     finish
@@ -262,6 +262,22 @@ fi
 echo 'a letter' >x.checkpoint
 fails 'a checkpoint that is none' 1 'wideout-mpi: x.checkpoint: exists and is no checkpoint of a build of wideout'"'"'s: move it away' \
     run 2 "$mpi" build --layer $layer "${tree[@]}" -o x
+
+# ---- Hosts that do not answer ------------------------------------------------------------------------------------
+printf '%s\n' '#!/bin/bash' 'case "$*" in *good*) exit 0 ;; *slow*) exec sleep 60 ;; esac' 'echo "ssh: No route to host" >&2' 'exit 255' >ssh
+chmod +x ssh
+printf '%s\n' '# ours' '' 'good1 slots=1' 'bad1 slots=1' 'localhost' >hosts
+start=$PWD/ssh
+fails 'a host that is not there' 1 'wideout-mpirun: host bad1 does not answer by ssh within 10 s: nothing was started' \
+    env WIDEOUT_SSH="$start" "$wrapper" --hostfile hosts -n 2 "$mpi" predict --index x
+WIDEOUT_SSH_TIMEOUT=1 fails 'one that is silent, and another' 1 \
+    'wideout-mpirun: 2 hosts do not answer by ssh within 1 s, the first is bad2: nothing was started' \
+    env WIDEOUT_SSH="$start" timeout 30 "$wrapper" --host good1,slow1:2,bad2 -n 2 "$mpi" predict --index x
+fails 'no hostfile' 1 'wideout-mpirun: nowhere: the hostfile cannot be read' "$wrapper" --hostfile nowhere -n 2 "$mpi" predict
+same 'all are there: it is mpirun' fine "$(WIDEOUT_SSH=$start timeout 60 "$wrapper" --quiet --host localhost:2 -n 2 \
+    "$built/tests/mpi/collective" 2>&1)"
+fails 'mpirun alone says what ssh says' 255 'ssh: No route to host' \
+    env OMPI_MCA_plm=rsh timeout 60 mpirun --quiet --mca plm_rsh_agent "$start" --host bad1 -n 1 "$mpi" predict --index x
 
 # ---- A rank that dies --------------------------------------------------------------------------------------------
 RANDOM=${SEED:-1}
