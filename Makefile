@@ -169,7 +169,7 @@ $(BUILD)/tests/%: tests/%.c $(wildcard tests/*.h tests/*/*.h) $(ARCHIVES) $(BUIL
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -Itests -o $@ $< $(ARCHIVES) $(LDFLAGS) $(CMOCKA) $(ZLIB) $(LIBS)
 # The collective calls themselves, without the commands.
-$(BUILD)/tests/mpi/collective: tests/mpi/collective.c $(filter %/job.o %/collective.o,$(MPI_OBJ)) $(BUILD)/libcli.a $(ARCHIVES) $(BUILD)/.flags
+$(BUILD)/tests/mpi/collective: tests/mpi/collective.c $(filter %/job.o %/collective.o %/outside.o,$(MPI_OBJ)) $(BUILD)/libcli.a $(ARCHIVES) $(BUILD)/.flags
 	@mkdir -p $(@D)
 	$(call say,TEST) $(CC) $(ALL_CFLAGS) -o $@ $(filter-out %/.flags,$^) $(LDFLAGS) $(MPI_LIBS) $(ZLIB) $(LIBS)
 # What tests load in front of the tool, as it is: not sanitized.
@@ -242,6 +242,7 @@ torture:  ## the long form of the tests that mutate indexes, fail I/O calls and 
 	$(BUILD)/tests/fuzz/fuzz_index 50000 tests/golden/index-*.safetensors
 	@BUILD=$(BUILD) TORTURE=1 tests/cli/io_faults.sh
 	@BUILD=$(BUILD) TORTURE=1 tests/cli/kills.sh
+	@BUILD=$(BUILD) KILLS=20 tests/cli/mpi.sh
 	@BUILD=$(BUILD) TORTURE=1 tests/cli/mpi_train.sh
 
 # libFuzzer, for as long as you like: make fuzz TARGET=fuzz_xc FUZZ_TIME=600
@@ -259,7 +260,7 @@ fuzz:  ## fuzz one parser with libFuzzer: TARGET=fuzz_(xc|safetensors|npy|journa
 # ---- Lint ------------------------------------------------------------------------------------------------------------
 
 C_FILES := $(wildcard include/*.h src/*/*.[ch] text/*.[ch] net/*.[ch] serve/*.[ch] cli/*.[ch] mpi/*.[ch] bench/*.[ch] bench/peers/*.[ch] bench/peers/*.cpp tests/*/*.[ch] tests/*.h examples/*.c python/core/*.[ch])
-SH_FILES := $(wildcard scripts/*.sh bench/*.sh tests/*.sh tests/*/*.sh .ci/run)
+SH_FILES := $(wildcard scripts/*.sh bench/*.sh tests/*.sh tests/*/*.sh mpi/wideout-mpirun .ci/run)
 
 format:  ## format the C code in place
 	$(call setup,check)
@@ -474,7 +475,7 @@ install: all $(BUILD)/wideout.pc  ## install under PREFIX (default /usr/local), 
 	install -d $(TO_BIN) $(TO_LIB)/pkgconfig $(TO_INCLUDE) $(TO_MAN)/man1 $(TO_MAN)/man3 \
 	    $(TO_SHARE)/bash-completion/completions $(TO_SHARE)/zsh/site-functions
 	install -m 755 $(BUILD)/wideout $(TO_BIN)/wideout
-	$(if $(MPI_MADE),install -m 755 $(MPI_MADE) $(TO_BIN)/wideout-mpi)
+	$(if $(MPI_MADE),install -m 755 $(MPI_MADE) mpi/wideout-mpirun $(TO_BIN))
 	install -m 644 $(BUILD)/libwideout.a $(TO_LIB)/libwideout.a
 	install -m 755 $(BUILD)/libwideout.so $(TO_LIB)/$(SHARED)
 	ln -sf $(SHARED) $(TO_LIB)/libwideout.so.$(SOVERSION)
@@ -488,7 +489,7 @@ install: all $(BUILD)/wideout.pc  ## install under PREFIX (default /usr/local), 
 	@DESTDIR='$(DESTDIR)' scripts/ldconfig.sh '$(LIBDIR)' libwideout.so.$(SOVERSION)
 
 uninstall:  ## remove what install put there
-	rm -f $(TO_BIN)/wideout $(TO_BIN)/wideout-mpi $(TO_LIB)/libwideout.a $(TO_LIB)/libwideout.so $(TO_LIB)/libwideout.so.$(SOVERSION) \
+	rm -f $(TO_BIN)/wideout $(TO_BIN)/wideout-mpi $(TO_BIN)/wideout-mpirun $(TO_LIB)/libwideout.a $(TO_LIB)/libwideout.so $(TO_LIB)/libwideout.so.$(SOVERSION) \
 	    $(TO_LIB)/$(SHARED) $(TO_INCLUDE)/wideout.h $(TO_LIB)/pkgconfig/wideout.pc \
 	    $(MAN1:docs/man/%=$(TO_MAN)/man1/%) $(MAN3:docs/man/%=$(TO_MAN)/man3/%) \
 	    $(TO_SHARE)/bash-completion/completions/wideout $(TO_SHARE)/zsh/site-functions/_wideout

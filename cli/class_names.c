@@ -20,7 +20,9 @@ int cli_names_give(const char *path, wo_layer *layer)
 {
     woi_names names = {0};
     wo_error err;
-    int code = cli_names_read(path, wo_layer_m(layer), &names);
+    wo_layer_info about = {.struct_size = sizeof about};
+    wo_layer_describe(layer, &about);
+    int code = cli_names_read(path, about.m_whole, &names); /* a part of a layer takes all */
     if (code) return code;
     /* The library takes terminated strings: the lines one after the other, with an end each. */
     const size_t n = (size_t)names.n, bytes = (size_t)names.indptr[names.n];

@@ -94,6 +94,8 @@ int cli_end(void);
 
 /* From now on a mapped file that is shortened while it is read ends the program with a sentence: see vanished.c. */
 void cli_catch_vanished(void);
+/* Asked by its handler before it says anything; false: another process says it. NULL: it always does. */
+void cli_when_vanished(bool (*may_speak)(void));
 
 /* Text from a file, made fit for a terminal: control characters, C1's among them, characters that turn the direction of
  * writing, and bytes that are no UTF-8 become '?'. */
@@ -147,6 +149,8 @@ void cli_progress_end(void);              /* wipes it */
 void cli_keep_on_interrupt(bool keep);
 int cli_seen_enough(void *ctx);
 bool cli_is_interrupted(void);
+/* Called in the signal handler too, with the signal; NULL: nothing. */
+void cli_when_interrupted(void (*call)(int signal_number));
 
 /* Where a signal stopped the work: ends the process by that signal, so that scripts stop too. Else returns `code`. */
 int cli_die_of_signal(int code);

@@ -18,6 +18,7 @@ typedef struct arguments {
     cli_layer layer;
     const char *log, *labels, *names, *output;
     uint64_t n;
+    bool resume;
 } arguments;
 
 static const cli_option options[] = {
@@ -29,6 +30,8 @@ static const cli_option options[] = {
     {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"shards", 'n', CLI_SIZE, offsetof(arguments, n), "N", "how many", false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "PREFIX", "files PREFIX-00001-of-N.safetensors, ...", false},
+    {"resume", 0, CLI_FLAG, offsetof(arguments, resume), NULL, "keep the files that are complete, write the others",
+     false},
     {0},
 };
 
@@ -89,11 +92,12 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_fail(NULL, &err);
     }
     code = name_files(self, args, paths);
+    if (!code) cli_shard_sweep(args->output);
     if (!code) code = cli_layer_open(self, &args->layer, &layer);
     if (!code && args->names) code = cli_names_give(args->names, layer);
     if (!code && args->log && cli_labelled_open(args->log, args->labels, &log, &err))
         code = cli_blame(self, &files, &err);
-    if (!code && wo_layer_save_shards(layer, log.log, (const char *const *)paths, args->n, &err))
+    if (!code && wo_layer_save_shards(layer, log.log, (const char *const *)paths, args->n, args->resume, &err))
         code = cli_blame(self, &files, &err);
     if (!code) code = report(args, layer, paths);
     cli_labelled_free(&log);
@@ -114,7 +118,9 @@ const cli_command cli_cmd_shard = {
     "  wideout shard --layer net.safetensors --log train.log -n 4 -o parts/net\n"
     "  mpirun -n 4 wideout-mpi build --layer parts/net --log train.log --router tree -o parts/index\n"
     "\n"
-    "All files appear, or none. docs/SCALING.md has the rest.",
+    "All are on the disk before the first of them gets its name. With --resume each gets it as soon as it\n"
+    "is complete, and files of this very dealing that are complete stay: for a layer that takes long.\n"
+    "docs/SCALING.md has the rest.",
     options,
     sizeof(arguments),
     run,

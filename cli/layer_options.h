@@ -6,6 +6,7 @@
 
 typedef struct cli_layer {
     const char *path, *weight_name, *bias_name, *bias_path;
+    uint32_t part, n_parts; /* as in wo_layer_options */
 } cli_layer;
 
 #define CLI_LAYER_OPTIONS(args_type, member, help)                                                        \
@@ -36,7 +37,9 @@ static inline int cli_layer_open(const cli_command *self, const cli_layer *given
     const wo_layer_options o = {.struct_size = sizeof o,
                                 .weight_name = given->weight_name,
                                 .bias_name = given->bias_name,
-                                .bias_path = given->bias_path};
+                                .bias_path = given->bias_path,
+                                .part = given->part,
+                                .n_parts = given->n_parts};
     wo_error err;
     if (wo_layer_open(given->path, &o, layer, &err))
         return cli_blame(self, &(cli_files){.layer = given->path, .bias = given->bias_path}, &err);

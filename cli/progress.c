@@ -11,6 +11,7 @@
 
 static volatile sig_atomic_t interrupted, noticed; /* the signal, or 0; whether the work has been told */
 static volatile sig_atomic_t keeps;                /* SIGINT is no reason to stop: what was found is kept */
+static void (*volatile also)(int);                 /* called by the handler, or NULL */
 static bool drawn;
 static double started, last_drawn;
 static double last_line;    /* off a terminal; 0: none yet */
@@ -29,6 +30,7 @@ static void on_interrupt(int signal_number)
 {
     enum { PATIENCE_S = 3 };
     interrupted = signal_number;
+    if (also) also(signal_number);
     if (!keeps) alarm(PATIENCE_S);
 }
 
@@ -167,6 +169,11 @@ void cli_progress_end(void)
 void cli_keep_on_interrupt(bool keep)
 {
     keeps = keep;
+}
+
+void cli_when_interrupted(void (*call)(int signal_number))
+{
+    also = call;
 }
 
 bool cli_is_interrupted(void)

@@ -15,6 +15,7 @@ enum { LINE = 8192 };
 
 static char line[LINE], sentence[LINE + 256];
 static atomic_flag told = ATOMIC_FLAG_INIT;
+static bool (*volatile may_say)(void);
 
 /* A hexadecimal number; *at is left behind it. */
 static uintptr_t read_address(const char **at)
@@ -70,6 +71,7 @@ static void on_bus(int signal_number, siginfo_t *info, void *context)
         signal(signal_number, SIG_DFL);
         raise(signal_number);
     }
+    if (may_say && !may_say()) _exit(CLI_FAILED);
     size_t n = 0;
     if (isatty(STDERR_FILENO)) {
         memcpy(sentence, "\r\033[K", 4); /* over the bar */
@@ -87,6 +89,11 @@ static void on_bus(int signal_number, siginfo_t *info, void *context)
     n += sizeof tail - 1;
     if (write(STDERR_FILENO, sentence, n) < 0) _exit(CLI_FAILED);
     _exit(CLI_FAILED);
+}
+
+void cli_when_vanished(bool (*may_speak)(void))
+{
+    may_say = may_speak;
 }
 
 void cli_catch_vanished(void)

@@ -180,6 +180,9 @@ typedef struct wo_layer_options {
     wo_verify verify;        /* of a file of ours; others' have no checksums */
     uint32_t reserved;       /* 0 */
     wo_progress progress;
+    /* n_parts above 1: of a whole layer this part alone, as by wo_layer_take_part; of a file in safetensors whose
+     * numbers become F32 only those of its rows are then in memory. A file that is a shard is opened as it is. */
+    uint32_t part, n_parts;
 } wo_layer_options;
 
 /* Opens a layer, an index, a network or a model in safetensors (its shards too), W as .npy, a supervised model of
@@ -200,7 +203,8 @@ WO_API const float *wo_layer_weight(const wo_layer *layer);
 WO_API const float *wo_layer_bias(const wo_layer *layer);
 
 /* Names the m classes, in place of those that its file may have: UTF-8, no line ends, copied. An index that is built
- * from the layer then has them. To be called before other threads have the layer. */
+ * from the layer then has them. A part of a layer takes the names of all its classes, and keeps its own. To be called
+ * before other threads have the layer. */
 WO_API wo_status wo_layer_set_names(wo_layer *layer, const char *const *names, size_t n, wo_error *err);
 
 typedef struct wo_layer_info {
@@ -215,6 +219,9 @@ typedef struct wo_layer_info {
     uint32_t shard, n_shards;
     size_t m_whole;
     uint64_t checksum;
+    /* Of a shard: a digest of which class is in which shard, and of their names. Only shards with the same one are
+     * together the whole layer. 0: it is none, or of a file that does not say. */
+    uint64_t dealing;
 } wo_layer_info;
 
 /* Fails, with WO_ERR_ARGUMENT, only where struct_size is not set. */
@@ -227,10 +234,12 @@ WO_API wo_status wo_layer_take_part(wo_layer *layer, uint32_t part, uint32_t n_p
 
 /* Writes the layer as n layer files, shards: its classes are dealt out one after the other, the most frequent labels of
  * `log` first (NULL: by number), so that all have as many and as much work. Each file has its classes' numbers and the
- * checksum of the whole layer. All of them appear, or none. */
+ * checksum of the whole layer. All are on the disk before the first of them gets its name. With `resume` each gets it
+ * as soon as it is complete, and one that is there, of this dealing and with all its checksums right, stays: a call
+ * that was stopped is then to be repeated. */
 typedef struct wo_log wo_log;
 WO_API wo_status wo_layer_save_shards(const wo_layer *layer, const wo_log *log, const char *const *paths, size_t n,
-                                      wo_error *err);
+                                      int resume, wo_error *err);
 
 /* ---- Logs -------------------------------------------------------------------------------------------------- */
 
@@ -567,6 +576,7 @@ typedef struct wo_index_info {
      * NAN where it was not judged: a log of fewer than 1,000 queries, or a layer so large that FULL takes long. */
     uint64_t held_n;
     double held_same_best, held_p_at_1, held_full_p_at_1;
+    uint64_t dealing; /* as in wo_layer_info */
 } wo_index_info;
 
 /* Both fail, with WO_ERR_ARGUMENT, only where struct_size is not set. */

@@ -16,7 +16,7 @@ enum {
     GRACE_S = 5,   /* for the last word of a job that failed: the others may be computing */
 };
 
-job_state job_now;
+job_state job_now = {.window = MPI_WIN_NULL};
 static wo_collective calls;
 static char *kept_back; /* what a rank but the first has printed on stderr */
 static size_t kept_bytes;
@@ -39,7 +39,7 @@ const wo_collective *job_calls(void)
 
 bool job_failed_elsewhere(void)
 {
-    return job_now.alarmed;
+    return job_now.alarmed || outside_ended();
 }
 
 /* ---- Phases ------------------------------------------------------------------------------------------------ */
@@ -88,11 +88,25 @@ static void look_for_alarm(void)
 bool job_failed_elsewhere_by(const wo_error *err)
 {
     enum { LOOKS = 1000 };
+    if (outside_ended()) return true;
     for (int i = 0; err->status == WO_ERR_CANCELLED && !cli_is_interrupted() && !job_now.alarmed && i < LOOKS; i++) {
         look_for_alarm();
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return job_now.alarmed;
+}
+
+/* SIGTERM has come: from mpirun, because a rank failed or died. An alarm that says which may be on its way. */
+static wo_status give_up(wo_error *err)
+{
+    enum { LOOKS = 200 };
+    for (int i = 0; !job_now.alarmed && i < LOOKS; i++) {
+        look_for_alarm();
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    if (!job_now.alarmed) outside_speak();
+    job_now.alarmed = job_now.over = true;
+    return cli_set_error(err, WO_ERR_CANCELLED, "the job is ended");
 }
 
 /* Others may need the core: looks a while, then sleeps longer and longer, up to a millisecond. */
@@ -119,6 +133,7 @@ wo_status job_wait(MPI_Request *request, double limit_s, bool last_word, wo_erro
             break;
         }
         if (done) break;
+        if (outside_ended()) return give_up(err);
         look_for_alarm();
         if (job_now.alarmed && !last_word) {
             status = cli_set_error(err, WO_ERR_CANCELLED, "rank %d failed", job_now.alarm_from);
@@ -202,6 +217,7 @@ int job_begin(int *argc, char ***argv)
     const char *limit = getenv("WIDEOUT_MPI_TIMEOUT");
     job_now.limit_s = limit ? strtod(limit, NULL) : LIMIT_S;
     job_now.limit_s = job_now.limit_s > 0 ? job_now.limit_s : LIMIT_S;
+    outside_limit_begin("MPI does not start", job_now.limit_s);
     if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &given) != MPI_SUCCESS ||
         MPI_Comm_dup(MPI_COMM_WORLD, &job_now.data) != MPI_SUCCESS ||
         MPI_Comm_dup(MPI_COMM_WORLD, &job_now.control) != MPI_SUCCESS) {
@@ -211,6 +227,8 @@ int job_begin(int *argc, char ***argv)
     MPI_Comm_set_errhandler(job_now.data, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(job_now.control, MPI_ERRORS_RETURN);
     job_fill_calls(&calls);
+    outside_begin();
+    outside_limit_end();
     job_phase("begin");
     if (keep_back()) return CLI_FAILED;
     const wo_status status = same_words(*argc, *argv, &err);
@@ -221,6 +239,7 @@ int job_begin(int *argc, char ***argv)
 static void raise_alarm(void)
 {
     static int sign = 1;
+    outside_alarm();
     for (int r = 0; r < calls.size; r++) {
         MPI_Request request; /* nobody need take it: a rank may be at its end already */
         if (r == calls.rank || MPI_Isend(&sign, 1, MPI_INT, r, ALARM, job_now.control, &request) != MPI_SUCCESS)
@@ -274,7 +293,10 @@ int job_end(int code)
     const bool speaks = job_now.all_heard ? job_now.first == calls.rank : job_now.failed && !behind;
     if (speaks) show_kept();
     if (job_now.all_heard && !job_now.half_done && !left) {
+        outside_limit_begin("MPI does not end", job_now.limit_s);
+        outside_end();
         MPI_Finalize();
+        outside_limit_end();
         return job_now.worst;
     }
     /* A call that was left half done would keep MPI_Finalize for ever. */

@@ -16,6 +16,7 @@ typedef struct job_counts {
 
 typedef struct job_state {
     MPI_Comm data;    /* what the library's calls use */
+    MPI_Win window;   /* what the ranks of a machine share (outside.c) */
     MPI_Comm control; /* alarms and the last word: no call on `data` that was left half done is in their way */
     double limit_s;
     bool alarmed; /* another rank has failed */
@@ -40,6 +41,20 @@ wo_status job_wait(MPI_Request *request, double limit_s, bool last_word, wo_erro
  * was the reason. A call that is left half done may still write to its memory whenever MPI is called: so this is done
  * where that memory is still there, and nothing afterwards. */
 void job_last_word(int own);
+
+/* outside.c: where mpirun ends this rank with SIGTERM, because another has died, one rank says so. From begin to end;
+ * all ranks call both. outside_alarm: another sentence is said, so that none is needed. outside_ended: the signal has
+ * come; outside_speak says it, unless another rank has, or an alarm was raised. */
+void outside_begin(void);
+void outside_end(void);
+void outside_alarm(void);
+bool outside_ended(void);
+void outside_speak(void);
+
+/* Between the two this process ends with a sentence when limit_s seconds are over: for calls of MPI that wait for all
+ * ranks and cannot be given up. */
+void outside_limit_begin(const char *what, double limit_s);
+void outside_limit_end(void);
 
 /* Fills the table. */
 void job_fill_calls(wo_collective *calls);

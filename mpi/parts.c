@@ -31,20 +31,21 @@ static wo_status check_number(const char *what, uint32_t shard, uint32_t n_shard
                          shard + 1, n_shards, job_rank(), job_size(), job_rank() + 1, job_size());
 }
 
-/* Opens the file at `path`, and keeps this rank's range where it is a whole layer. */
+/* Opens the file at `path`, of which this rank has its range where it is a whole layer. */
 static int open_layer(const cli_command *self, const cli_layer *given, const char *names, wo_layer **layer)
 {
     wo_error err;
     const int code = cli_layer_open(self, given, layer);
     if (code) return code;
     const wo_layer_info info = cli_layer_about(*layer);
-    if (info.n_shards && names)
-        return cli_usage(self, "--names goes with a whole layer: 'wideout shard --names' gives them to shards");
-    if (names && cli_names_give(names, *layer)) return CLI_FAILED;
-    const wo_status status = info.n_shards
-                                 ? check_number("layer", info.shard, info.n_shards, &err)
-                                 : wo_layer_take_part(*layer, (uint32_t)job_rank(), (uint32_t)job_size(), &err);
-    return status ? cli_fail(given->path, &err) : CLI_OK;
+    if (check_number("layer", info.shard, info.n_shards, &err)) return cli_fail(given->path, &err);
+    return names ? cli_names_give(names, *layer) : CLI_OK;
+}
+
+/* Shards of two dealings may have a class twice and lack another. */
+static wo_status same_dealing(uint64_t dealing, wo_error *err)
+{
+    return job_same("the dealing of classes to shards, or what they are called,", &dealing, sizeof dealing, err);
 }
 
 int part_open_layer(const cli_command *self, const cli_layer *given, const char *names, wo_layer **layer)
@@ -53,14 +54,20 @@ int part_open_layer(const cli_command *self, const cli_layer *given, const char 
     cli_layer own = *given;
     char *path = part_file(given->path);
     int code = CLI_FAILED;
-    if (path) {
+    if (path && names && strcmp(path, given->path) != 0) {
+        code = cli_usage(self, "--names goes with a whole layer: 'wideout shard --names' gives them to shards");
+    } else if (path) {
         own.path = path;
+        own.part = (uint32_t)job_rank();
+        own.n_parts = (uint32_t)job_size();
         code = open_layer(self, &own, names, layer);
     }
     if (!code) {
         const wo_layer_info info = cli_layer_about(*layer);
         const uint64_t same[] = {info.checksum, info.m_whole, info.d};
-        if (job_same("the layer", same, sizeof same, &err)) code = part_blame(self, &(cli_files){0}, &err);
+        wo_status status = job_same("the layer", same, sizeof same, &err);
+        if (!status) status = same_dealing(info.dealing, &err);
+        if (status) code = part_blame(self, &(cli_files){0}, &err);
     }
     free(path);
     return code;
@@ -81,6 +88,7 @@ static wo_status same_build(const wo_index *index, wo_error *err)
     const uint64_t layer[] = {info.layer_checksum, info.m_whole, info.d};
     const uint64_t router[] = {info.router_checksum, info.n_cells};
     wo_status status = job_same("the layer of the index", layer, sizeof layer, err);
+    if (!status) status = same_dealing(info.dealing, err);
     if (!status) status = job_same("the build of the index, by its options,", text, strnlen(text, sizeof text), err);
     return status ? status : job_same("the build of the index, by its router,", router, sizeof router, err);
 }

@@ -125,6 +125,15 @@ static bool read_size(const json_t *object, const char *key, size_t *to)
     return true;
 }
 
+/* Which shard it is, where it says so. */
+static bool read_number(const json_t *o, woi_shard_info *info)
+{
+    const json_t *shard = json_object_get(o, "shard");
+    return !shard || (read_size(shard, "number", &info->number) && read_size(shard, "count", &info->count) &&
+                      info->number <= info->count && copy_word(shard, "dealing", info->dealing, sizeof info->dealing) &&
+                      is_checksum(info->dealing));
+}
+
 /* False: it is no answer of ours. */
 static bool read_info(const woi_out *body, woi_shard_info *info)
 {
@@ -135,7 +144,7 @@ static bool read_info(const woi_out *body, woi_shard_info *info)
                       copy_word(o, "layer", info->layer, sizeof info->layer) && is_checksum(info->digits) &&
                       is_checksum(info->layer) && copy_word(o, "model", info->model, sizeof info->model) &&
                       read_size(o, "m", &info->m) && read_size(o, "d", &info->d) &&
-                      read_size(o, "classes", &info->classes) && info->classes <= info->m;
+                      read_size(o, "classes", &info->classes) && info->classes <= info->m && read_number(o, info);
     if (read_size(o, "max_probes", &probes)) info->max_probes = (uint32_t)probes;
     info->names = json_is_true(json_object_get(o, "names"));
     info->prior = json_is_true(json_object_get(o, "prior"));
@@ -193,6 +202,18 @@ static size_t typical(const woi_shards *all, const asked *a)
     return best;
 }
 
+/* Both say which shard they are, and it is the same one. */
+static bool same_number(const woi_shard_info *a, const woi_shard_info *b)
+{
+    return a->count && a->count == b->count && a->number == b->number && alike(a, b);
+}
+
+/* Shards of two dealings have some classes twice and lack others. */
+static bool same_dealing(const woi_shard_info *a, const woi_shard_info *b)
+{
+    return !a->count || !b->count || (a->count == b->count && strcmp(a->dealing, b->dealing) == 0);
+}
+
 /* Whether each fits the typical one, and why not. */
 static void compare(const woi_shards *all, asked *a, size_t with)
 {
@@ -200,14 +221,20 @@ static void compare(const woi_shards *all, asked *a, size_t with)
         if (!a[i].answers) continue;
         const woi_shard_info *x = &a[i].info, *y = &a[with].info;
         const char *other = all->shard[with].address;
-        size_t twin = 0;
+        size_t twin = 0, numbered = 0;
         while (twin < i && !(a[twin].answers && strcmp(a[twin].info.digits, x->digits) == 0)) twin++;
+        while (numbered < i && !(a[numbered].answers && same_number(&a[numbered].info, x))) numbered++;
         if (x->d != y->d)
             snprintf(a[i].why, sizeof a[i].why, "it takes queries of %zu numbers, %.60s of %zu", x->d, other, y->d);
         else if (!alike(x, y))
             snprintf(a[i].why, sizeof a[i].why, "its classes are of another layer than those of %.60s", other);
         else if (twin < i)
             snprintf(a[i].why, sizeof a[i].why, "it serves the same index as %.60s", all->shard[twin].address);
+        else if (!same_dealing(x, y))
+            snprintf(a[i].why, sizeof a[i].why, "its layer was divided into other shards than that of %.60s", other);
+        else if (numbered < i)
+            snprintf(a[i].why, sizeof a[i].why, "it is shard %zu of %zu, as is %.60s", x->number, x->count,
+                     all->shard[numbered].address);
         else
             a[i].fits = true;
     }
@@ -276,6 +303,28 @@ static wo_status make_members(woi_snapshot *s, const woi_shards *all, const aske
     return WO_OK;
 }
 
+/* "shards 2 and 4 of 4 are not listed": classes that no answer can have. */
+static void say_missing(const woi_shards *all, const asked *a)
+{
+    enum { MOST_SHARDS = 99999, LISTED = 8 };
+    size_t count = 0, n = 0, shown = 0;
+    for (size_t i = 0; i < all->n && !count; i++) count = a[i].fits ? a[i].info.count : 0;
+    for (size_t i = 0; i < all->n; i++) {
+        if (!a[i].fits || !a[i].info.count) return; /* who is not there may be the one */
+        n++;
+    }
+    if (!count || count > MOST_SHARDS || n >= count) return;
+    fprintf(stderr,
+            "wideout: of the %zu shards of the layer %zu are not listed, and their classes are in no answer:", count,
+            count - n);
+    for (size_t number = 1; number <= count && shown < LISTED; number++) {
+        size_t i = 0;
+        while (i < all->n && a[i].info.number != number) i++;
+        if (i == all->n) fprintf(stderr, "%s %zu", shown++ ? "," : "", number);
+    }
+    fputs(count - n > LISTED ? ", ...\n" : "\n", stderr);
+}
+
 wo_status woi_shards_describe(woi_server *server, woi_snapshot *s, wo_error *err)
 {
     woi_shards *all = server->shards;
@@ -303,8 +352,10 @@ wo_status woi_shards_describe(woi_server *server, woi_snapshot *s, wo_error *err
                                                                                                   : silent;
     if (blamed < all->n) {
         status = fail(err, WO_ERR_ARGUMENT, "shard %s: %s", all->shard[blamed].address, a[blamed].why);
-    } else
+    } else {
         status = make_members(s, all, a, err);
+        if (!server->current) say_missing(all, a);
+    }
     free(a);
     return status;
 }

@@ -18,6 +18,8 @@ enum { WOI_MAX_SHARDS = 256, WOI_WHY_BYTES = 160 };
 typedef struct woi_shard_info {
     char digits[17], layer[17], model[128];
     size_t m, d, classes; /* m: of the whole layer; classes: its own */
+    size_t number, count; /* which shard of how many its file says that it is, from 1; 0: it does not */
+    char dealing[17];
     uint32_t max_probes;
     bool names, prior, exact_rows, log_z;
 } woi_shard_info;

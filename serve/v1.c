@@ -247,6 +247,9 @@ void woi_v1_info(woi_server *server, const woi_request *request, woi_reply *repl
     woi_out_json_text(out, o->name);
     woi_out_format(out, ", \"layer\": \"%016" PRIx64 "\", \"classes\": %zu, \"log_z\": %s", info->layer_checksum,
                    info->m, isfinite(info->log_z_error) ? "true" : "false");
+    if (info->n_shards)
+        woi_out_format(out, ", \"shard\": {\"number\": %u, \"count\": %u, \"dealing\": \"%016" PRIx64 "\"}",
+                       info->shard + 1, info->n_shards, info->dealing);
     woi_out_format(out, ", \"version\": \"%s\", \"method\": \"%s\", \"m\": %zu, \"d\": %zu, \"cells\": %llu, ",
                    wo_version(), info->method_name, s->m, info->d, (unsigned long long)info->n_cells);
     woi_out_format(out, "\"entries\": %llu, \"index_bytes\": %llu, \"names\": %s, \"prior\": %s, \"exact_rows\": %s, ",

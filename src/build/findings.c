@@ -63,19 +63,6 @@ wo_status woi_findings_damaged(const woi_findings *c, wo_error *err)
 
 /* ---- What is built ----------------------------------------------------------------------------------------- */
 
-static uint64_t log_hash(const wo_log *log)
-{
-    XXH3_state_t state;
-    XXH3_INITSTATE(&state);
-    XXH3_64bits_reset(&state);
-    XXH3_64bits_update(&state, log->queries, log->n * log->d * sizeof *log->queries);
-    if (log->indptr) {
-        XXH3_64bits_update(&state, log->indptr, (log->n + 1) * sizeof *log->indptr);
-        XXH3_64bits_update(&state, log->labels, (size_t)log->indptr[log->n] * sizeof *log->labels);
-    }
-    return XXH3_64bits_digest(&state);
-}
-
 static wo_status describe(const wo_index *index, const wo_log *log, header *own, wo_error *err)
 {
     const wo_build_options *o = &index->options;
@@ -87,7 +74,7 @@ static wo_status describe(const wo_index *index, const wo_log *log, header *own,
                     .layer = index->layer_checksum,
                     .m = woi_shard_whole(&index->shard, index->rows.m),
                     .d = index->rows.d,
-                    .log = log_hash(log)};
+                    .log = woi_log_hash(log)};
     for (size_t i = 0; i < MOST_OPTIONS && woi_options[i].name; i++)
         if (woi_option_used(&woi_options[i], o)) own->options[i] = woi_option_value(&woi_options[i], o);
     strncpy(own->instructions, cpu.level, WORD_BYTES - 1);

@@ -126,6 +126,7 @@ wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
         .held_same_best = index->held.n ? index->held.same_best : NAN,
         .held_p_at_1 = index->held.n ? index->held.p_at_1 : NAN,
         .held_full_p_at_1 = index->held.n ? index->held.full_p_at_1 : NAN,
+        .dealing = index->shard.dealing,
     };
     const woi_tree *tree = &index->tree;
     const size_t centres = tree->A + woi_tree_n_cells(tree);

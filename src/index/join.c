@@ -36,6 +36,9 @@ static wo_status check_alike(const wo_index *first, const wo_index *other, wo_er
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
                         "the shard is of another layer: its checksum is %016" PRIx64 ", the first one's %016" PRIx64,
                         two.layer_checksum, one.layer_checksum);
+    if (one.dealing != two.dealing)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "the shard is of another dealing of the layer's classes than the first one, or of other names");
     if (option || one.router_checksum != two.router_checksum || one.n_cells != two.n_cells ||
         !first->rows.b != !other->rows.b || !first->labels.n != !other->labels.n)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/sized.h"
 #include "base/progress.h"
+#include "base/team.h"
 #include "base/utf8.h"
 
 #include <inttypes.h>
@@ -55,6 +56,7 @@ typedef struct array {
     const float *floats;
     float *copy; /* the same, where the tensor has to be converted into; NULL: it is used where it lies */
     size_t n, columns;
+    size_t from, to; /* to above 0: only these elements are kept, floats and copy begin with them */
 } array;
 
 typedef struct pass {
@@ -65,10 +67,10 @@ typedef struct pass {
     uint64_t done, total; /* bytes */
 } pass;
 
-static wo_status not_finite(const array *a, size_t at, wo_status status, wo_error *err)
+static wo_status not_finite(const array *a, size_t at, float value, wo_status status, wo_error *err)
 {
     char buffer[32], name[WOI_QUOTE_BYTES];
-    const char *text = number_text(a->floats[at], buffer);
+    const char *text = number_text(value, buffer);
     woi_quote(name, a->name, strlen(a->name));
     if (a->columns)
         return woi_fail(err, status, WO_NO_OFFSET, "'%s': row %zu, column %zu is %s, expected a finite number", name,
@@ -76,13 +78,32 @@ static wo_status not_finite(const array *a, size_t at, wo_status status, wo_erro
     return woi_fail(err, status, WO_NO_OFFSET, "'%s': element %zu is %s, expected a finite number", name, at, text);
 }
 
+enum { BLOCK = 8192 };
+
+/* The elements `at` and on as floats: in *floats, which may be `room`. */
+static wo_status take_block(const array *a, size_t at, size_t n, float *room, const float **floats, wo_error *err)
+{
+    const woi_tensor *t = a->tensor;
+    *floats = a->to ? room : a->floats + at;
+    if (!a->copy || !t) return WO_OK;
+    const void *from = (const char *)t->data + at * woi_dtype_bytes(t->dtype);
+    if (!a->to) return woi_convert_f32(t->dtype, from, n, a->copy + at, err);
+    const wo_status status = woi_convert_f32(t->dtype, from, n, room, err);
+    const size_t first = at > a->from ? at : a->from, last = at + n < a->to ? at + n : a->to;
+    if (!status && first < last)
+        memcpy(a->copy + (first - a->from), room + (first - at), (last - first) * sizeof *room);
+    return status;
+}
+
 /* Each block is read from memory once: converted, looked at, and hashed for the tensor's and for the layer's checksum
  * while it is in the cache. A changed bit is called that, not what it has made of a number. */
 static wo_status scan(pass *p, const array *a, wo_error *err)
 {
-    enum { BLOCK = 8192, REPORT = 1024 * BLOCK };
+    enum { REPORT = 1024 * BLOCK };
     const size_t bytes = a->tensor ? woi_dtype_bytes(a->tensor->dtype) : sizeof(float);
     size_t bad = a->n;
+    float value = 0, room[BLOCK];
+    const float *floats;
     wo_status status;
     XXH3_state_t tensor;
     XXH3_INITSTATE(&tensor);
@@ -91,17 +112,20 @@ static wo_status scan(pass *p, const array *a, wo_error *err)
         const size_t n = a->n - at < BLOCK ? a->n - at : BLOCK;
         const void *from = a->tensor ? (const char *)a->tensor->data + at * bytes : NULL;
         if (at % REPORT == 0 && (status = woi_progress(p->progress, "reading", p->done, p->total, err))) return status;
-        if (a->copy && a->tensor && (status = woi_convert_f32(a->tensor->dtype, from, n, a->copy + at, err)))
-            return status;
+        if ((status = take_block(a, at, n, room, &floats, err))) return status;
         if (p->st && from) XXH3_64bits_update(&tensor, from, n * bytes);
-        XXH3_64bits_update(&p->layer, a->floats + at, n * sizeof(float));
-        if (bad == a->n && !woi_all_finite(a->floats + at, n))
-            for (bad = at; isfinite(a->floats[bad]);) bad++;
+        XXH3_64bits_update(&p->layer, floats, n * sizeof(float));
+        if (bad == a->n && !woi_all_finite(floats, n)) {
+            size_t i = 0;
+            while (isfinite(floats[i])) i++;
+            bad = at + i;
+            value = floats[i];
+        }
         p->done += n * bytes;
     }
     if (p->st && a->tensor && (status = woi_st_verify_hash(p->st, a->tensor, XXH3_64bits_digest(&tensor), err)))
         return status;
-    return bad < a->n ? not_finite(a, bad, p->status, err) : WO_OK;
+    return bad < a->n ? not_finite(a, bad, value, p->status, err) : WO_OK;
 }
 
 /* Fills the layer's checksum. b->floats may be NULL. */
@@ -245,6 +269,23 @@ static wo_status floats_of(const woi_tensor *t, const float **floats, float **co
     return WO_OK;
 }
 
+/* The same, with a copy of some rows alone. */
+static wo_status floats_of_rows(array *a, size_t first, size_t n, float **copy, wo_error *err)
+{
+    const woi_tensor *t = a->tensor;
+    const size_t row = a->columns ? a->columns : 1;
+    if (!n || (t->dtype == WOI_F32 && (uintptr_t)t->data % sizeof(float) == 0)) {
+        const wo_status status = floats_of(t, &a->floats, copy, err);
+        a->copy = *copy;
+        return status;
+    }
+    a->from = first * row;
+    a->to = (first + n) * row;
+    if (!(*copy = woi_alloc(n * row, sizeof **copy, err))) return WO_ERR_MEMORY;
+    a->floats = a->copy = *copy;
+    return WO_OK;
+}
+
 static wo_status fail_tensor(const woi_tensor *t, const char *expected, wo_error *err)
 {
     char quoted[WOI_QUOTE_BYTES];
@@ -340,15 +381,25 @@ static wo_status read_tensors(wo_layer *layer, const wo_layer_options *options, 
         snprintf(expected, sizeof expected, "expected %zu floats, one for each class", dense->m);
         return fail_tensor(bias, expected, err);
     }
-    if ((status = floats_of(weight, &dense->w, &layer->copy_w, err)) ||
-        (bias && (status = floats_of(bias, &dense->b, &layer->copy_b, err))))
+    array w = {.name = weight->name, .tensor = weight, .n = dense->m * dense->d, .columns = dense->d}, b = {0};
+    size_t first = 0, n = 0; /* the rows that are kept, where not all are; 0: all */
+    if (options->n_parts > 1 && options->part < options->n_parts && options->n_parts <= dense->m &&
+        !woi_shard_is(layer->st)) {
+        first = woi_part_start(options->part, options->n_parts, dense->m);
+        n = woi_part_start((size_t)options->part + 1, options->n_parts, dense->m) - first;
+    }
+    if (bias) b = (array){.name = bias->name, .tensor = bias, .n = dense->m};
+    if ((status = floats_of_rows(&w, first, n, &layer->copy_w, err)) ||
+        (bias && (status = floats_of_rows(&b, first, n, &layer->copy_b, err))))
         return status;
+    dense->w = w.floats;
+    dense->b = b.floats;
+    layer->part_w = w.to > 0;
+    layer->part_b = b.to > 0;
     pass p = {.st = options->verify == WO_VERIFY_NONE || !woi_st_kind(layer->st) ? NULL : layer->st,
               .status = WO_ERR_FORMAT,
               .progress = &options->progress};
     for (size_t i = 0; i < woi_st_n_tensors(layer->st); i++) p.total += woi_st_tensor(layer->st, i)->bytes;
-    const array w = {weight->name, weight, dense->w, layer->copy_w, dense->m * dense->d, dense->d},
-                b = {bias ? bias->name : NULL, bias, dense->b, layer->copy_b, dense->m, 0};
     if ((status = verify_others(&p, weight, bias, options->verify, err)) ||
         (status = scan_layer(&p, &w, &b, layer, err)))
         return status;
@@ -454,7 +505,12 @@ static wo_status read_fasttext(wo_layer *layer, const char *path, const wo_layer
     dense->d = model->d;
     layer->weight = &model->output;
     if ((status = floats_of(layer->weight, &dense->w, &layer->copy_w, err))) return status;
-    const array w = {layer->weight->name, layer->weight, dense->w, layer->copy_w, dense->m * dense->d, dense->d},
+    const array w = {.name = layer->weight->name,
+                     .tensor = layer->weight,
+                     .floats = dense->w,
+                     .copy = layer->copy_w,
+                     .n = dense->m * dense->d,
+                     .columns = dense->d},
                 b = {0};
     pass p = {.status = WO_ERR_FORMAT, .progress = &options->progress, .total = layer->weight->bytes};
     if ((status = scan_layer(&p, &w, &b, layer, err))) return status;
@@ -507,7 +563,13 @@ wo_status wo_layer_open(const char *path, const wo_layer_options *options, wo_la
     wo_status status = woi_sized_take(&o, sizeof o, options, "layer options", err);
     if (!status) status = woi_check_range("verify", o.verify, WO_VERIFY_ALL, WO_VERIFY_NONE, err);
     if (!status) status = woi_check_range("reserved", o.reserved, 0, 0, err);
-    return status ? status : woi_about(err, WO_ABOUT_LAYER, open_any(path, &o, layer, err));
+    if (!status) status = woi_about(err, WO_ABOUT_LAYER, open_any(path, &o, layer, err));
+    if (status || o.n_parts < 2 || (*layer)->shard.count) return status;
+    if ((status = wo_layer_take_part(*layer, o.part, o.n_parts, err))) {
+        wo_layer_free(*layer);
+        *layer = NULL;
+    }
+    return status;
 }
 
 wo_status wo_layer_wrap(const float *weight, const float *bias, size_t m, size_t d, wo_layer **layer, wo_error *err)
@@ -548,8 +610,8 @@ wo_status wo_layer_set_names(wo_layer *layer, const char *const *names, size_t n
     woi_names made = {0};
     wo_status status = WO_OK;
     if (!layer || !names) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the layer or the names are NULL");
-    if (n != layer->dense.m)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "there are %zu names, but %zu classes", n, layer->dense.m);
+    const size_t m = layer->by_range ? layer->shard.m : layer->dense.m;
+    if (n != m) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "there are %zu names, but %zu classes", n, m);
     for (size_t i = 0; !status && i < n; i++) {
         const size_t bytes = strlen(names[i]);
         if (!woi_utf8_valid(names[i], bytes) || memchr(names[i], '\n', bytes))
@@ -561,6 +623,7 @@ wo_status wo_layer_set_names(wo_layer *layer, const char *const *names, size_t n
         woi_names_free(&made);
         return status;
     }
+    if (layer->by_range) return woi_shard_name(layer, &made, err);
     woi_names_free(&layer->labels);
     layer->labels = made;
     return WO_OK;
@@ -583,7 +646,8 @@ wo_status wo_layer_describe(const wo_layer *layer, wo_layer_info *info)
                                 .shard = layer->shard.number,
                                 .n_shards = layer->shard.count,
                                 .m_whole = woi_shard_whole(&layer->shard, layer->dense.m),
-                                .checksum = layer->checksum};
+                                .checksum = layer->checksum,
+                                .dealing = layer->shard.dealing};
     return woi_sized_give(info, &full, sizeof full);
 }
 

@@ -18,11 +18,16 @@ struct wo_layer {
     woi_names labels;                              /* the names of the classes; empty where unknown */
     uint64_t checksum;                             /* XXH3 of m, d, W and b as floats; no b counts as zeros */
     woi_shard shard;                               /* which classes these are; the checksum is that of all */
+    bool by_range;                                 /* the shard is a range that was taken of a whole layer */
+    bool part_w, part_b; /* copy_w, copy_b have the rows of the part alone that is about to be taken */
 };
 
 /* Reads a layer out of an open safetensors file, and takes the file over, on failure too. Whatever is verified, its
  * numbers are looked through once: they must be finite, and their checksum ties an index to them. */
 wo_status woi_layer_read(woi_st *st, const wo_layer_options *options, wo_layer **layer, wo_error *err);
+
+/* shard.c: gives a part of a layer its own of all names, which are freed. */
+wo_status woi_shard_name(wo_layer *layer, woi_names *all, wo_error *err);
 
 /* Fills a zeroed layer from a GGUF file. On failure it is still to be freed. */
 wo_status woi_layer_read_gguf(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err);

@@ -15,7 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 enum { MOST_SHARDS = 99999 }; /* their names have five digits */
+#define DEALING "shard.dealing"
 
 void woi_shard_free(woi_shard *shard)
 {
@@ -49,6 +53,17 @@ static wo_status read_line(const woi_st *st, const char *key, uint64_t most, uin
                     woi_quote(quoted, text ? text : "", text ? strlen(text) : 0), most);
 }
 
+/* The digest of a dealing is 16 digits; older files have none. */
+static wo_status read_dealing(const woi_st *st, uint64_t *dealing, wo_error *err)
+{
+    const char *text = woi_st_meta(st, DEALING);
+    char quoted[WOI_QUOTE_BYTES];
+    *dealing = text ? strtoull(text, NULL, 16) : 0;
+    if (!text || (strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16)) return WO_OK;
+    return woi_fail(err, WO_ERR_FORMAT, 8, "'%s' is \"%s\", expected 16 hexadecimal digits", DEALING,
+                    woi_quote(quoted, text, strlen(text)));
+}
+
 static wo_status check_classes(const int32_t *classes, size_t rows, uint64_t m, wo_error *err)
 {
     for (size_t i = 0; i < rows; i++)
@@ -59,16 +74,22 @@ static wo_status check_classes(const int32_t *classes, size_t rows, uint64_t m, 
     return WO_OK;
 }
 
+bool woi_shard_is(const woi_st *st)
+{
+    return woi_st_kind(st) && (woi_st_find(st, "classes") || woi_st_meta(st, "shard.count"));
+}
+
 wo_status woi_shard_read(const woi_st *st, size_t rows, woi_shard *shard, wo_error *err)
 {
-    uint64_t number, count, m;
+    uint64_t number, count, m, dealing;
     const woi_tensor *tensor = woi_st_find(st, "classes");
-    if (!woi_st_kind(st) || (!tensor && !woi_st_meta(st, "shard.count"))) return WO_OK;
+    if (!woi_shard_is(st)) return WO_OK;
     if (!tensor || tensor->dtype != WOI_I32 || tensor->n_dims != 1 || tensor->n != rows)
         return woi_fail(err, WO_ERR_FORMAT, 8, "the shard has no tensor 'classes' of %zu numbers of I32", rows);
     wo_status status = read_line(st, "shard.count", MOST_SHARDS, &count, err);
     if (!status) status = read_line(st, "shard.number", MOST_SHARDS, &number, err);
     if (!status) status = read_line(st, "shard.m", INT32_MAX, &m, err);
+    if (!status) status = read_dealing(st, &dealing, err);
     if (status) return status;
     if (!count || number >= count || m < rows)
         return woi_fail(err, WO_ERR_FORMAT, 8,
@@ -81,7 +102,7 @@ wo_status woi_shard_read(const woi_st *st, size_t rows, woi_shard *shard, wo_err
         woi_free(classes);
         return status;
     }
-    *shard = (woi_shard){(uint32_t)number, (uint32_t)count, (size_t)m, classes, classes};
+    *shard = (woi_shard){(uint32_t)number, (uint32_t)count, (size_t)m, classes, classes, dealing};
     return WO_OK;
 }
 
@@ -92,12 +113,43 @@ wo_status woi_shard_write(woi_st_writer *writer, const woi_shard *shard, wo_erro
         size_t value;
     } lines[] = {{"shard.number", shard->number}, {"shard.count", shard->count}, {"shard.m", shard->m}};
     wo_status status = WO_OK;
+    char text[24];
     for (size_t i = 0; !status && shard->count && i < sizeof lines / sizeof *lines; i++) {
-        char text[24];
         snprintf(text, sizeof text, "%zu", lines[i].value);
         status = woi_st_set_meta(writer, lines[i].key, text, err);
     }
-    return status;
+    snprintf(text, sizeof text, "%016" PRIx64, shard->dealing);
+    return status || !shard->count || !shard->dealing ? status : woi_st_set_meta(writer, DEALING, text, err);
+}
+
+/* ---- Dealings ---------------------------------------------------------------------------------------------- */
+
+/* Classes to the hash, in pieces that stay in the cache: `n` of shard `part`. */
+static void hash_range(XXH3_state_t *state, uint32_t part, size_t n)
+{
+    enum { PIECE = 1024 };
+    uint32_t of[PIECE];
+    for (size_t i = 0; i < PIECE; i++) of[i] = part;
+    for (size_t left = n, now; left > 0; left -= now) {
+        now = left < PIECE ? left : PIECE;
+        XXH3_64bits_update(state, of, now * sizeof *of);
+    }
+}
+
+/* XXH3 of the shard of each of m classes, U32, and of the names of all. of NULL: ranges. */
+static uint64_t digest(const woi_names *names, size_t m, const uint32_t *of, size_t n)
+{
+    XXH3_state_t state;
+    XXH3_INITSTATE(&state);
+    XXH3_64bits_reset(&state);
+    if (of) XXH3_64bits_update(&state, of, m * sizeof *of);
+    for (uint32_t s = 0; !of && s < n; s++)
+        hash_range(&state, s, woi_part_start((size_t)s + 1, n, m) - woi_part_start(s, n, m));
+    if (names->n) {
+        XXH3_64bits_update(&state, names->indptr, ((size_t)names->n + 1) * sizeof *names->indptr);
+        XXH3_64bits_update(&state, names->bytes, (size_t)names->indptr[names->n]);
+    }
+    return XXH3_64bits_digest(&state);
 }
 
 /* ---- By range ---------------------------------------------------------------------------------------------- */
@@ -133,6 +185,7 @@ wo_status wo_layer_take_part(wo_layer *layer, uint32_t part, uint32_t n_parts, w
     const size_t first = woi_part_start(part, n_parts, dense->m),
                  n = woi_part_start((size_t)part + 1, n_parts, dense->m) - first;
     woi_names names = {0};
+    const uint64_t dealing = digest(&layer->labels, dense->m, NULL, n_parts);
     int32_t *classes = woi_alloc(n, sizeof *classes, err);
     if (!classes) return WO_ERR_MEMORY;
     for (size_t i = 0; i < n; i++) classes[i] = (int32_t)(first + i);
@@ -143,11 +196,27 @@ wo_status wo_layer_take_part(wo_layer *layer, uint32_t part, uint32_t n_parts, w
     }
     woi_names_free(&layer->labels);
     layer->labels = names;
-    layer->shard = (woi_shard){part, n_parts, dense->m, classes, classes};
-    dense->w += first * dense->d;
-    if (dense->b) dense->b += first;
+    layer->shard = (woi_shard){part, n_parts, dense->m, classes, classes, dealing};
+    layer->by_range = true;
+    if (!layer->part_w) dense->w += first * dense->d;
+    if (dense->b && !layer->part_b) dense->b += first;
     dense->m = n;
     return WO_OK;
+}
+
+wo_status woi_shard_name(wo_layer *layer, woi_names *all, wo_error *err)
+{
+    woi_shard *shard = &layer->shard;
+    woi_names names = {0};
+    const wo_status status = some_names(all, shard->classes, layer->dense.m, &names, err);
+    if (!status) {
+        shard->dealing = digest(all, shard->m, NULL, shard->count);
+        woi_names_free(&layer->labels);
+        layer->labels = names;
+    }
+    if (status) woi_names_free(&names);
+    woi_names_free(all);
+    return status;
 }
 
 /* ---- Into files -------------------------------------------------------------------------------------------- */
@@ -193,7 +262,53 @@ static wo_status write_shard(woi_st_writer *writer, const wo_layer *layer, const
     return status;
 }
 
-wo_status wo_layer_save_shards(const wo_layer *layer, const wo_log *log, const char *const *paths, size_t n,
+/* Whether the file at `path` is this shard, complete: its dealing says which classes and names, its checksums that all
+ * numbers are there. */
+static bool is_there(const char *path, const wo_layer *layer, const woi_shard *shard)
+{
+    woi_st *st = NULL;
+    woi_shard found = {0};
+    char checksum[24];
+    if (woi_st_open(path, &st, NULL)) return false;
+    const char *kind = woi_st_kind(st), *whole = woi_st_meta(st, "layer.xxh3");
+    const woi_tensor *classes = woi_st_find(st, "classes"), *weight = woi_st_find(st, "weight");
+    snprintf(checksum, sizeof checksum, "%016" PRIx64, layer->checksum);
+    bool fits = kind && strcmp(kind, "layer") == 0 && whole && strcmp(whole, checksum) == 0 && classes && weight &&
+                weight->dtype == WOI_F32 && weight->n_dims == 2 && weight->shape[0] == classes->n &&
+                !layer->dense.b == !woi_st_find(st, "bias") && !woi_shard_read(st, (size_t)classes->n, &found, NULL);
+    fits = fits && found.number == shard->number && found.count == shard->count && found.m == shard->m &&
+           found.dealing == shard->dealing && !woi_st_verify(st, NULL, NULL);
+    woi_shard_free(&found);
+    woi_st_free(st);
+    return fits;
+}
+
+/* All shards of one dealing. */
+typedef struct dealt {
+    const wo_layer *layer;
+    const uint32_t *of; /* (m) */
+    int32_t *classes;   /* (m): scratch */
+    size_t n;
+    uint64_t dealing;
+} dealt;
+
+/* Writes shard s up to its name; *writer stays NULL where it is there already and `resume` says that it may stay. */
+static wo_status save_shard(const dealt *all, const char *path, size_t s, bool resume, woi_st_writer **writer,
+                            wo_error *err)
+{
+    const size_t m = all->layer->dense.m;
+    const woi_shard shard = {
+        .number = (uint32_t)s, .count = (uint32_t)all->n, .m = m, .classes = all->classes, .dealing = all->dealing};
+    size_t rows = 0;
+    for (size_t i = 0; i < m; i++)
+        if (all->of[i] == s) all->classes[rows++] = (int32_t)i;
+    if (resume && is_there(path, all->layer, &shard)) return WO_OK;
+    wo_status status = woi_st_create(path, "layer", writer, err);
+    if (!status) status = write_shard(*writer, all->layer, &shard, rows, err);
+    return status ? status : woi_st_sync(*writer, err);
+}
+
+wo_status wo_layer_save_shards(const wo_layer *layer, const wo_log *log, const char *const *paths, size_t n, int resume,
                                wo_error *err)
 {
     const size_t m = layer->dense.m;
@@ -204,17 +319,18 @@ wo_status wo_layer_save_shards(const wo_layer *layer, const wo_log *log, const c
     int32_t *classes = woi_alloc(m, sizeof *classes, err);
     woi_st_writer **writers = woi_alloc_zero(n, sizeof *writers, err);
     status = of && classes && writers ? deal(layer, log, n, of, err) : WO_ERR_MEMORY;
+    const dealt all = {layer, of, classes, n, status ? 0 : digest(&layer->labels, m, of, n)};
     for (size_t s = 0; !status && s < n; s++) {
-        woi_shard shard = {.number = (uint32_t)s, .count = (uint32_t)n, .m = m, .classes = classes};
-        size_t rows = 0;
-        for (size_t i = 0; i < m; i++)
-            if (of[i] == s) classes[rows++] = (int32_t)i;
-        status = woi_st_create(paths[s], "layer", &writers[s], err);
-        if (!status) status = write_shard(writers[s], layer, &shard, rows, err);
-        if (!status) status = woi_st_sync(writers[s], err);
+        status = save_shard(&all, paths[s], s, resume, &writers[s], err);
+        if (status || !resume || !writers[s]) continue;
+        status = woi_st_finish(writers[s], err);
+        woi_st_writer_free(writers[s]);
+        writers[s] = NULL;
     }
-    for (size_t s = 0; !status && s < n; s++) status = woi_st_name(writers[s], err);
-    for (size_t s = 0; !status && s < n; s++) status = woi_st_finish(writers[s], err);
+    for (size_t s = 0; !status && s < n; s++)
+        if (writers[s]) status = woi_st_name(writers[s], err);
+    for (size_t s = 0; !status && s < n; s++)
+        if (writers[s]) status = woi_st_finish(writers[s], err);
     for (size_t s = 0; writers && s < n; s++) woi_st_writer_free(writers[s]);
     woi_free(writers);
     woi_free(classes);

@@ -3,7 +3,8 @@
  *   classes   [ 2, 5, 11, ... ]    row i is class classes[i]: rising, so that lower rows are lower classes
  *
  * A layer's file and an index's have them as the tensor `classes` (I32), and in their metadata shard.number, from 0,
- * shard.count and shard.m. The layer's checksum is that of the whole. */
+ * shard.count and shard.m. The layer's checksum is that of the whole. shard.dealing is a digest of which class is in
+ * which shard, and of all names: shards of two dealings, which may both lack a class, differ in it. */
 #ifndef WOI_LAYER_SHARD_H
 #define WOI_LAYER_SHARD_H
 
@@ -14,6 +15,7 @@ typedef struct woi_shard {
     size_t m;               /* classes of the whole layer */
     const int32_t *classes; /* (rows here) */
     int32_t *owned;         /* the same, where they are ours; NULL: borrowed */
+    uint64_t dealing;       /* 0: not known, the file is older */
 } woi_shard;
 
 void woi_shard_free(woi_shard *shard); /* and zeroed again */
@@ -34,6 +36,8 @@ static inline void woi_shard_name_rows(const woi_shard *shard, int32_t *ids, siz
         if (ids[i] >= 0) ids[i] = shard->classes[ids[i]];
 }
 
+/* Whether a file says that it is one. */
+bool woi_shard_is(const woi_st *st);
 /* Out of a file with so many rows, where it is a shard; else *shard stays zero. The classes are a copy, and checked. */
 wo_status woi_shard_read(const woi_st *st, size_t rows, woi_shard *shard, wo_error *err);
 /* The lines of metadata. */

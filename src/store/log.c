@@ -10,6 +10,9 @@
 #include <math.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL /* no library call to fail */
+#include <xxhash.h>
+
 /* ---- Files ------------------------------------------------------------------------------------------------- */
 
 static wo_status check_tensor(const woi_tensor *tensor, const char *name, int n_dims, unsigned dtypes,
@@ -365,4 +368,17 @@ wo_status woi_queries_check(const wo_log *log, wo_error *err)
             return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "query %zu of the log has %g at place %zu", i / log->d,
                             (double)log->queries[i], i % log->d);
     return WO_OK;
+}
+
+uint64_t woi_log_hash(const wo_log *log)
+{
+    XXH3_state_t state;
+    XXH3_INITSTATE(&state);
+    XXH3_64bits_reset(&state);
+    XXH3_64bits_update(&state, log->queries, log->n * log->d * sizeof *log->queries);
+    if (log->indptr) {
+        XXH3_64bits_update(&state, log->indptr, (log->n + 1) * sizeof *log->indptr);
+        XXH3_64bits_update(&state, log->labels, (size_t)log->indptr[log->n] * sizeof *log->labels);
+    }
+    return XXH3_64bits_digest(&state);
 }

@@ -46,6 +46,9 @@ wo_status woi_queries_check(const wo_log *log, wo_error *err);
 wo_status woi_labels_check(const int64_t *indptr, const int32_t *labels, size_t n, uint64_t first, int64_t *max,
                            wo_error *err);
 
+/* XXH3 of all queries, and of the labels where there are any: one pass over their bytes. */
+uint64_t woi_log_hash(const wo_log *log);
+
 /* Metadata of a log that is written, before its first query. */
 wo_status woi_log_set_meta(wo_log_writer *writer, const char *key, const char *value, wo_error *err);
 /* All of wo_log_finish but the last: hands over the file, to be finished together with others. */

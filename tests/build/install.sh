@@ -6,7 +6,7 @@
 root=$scratch/root
 check 'make install' make -s DEPS=0 BUILD="$BUILD" CC="$CC" DESTDIR="$root" PREFIX=/opt/wo install
 # wideout-mpi is there where an MPI is.
-mpi=$([ ! -x "$BUILD/wideout-mpi" ] || printf '\nbin/wideout-mpi')
+mpi=$([ ! -x "$BUILD/wideout-mpi" ] || printf '\nbin/wideout-mpi\nbin/wideout-mpirun')
 same 'a stage is not for the dynamic linker yet' "install: staged in $root; run ldconfig where it is unpacked" \
     "$(DESTDIR=$root scripts/ldconfig.sh /opt/wo/lib libwideout.so.0)"
 same 'what is installed' "bin/wideout$mpi

@@ -15,8 +15,16 @@ same 'nothing is left beside it' 'free kept made' "$(echo * .[!.]*  | sed 's/ \.
 if [ -z "${SAN:-}" ]; then
     fails 'without it, a process of 40 MB has too little' 1 'wideout: out of memory: 38400000 bytes asked for' \
         prlimit --data=40000000 "$WIDEOUT" "${build[@]}" -o none
-    check 'with it, 30 MB do' prlimit --data=30000000 "$WIDEOUT" "${build[@]}" --memory 16M -o kept
+    check 'with it, 20 MB do' prlimit --data=20000000 "$WIDEOUT" "${build[@]}" --memory 16M -o kept
     check 'again the same index' cmp free kept
+    # Where FULL is asked, by hyperplanes, and with the stack of a second thread.
+    "$WIDEOUT" data synthetic -m 200000 -d 64 -n 600 -o less -q >/dev/null
+    hash=(build --layer less/layer.safetensors --log less/train.log.safetensors --router hash -K 5 -L 2 --iterations 20
+        --source both --weights int8-bf16 -q)
+    "$WIDEOUT" "${hash[@]}" -t 1 -o free2 >/dev/null
+    check '20 MB, with two threads, hyperplanes and FULL' prlimit --data=20000000 "$WIDEOUT" "${hash[@]}" -t 2 --memory 8M -o kept2
+    check 'the same index too' cmp free2 kept2
+    rm -rf less
     "$WIDEOUT" eval --index kept --layer made/layer.safetensors --log made/test.log.safetensors --no-timing --json -q >judged
     check 'its answers are good' jq -e '.p_at_1 > 0.3 * .full_p_at_1' judged
 fi

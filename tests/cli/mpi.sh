@@ -4,7 +4,7 @@
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 case $BUILD in /*) built=$BUILD ;; *) built=$PWD/$BUILD ;; esac
-mpi=$built/wideout-mpi
+mpi=$built/wideout-mpi wrapper=$PWD/mpi/wideout-mpirun
 if [ ! -x "$mpi" ] || ! command -v mpirun >/dev/null; then
     ok 'wideout-mpi is not built, or there is no mpirun # SKIP'
     finish
@@ -31,6 +31,27 @@ WIDEOUT_MPI_TIMEOUT=1 fails 'no wait is longer than the limit' 1 \
 fails 'ranks with different words' 1 'collective: the command line differs between ranks 0 and 1' \
     timeout 60 mpirun --quiet -n 1 "$built/tests/mpi/collective" one : -n 1 "$built/tests/mpi/collective" other
 
+# Each process says who it is, so that one of them can be killed.
+echo "echo \$\$ >pid.\$OMPI_COMM_WORLD_RANK; exec \"\$@\"" >with_pid.sh
+killed() { # RANK COMMAND...: mpirun's code, once that rank of two is killed
+    rm -f pid.*
+    run 2 bash with_pid.sh "${@:2}" &
+    local job=$! i
+    for ((i = 0; i < 300; i++)); do [ ! -s pid.0 ] || [ ! -s pid.1 ] || break; sleep 0.1; done
+    sleep 2
+    kill -9 "$(<"pid.$1")"
+    wait $job
+}
+fails 'a rank that is killed: the other says it' 137 'collective: the job was ended from outside: perhaps a rank died' \
+    killed 1 "$built/tests/mpi/collective" late
+for rank in 0 1; do
+    WIDEOUT_MPI_TIMEOUT=2 fails "rank $rank never comes" 1 \
+        'wideout-mpi: MPI does not start: the other ranks were waited for 2 s, which is the limit' \
+        run 3 bash -c "[ \$OMPI_COMM_WORLD_RANK -ne $rank ] || exec sleep 30; exec $mpi predict --index x"
+done
+WIDEOUT_MPI_TIMEOUT=2 fails 'a rank never ends' 1 \
+    'collective: MPI does not end: the other ranks were waited for 2 s, which is the limit' run 2 "$built/tests/mpi/collective" stay
+
 # ---- The same as one process -------------------------------------------------------------------------------------
 "$WIDEOUT" data synthetic -q -m 1501 -d 24 -n 3000 -t 1 -o data >/dev/null
 layer=data/layer.safetensors train=data/train.log.safetensors test=data/test.log.safetensors
@@ -51,6 +72,27 @@ for method in "${methods[@]}"; do
         run $p "$mpi" predict -t 1 --index parts/index -k 5 $test >got
         check "$p processes answer as one: $method" cmp expected got
     done
+done
+# More candidates than an int8 screen keeps: each process keeps as many as one, so that together they find what it does, or better.
+"$WIDEOUT" build -q -t 1 --layer $layer --log $train --method popular --popular 800 --weights int8 -o one >/dev/null
+"$WIDEOUT" predict --index one -k 5 $test >expected
+for p in 1 2 4; do
+    rm -rf parts && mkdir parts
+    run $p "$mpi" build -q -t 1 --layer $layer --log $train --method popular --popular 800 --weights int8 -o parts/index >/dev/null
+    "$WIDEOUT" join parts/index-*-of-0000$p.safetensors -o joined >/dev/null 2>&1 || cp parts/index-* joined
+    check "$p processes with a screen, joined, are one" cmp one joined
+    run $p "$mpi" predict -t 1 --index parts/index -k 5 $test >got
+    check "$p processes with a screen answer as one, or better" python3 - expected got $p <<'PY'
+import sys
+a, b = ([list(map(float, line.split())) for line in open(f)] for f in sys.argv[1:3])
+assert len(a) == len(b) > 100
+equal = 0
+for x, y in zip(a, b):
+    assert len(x) == len(y) == 10
+    equal += x == y
+    assert all(s <= t for s, t in zip(x[1::2], y[1::2])), (x, y)
+assert equal >= (0.99 if sys.argv[3] != '1' else 1) * len(a), equal
+PY
 done
 run 1 "$mpi" build -q -t 1 --layer $layer --log $train --router tree -o single >/dev/null
 "$WIDEOUT" build -q -t 1 --layer $layer --log $train --router tree -o one >/dev/null
@@ -142,6 +184,53 @@ fails 'join: a shard of another build' 1 \
 cp s/net2-00002-of-00004.safetensors s/net-00002-of-00004.safetensors
 fails 'a shard of another layer' 1 'wideout-mpi: the layer differs between ranks 0 and 1' \
     run 4 "$mpi" build --layer s/net "${tree[@]}" -o x
+# Shards of one layer, but of two dealings: some classes twice, others nowhere.
+mkdir mixed
+cp s/net-*-of-00004.safetensors mixed
+"$WIDEOUT" shard --layer $layer -n 4 -o m >/dev/null
+cp m-00002-of-00004.safetensors mixed/net-00002-of-00004.safetensors
+run 4 "$mpi" build --layer m "${tree[@]}" -o mixed/other >/dev/null
+dealing='wideout-mpi: the dealing of classes to shards, or what they are called, differs between ranks 0 and'
+fails 'shards of two dealings' 1 "$dealing 1" run 4 "$mpi" build --layer mixed/net "${tree[@]}" -o x
+for i in 1 2 3 4; do cp "s/other-0000$i-of-00004.safetensors" "mixed/index-0000$i-of-00004.safetensors"; done
+cp mixed/other-00003-of-00004.safetensors mixed/index-00003-of-00004.safetensors
+fails 'indexes of two dealings' 1 "$dealing 2" run 4 "$mpi" predict --index mixed/index $test
+fails 'judged' 1 "$dealing 2" run 4 "$mpi" eval --index mixed/index --log $test
+fails 'join: indexes of two dealings' 1 "wideout: mixed/index-00003-of-00004.safetensors: the shard is of another dealing of the layer's \
+classes than the first one, or of other names" "$WIDEOUT" join mixed/index-*.safetensors -o x
+# What only some ranks have otherwise. Each opens a file of its own under the one name.
+each() { # FILE OF-RANK-0 OF-OTHERS COMMAND...
+    printf '%s\n' "mkdir -p rank\$OMPI_COMM_WORLD_RANK && cd rank\$OMPI_COMM_WORLD_RANK || exit" \
+        "if [ \$OMPI_COMM_WORLD_RANK -eq 0 ]; then cp '$scratch/$2' '$1'; else cp '$scratch/$3' '$1'; fi" "exec ${*:4}" >each.sh
+    run 2 bash "$scratch/each.sh"
+}
+python3 - $train <<'PY'
+import hashlib, json, shutil, struct, sys
+data = open(sys.argv[1], 'rb').read()
+n = struct.unpack('<Q', data[:8])[0]
+header = json.loads(data[8:8 + n])
+def write(name, of):
+    # As another's file, without checksums: one number of the tensor changed, in the middle of it.
+    tensors = {k: v for k, v in header.items() if k != '__metadata__'}
+    text = json.dumps(tensors).encode()
+    text += b' ' * (-len(text) % 8)
+    body = bytearray(data[8 + n:])
+    if of:
+        a, b = tensors[of]['data_offsets']
+        at = a + (b - a) // 8 * 4 + 36
+        body[at] ^= 1
+    open(name, 'wb').write(struct.pack('<Q', len(text)) + text + body)
+write('plain', None)
+write('queries', 'queries')
+write('labels', 'labels.indices')
+PY
+log='wideout-mpi: the log, by its queries and labels, differs between ranks 0 and 1'
+for other in queries labels; do
+    fails "logs with other $other" 1 "$log" each log plain $other "$mpi" build --layer "$scratch/$layer" --log log --router tree -q -o x
+done
+sed 's/ 700$/ seven hundred/' names >other_names
+fails 'other names' 1 "$dealing 1" each names names other_names "$mpi" build --layer "$scratch/$layer" --log "$scratch/$train" --names names \
+    --router tree -q -o x
 fails 'shards for another number of processes' 1 \
     'wideout-mpi: s/net2-00001-of-00002.safetensors: cannot open: No such file or directory' \
     run 2 "$mpi" build --layer s/net2 "${tree[@]}" -o x
@@ -174,9 +263,25 @@ echo 'a letter' >x.checkpoint
 fails 'a checkpoint that is none' 1 'wideout-mpi: x.checkpoint: the file exists and is no checkpoint of a build of wideout'"'"'s: move it away' \
     run 2 "$mpi" build --layer $layer "${tree[@]}" -o x
 
+# ---- Hosts that do not answer ------------------------------------------------------------------------------------
+printf '%s\n' '#!/bin/bash' 'case "$*" in *good*) exit 0 ;; *slow*) exec sleep 60 ;; esac' 'echo "ssh: No route to host" >&2' 'exit 255' >ssh
+chmod +x ssh
+printf '%s\n' '# ours' '' 'good1 slots=1' 'bad1 slots=1' 'localhost' >hosts
+start=$PWD/ssh
+fails 'a host that is not there' 1 'wideout-mpirun: host bad1 does not answer by ssh within 10 s: nothing was started' \
+    env WIDEOUT_SSH="$start" "$wrapper" --hostfile hosts -n 2 "$mpi" predict --index x
+WIDEOUT_SSH_TIMEOUT=1 fails 'one that is silent, and another' 1 \
+    'wideout-mpirun: 2 hosts do not answer by ssh within 1 s, the first is bad2: nothing was started' \
+    env WIDEOUT_SSH="$start" timeout 30 "$wrapper" --host good1,slow1:2,bad2 -n 2 "$mpi" predict --index x
+fails 'no hostfile' 1 'wideout-mpirun: nowhere: the hostfile cannot be read' "$wrapper" --hostfile nowhere -n 2 "$mpi" predict
+same 'all are there: it is mpirun' fine "$(WIDEOUT_SSH=$start timeout 60 "$wrapper" --quiet --host localhost:2 -n 2 \
+    "$built/tests/mpi/collective" 2>&1)"
+fails 'mpirun alone says what ssh says' 255 'ssh: No route to host' \
+    env OMPI_MCA_plm=rsh timeout 60 mpirun --quiet --mca plm_rsh_agent "$start" --host bad1 -n 1 "$mpi" predict --index x
+
 # ---- A rank that dies --------------------------------------------------------------------------------------------
 RANDOM=${SEED:-1}
-problems='' died=0
+problems='' died=0 n_said=0
 "$WIDEOUT" data synthetic -q -m 6000 -d 32 -n 20000 -t 1 -o larger >/dev/null
 build_larger() { # P [OPTION]
     run "$1" "$mpi" build --layer larger/layer.safetensors --log larger/train.log.safetensors --router tree -q -t 1 -o k/index \
@@ -201,7 +306,10 @@ for ((i = 0; i < ${KILLS:-3}; i++)); do
     wait $job
     code=$?
     [ "$code" -eq 0 ] || died=$((died + 1))
-    rm -f k/*.tmp.* # what was on its way between its two names
+    # Nothing, or the one sentence: where the rank died before the job had begun there is nobody to say it.
+    said=$(<stderr)
+    [ -z "$said" ] || [ "$said" = 'wideout-mpi: the job was ended from outside: perhaps a rank died' ] || problems+=" said: $said"
+    [ -z "$said" ] || n_said=$((n_said + 1))
     n=$(find k -name '*.safetensors' | wc -l)
     [ "$code" -ne 124 ] || problems+=" a job hangs"
     if [ "$code" -eq 0 ] && [ "$n" -ne 4 ]; then problems+=" done, but $n files"; fi
@@ -218,6 +326,9 @@ for ((i = 0; i < ${KILLS:-3}; i++)); do
     rm -f index-*
     cmp -s one joined || problems+=" one that goes on is another"
     [ ! -e k/index.checkpoint ] || problems+=" a checkpoint stays"
+    rm -f k/index-*-of-0000$p.safetensors
+    same_folder=$(ls -A k)
+    [ -z "$same_folder" ] || problems+=" left behind: $same_folder"
 done
-same "a rank is killed ${KILLS:-3} times, $died in time" '' "$problems"
+same "a rank is killed ${KILLS:-3} times, $died in time, $n_said told of" '' "$problems"
 finish

@@ -329,6 +329,19 @@ refused("another m", f"shard {other_m.address}: its classes are of another layer
 refused("another layer", f"shard {other.address}: its classes are of another layer than those of {where[0]}", "--shards", ",".join(where + [other.address]),
         "--need", "most")
 refused("the same index twice", f"shard {twin.address}: it serves the same index as {where[0]}", "--shards", ",".join(where + [twin.address]))
+numbered = [Stub(range(i, M, 3), shard={"number": i + 1, "count": 3, "dealing": "a" * 16}) for i in range(3)]
+double = Stub(range(5, M, 3), shard={"number": 3, "count": 3, "dealing": "a" * 16})
+dealt = Stub(range(7, M, 3), shard={"number": 2, "count": 3, "dealing": "b" * 16})
+odd = Stub(range(7, M, 3), shard={"number": 4, "count": 3, "dealing": "b" * 16})
+numbers = [n.address for n in numbered]
+refused("a number twice", f"shard {double.address}: it is shard 3 of 3, as is {numbers[2]}", "--shards", ",".join(numbers + [double.address]))
+refused("another division", f"shard {dealt.address}: its layer was divided into other shards than that of {numbers[0]}", "--shards",
+        ",".join(numbers[:1] + numbers[2:] + [dealt.address]))
+refused("a number that cannot be", f"shard {odd.address}: what it says at /v1/info is not what wideout serve says of an index", "--shards", odd.address)
+with front(numbers[1:2]) as s:
+    same("who is not listed is said", "wideout: of the 3 shards of the layer 2 are not listed, and their classes are in no answer: 1, 3\n", s.stderr())
+with front(numbers) as s:
+    same("three that say who they are", 200, s.get("/readyz").status)
 other.how = "no info"
 refused("no server of ours", f"shard {other.address}: what it says at /v1/info is not what wideout serve says of an index", "--shards", ",".join(where + [other.address]))
 other.how = "huge info"

@@ -3,6 +3,8 @@
 #include "together.h"
 #include "signing.h"
 
+#include <sys/stat.h>
+
 /* ---- Layers ------------------------------------------------------------------------------------------------ */
 
 static void a_part_is_a_range(void **state)
@@ -32,6 +34,91 @@ static void a_part_is_a_range(void **state)
     free_scene(&s);
 }
 
+static uint64_t dealing_of(const char *path)
+{
+    wo_layer *layer = NULL;
+    wo_error err;
+    wo_layer_info info = {.struct_size = sizeof info};
+    if (wo_layer_open(path, NULL, &layer, &err)) fail_msg("%s", err.text);
+    wo_layer_describe(layer, &info);
+    wo_layer_free(layer);
+    return info.dealing;
+}
+
+/* A file in BF16, opened as a part: the copy has the rows of the part alone, and all is as of a part that was taken. */
+static void a_part_is_converted_alone(void **state)
+{
+    (void)state;
+    enum { M = 1000, D = 24, FIRST = 333, N = 333 };
+    static uint16_t halves[M * D], biases[M];
+    static float w[M * D], b[M];
+    for (int i = 0; i < M * D; i++) halves[i] = (uint16_t)(0x3f80 + i % 97);
+    for (int i = 0; i < M; i++) biases[i] = (uint16_t)(0x3f00 + i % 31);
+    for (int i = 0; i < M * D; i++) memcpy(&w[i], &(uint32_t){(uint32_t)halves[i] << 16}, sizeof *w);
+    for (int i = 0; i < M; i++) memcpy(&b[i], &(uint32_t){(uint32_t)biases[i] << 16}, sizeof *b);
+    char path[96];
+    snprintf(path, sizeof path, "%s/halves", scratch_folder);
+    woi_st_writer *writer = NULL;
+    wo_error err;
+    wo_layer *whole = NULL, *part = NULL;
+    const char *names[M];
+    for (int i = 0; i < M; i++) names[i] = i == FIRST + 1 ? "the second" : "another";
+    assert_int_equal(woi_st_create(path, "layer", &writer, &err), WO_OK);
+    assert_int_equal(woi_st_declare(writer, "weight", WOI_BF16, 2, (const uint64_t[]){M, D}, &err), WO_OK);
+    assert_int_equal(woi_st_declare(writer, "bias", WOI_BF16, 1, (const uint64_t[]){M}, &err), WO_OK);
+    assert_int_equal(woi_st_append(writer, halves, sizeof halves, &err), WO_OK);
+    assert_int_equal(woi_st_append(writer, biases, sizeof biases, &err), WO_OK);
+    assert_int_equal(woi_st_finish(writer, &err), WO_OK);
+    woi_st_writer_free(writer);
+    const wo_layer_options o = {.struct_size = sizeof o, .part = 1, .n_parts = 3};
+    if (wo_layer_open(path, &o, &part, &err)) fail_msg("%s", err.text);
+    assert_int_equal(wo_layer_open(path, NULL, &whole, &err), WO_OK);
+    assert_true(part->part_w && part->part_b);
+    assert_ptr_equal(part->dense.w, part->copy_w);
+    assert_int_equal(part->dense.m, N);
+    assert_memory_equal(part->dense.w, w + FIRST * D, N * D * sizeof *w);
+    assert_memory_equal(part->dense.b, b + FIRST, N * sizeof *b);
+    assert_true(part->checksum == whole->checksum);
+    assert_int_equal(wo_layer_set_names(part, names, M, &err), WO_OK);
+    assert_int_equal(wo_layer_set_names(whole, names, M, &err), WO_OK);
+    assert_memory_equal(woi_names_get(&part->labels, 1), "the second", 10);
+    assert_int_equal(wo_layer_take_part(whole, 1, 3, &err), WO_OK);
+    assert_true(part->shard.dealing == whole->shard.dealing);
+    wo_layer_free(part);
+    wo_layer_free(whole);
+    const wo_layer_options many = {.struct_size = sizeof many, .part = 1, .n_parts = M + 1};
+    assert_int_equal(wo_layer_open(path, &many, &part, &err), WO_ERR_ARGUMENT);
+    assert_null(part);
+}
+
+/* Calls that were stopped are repeated: what is complete, and of this dealing, stays as it is. */
+static void complete_shards_stay(void **state)
+{
+    (void)state;
+    scene s = make_scene(7, 4, 0, true, 1);
+    char paths[3][96];
+    wo_error err;
+    struct stat before[3], after[3];
+    for (int i = 0; i < 3; i++) snprintf(paths[i], sizeof paths[i], "%s/kept%d", scratch_folder, i);
+    const char *const to[] = {paths[0], paths[1], paths[2]};
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 3, 1, &err), WO_OK);
+    FILE *file = fopen(paths[1], "r+b"); /* the last number of another one is not what its checksum says */
+    fseek(file, -1, SEEK_END);
+    fputc(0x55, file);
+    fclose(file);
+    unlink(paths[2]);
+    for (int i = 0; i < 2; i++) stat(paths[i], &before[i]);
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 3, 1, &err), WO_OK);
+    for (int i = 0; i < 3; i++) stat(paths[i], &after[i]);
+    assert_true(before[0].st_ino == after[0].st_ino && before[1].st_ino != after[1].st_ino);
+    for (int i = 0; i < 3; i++) assert_true(dealing_of(paths[i]) == dealing_of(paths[0]));
+    name_classes(&s); /* another dealing */
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 3, 1, &err), WO_OK);
+    stat(paths[0], &before[0]);
+    assert_true(before[0].st_ino != after[0].st_ino);
+    free_scene(&s);
+}
+
 static void frequent_classes_are_dealt_out_first(void **state)
 {
     (void)state;
@@ -45,7 +132,7 @@ static void frequent_classes_are_dealt_out_first(void **state)
     char paths[2][96];
     for (int i = 0; i < 2; i++) snprintf(paths[i], sizeof paths[i], "%s/part%d", scratch_folder, i);
     const char *const to[] = {paths[0], paths[1]};
-    assert_int_equal(wo_layer_save_shards(s.layer, log, to, 2, &err), WO_OK);
+    assert_int_equal(wo_layer_save_shards(s.layer, log, to, 2, 0, &err), WO_OK);
     /* The order is 5 2 0 6 1 3 4. */
     const int32_t expected[2][4] = {{0, 1, 4, 5}, {2, 3, 6}};
     for (int i = 0; i < 2; i++) {
@@ -60,7 +147,15 @@ static void frequent_classes_are_dealt_out_first(void **state)
         }
         wo_layer_free(part);
     }
-    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 8, &err), WO_ERR_ARGUMENT);
+    /* Two dealings have two digests, and so has one with names. */
+    const uint64_t first = dealing_of(to[0]);
+    assert_true(first && first == dealing_of(to[1]));
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 2, 0, &err), WO_OK);
+    const uint64_t second = dealing_of(to[0]);
+    name_classes(&s);
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 2, 0, &err), WO_OK);
+    assert_true(second && second != first && dealing_of(to[1]) != second);
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 8, 0, &err), WO_ERR_ARGUMENT);
     wo_log_free(log);
     free_scene(&s);
 }
@@ -365,7 +460,7 @@ static void every_allocation_may_fail(void **state)
             allocations_alive = 0;
             allocations_left = left;
             if (what == 0) status = wo_index_join(from, 2, joined, &err);
-            if (what == 1) status = wo_layer_save_shards(s.layer, s.log, to, 2, &err);
+            if (what == 1) status = wo_layer_save_shards(s.layer, s.log, to, 2, 0, &err);
             if (what == 2) status = wo_layer_take_part(layer, 1, 2, &err);
             if (status) assert_int_equal(status, WO_ERR_MEMORY);
             if (what < 2 || status) assert_int_equal(allocations_alive, 0);
@@ -382,6 +477,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_part_is_a_range),
+        cmocka_unit_test(a_part_is_converted_alone),
+        cmocka_unit_test(complete_shards_stay),
         cmocka_unit_test(frequent_classes_are_dealt_out_first),
         cmocka_unit_test(the_best_of_all_are_kept),
         cmocka_unit_test(shards_joined_are_the_index_of_one_process),
