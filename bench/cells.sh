@@ -1,11 +1,11 @@
 #!/bin/bash
-# What a routed tree loses against exact flat k-means: cells.sh [NAME...]; debian, diginetica, tmall, wikitext-2 and
-# eurlex57k by default.
+# What a routed tree loses against exact flat k-means: cells.sh [NAME...]; debian, diginetica, tmall, wikitext-2,
+# eurlex57k and enwiki100m-drop200 by default.
 #
 # All have about as many cells (a training query in 24 each, at most 16,384), filled with labels alone, all coordinates. Flat
 # k-means (--nodes 1) compares a query with every centre; the tree with its nodes and the leaves below as many of them as
-# make an eighth of all centres. Both open one cell of at most 16 classes. 'two' is the tree again, with two cells of at most 9,
-# which are about as many together, and with what the logged queries of the next two leaves needed in them (--spread 2). Prints shares of
+# make an eighth of all centres. Both open one cell of at most 16 classes. 'two' is the tree again, with two cells of at most 8,
+# which are no more together, and with what the logged queries of the next two leaves needed in them (--spread 2). Prints shares of
 # FULL's P@1 and P@5 on the test log, and the number of centres that a query is compared with; they go to
 # bench/results/cells.json too, in place of those of the same data. Needs 'make nets' and many cores or minutes: flat k-means
 # is slow to learn.
@@ -16,10 +16,11 @@ cache=${WIDEOUT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wideout}
 results=${RESULTS:-bench/results/cells.json}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-[ $# -gt 0 ] || set -- debian diginetica tmall wikitext-2 eurlex57k
+[ $# -gt 0 ] || set -- debian diginetica tmall wikitext-2 eurlex57k enwiki100m-drop200
 
 for name in "$@"; do
-    logs=$cache/$name layer=$cache/$name/net.safetensors named=()
+    logs=$cache/$name layer=$cache/$name/net.safetensors named=() log=train.log
+    [ "$name" != enwiki100m-drop200 ] || log=words.log # every query that there is
     if [ "$name" = wikitext-2 ]; then # PyTorch's network
         logs=$cache/wikitext-2-torch layer=${WIDEOUT_DATA:-../shared/data}/wikitext-2/torch/lstm.safetensors.index.json
         named=(--weight-name output.weight)
@@ -28,8 +29,8 @@ for name in "$@"; do
         echo "$name: left out, $logs/test.log or $layer is missing: 'make nets' makes them"
         continue
     fi
-    n=$("$wideout" info --json "$logs/train.log" | jq '.tensors[] | select(.name == "queries") | .shape[0]')
-    d=$("$wideout" info --json "$logs/train.log" | jq '.tensors[] | select(.name == "queries") | .shape[1]')
+    n=$("$wideout" info --json "$logs/$log" | jq '.tensors[] | select(.name == "queries") | .shape[0]')
+    d=$("$wideout" info --json "$logs/$log" | jq '.tensors[] | select(.name == "queries") | .shape[1]')
     cells=$((n / 24 < 16384 ? n / 24 : 16384)) nodes=16
     while ((nodes * nodes < cells)); do nodes=$((nodes + 16)); done
     leaves=$(((cells + nodes - 1) / nodes))
@@ -38,8 +39,8 @@ for name in "$@"; do
     for kind in flat tree two; do
         shape=(--nodes "$nodes" --leaves "$leaves" --beam "$beam") opened=(--probes 1 --cap 16)
         [ $kind != flat ] || shape=(--nodes 1 --leaves "$cells" --beam 1)
-        [ $kind != two ] || opened=(--probes 2 --spread 2 --cap 9)
-        "$wideout" build -q --layer "$layer" "${named[@]}" --log "$logs/train.log" --router tree "${shape[@]}" --route-d "$d" \
+        [ $kind != two ] || opened=(--probes 2 --spread 2 --cap 8)
+        "$wideout" build -q --layer "$layer" "${named[@]}" --log "$logs/$log" --router tree "${shape[@]}" --route-d "$d" \
             "${opened[@]}" --source labels --lambda 0 --thin 0 -o "$scratch/index" --json >"$scratch/build.json"
         "$wideout" eval -q --no-timing --index "$scratch/index" --layer "$layer" "${named[@]}" --log "$logs/test.log" --json |
             jq -c --arg data "$name" --arg kind $kind --argjson cells "$cells" --argjson compared \

@@ -172,7 +172,8 @@ for name in "$@"; do
         # shellcheck disable=SC2086
         tokens w2v $options
         logs tokens.safetensors
-        [ -s "$at/words.log" ] || "$wideout" embed "$at/net.safetensors" --data "$at/data/train.tokens.safetensors" --distinct -o "$at/words.log"
+        "$wideout" info --json "$at/words.log" 2>/dev/null | jq -e '.tensors | any(.name == "labels.indices")' >/dev/null ||
+            "$wideout" embed "$at/net.safetensors" --data "$at/data/train.tokens.safetensors" --distinct -o "$at/words.log"
         ;;
     *)
         echo "nets: '$name' is not one of debian, debian-7, debian-15, debian-30, eurlex57k, eurlex57k-seed2, eurlex57k-seed3, diginetica, diginetica-half, tmall, wikitext-2, wikitext-2-torch, wikitext-2-next35, enwiki100m, enwiki100m-drop200" >&2

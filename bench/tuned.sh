@@ -1,6 +1,6 @@
 #!/bin/bash
 # What the tuner makes of real layers: tuned.sh [NAME...]; debian, wikitext-2, diginetica, tmall, enwiki100m-drop200,
-# eurlex57k, each of them with -best, and diginetica-20 by default. NAME-300: five seeded draws of 300 validation rows, and
+# eurlex57k and its two other seeds, each of them with -best, and diginetica-20 by default. NAME-300: five seeded draws of 300 validation rows, and
 # the worst of them.
 #
 # Builds on the validation log alone, with --target 0.995, NAME-best with --target best --partition, and no option that goes by the data
@@ -15,7 +15,7 @@ cache=${WIDEOUT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wideout}
 results=${RESULTS:-bench/results/tuned.json}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-[ $# -gt 0 ] || set -- {debian,wikitext-2,diginetica,tmall,enwiki100m-drop200,eurlex57k}{,-best} diginetica-20
+[ $# -gt 0 ] || set -- {debian,wikitext-2,diginetica,tmall,enwiki100m-drop200,eurlex57k,eurlex57k-seed2,eurlex57k-seed3}{,-best} diginetica-20
 
 # judge NAME FOLDER LAYER TUNE_LOG OPTIONS...: builds with this tune log, judges on the test log; figures go to
 # $scratch/line.
@@ -35,7 +35,7 @@ judge() {
         {data: $data, machine: $machine, command: $command, options: $built[0].options, method, m, d, p_at_1, p_at_5, full_p_at_1, full_p_at_5,
          p_at_1_of_full: (.p_at_1 / .full_p_at_1), p_at_5_of_full: (.p_at_5 / .full_p_at_5), agreement_at_20,
          neurons: .sample_size, wider_share, build_s: $built[0].seconds, peak_mib: $built[0].peak_mib,
-         index_bytes: $built[0].index_bytes, cold_us, full_cold_us, perplexity, full_perplexity, log_z_error, timings}' "$scratch/eval.json" >"$scratch/line"
+         index_bytes: $built[0].index_bytes, cold_us, full_cold_us, perplexity, full_perplexity, log_z_error, log_z_bias, probability_sum, timings}' "$scratch/eval.json" >"$scratch/line"
     jq -r '
         "  \(.options | tojson)",
         "  P@1 \(.p_at_1) (\(.p_at_1_of_full * 1e4 | round / 100)% of FULL)  P@5 \(.p_at_5) (\(.p_at_5_of_full * 1e4 | round / 100)%)  "

@@ -305,6 +305,22 @@ static int report(const arguments *args, const made *built)
     return cli_end();
 }
 
+/* What is known as soon as FULL was asked is said then: nothing that follows can show the goal. */
+static int tell_early(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    static bool said;
+    const wo_progress *inner = ctx;
+    if (!said && strcmp(stage, WO_STAGE_NO_PROOF) == 0) {
+        said = true;
+        cli_progress_end();
+        fprintf(stderr,
+                "%s: warning: the queries to judge by are too few to show that goal, whatever the index: little is "
+                "tried, and what looks through all classes is taken\n",
+                cli_program);
+    }
+    return inner->fn(inner->ctx, stage, done, total);
+}
+
 /* A goal by labels that was asked for, and that nothing could be judged by. */
 static void warn_of_labels(const arguments *args, const wo_index *index)
 {
@@ -354,9 +370,11 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     cli_progress_end();
     if (tune && !tune_log.log && !args->common.quiet)
         fprintf(stderr,
-                "%s: warning: without --tune-log a tenth of the log was held out to judge on; queries that the "
-                "network was trained on flatter every index\n",
-                cli_program);
+                "%s: warning: without --tune-log %s was %s to judge on; queries that the network was trained on "
+                "flatter every index\n",
+                cli_program,
+                wo_log_n(log.log) < WO_TUNE_FEW ? "all of the log, fewer than 20 queries," : "a tenth of the log",
+                wo_log_n(log.log) < WO_TUNE_FEW ? "taken both to build from and" : "held out");
     if (tune && !args->common.quiet) warn_of_labels(args, index);
     const wo_index_info info = cli_index_of(index).info;
     if (!args->common.quiet) {
@@ -429,9 +447,13 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if ((code = cli_output_try(args->output))) return code;
     o.seed = args->common.seed;
     o.threads = (int)args->common.threads;
-    o.progress = cli_progress(&args->common);
+    wo_progress progress = cli_progress(&args->common);
+    o.progress = args->common.quiet ? progress : (wo_progress){tell_early, &progress};
     if (tune.target_agree > 0 && !cli_build_given(&args->build, "source"))
         o.source = WO_SOURCE_TOP; /* labels have no part in it */
+    if (tune.target_agree > 0 && o.prior > 0 && cli_build_given(&args->build, "prior"))
+        return cli_usage(self,
+                         "--prior goes never with --target-agree: a prior means to differ from FULL's own answers");
     tune.build = &o;
     tune.fixed = cli_build_fixed(&args->build);
     tune.enough = cli_seen_enough;

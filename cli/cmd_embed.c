@@ -24,7 +24,7 @@ static const cli_option options[] = {
     {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N",
      "a seeded sample of N (default: all; w2v: 100,000)", false},
     {"distinct", 0, CLI_FLAG, offsetof(arguments, distinct), NULL,
-     "w2v: each word of the data once, without labels (all, or N of them)", false},
+     "w2v: each word of the data once, with labels of all its places (all, or N words)", false},
     {"dtype", 0, CLI_CHOICE, offsetof(arguments, dtype), "f32|bf16", "of the queries (default: f32)", false},
     {"score", 0, CLI_FLAG, offsetof(arguments, score), NULL, "also print P@1 and P@5 of the exact layer", false},
     {"next", 0, CLI_SIZE, offsetof(arguments, next), "N", "lm: the next N words are the labels (default: 1)", false},
@@ -45,7 +45,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (code) return code;
     if (args->vocab && !args->arch) return cli_usage(self, "--vocab goes with --arch lm");
     if (args->arch && !args->vocab) return cli_usage(self, "--arch lm needs --vocab FILE");
-    if (args->distinct && args->score) return cli_usage(self, "--score needs labels, which --distinct leaves out");
+    if (args->distinct && args->score)
+        return cli_usage(self, "--score judges the places of words: it does not go with --distinct");
     if ((code = cli_output_try(args->output))) return code;
     woi_network *net = NULL;
     wo_error err;
@@ -100,7 +101,8 @@ const cli_command cli_cmd_embed = {
     "  wideout embed model.bin --data test.txt -o test.log\n"
     "\n"
     "The input of a word network is one word. With --distinct the log has each word of the data once, the\n"
-    "rare ones too; of the training text, every query that the network has learned:\n"
+    "rare ones too, with labels out of all its windows; of the training text, every query that the\n"
+    "network has learned:\n"
     "\n"
     "  wideout embed words.safetensors --data train.tokens.safetensors --distinct -o words.log\n"
     "\n"

@@ -98,16 +98,25 @@ static double of_full(const wo_curve *curve, size_t full, const char *name)
     return full < curve->rows ? value(curve, full, name) : NAN;
 }
 
+/* What a search for the best goes by: the mean of the shares of FULL's P@1 and P@5, or agreement. */
+static double worth(const wo_curve *curve, size_t row, size_t full)
+{
+    const double one = of_full(curve, full, "p_at_1"), five = of_full(curve, full, "p_at_5");
+    if (strcmp(quality(curve), "agreement") == 0 || !(one > 0)) return value(curve, row, "agreement");
+    return (value(curve, row, "p_at_1") / one + (five > 0 ? value(curve, row, "p_at_5") / five : 1)) / 2;
+}
+
 /* Why a row that reaches the goal is not the one, where it looks better. */
-static const char *why_lost(const wo_curve *curve, size_t row)
+static const char *why_lost(const wo_curve *curve, size_t row, size_t full)
 {
     const size_t chosen = curve->chosen;
     if (chosen >= curve->rows) return "";
     const double us = value(curve, row, "us"), own = value(curve, chosen, "us");
-    if (curve->target_us > 0)
-        return value(curve, row, quality(curve)) > value(curve, chosen, quality(curve))
-                   ? "  (better by no more than chance, and slower)"
-                   : "";
+    if (curve->target_us > 0) {
+        const double more = worth(curve, row, full) - worth(curve, chosen, full);
+        if (us < own) return more < -0.002 ? "" : "  (the chosen one was faster when they were compared)";
+        return more <= 0 ? "" : more <= 0.002 ? "  (better by no more than chance, and slower)" : "  (slower)";
+    }
     if (us >= own) return "";
     if (value(curve, chosen, "method") == WO_METHOD_FULL) return "  (FULL was faster, timed beside it)";
     if (us >= 0.98 * own) return "  (faster by less than 2%: noise)";
@@ -118,7 +127,7 @@ static const char *why_lost(const wo_curve *curve, size_t row)
 static const char *why_not(const wo_curve *curve, size_t row, size_t full)
 {
     if (row == curve->chosen) return "  <- this index";
-    if (value(curve, row, "met") == 1) return why_lost(curve, row);
+    if (value(curve, row, "met") == 1) return why_lost(curve, row, full);
     if (curve->target_us > 0) return "  (too slow)";
     const double one = value(curve, row, "p_at_1") / of_full(curve, full, "p_at_1"),
                  five = value(curve, row, "p_at_5") / of_full(curve, full, "p_at_5");
@@ -136,17 +145,31 @@ static void print_all_equal(const wo_curve *curve, const char *indent)
            indent, cli_number(curve->n), curve->n == 1 ? "query is" : "queries are");
 }
 
+static void print_needed(const wo_curve *curve, const char *indent)
+{
+    if (curve->needed > curve->labelled)
+        printf("%sabout %s would show it by hits\n", indent, cli_count(curve->needed, "labelled query"));
+}
+
 /* What was shown, and by what. */
 static void print_proof(const wo_curve *curve, const char *indent)
 {
     const double sure = curve->chosen < curve->rows ? value(curve, curve->chosen, "sure_agreement") : NAN;
     const bool full = curve->chosen < curve->rows && value(curve, curve->chosen, "method") == WO_METHOD_FULL;
     const bool met = curve->chosen < curve->rows && value(curve, curve->chosen, "met") == 1;
-    if (full) {
-        printf("%snothing else was shown to reach that, or was faster: this is FULL itself\n", indent);
+    if (curve->target_us > 0) {
+        if (!met && curve->rows)
+            printf("%snothing was as fast: this is %s that was found\n", indent,
+                   full ? "FULL, the fastest" : "the fastest");
         return;
     }
-    if (curve->target_us > 0) return;
+    if (full) {
+        printf(met ? "%snothing else was shown to reach that, or was faster: this is FULL itself\n"
+                   : "%snothing was shown to reach that: FULL itself is the best that was found\n",
+               indent);
+        print_needed(curve, indent);
+        return;
+    }
     switch (curve->proof) {
     case WO_PROOF_HITS:
         printf("%sshown by the hits on %s: at least %.2f%% of FULL's P@1", indent,
@@ -165,13 +188,18 @@ static void print_proof(const wo_curve *curve, const char *indent)
                    100 * sure, curve->k);
         }
         break;
+    case WO_PROOF_HELD_OUT:
+        printf("%shits on %s are too few to show it: shown by hits on %s of the\n", indent,
+               cli_count(curve->labelled, "labelled query"), cli_count(curve->held_out, "other query"));
+        printf("%slog, held out from building; it has %.1f%% of FULL's %" PRIu32 " best for sure\n", indent, 100 * sure,
+               curve->k);
+        break;
     case WO_PROOF_ALL_EQUAL: print_all_equal(curve, indent); break;
     default:
         if (!met && curve->rows) printf("%snothing was shown to reach that: this is the best that was found\n", indent);
         break;
     }
-    if (curve->needed > curve->labelled)
-        printf("%sabout %s would show it by hits\n", indent, cli_count(curve->needed, "labelled query"));
+    print_needed(curve, indent);
 }
 
 /* Behind the figures where there is room, else below them. */
@@ -260,8 +288,8 @@ static json_t *goal_number(double x)
 
 static const char *proof_word(wo_proof proof)
 {
-    static const char *const words[] = {"none", "hits", "agreement", "all-equal"};
-    return proof <= WO_PROOF_ALL_EQUAL ? words[proof] : "none";
+    static const char *const words[] = {"none", "hits", "agreement", "all-equal", "held-out"};
+    return proof <= WO_PROOF_HELD_OUT ? words[proof] : "none";
 }
 
 bool cli_curve_met(const wo_curve *curve)
@@ -275,12 +303,13 @@ json_t *cli_curve_json(const wo_curve *curve)
     const size_t full = full_row(curve);
     for (size_t i = 0; i < curve->rows; i++) json_array_append_new(rows, row_json(curve, i, full));
     const bool chosen = curve->chosen < curve->rows;
-    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:s, s:I, s:I, s:o, s:o}", "target",
+    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:s, s:s?, s:I, s:I, s:I, s:o, s:o}", "target",
                      goal_number(curve->target), "target5", goal_number(curve->target5), "target_agree",
                      goal_number(curve->target_agree), "target_us", goal_number(curve->target_us), "k",
                      (json_int_t)curve->k, "batch", (json_int_t)curve->batch, "queries", (json_int_t)curve->n, "met",
-                     cli_curve_met(curve), "proof", proof_word(curve->proof), "labelled", (json_int_t)curve->labelled,
-                     "needed", (json_int_t)curve->needed, "chosen",
+                     cli_curve_met(curve), "proof", proof_word(curve->proof), "provable",
+                     curve->provable ? proof_word(curve->provable) : NULL, "labelled", (json_int_t)curve->labelled,
+                     "held_out", (json_int_t)curve->held_out, "needed", (json_int_t)curve->needed, "chosen",
                      chosen ? row_json(curve, curve->chosen, full) : json_null(), "curve", rows);
 }
 

@@ -65,6 +65,7 @@ int cli_tune_read(const cli_command *self, const cli_tune *g, wo_tune_options *o
     if (by_answers) o->target_agree = g->target_agree;
     if (best) o->target_us = INFINITY;
     if (by_time) o->target_us = g->target_us;
+    o->anyway = best && by_time; /* the best was asked for, and something is */
     if (g->k) o->k = (uint32_t)g->k;
     if (g->batch) o->batch = (uint32_t)g->batch;
     return CLI_OK;

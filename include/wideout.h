@@ -688,7 +688,7 @@ typedef struct wo_tune_options {
     size_t struct_size; /* wo_tune_defaults sets it */
     /* What is fixed, and what is never tuned: seed, threads, progress, ... NULL: evidence's defaults */
     const wo_build_options *build;
-    unsigned fixed;    /* WO_FIX_...; 0: everything is tuned */
+    unsigned fixed;    /* WO_FIX_...; 0: everything is tuned. A prior above 0 goes with no target_agree */
     uint32_t reserved; /* 0 */
 
     /* The goal, one of three. Where no judged query has labels, or FULL finds none of them, `target` is taken for
@@ -708,18 +708,28 @@ typedef struct wo_tune_options {
      * one the call fails with WO_ERR_CANCELLED. NULL: never. */
     int (*enough)(void *ctx);
     void *enough_ctx;
+    /* Not 0, with target_us: where nothing is as fast, the fastest that was found rather than a failure; the curve says
+     * that it does not reach the goal. Default: 0 */
+    int anyway;
 } wo_tune_options;
 
+enum { WO_TUNE_FEW = 20 }; /* queries: of a log of fewer none are held out, where there is no tune log */
+
 WO_API void wo_tune_defaults(wo_tune_options *options, size_t options_bytes);
+
+/* The stage that progress is told of while nothing can show the goal by these queries, which is known as soon as FULL
+ * was asked: see wo_curve.provable. Little is tried then. */
+#define WO_STAGE_NO_PROOF "tuning without proof"
 
 /* Tries methods, routers, probes, lambdas and precisions on `tune_log`, and builds the fastest that reaches the goal
  * there with 95% confidence, from all of `log`. Nothing but times depends on the machine, but they decide: two runs may
  * give different indexes. With tune_log NULL it judges on a seeded tenth of the log, from which the final index is
- * built too; queries that the network was trained on flatter every index.
+ * built too, and on all of one of fewer than WO_TUNE_FEW; queries that the network was trained on flatter every index.
  *
  * FULL is always tried unless the method is fixed, so that any share can be reached: it is the answer where nothing
  * else reaches it, and where nothing else is faster. Fails with WO_ERR_UNSUPPORTED where a fixed method cannot reach
- * the goal, or nothing is as fast as target_us; the sentence says what the best had. `options` may be NULL. */
+ * the goal, or nothing is as fast as target_us and `anyway` is 0; the sentence says what the best had. `options` may be
+ * NULL. */
 WO_API wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *tune_log,
                                const wo_tune_options *options, wo_index **index, wo_error *err);
 
@@ -729,7 +739,9 @@ typedef enum wo_proof {
     WO_PROOF_HITS = 1,      /* its hits beside FULL's, with confidence */
     WO_PROOF_AGREEMENT = 2, /* hits were too few to tell: as many hits as asked for, and FULL's own answers with
                              * confidence, on the queries that were judged or on others of the log */
-    WO_PROOF_ALL_EQUAL = 3  /* it looks through every class */
+    WO_PROOF_ALL_EQUAL = 3, /* it looks through every class */
+    WO_PROOF_HELD_OUT = 4   /* hits were too few to tell: as many hits as asked for, and hits with confidence on queries
+                             * of the log that were held out from building */
 } wo_proof;
 
 /* What the tuner tried, in the order of trying: `rows` points of `columns` numbers, row after row, in the index's
@@ -747,6 +759,9 @@ typedef struct wo_curve {
     uint64_t labelled;   /* of these with labels */
     uint64_t needed;     /* that would do to prove the goal by hits, about; 0: they did, or nobody can tell */
     uint64_t built_from; /* queries of the log, where there was no time to build from all of them; 0: there was */
+    uint64_t held_out;   /* queries of the log that were held out to show by what hits were too few for; 0: none */
+    wo_proof provable;   /* what these queries could show at best, known once FULL was asked; WO_PROOF_NONE: a file that
+                          * does not say, or a goal that need not be shown */
 } wo_curve;
 
 /* Returns 0 where the index was not tuned. */

@@ -192,21 +192,19 @@ wo_status woi_embed(const woi_network *net, const char *path, const woi_queries_
     tally score = tally_of(net, options->threads);
     woi_queries *queries = NULL;
     wo_log_writer *writer = NULL;
-    const bool with_labels = !options->distinct;
     uint64_t done = 0;
     wo_status status = woi_queries_open(net, path, options, &queries, err);
     if (status) goto done;
     result->n = woi_queries_n(queries);
     const wo_log_writer_options o = {
-        .struct_size = sizeof o, .d = net->d, .n = result->n, .labels = with_labels, .bf16 = log->bf16};
+        .struct_size = sizeof o, .d = net->d, .n = result->n, .labels = true, .bf16 = log->bf16};
     if ((status = wo_log_writer_create(log->path, &o, &writer, err)) ||
         (status = woi_log_set_meta(writer, "arch", woi_arch_name(net->arch), err)))
         goto done;
     for (bool more = true; !status && more;) {
         woi_query_batch batch;
         if ((status = woi_queries_next(queries, &batch, &more, err)) ||
-            (status = wo_log_append(writer, batch.q, batch.n, with_labels ? batch.indptr : NULL,
-                                    with_labels ? batch.labels : NULL, err)) ||
+            (status = wo_log_append(writer, batch.q, batch.n, batch.indptr, batch.labels, err)) ||
             (log->score && (status = score_batch(&score, &batch, err))))
             break;
         done += batch.n;

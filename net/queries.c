@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1024, DEFAULT_POSITIONS = 100000, SAMPLE_STREAM = 77 };
+enum { CHUNK = 1024, DEFAULT_POSITIONS = 100000, SAMPLE_STREAM = 77, LABELS_STREAM = 78, MOST_LABELS = 64 };
 
 struct woi_queries {
     const woi_network *net;
@@ -38,9 +38,11 @@ struct woi_queries {
     woi_fasttext_line line;
     /* w2v and lm */
     woi_tokens tokens;
-    int32_t *class_of; /* the network's id of each of the file's words */
-    int32_t *distinct; /* (n_examples) the network's ids that occur, rising; NULL: examples are positions */
-    int32_t *asked;    /* (CHUNK) w2v: which word each query of the batch is */
+    int32_t *class_of;     /* the network's id of each of the file's words */
+    int32_t *distinct;     /* (n_examples) the network's ids that occur, rising; NULL: examples are positions */
+    int64_t *drawn_indptr; /* (n_examples + 1) with distinct: the labels of each word, as drawn */
+    int32_t *drawn;
+    int32_t *asked; /* (CHUNK) w2v: which word each query of the batch is */
     woi_lstm lstm;
     woi_lstm_slice *slice;
     float *x, *hidden; /* (CHUNK, d) */
@@ -249,26 +251,74 @@ static wo_status map_words(woi_queries *s, wo_error *err)
     return WO_OK;
 }
 
+/* The positions of a window: from, and behind the last. */
+static void window_of(const woi_queries *s, uint64_t centre, uint64_t *from, uint64_t *to)
+{
+    const uint64_t reach = s->net->window;
+    *from = centre > reach ? centre - reach : 0;
+    *to = s->tokens.n - centre > reach ? centre + reach + 1 : s->tokens.n;
+}
+
+/* For each distinct word, labels out of the windows around all its positions: MOST_LABELS draws at most, each of the
+ * places there alike, so that what is often near it is likely among them. One pass counts, one draws (reservoir
+ * sampling). `places`: of each word, where it is in s->distinct. */
+static wo_status draw_labels(woi_queries *s, const int32_t *places, wo_error *err)
+{
+    const size_t n = (size_t)s->n_examples;
+    wo_status status = WO_ERR_MEMORY;
+    uint64_t *seen = woi_alloc_zero(n, sizeof *seen, err), draws = 0;
+    if (!seen || !(s->drawn_indptr = woi_alloc(n + 1, sizeof *s->drawn_indptr, err))) goto done;
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint64_t centre = 0; centre < s->tokens.n; centre++) {
+            const int32_t row = places[s->class_of[s->tokens.ids[centre]]];
+            uint64_t from, to;
+            window_of(s, centre, &from, &to);
+            for (uint64_t i = from; i < to; i++) {
+                const int32_t word = s->class_of[s->tokens.ids[i]];
+                if (i == centre || !s->net->is_label[word]) continue;
+                const uint64_t before = seen[row]++;
+                if (!pass) continue;
+                const uint64_t to_place =
+                    before < MOST_LABELS ? before : woi_rng_below(s->options.seed, LABELS_STREAM, draws++, before + 1);
+                if (to_place < MOST_LABELS) s->drawn[s->drawn_indptr[row] + (int64_t)to_place] = word;
+            }
+        }
+        if (pass) break;
+        s->drawn_indptr[0] = 0;
+        for (size_t i = 0; i < n; i++)
+            s->drawn_indptr[i + 1] = s->drawn_indptr[i] + (int64_t)(seen[i] < MOST_LABELS ? seen[i] : MOST_LABELS);
+        if (!(s->drawn = woi_alloc((size_t)s->drawn_indptr[n], sizeof *s->drawn, err))) goto done;
+        memset(seen, 0, n * sizeof *seen);
+    }
+    status = WO_OK;
+done:
+    woi_free(seen);
+    return status;
+}
+
 /* Words that the network does not know are one word here, <unk>. */
 static wo_status list_distinct(woi_queries *s, wo_error *err)
 {
     const size_t m = s->net->n_inputs;
     wo_status status = WO_ERR_MEMORY;
-    unsigned char *occurs = woi_alloc_zero(m, 1, err);
-    if (!occurs) goto done;
+    int32_t *places = woi_alloc_zero(m, sizeof *places, err); /* 1 where a word occurs, then its place */
+    if (!places) goto done;
     size_t n = 0;
     for (uint64_t i = 0; i < s->tokens.n; i++) {
-        unsigned char *word = occurs + s->class_of[s->tokens.ids[i]];
+        int32_t *word = places + s->class_of[s->tokens.ids[i]];
         n += !*word;
         *word = 1;
     }
     if (!(s->distinct = woi_alloc(n, sizeof *s->distinct, err))) goto done;
     s->n_examples = 0;
-    for (size_t i = 0; i < m; i++)
-        if (occurs[i]) s->distinct[s->n_examples++] = (int32_t)i;
-    status = WO_OK;
+    for (size_t i = 0; i < m; i++) {
+        if (!places[i]) continue;
+        places[i] = (int32_t)s->n_examples;
+        s->distinct[s->n_examples++] = (int32_t)i;
+    }
+    status = draw_labels(s, places, err);
 done:
-    woi_free(occurs);
+    woi_free(places);
     return status;
 }
 
@@ -314,10 +364,20 @@ static wo_status take_words(woi_queries *s, uint64_t from, uint64_t to, uint64_t
 /* The words around a position. */
 static wo_status take_window(woi_queries *s, uint64_t centre, wo_error *err)
 {
-    const uint64_t reach = s->net->window;
-    const uint64_t from = centre > reach ? centre - reach : 0;
-    const uint64_t to = s->tokens.n - centre > reach ? centre + reach + 1 : s->tokens.n;
+    uint64_t from, to;
+    window_of(s, centre, &from, &to);
     return take_words(s, from, to, centre, err);
+}
+
+/* The labels of a distinct word. */
+static wo_status take_drawn(woi_queries *s, uint64_t word, wo_error *err)
+{
+    const int64_t first = s->drawn_indptr[word], end = s->indptr[s->n];
+    const size_t n = (size_t)(s->drawn_indptr[word + 1] - first);
+    wo_status status = room_for_labels(s, n, err);
+    if (status) return status;
+    if (n) memcpy(s->labels + end, s->drawn + first, n * sizeof *s->labels);
+    return end_row(s, end + (int64_t)n, err);
 }
 
 static wo_status next_w2v(woi_queries *s, wo_error *err)
@@ -330,7 +390,7 @@ static wo_status next_w2v(woi_queries *s, wo_error *err)
         s->asked[s->n] = s->distinct ? s->distinct[at] : s->class_of[s->tokens.ids[at]];
         const float *row = e + (size_t)s->asked[s->n] * d;
         for (size_t j = 0; j < d; j++) s->q[s->n * d + j] = row[j] > 0 ? row[j] : 0;
-        wo_status status = s->distinct ? end_row(s, s->indptr[s->n], err) : take_window(s, at, err);
+        wo_status status = s->distinct ? take_drawn(s, at, err) : take_window(s, at, err);
         if (status) return status;
     }
     return WO_OK;
@@ -419,8 +479,8 @@ void woi_queries_free(woi_queries *s)
     woi_fasttext_line_free(&s->line);
     woi_tokens_close(&s->tokens);
     woi_lstm_slice_free(s->slice);
-    void *const owned[] = {s->q,        s->indptr,   s->labels, s->row_indptr, s->features, s->values,
-                           s->class_of, s->distinct, s->asked,  s->x,          s->hidden};
+    void *const owned[] = {s->q,        s->indptr,       s->labels, s->row_indptr, s->features, s->values, s->class_of,
+                           s->distinct, s->drawn_indptr, s->drawn,  s->asked,      s->x,        s->hidden};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
     woi_free(s);
 }

@@ -3,7 +3,8 @@
  *
  *   xc    an example a row of extreme-classification text
  *   w2v   a sample of the positions of a token file; labels: the distinct words of the window around it. Or each
- *         distinct word once, by its id in the network, without labels: what a word network can be asked is finite
+ *         distinct word once, by its id in the network, with labels out of the windows around all its positions, at
+ *         most 64 draws by the seed: what a word network can be asked is finite
  *   lm    every position of a token file, read as one stream with the state carried; labels: the next words
  *   fasttext   a line of text, with its labels among its words */
 #ifndef WOI_NET_QUERIES_H
@@ -61,7 +62,7 @@ typedef struct woi_embedded {
     woi_precision precision; /* where it was asked for */
 } woi_embedded;
 
-/* Queries and labels of a data file as a log, in one pass; distinct words have no labels. A failure that is about
+/* Queries and labels of a data file as a log, in one pass. A failure that is about
  * WO_ABOUT_OUTPUT is about the log, others are about the data. */
 wo_status woi_embed(const woi_network *network, const char *path, const woi_queries_options *options,
                     const woi_embed_options *log, woi_embedded *result, wo_error *err);

@@ -15,9 +15,9 @@ typedef struct pair {
     int64_t *indptr;
 } pair;
 
-static inline pair make_pair(void)
+static inline pair make_pair_of(size_t m)
 {
-    pair p = {.s = make_scene(M, D, N + N_TUNE, true, 31)};
+    pair p = {.s = make_scene(m, D, N + N_TUNE, true, 31)};
     wo_error err;
     for (size_t i = 0; i < p.s.n; i++) {
         int32_t best;
@@ -31,6 +31,11 @@ static inline pair make_pair(void)
     assert_int_equal(wo_log_wrap(rest, N_TUNE, D, p.s.indptr, p.s.labels + N, &p.tune, &err), WO_OK);
     assert_int_equal(wo_log_wrap(rest, N_TUNE, D, NULL, NULL, &p.bare, &err), WO_OK);
     return p;
+}
+
+static inline pair make_pair(void)
+{
+    return make_pair_of(M);
 }
 
 static inline void free_pair(pair *p)

@@ -37,7 +37,10 @@ def _figure(x: float, full: float) -> str:
 def _proof(tuning: dict[str, Any], row: Any, is_full: bool) -> list[str]:
     """What was shown, and by what."""
     if is_full:
-        return ["nothing else was shown to reach that, or was faster: this is FULL itself"]
+        lines = ["nothing else was shown to reach that, or was faster: this is FULL itself"]
+        if tuning["needed"] > tuning["labelled"]:
+            lines.append(f"about {tuning['needed']:,} labelled queries would show it by hits")
+        return lines
     if tuning["target_us"] > 0:
         return []
     lines = []
@@ -50,6 +53,9 @@ def _proof(tuning: dict[str, Any], row: Any, is_full: bool) -> list[str]:
     elif tuning["proof"] == "agreement":
         lines.append(f"hits on {tuning['labelled']:,} labelled queries are too few to show it: shown by FULL's own answers;")
         lines.append(f"it has {100 * row.sure_agreement:.1f}% of its {tuning['k']} best for sure")
+    elif tuning["proof"] == "held-out":
+        lines.append(f"hits on {tuning['labelled']:,} labelled queries are too few to show it: shown by hits on {tuning['held_out']:,}")
+        lines.append(f"other queries of the log, held out from building; it has {100 * row.sure_agreement:.1f}% of FULL's {tuning['k']} best for sure")
     elif tuning["proof"] == "all-equal":
         lines.append(f"{tuning['queries']:,} queries are too few to show that; it scores every class, and hardly ever answers")
         lines.append("otherwise than FULL")

@@ -80,7 +80,8 @@ typedef struct woi_goal {
     uint64_t n;
     uint32_t proof; /* wo_proof */
     uint64_t labelled, needed;
-    uint64_t built_from;
+    uint64_t built_from, held_out;
+    uint32_t provable; /* wo_proof */
 } woi_goal;
 
 /* What log Z is estimated from: see partition.h. */

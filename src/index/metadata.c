@@ -37,6 +37,8 @@ static const tuned tuned_lines[] = {
     {"tune.labelled", U64, offsetof(wo_index, goal.labelled), true},
     {"tune.needed", U64, offsetof(wo_index, goal.needed), true},
     {"tune.built_from", U64, offsetof(wo_index, goal.built_from), true},
+    {"tune.held_out", U64, offsetof(wo_index, goal.held_out), true},
+    {"tune.provable", U32, offsetof(wo_index, goal.provable), true},
     {"tune.full_from", U32, offsetof(wo_index, full.from), false},
     {"tune.full_to", U32, offsetof(wo_index, full.to), false},
 };

@@ -29,10 +29,12 @@ enum { CHUNK = 1024, AT = 5 };
 static const double Z = 2.58, T = 2.744; /* 99.5%, one side: normal, and Student's with WOI_STRETCHES - 1 */
 
 /* The standard error of mean(x), from what the stretches have beside the share of all of them. (Beside the mean of x,
- * stretches with few labels would count as bad ones.) */
-static double error_by_stretches(const woi_pairs *p)
+ * stretches with few labels would count as bad ones.) The share is at most what is asked about, or 1: times a share of
+ * a hundred FULL's few hits, where they happen to lie, would be all of the error. What lies beyond it then counts as
+ * error too, a 31st of its square, which is on the safe side. */
+static double error_by_stretches(const woi_pairs *p, double t)
 {
-    const double share = p->f > 0 ? p->h / p->f : 0;
+    const double share = p->f > 0 ? fmin(p->h / p->f, fmax(1, t)) : 0;
     double squares = 0;
     for (int i = 0; i < WOI_STRETCHES; i++) {
         const double x = p->stretches[i].h - share * p->stretches[i].f;
@@ -47,7 +49,7 @@ double woi_pairs_margin(const woi_pairs *p, double t)
     const double n = (double)p->n + 1, u = p->unit, mean = (p->h - t * (p->f + u)) / n;
     const double squares = p->hh - 2 * t * p->hf + t * t * (p->ff + u * u);
     const double variance = fmax(0, (squares - n * mean * mean) / (n - 1));
-    return mean - fmax(Z * sqrt(variance / n), T * error_by_stretches(p));
+    return mean - fmax(Z * sqrt(variance / n), T * error_by_stretches(p, t));
 }
 
 double woi_pairs_share(const woi_pairs *p)

@@ -44,8 +44,10 @@ bool woi_curve_same(const double *a, const double *b)
 wo_status woi_curve_add(woi_tune *t, const double *row, wo_error *err)
 {
     const size_t bytes = WOI_CURVE_COLUMNS * sizeof *row;
-    const wo_status status = woi_grow(&t->rows, &t->rows_room, t->n_rows, t->n_rows + 1, bytes, err);
+    wo_status status = woi_grow(&t->rows, &t->rows_room, t->n_rows, t->n_rows + 1, bytes, err);
+    if (!status) status = woi_grow(&t->learn_s, &t->learn_room, t->n_rows, t->n_rows + 1, sizeof *t->learn_s, err);
     if (status) return status;
+    t->learn_s[t->n_rows] = t->route_s + t->fill_s;
     memcpy(t->rows + t->n_rows++ * WOI_CURVE_COLUMNS, row, bytes);
     return WO_OK;
 }
@@ -70,6 +72,8 @@ int wo_index_curve(const wo_index *index, wo_curve *curve)
         .labelled = index->goal.labelled,
         .needed = index->goal.needed,
         .built_from = index->goal.built_from,
+        .held_out = index->goal.held_out,
+        .provable = (wo_proof)index->goal.provable,
     };
     for (size_t i = 0; i < found.rows; i++)
         if (index->curve[i * index->curve_columns + WOI_CURVE_CHOSEN] == 1) found.chosen = i;

@@ -12,8 +12,7 @@
 enum {
     MOST_TRAIN = 700000, /* queries that are built from while tuning: asking FULL of 683,000 takes 40 s */
     HELD_OUT = 10,       /* every tenth query, on average, where there is no tune log */
-    LEAST_LOG = 20,
-    LEAST_HELD = 200, /* queries of a log, some of which are held out where hits are few */
+    LEAST_HELD = 200,    /* queries of a log, some of which are held out where hits are few */
     MOST_HELD = 4096,
     MOST_SAMPLED = 16384,
 };
@@ -91,7 +90,7 @@ static wo_status sample(const wo_log *from, size_t n, uint64_t seed, uint64_t st
 wo_status woi_tune_pick_judged(woi_tune *t, const wo_log *tune_log, wo_error *err)
 {
     const wo_log *log = t->log, *from = tune_log ? tune_log : log;
-    t->held_out = !tune_log && log->n >= LEAST_LOG; /* where there are fewer, they are judged and built from */
+    t->held_out = !tune_log && log->n >= WO_TUNE_FEW; /* where there are fewer, they are judged and built from */
     size_t n = t->held_out ? log->n / HELD_OUT : from->n;
     if (n > t->o.max_queries) n = (size_t)t->o.max_queries;
     if (n > woi_tune_most_judged(t)) n = woi_tune_most_judged(t);

@@ -65,26 +65,65 @@ static double sure_agreement(const woi_judged *judged, const woi_judged *held)
     return fmax(sure, woi_pairs_share(of_log) - fmax(0, gap));
 }
 
-/* Whether queries of the log, held out from building, show a share of FULL's hits. The network was trained on them, so
- * that both do better there than on others. What the index loses is taken to grow as its disagreement with FULL does.
- */
+/* Whether queries of the log, held out from building, show a share of FULL's hits, with confidence. The network was
+ * trained on them, so that both do better there than on others. What the index loses is taken to grow as its
+ * disagreement with FULL does: where that is `worse` times as large, it may lose a part of what it may lose there. */
 static bool shown_by_others(const woi_judged *judged, const woi_judged *held, int quality, double share)
 {
     const woi_pairs *there = &judged->of[WOI_AGREE], *of_log = &held->of[WOI_AGREE];
     if (!of_log->n || !held->of[quality].n) return false;
     const double apart = 1 - there->h / (double)there->n, apart_there = 1 - of_log->h / (double)of_log->n;
     const double worse = apart > apart_there ? apart / fmax(apart_there, 1 / (double)of_log->n) : 1;
-    const woi_pairs *hits = &held->of[quality];
-    return hits->f > 0 && 1 - (1 - hits->h / hits->f) * worse >= share;
+    return held->of[quality].f > 0 && woi_pairs_margin(&held->of[quality], 1 - (1 - share) / worse) >= 0;
 }
 
-/* The same without confidence in hits, where they are too few: as many as asked for, and agreement. An answer that
- * differs from FULL's is taken to cost half a hit: where the two differ, FULL is seldom sure. */
-static bool is_met_by_few(const woi_tune *t, const woi_judged *judged, const woi_judged *held, const double *row)
+bool woi_tune_agrees(const woi_tune *t, double sure)
 {
-    if (row[WOI_CURVE_SURE_AGREEMENT] >= 1 - 2 * (1 - t->o.target)) return true;
+    return sure >= 1 - 2 * (1 - t->o.target);
+}
+
+/* Without confidence in hits, where they are too few: by agreement, or by hits on other queries. */
+static bool is_met_by_few(const woi_tune *t, const woi_judged *judged, const woi_judged *held)
+{
+    if (woi_tune_agrees(t, sure_agreement(judged, held))) return true;
     return shown_by_others(judged, held, WOI_AT_1, t->o.target) &&
            (t->o.target5 == 0 || shown_by_others(judged, held, WOI_AT_5, t->o.target5));
+}
+
+/* The hits of an index that has one at every query, beside FULL's. */
+static woi_pairs all_right(const woi_pairs *full)
+{
+    woi_pairs p = *full;
+    const double n = (double)p.n;
+    p.h = n;
+    p.hh = n;
+    p.hf = p.f;
+    for (int i = 0; i < WOI_STRETCHES; i++) p.stretches[i].h = n / WOI_STRETCHES;
+    return p;
+}
+
+wo_status woi_tune_see_provable(woi_tune *t, wo_error *err)
+{
+    woi_judged there, held = {0};
+    wo_status status = woi_judge_index(&t->judge, NULL, &there, err);
+    if (!status && t->held.n) status = woi_judge_index(&t->held_judge, NULL, &held, err);
+    if (status) return status;
+    if (woi_by_time(t)) return WO_OK;
+    const woi_pairs *of = there.of;
+    if (t->o.target_agree > 0) {
+        t->provable = woi_pairs_margin(&of[WOI_AGREE], t->o.target_agree) < 0 ? WO_PROOF_ALL_EQUAL : WO_PROOF_AGREEMENT;
+    } else if (!t->few_hits) {
+        t->provable = WO_PROOF_HITS;
+    } else if (is_met_by_few(t, &there, &held)) {
+        t->provable = woi_tune_agrees(t, sure_agreement(&there, &held)) ? WO_PROOF_AGREEMENT : WO_PROOF_HELD_OUT;
+    } else {
+        const woi_pairs most = all_right(&of[WOI_AT_1]);
+        t->may_beat = woi_pairs_margin(&most, t->o.target) >= 0;
+        t->provable = WO_PROOF_ALL_EQUAL;
+    }
+    /* Then there is nothing to look for. */
+    t->hopeless = t->provable == WO_PROOF_ALL_EQUAL && !(t->o.fixed & WO_FIX_METHOD);
+    return WO_OK;
 }
 
 static bool is_met(const woi_tune *t, const wo_build_options *o, const woi_judged *judged, const woi_judged *held,
@@ -99,7 +138,7 @@ static bool is_met(const woi_tune *t, const wo_build_options *o, const woi_judge
     if (reached(&of[WOI_AT_1], asked->target) && reached(&of[WOI_AT_5], asked->target5)) return true;
     if (!has_hits(&of[WOI_AT_1], asked->target) || !has_hits(&of[WOI_AT_5], asked->target5)) return false;
     if (o->method == WO_METHOD_SCREEN) return scores_all;
-    return t->few_hits && woi_imitates(o) && is_met_by_few(t, judged, held, row);
+    return t->few_hits && woi_imitates(o) && is_met_by_few(t, judged, held);
 }
 
 static void note(const woi_tune *t, const wo_build_options *o, const woi_judged *judged, const woi_judged *held,

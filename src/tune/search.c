@@ -20,7 +20,6 @@ static const double LEAST_CAP = 2, MOST_CAP = 96, FIRST_CAP = 12;
 static const double SEARCHING = 0.85; /* of the time; the rest is for learning the winner's router again, and timing */
 static const double FAR = 2;          /* times the best's time: neighbours of such a start are not tried */
 static const double NOTICED = 0.98;   /* of the best's time: what is less of a gain is noise */
-static const double ALIKE = 0.002;    /* of quality: what differs by less is as good */
 static const double GROWN = 1.05;     /* times the classes: less is nothing new */
 
 /* Whether something but FULL is an answer. */
@@ -51,9 +50,9 @@ static bool better(const woi_tune *t, size_t a, size_t b)
     const double *x = woi_row(t, a), *y = woi_row(t, b);
     if (woi_by_time(t)) { /* as good as any, or nearly: then time counts */
         const double gain = woi_quality(t, x) - woi_quality(t, y);
-        if (gain > ALIKE) return true;
-        if (woi_quality(t, x) < t->most - ALIKE) return false;
-        if (woi_quality(t, y) < t->most - ALIKE) return true;
+        if (gain > WOI_ALIKE) return true;
+        if (woi_quality(t, x) < t->most - WOI_ALIKE) return false;
+        if (woi_quality(t, y) < t->most - WOI_ALIKE) return true;
     }
     return x[WOI_CURVE_US] < NOTICED * y[WOI_CURVE_US];
 }
@@ -301,7 +300,7 @@ static wo_status turn_for_quality(woi_tune *t, trial *tr, size_t *found, wo_erro
             break;
         for (int q = 0; q < WOI_QUALITIES; q++)
             row[WOI_CURVE_P1 + q] = judged.of[q].n ? judged.of[q].h / (double)judged.of[q].n : NAN;
-        if (woi_quality(t, row) < most + ALIKE) continue;
+        if (woi_quality(t, row) < most + WOI_ALIKE) continue;
         most = woi_quality(t, row);
         best = i;
     }
@@ -536,18 +535,36 @@ static wo_status search_popular(woi_tune *t, wo_error *err)
     return status ? status : remember(t, settings, row, err);
 }
 
+static bool has_screen(const woi_tune *t)
+{
+    return t->layer->dense.d <= WOI_MAX_I8 && t->build.weights != WO_WEIGHTS_NONE;
+}
+
+wo_status woi_tune_try_screen(woi_tune *t, size_t *row, wo_error *err)
+{
+    *row = WOI_NO_ROW;
+    if (!has_screen(t)) return WO_OK;
+    for (size_t i = 0; i < t->n_rows; i++)
+        if (woi_row(t, i)[WOI_CURVE_METHOD] == WO_METHOD_SCREEN) *row = i;
+    if (*row != WOI_NO_ROW) return WO_OK;
+    trial tr = {.o = woi_space_options(t, &(woi_place){.kind = WOI_SCREEN}), .weighed = true, .patience = 1};
+    return evaluate(t, &tr, row, err);
+}
+
 /* All rows in int8: what is left where cells do not do. */
 static wo_status search_screen(woi_tune *t, wo_error *err)
 {
     enum { TIMES = 8 }; /* FULL's time at least: it takes about a quarter */
-    if (t->layer->dense.d > WOI_MAX_I8 || t->build.weights == WO_WEIGHTS_NONE) return WO_OK;
+    if (!has_screen(t)) return WO_OK;
     const double *best = t->best == WOI_NO_ROW ? NULL : woi_row(t, t->best);
-    if (best && best[WOI_CURVE_US] * TIMES < woi_row(t, 0)[WOI_CURVE_US]) return WO_OK;
-    trial tr = {.o = woi_space_options(t, &(woi_place){.kind = WOI_SCREEN}), .weighed = true, .patience = 1};
+    /* The best there is, of a target beyond FULL, is no worse than FULL. */
+    const bool worse = t->above && best && woi_quality(t, best) < 1;
+    if (best && !worse && best[WOI_CURVE_US] * TIMES < woi_row(t, 0)[WOI_CURVE_US]) return WO_OK;
     double settings[WOI_CURVE_COLUMNS] = {0};
+    const wo_build_options o = woi_space_options(t, &(woi_place){.kind = WOI_SCREEN});
     size_t row;
-    woi_curve_set(&tr.o, settings);
-    const wo_status status = evaluate(t, &tr, &row, err);
+    woi_curve_set(&o, settings);
+    const wo_status status = woi_tune_try_screen(t, &row, err);
     if (status) return status;
     return remember(t, settings, woi_row(t, row)[WOI_CURVE_MET] == 1 ? row : WOI_NO_ROW, err);
 }
@@ -618,6 +635,14 @@ static wo_status search_cells(woi_tune *t, wo_error *err)
     return status;
 }
 
+/* Cells of labels at their start: where nothing shows a goal but many more hits than FULL has. */
+static wo_status search_little(woi_tune *t, wo_error *err)
+{
+    const woi_place place = woi_space_start(t, WOI_LABELS, false);
+    size_t row;
+    return may_use_labels(t) ? try_place(t, &place, FAR, &row, err) : WO_OK;
+}
+
 wo_status woi_tune_search(woi_tune *t, wo_error *err)
 {
     const bool fixed = t->o.fixed & WO_FIX_METHOD;
@@ -625,8 +650,8 @@ wo_status woi_tune_search(woi_tune *t, wo_error *err)
     t->best = WOI_NO_ROW;
     t->searching = true;
     if (!fixed || t->build.method == WO_METHOD_FULL || isinf(t->o.target_us)) status = woi_tune_measure_full(t, err);
-    if (!status && !(fixed && t->build.method == WO_METHOD_FULL) && !t->hopeless && !is_for_full(t))
-        status = search_cells(t, err);
+    if (!status && !(fixed && t->build.method == WO_METHOD_FULL) && !is_for_full(t) && (!t->hopeless || t->may_beat))
+        status = t->hopeless ? search_little(t, err) : search_cells(t, err);
     t->searching = false;
     if (status == WO_ERR_CANCELLED && t->stopped && t->best != WOI_NO_ROW) { /* what was left unfinished is no loss */
         status = WO_OK;

@@ -6,7 +6,7 @@
 typedef struct axis {
     unsigned fix;       /* names the option, and fixes it */
     int n, start, wide; /* values, and those that the starts have */
-    uint32_t values[9];
+    uint32_t values[10];
 } axis;
 
 enum {
@@ -17,13 +17,13 @@ enum {
 
 /* WO_FIX_TREE: training queries a leaf. Probes, beam and spread come first: a tree need not be learned again for them.
  */
-static const axis tree_axes[] = {{WO_FIX_PROBES, 8, 1, 3, {1, 2, 3, 4, 6, 8, 12, 16}},
+static const axis tree_axes[] = {{WO_FIX_PROBES, 10, 1, 3, {1, 2, 3, 4, 6, 8, 12, 16, 32, 64}},
                                  {WO_FIX_BEAM, 7, 1, 4, {1, 2, 4, 6, 8, 12, 16}},
                                  {WO_FIX_SPREAD, 3, 0, 0, {0, 1, 3}},
                                  {WO_FIX_TREE, 3, 1, 0, {20, 40, 80}},
                                  {WO_FIX_ROUTE_D, 4, 1, 2, {16, 32, 64, ALL}}};
 /* The same for small cells, of which more are opened. */
-static const axis labels_axes[] = {{WO_FIX_PROBES, 9, 1, 3, {1, 2, 3, 4, 6, 8, 12, 16, 32}},
+static const axis labels_axes[] = {{WO_FIX_PROBES, 10, 1, 3, {1, 2, 3, 4, 6, 8, 12, 16, 32, 64}},
                                    {WO_FIX_BEAM, 7, 2, 4, {1, 2, 4, 8, 16, 32, 64}},
                                    {WO_FIX_SPREAD, 4, 3, 3, {0, 1, 3, 7}},
                                    {WO_FIX_TREE, 5, BY_SIZE, BY_SIZE, {3, 6, 12, 24, 48}},

@@ -52,7 +52,7 @@ static double build_s(const woi_tune *t, bool from_log)
 {
     if (t->best == WOI_NO_ROW || woi_row(t, t->best)[WOI_CURVE_METHOD] != WO_METHOD_EVIDENCE) return 0;
     const double more = from_log && t->train.n ? (double)t->log->n / (double)t->train.n : 1;
-    return more * (t->route_s + t->fill_s) + (from_log && !t->train_is_log ? more * t->needs_s : 0);
+    return more * t->learn_s[t->best] + (from_log && !t->train_is_log ? more * t->needs_s : 0);
 }
 
 /* FULL's, for a query, or 0: it was not tried. */
@@ -97,7 +97,9 @@ bool woi_tune_fits_log(const woi_tune *t)
 {
     /* A search ends when no more is left than this takes: a little less must do. */
     const double over = fmax(1, 0.05 * t->o.max_time_s), left = fmax(woi_tune_left(t) + over, 1);
-    return t->train_is_log || t->o.max_time_s < LEAST_S || build_s(t, true) + plan_s(t) <= left;
+    /* It is built in any case: what hardly takes longer from all of the log is. */
+    return t->train_is_log || t->o.max_time_s < LEAST_S || build_s(t, true) - build_s(t, false) <= over / 2 ||
+           build_s(t, true) + plan_s(t) <= left;
 }
 
 bool woi_tune_is_late(const woi_tune *t, double share)

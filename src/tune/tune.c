@@ -52,6 +52,10 @@ static wo_status take(woi_tune *t, const wo_tune_options *given, wo_error *err)
     if (t->build.method == WO_METHOD_EVIDENCE && o->fixed & of_hash && o->fixed & of_tree)
         return woi_fail_option(err, WO_ERR_ARGUMENT, "fixed",
                                "K or L and parts of a tree are fixed: an index has hyperplanes or a tree, not both");
+    if (o->target_agree > 0 && o->fixed & WO_FIX_PRIOR && t->build.prior > 0)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "prior",
+                               "prior is %g, but FULL's own answers are the goal: a prior means to differ from them",
+                               t->build.prior);
     return WO_OK;
 }
 
@@ -168,13 +172,22 @@ static wo_status build_full(const woi_tune *t, wo_index **index, wo_error *err)
     return woi_index_make(t->layer, NULL, &o, index, err);
 }
 
-/* Instead of an index that is no use. */
-static wo_status replace_by_full(woi_tune *t, wo_index **index, wo_error *err)
+/* Instead of an index that is no use: a screen, where that is one, or else FULL. */
+static wo_status replace(woi_tune *t, wo_index **index, wo_error *err)
 {
+    const bool screened = (*index)->options.method == WO_METHOD_SCREEN;
     wo_index_free(*index);
     *index = NULL;
     t->best = 0; /* FULL's row is the first */
-    return build_full(t, index, err);
+    size_t row = WOI_NO_ROW;
+    const wo_status status = screened ? WO_OK : woi_tune_try_screen(t, &row, err);
+    if (status) return status;
+    const double *screen = row == WOI_NO_ROW ? NULL : woi_row(t, row), *full = woi_row(t, 0);
+    if (!screen || screen[WOI_CURVE_MET] != 1 || screen[WOI_CURVE_US] >= full[WOI_CURVE_US])
+        return build_full(t, index, err);
+    t->best = row;
+    const wo_build_options o = woi_space_options(t, &(woi_place){.kind = WOI_SCREEN});
+    return wo_index_build(t->layer, t->log, &o, index, err);
 }
 
 /* From the whole log. What then misses the goal is not what was asked for. */
@@ -193,8 +206,7 @@ static wo_status build_winner(woi_tune *t, wo_index **index, wo_error *err)
         if (!status && is_judged_again(t)) status = woi_tune_measure(t, *index, row, err);
     }
     if (status || row[WOI_CURVE_MET] == 1 || t->best_wanted) return status;
-    return t->o.fixed & WO_FIX_METHOD || woi_by_time(t) ? fail_goal(t, t->best, 1, err)
-                                                        : replace_by_full(t, index, err);
+    return t->o.fixed & WO_FIX_METHOD || woi_by_time(t) ? fail_goal(t, t->best, 1, err) : replace(t, index, err);
 }
 
 woi_batches woi_plan(const wo_eval_timing *timings, size_t n, uint32_t asked)
@@ -213,6 +225,11 @@ woi_batches woi_plan(const wo_eval_timing *timings, size_t n, uint32_t asked)
     return best;
 }
 
+static bool is_sure(const woi_tune *t, const double *row)
+{
+    return row[WOI_CURVE_SURE_P1] >= t->o.target && (t->o.target5 == 0 || row[WOI_CURVE_SURE_P5] >= t->o.target5);
+}
+
 /* FULL needs f32 rows: int8 has them beside it, in place of bf16 tables get them. Where that misses the goal, or bf16
  * is asked for by name, they answer alone. */
 static wo_status let_full_answer(woi_tune *t, woi_batches batches, wo_index *index, wo_error *err)
@@ -226,7 +243,9 @@ static wo_status let_full_answer(woi_tune *t, woi_batches batches, wo_index *ind
         index->options.weights = WO_WEIGHTS_F32;
         memcpy(again, row, sizeof again);
         const wo_status status = woi_tune_measure(t, index, again, err);
-        if (status || again[WOI_CURVE_MET] != 1) {
+        /* While a target beyond FULL is looked for, what is met is a time. */
+        const bool does = t->above ? is_sure(t, again) || !is_sure(t, row) : again[WOI_CURVE_MET] == 1;
+        if (status || !does) {
             index->small = small;
             index->options.weights = weights;
             return status;
@@ -261,7 +280,7 @@ uint32_t woi_plan_rounds(const woi_tune *t, double took_s)
     return left < most ? (uint32_t)fmax(left, 0) : most;
 }
 
-/* Where FULL is faster at every size, it is the answer. */
+/* Where FULL is faster at every size, it is the answer, or a screen, of which the same is asked. */
 static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
 {
     uint32_t batches[] = {1, 8, 64, 128, 1024, 0}; /* from 128 on tables have more than one thread */
@@ -283,7 +302,7 @@ static wo_status plan(woi_tune *t, wo_index **index, wo_error *err)
     if (status) return status;
     const woi_batches full = woi_plan(timings, n, t->o.batch);
     if (full.from == 1 && !full.to && !(t->o.fixed & WO_FIX_METHOD) && !woi_by_time(t) && !t->best_wanted)
-        return replace_by_full(t, index, err);
+        return (status = replace(t, index, err)) ? status : plan(t, index, err);
     return full.from ? let_full_answer(t, full, *index, err) : WO_OK;
 }
 
@@ -323,7 +342,9 @@ static int relay(void *ctx, const char *stage, uint64_t done, uint64_t total)
     const wo_progress *outer = &t->build.progress;
     if (t->building) return outer->fn ? outer->fn(outer->ctx, "building the best", done, total) : 0;
     const double gone = fmin(woi_now_s() - t->start, t->o.max_time_s);
-    const char *what = t->few_hits ? "tuning by agreement" : "tuning"; /* hits are too few to show the goal */
+    const char *what = t->hopeless   ? WO_STAGE_NO_PROOF
+                       : t->few_hits ? "tuning by agreement"
+                                     : "tuning"; /* hits are too few to show the goal */
     const int cancelled =
         outer->fn ? outer->fn(outer->ctx, what, (uint64_t)(1000 * gone), (uint64_t)(1000 * t->o.max_time_s)) : 0;
     return cancelled || (t->searching && woi_tune_must_stop(t));
@@ -357,40 +378,51 @@ static wo_status ask_full(woi_tune *t, wo_error *err)
                        (t->o.target5 > 0 && woi_pairs_margin(&of[WOI_AT_5], t->o.target5) < 0));
     } else if (isinf(t->o.target_us)) {
         t->best_wanted = true;
+    } else if (t->o.target_us > 0) {
+        t->best_wanted = t->o.anyway;
     }
-    /* Not even FULL's own answers would show it: then there is nothing to look for. */
-    t->hopeless = t->o.target_us == 0 && t->o.target_agree > 0 && !(t->o.fixed & WO_FIX_METHOD) &&
-                  woi_pairs_margin(&of[WOI_AGREE], t->o.target_agree) < 0;
     return WO_OK;
 }
 
-static bool is_sure(const woi_tune *t, const double *row)
+/* Beside a method that is fixed FULL is there to compare with. */
+static bool is_allowed(const woi_tune *t, const double *row)
 {
-    return row[WOI_CURVE_SURE_P1] >= t->o.target && (t->o.target5 == 0 || row[WOI_CURVE_SURE_P5] >= t->o.target5);
+    return !(t->o.fixed & WO_FIX_METHOD) || row[WOI_CURVE_METHOD] == t->build.method;
 }
 
-/* Of a target beyond FULL: the fastest row that surely reaches it; else what is best stays. */
+/* Than the best so far. */
+static bool is_faster(const woi_tune *t, const double *row)
+{
+    return t->best == WOI_NO_ROW || row[WOI_CURVE_US] < woi_row(t, t->best)[WOI_CURVE_US];
+}
+
+/* Of a target beyond FULL: the fastest row that surely reaches it; else of all, FULL and the screen too, however slow,
+ * the fastest that is about as good as the best. */
 static void choose_above(woi_tune *t)
 {
-    bool found = false;
+    bool reached = false;
+    t->best = WOI_NO_ROW;
+    double most = 0;
     for (size_t i = 0; i < t->n_rows; i++) {
         double *row = woi_row(t, i);
         row[WOI_CURVE_MET] = is_sure(t, row);
-        if (row[WOI_CURVE_MET] != 1 || (found && row[WOI_CURVE_US] >= woi_row(t, t->best)[WOI_CURVE_US])) continue;
-        t->best = i;
-        found = true;
+        if (!is_allowed(t, row)) continue;
+        reached |= row[WOI_CURVE_MET] == 1;
+        most = fmax(most, woi_quality(t, row));
+    }
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const double *row = woi_row(t, i);
+        if (!is_allowed(t, row) || (reached ? row[WOI_CURVE_MET] != 1 : woi_quality(t, row) < most - WOI_ALIKE))
+            continue;
+        if (is_faster(t, row)) t->best = i;
     }
 }
 
-/* Nothing is within the time: the best of all for a target beyond FULL, else the fastest. */
+/* Nothing is within the time: the fastest. */
 static void choose_anyway(woi_tune *t)
 {
-    for (size_t i = 0; i < t->n_rows; i++) {
-        const double *row = woi_row(t, i), *best = t->best == WOI_NO_ROW ? row : woi_row(t, t->best);
-        const bool better =
-            t->above ? woi_quality(t, row) > woi_quality(t, best) : row[WOI_CURVE_US] < best[WOI_CURVE_US];
-        if (row == best || better) t->best = i;
-    }
+    for (size_t i = 0; i < t->n_rows; i++)
+        if (is_allowed(t, woi_row(t, i)) && is_faster(t, woi_row(t, i))) t->best = i;
 }
 
 /* What shows that the chosen row reaches the goal, and what would show more. */
@@ -398,8 +430,12 @@ static void prove(const woi_tune *t, const double *row, woi_goal *goal, wo_error
 {
     woi_judged judged;
     goal->labelled = t->labelled;
-    if (row[WOI_CURVE_METHOD] == WO_METHOD_FULL || goal->target_us > 0) return;
-    if (row[WOI_CURVE_MET] != 1) {
+    goal->held_out = t->held.n;
+    goal->provable = t->provable;
+    if (goal->target_us > 0) return;
+    if (row[WOI_CURVE_METHOD] == WO_METHOD_FULL) {
+        if (!t->few_hits) return; /* FULL need not be shown, and nothing faster would be by more hits */
+    } else if (row[WOI_CURVE_MET] != 1) {
         goal->proof = WO_PROOF_NONE;
     } else if (goal->target_agree > 0) {
         goal->proof = row[WOI_CURVE_SURE_AGREEMENT] >= goal->target_agree ? WO_PROOF_AGREEMENT : WO_PROOF_ALL_EQUAL;
@@ -408,7 +444,9 @@ static void prove(const woi_tune *t, const double *row, woi_goal *goal, wo_error
         goal->proof = WO_PROOF_HITS;
         return;
     } else {
-        goal->proof = row[WOI_CURVE_METHOD] == WO_METHOD_SCREEN ? WO_PROOF_ALL_EQUAL : WO_PROOF_AGREEMENT;
+        goal->proof = row[WOI_CURVE_METHOD] == WO_METHOD_SCREEN           ? WO_PROOF_ALL_EQUAL
+                      : woi_tune_agrees(t, row[WOI_CURVE_SURE_AGREEMENT]) ? WO_PROOF_AGREEMENT
+                                                                          : WO_PROOF_HELD_OUT;
     }
     /* As many as an index would need that misses a hundredth of what FULL has over the goal. */
     if (woi_judge_index(&t->judge, NULL, &judged, err) || goal->target > 1) return;
@@ -433,6 +471,7 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
                                                   .threads = t->threads,
                                                   .progress = &t->progress},
                                 &t->held_judge, err);
+    if (!status) status = woi_tune_see_provable(t, err);
     if (!status) status = woi_tune_search(t, err);
     t->building = true;
     if (!status) status = woi_progress(&t->progress, "building", 0, 1, err); /* some methods are built without a word */
@@ -442,8 +481,8 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
     /* Beside a method that is fixed there is no choice, but FULL's figures are what all others are shares of. */
     if (!status && woi_row(t, 0)[WOI_CURVE_METHOD] != WO_METHOD_FULL) status = woi_tune_measure_full(t, err);
     if (!status) status = build_winner(t, index, err);
+    if (!status) status = plan(t, index, err); /* which may measure it again */
     if (!status && t->above) woi_row(t, t->best)[WOI_CURVE_MET] = is_sure(t, woi_row(t, t->best));
-    if (!status) status = plan(t, index, err);
     if (!status) status = choose_mix(t, tune_log != NULL, *index, err);
     if (!status) status = woi_index_complete(*index, t->log, err);
     if (status) return status;
@@ -499,6 +538,7 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
     for (int i = 0; i < 2; i++) woi_sparse_free(&t->needs[i]);
     woi_tune_logs_free(t);
     woi_free(t->rows);
+    woi_free(t->learn_s);
     woi_free(t->tried);
     woi_free(t);
     return status;

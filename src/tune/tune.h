@@ -45,7 +45,9 @@ typedef struct woi_tune {
     uint64_t labelled; /* judged queries with labels */
     bool best_wanted;  /* the best within a time is an answer, whether or not it reaches anything */
     bool above;        /* for a target beyond FULL */
-    bool hopeless;     /* too few queries to show anything: only what scores every class is an answer */
+    wo_proof provable; /* by these queries, at best */
+    bool hopeless;     /* too few to show anything: only what scores every class is an answer, */
+    bool may_beat;     /* or what has many more hits than FULL */
     wo_log held;       /* n = 0: none */
     woi_judge held_judge;
     wo_log sampled; /* some of the judged queries, to choose a prior on */
@@ -67,6 +69,8 @@ typedef struct woi_tune {
 
     double *rows; /* (n_rows, WOI_CURVE_COLUMNS) */
     size_t n_rows, rows_room;
+    double *learn_s; /* (n_rows): seconds to learn a row's router and fill its cells, from `train` */
+    size_t learn_room;
     size_t best; /* row, or WOI_NO_ROW */
     double most; /* the best quality of a row that reaches the goal */
     woi_tried *tried;
@@ -145,6 +149,8 @@ wo_build_options woi_space_of_method(const woi_tune *t, wo_method method);
 double woi_round_lambda(double lambda);
 /* Tries everything that there is time for; t->best is the row that won. */
 wo_status woi_tune_search(woi_tune *t, wo_error *err);
+/* Measures a screen, where the layer has one and it was not done: its row, or WOI_NO_ROW. */
+wo_status woi_tune_try_screen(woi_tune *t, size_t *row, wo_error *err);
 /* Learns, from `log`, the router of `o`, an evidence index's: t->bench and t->routed. Nothing to do where it is there.
  */
 wo_status woi_tune_route(woi_tune *t, const wo_log *log, const wo_build_options *o, wo_error *err);
@@ -179,6 +185,11 @@ wo_status woi_tune_set_yardstick(woi_tune *t, wo_index *index, wo_error *err);
 /* Judges and times an index: fills a row. The same for FULL, as the first row of the curve. */
 wo_status woi_tune_measure(woi_tune *t, const wo_index *index, double *row, wo_error *err);
 wo_status woi_tune_measure_full(woi_tune *t, wo_error *err);
+/* Whether so much of FULL's own answers, for sure, shows the goal where hits are too few: an answer that differs is
+ * taken to cost half a hit. Where the two differ, FULL is seldom sure. */
+bool woi_tune_agrees(const woi_tune *t, double sure);
+/* What the queries can show at best, by FULL's own answers: fills provable, hopeless and may_beat. */
+wo_status woi_tune_see_provable(woi_tune *t, wo_error *err);
 
 /* The planner: the run of timed batch sizes (rising) at which FULL is faster, up to the next one at which it is not. Of
  * several the one that has `asked`, or the longest, or the larger sizes. */
@@ -198,8 +209,10 @@ static inline bool woi_by_time(const woi_tune *t)
     return t->o.target_us > 0;
 }
 
-/* Of a row: the mean of the shares of FULL's P@1 and P@5, or agreement. */
+/* Of a row: the mean of the shares of FULL's P@1 and P@5, or agreement. What differs by less than WOI_ALIKE is as good.
+ */
 double woi_quality(const woi_tune *t, const double *row);
+#define WOI_ALIKE 0.002
 
 /* What a P@1 and a P@5, or a query's parts of them, are worth: the mean of their shares of FULL's. Where FULL has none
  * all are alike. */

@@ -227,9 +227,14 @@ same '--json: a line a query, counted from 0' "[150,\"logits\",0,149,5,\"$(head 
 same '--json: nothing but these lines' 150 "$("$WIDEOUT" predict --index x.idx --json test.log | grep -c '^{"query":[0-9]*,.*}$')"
 "$WIDEOUT" data synthetic -q -m 100 -d 4 -n 500 -o s >/dev/null
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --learner none -K 3 -L 1 -o s.idx >/dev/null
-"$WIDEOUT" embed w2v.net --data tokens/train.tokens.safetensors --distinct -o words.log >/dev/null
-fails '--specific: a log without labels' 1 'wideout: words.log: has no labels, so that it does not tell how often a class occurs' \
-    "$WIDEOUT" predict --index x.idx --specific words.log test.log
+{ # queries alone
+    header='{"queries":{"dtype":"F32","shape":[1,16],"data_offsets":[0,64]}}'
+    printf '%b' "\x$(printf '%02x' ${#header})\0\0\0\0\0\0\0"
+    printf '%s' "$header"
+    tail -c +129 test.npy | head -c 64
+} >bare.log
+fails '--specific: a log without labels' 1 'wideout: bare.log: has no labels, so that it does not tell how often a class occurs' \
+    "$WIDEOUT" predict --index x.idx --specific bare.log test.log
 fails '--specific: of more classes' 1 "wideout: x.log: has label $(jq -r 'keys | map(tonumber) | max' counts), which is not below the 100 of the index" \
     "$WIDEOUT" predict --index s.idx --specific x.log s/test.log.safetensors
 check 'numbers where there are no names' bash -c "'$WIDEOUT' predict --index s.idx s/test.log.safetensors | cut -f 1,3 | grep -qvx '[0-9]*.[0-9]*' && exit 1 || exit 0"

@@ -86,7 +86,7 @@ usage 'embed without a network' embed 'expected one network, found 0' --data x -
 usage 'embed without data' embed 'needs --data FILE' o.net -o y
 usage 'embed without -o' embed 'needs -o FILE for the log' o.net --data x
 usage 'embed: a state dict without words' embed '--arch lm needs --vocab FILE' o.net --data x -o y --arch lm
-usage 'embed: a score without labels' embed '--score needs labels, which --distinct leaves out' o.net --data x -o y --distinct --score
+usage 'embed: a score without labels' embed '--score judges the places of words: it does not go with --distinct' o.net --data x -o y --distinct --score
 usage 'embed: other types' embed "--dtype takes f32|bf16, not 'f16'" o.net --data x -o y --dtype f16
 
 # ---- What comes out ----------------------------------------------------------------------------------------------
@@ -381,10 +381,10 @@ done
 same 'lm --next 3' "[\"log\",\"ok\",[$(($(jq .n embed.json) - 2)),8],\"F32\"]" \
     "$("$WIDEOUT" embed lm.net --data "${tests[lm]}" -o next.log --next 3 >/dev/null && shape next.log)"
 "$WIDEOUT" embed w2v.net --data "${data[w2v]}" --distinct -o words.log --json >words.json
-words=$("$WIDEOUT" info --json words.log | jq -c '[.kind, .checksums, (.tensors[] | .name, .shape, .dtype)]')
 read -r from bytes < <("$WIDEOUT" info --json "${data[w2v]}" | jq -r '.tensors[] | select(.name == "tokens") | "\(.offset) \(.bytes)"')
 n=$(od -An -v -t d4 -w4 -j "$from" -N "$bytes" "${data[w2v]}" | sort -u | wc -l)
-same 'w2v --distinct: every word once, no labels' "[\"log\",\"ok\",\"queries\",[$n,8],\"F32\"] $n" "$words $(jq .n words.json)"
+same 'w2v --distinct: every word once' "[\"log\",\"ok\",[$n,8],\"F32\"] $n" "$(shape words.log) $(jq .n words.json)"
+check 'with labels' jq -en 'input.tensors | map(.name) | index("labels.indices")' <("$WIDEOUT" info --json words.log)
 "$WIDEOUT" embed w2v.net --data "${data[w2v]}" --distinct -o half.log --dtype bf16 --max-queries 50 >/dev/null
 same 'w2v --distinct: --dtype bf16 --max-queries 50' '["log","ok",[50,8],"BF16"]' "$(shape half.log)"
 for arch in xc lm; do

@@ -53,6 +53,14 @@ same 'a tenth' 400 "$("$WIDEOUT" info --json held | jq .tuning.queries)"
 tune -q --iterations 10 --target 0.9 --target5 0.8 -o held >/dev/null 2>err
 same 'quietly' '' "$(cat err)"
 
+"$WIDEOUT" data draw s/train.log.safetensors -n 15 -o fifteen >/dev/null
+"$WIDEOUT" build --layer s/layer.safetensors --log fifteen -t 1 --max-time 60s -o tiny --json >tiny.json 2>err
+same 'fewer than 20 are judged on what they are built from; that they show nothing is said' \
+    "wideout: warning: the queries to judge by are too few to show that goal, whatever the index: little is tried, and what looks through all classes is taken
+wideout: warning: without --tune-log all of the log, fewer than 20 queries, was taken both to build from and to judge on; queries that the network was trained on flatter every index" \
+    "$(cat err)"
+check 'and little is tried' jq -e '.tuning.provable == "all-equal" and .tuning.queries == 15 and (.tuning.curve | length <= 3)' tiny.json
+
 # ---- Other goals, what is fixed ----------------------------------------------------------------------------------
 tune "${valid[@]}" -k 10 --target-agree 0.5 --router tree -o agree --json >agree.json
 same 'agreement' '[0.5,null,10,"top",10,true,"tree"]' "$(jq -c '[.tuning.target_agree, .tuning.target, .tuning.k,
@@ -178,6 +186,13 @@ check 'the best within a tenth of the time' jq -e '.tuning.target_us > 0 and .tu
 tune "${valid[@]}" --target 1.5 -o above --json >above.json
 check 'nothing met: JSON says so' jq -e '.met == false and .tuning.met == false' above.json
 same 'a target that nothing reaches' '[1.5,false,"none"]' "$(jq -c '[.tuning.target, .tuning.met, .tuning.proof]' above.json)"
+usage 'a prior, and answers like FULL' "--prior goes never with --target-agree: a prior means to differ from FULL's own answers" \
+    --target-agree 0.3 --prior 1
+tune "${valid[@]}" --target best --target-us 0.000001 -o fastest >fastest.text
+check 'the best in no time is the fastest' grep -qE '^  nothing was as fast: this is (FULL, )?the fastest that was found$' fastest.text
+check 'and JSON says that it is too slow' jq -en 'input.tuning | .met == false and .target_us == 0.000001' <("$WIDEOUT" info --json fastest)
+"$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors "${valid[@]}" --target-us 0.000001 --max-time 0.1s -o bad >out 2>err
+same 'without best it is refused' '1 1' "$? $(grep -c 'nothing answers within 1e-06 us a query' err)"
 usage 'k' '-k takes at most 1000, not 1001' -k 1001
 usage 'batch' '--batch takes at most 65536, not 65537' --batch 65537
 for time in x 5x 0 -3 5mm 2e9 1e6h; do

@@ -5,12 +5,20 @@
 
 enum { WORDS = 2500, LENGTH = 6000 }; /* words that occur: fewer, but over one chunk of 1024 */
 
+static int32_t ids[LENGTH]; /* the tokens, words of the file */
+
+/* The network's word at a position. */
+static int32_t word_at(size_t position)
+{
+    const int32_t word = WORDS - 1 - ids[position];
+    return word % 50 == 1 ? 1 : word;
+}
+
 /* A word network, and a token file with its words in another order: every 50th unknown to it and so <unk>, word 1. */
 static woi_network *make_words(bool occurs[WORDS])
 {
     woi_network *net = NULL;
     woi_names words = {0};
-    static int32_t ids[LENGTH];
     assert_int_equal(woi_network_create(
                          &(woi_network_plan){.arch = WOI_ARCH_W2V, .m = WORDS, .d = D, .n_inputs = WORDS}, &net, NULL),
                      WO_OK);
@@ -44,7 +52,7 @@ static woi_queries *open_words(const woi_network *net, const woi_queries_options
 }
 
 /* All the queries of a stream, (n, D), n as it said before; the caller frees them. */
-static float *collect(woi_queries *queries, bool labelled)
+static float *collect(woi_queries *queries)
 {
     const size_t n = (size_t)woi_queries_n(queries);
     float *q = malloc(n * D * sizeof *q);
@@ -55,7 +63,7 @@ static float *collect(woi_queries *queries, bool labelled)
         assert_int_equal(woi_queries_next(queries, &batch, &more, NULL), WO_OK);
         assert_true(row + batch.n <= n);
         memcpy(q + row * D, batch.q, batch.n * D * sizeof *q);
-        assert_true((batch.indptr[batch.n] > 0) == (labelled && batch.n > 0));
+        assert_true((batch.indptr[batch.n] > 0) == (batch.n > 0));
         row += batch.n;
     }
     assert_int_equal(row, n);
@@ -68,11 +76,11 @@ static void each_distinct_word_once(void **state)
     static bool occurs[WORDS];
     woi_network *net = make_words(occurs);
     woi_queries *queries = open_words(net, &(woi_queries_options){.max_queries = LENGTH, .threads = 1});
-    float *positions = collect(queries, true);
+    float *positions = collect(queries);
     woi_queries_free(queries);
     for (int threads = 1; threads < 3; threads++) {
         queries = open_words(net, &(woi_queries_options){.distinct = true, .threads = threads});
-        float *q = collect(queries, false);
+        float *q = collect(queries);
         size_t row = 0;
         for (size_t word = 0; word < WORDS; word++) {
             if (!occurs[word]) continue;
@@ -86,7 +94,7 @@ static void each_distinct_word_once(void **state)
         assert_int_equal(row, woi_queries_n(queries));
         assert_true(row > 1024 && row < WORDS - 100);
         assert_int_equal(woi_queries_rewind(queries, NULL), WO_OK);
-        float *again = collect(queries, false);
+        float *again = collect(queries);
         assert_memory_equal(q, again, row * D * sizeof *q);
         free(again);
         free(q);
@@ -106,7 +114,7 @@ static void distinct_words_are_sampled(void **state)
         const woi_queries_options some = {.max_queries = 300, .seed = i / 2 + 1, .distinct = true};
         woi_queries *queries = open_words(net, &some);
         assert_int_equal(woi_queries_n(queries), 300);
-        samples[i] = collect(queries, false);
+        samples[i] = collect(queries);
         woi_queries_free(queries);
     }
     assert_memory_equal(samples[0], samples[1], 300 * D * sizeof(float));
@@ -115,14 +123,14 @@ static void distinct_words_are_sampled(void **state)
     woi_network_free(net);
 }
 
-static void logs_of_distinct_words_have_no_labels(void **state)
+static void logs_of_distinct_words_have_labels(void **state)
 {
     (void)state;
     static bool occurs[WORDS];
     woi_network *net = make_words(occurs);
     const woi_queries_options options = {.distinct = true, .threads = 1};
     woi_queries *queries = open_words(net, &options);
-    float *q = collect(queries, false);
+    float *q = collect(queries);
     wo_error err;
     woi_embedded made;
     for (woi_dtype dtype = WOI_F32;; dtype = WOI_BF16) {
@@ -135,9 +143,7 @@ static void logs_of_distinct_words_have_no_labels(void **state)
         assert_int_equal(log.n, n);
         assert_int_equal(log.d, D);
         assert_int_equal(log.queries->dtype, dtype);
-        assert_true(!log.indptr && !log.labels && log.max_label == -1);
-        assert_null(woi_st_find(log.st, "labels.indptr"));
-        assert_null(woi_st_find(log.st, "labels.indices"));
+        assert_true(log.indptr && log.labels && log.max_label > 0);
         assert_string_equal(woi_st_meta(log.st, "arch"), "w2v");
         if (dtype == WOI_F32) assert_memory_equal(log.queries->data, q, n * D * sizeof *q);
         for (size_t i = 0; dtype == WOI_BF16 && i < n * D; i++)
@@ -159,12 +165,61 @@ static void logs_of_distinct_words_have_no_labels(void **state)
     woi_network_free(net);
 }
 
+/* All words around all places of a word, where they are few; else 64 draws of them, each once, by the seed. */
+static void distinct_words_have_labels_of_all_their_places(void **state)
+{
+    (void)state;
+    enum { DRAWS = 64 };
+    static bool occurs[WORDS], near[WORDS][WORDS];
+    static uint32_t places[WORDS];
+    woi_network *net = make_words(occurs);
+    memset(near, 0, sizeof near);
+    memset(places, 0, sizeof places);
+    for (size_t i = 0; i < LENGTH; i++)
+        for (size_t j = i > 4 ? i - 4 : 0; j < LENGTH && j <= i + 4; j++) {
+            if (j == i) continue;
+            near[word_at(i)][word_at(j)] = true;
+            places[word_at(i)]++;
+        }
+    uint64_t sums[3] = {0};
+    size_t all = 0, drawn = 0;
+    for (size_t turn = 0; turn < 3; turn++) {
+        const woi_queries_options o = {.distinct = true, .threads = 1, .seed = turn / 2 + 1};
+        woi_queries *queries = open_words(net, &o);
+        for (bool more = true; more;) {
+            woi_query_batch batch;
+            assert_int_equal(woi_queries_next(queries, &batch, &more, NULL), WO_OK);
+            for (size_t row = 0; row < batch.n; row++) {
+                const int32_t word = batch.words[row];
+                const int64_t first = batch.indptr[row], end = batch.indptr[row + 1];
+                size_t expected = 0;
+                for (size_t i = 0; i < WORDS; i++) expected += near[word][i];
+                for (int64_t i = first; i < end; i++) {
+                    assert_true(near[word][batch.labels[i]]);
+                    assert_true(i == first || batch.labels[i - 1] < batch.labels[i]);
+                    sums[turn] = 31 * sums[turn] + (uint64_t)batch.labels[i];
+                }
+                const size_t n = (size_t)(end - first);
+                if (places[word] <= DRAWS) assert_int_equal(n, expected);
+                assert_true(n > 0 && n <= DRAWS);
+                all += places[word] <= DRAWS;
+                drawn += places[word] > DRAWS;
+            }
+        }
+        woi_queries_free(queries);
+    }
+    assert_true(all > 1000 && drawn > 10);
+    assert_true(sums[0] == sums[1] && sums[0] != sums[2]);
+    woi_network_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_distinct_word_once),
         cmocka_unit_test(distinct_words_are_sampled),
-        cmocka_unit_test(logs_of_distinct_words_have_no_labels),
+        cmocka_unit_test(logs_of_distinct_words_have_labels),
+        cmocka_unit_test(distinct_words_have_labels_of_all_their_places),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

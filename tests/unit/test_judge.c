@@ -60,6 +60,19 @@ static void stretches_without_labels_are_no_misses(void **state)
     assert_true(woi_pairs_share(&here) == woi_pairs_share(&everywhere) && woi_pairs_share(&here) > 0.998);
 }
 
+/* A log of one class, which FULL hardly knows: 200 hits where FULL has 2 are more than any share that is asked for. */
+static void more_than_full_is_for_sure(void **state)
+{
+    (void)state;
+    woi_pairs p = {.unit = 1};
+    for (int i = 0; i < 200; i++) woi_pairs_add(&p, (size_t)i * WOI_STRETCHES / 200, 1, i == 3 || i == 90);
+    assert_true(woi_pairs_margin(&p, 1) > 0.3 && woi_pairs_share(&p) > 1.99);
+    /* Half as many hits as the best is not made better by where FULL's lie. */
+    woi_pairs half = {.unit = 1};
+    for (int i = 0; i < 200; i++) woi_pairs_add(&half, (size_t)i * WOI_STRETCHES / 200, i % 2, i == 3 || i == 90);
+    assert_true(woi_pairs_margin(&half, 1) > 0 && woi_pairs_margin(&half, 1) < woi_pairs_margin(&p, 1));
+}
+
 /* The rule of three: without a difference among n queries, differences of 3 / n cannot be ruled out. */
 static void few_queries_show_little(void **state)
 {
@@ -155,9 +168,13 @@ static void infinite_scores_are_no_answers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(margins_are_those_of_the_definition),    cmocka_unit_test(misses_side_by_side_count_for_more),
-        cmocka_unit_test(stretches_without_labels_are_no_misses), cmocka_unit_test(few_queries_show_little),
-        cmocka_unit_test(an_index_is_judged_as_it_will_answer),   cmocka_unit_test(infinite_scores_are_no_answers),
+        cmocka_unit_test(margins_are_those_of_the_definition),
+        cmocka_unit_test(misses_side_by_side_count_for_more),
+        cmocka_unit_test(stretches_without_labels_are_no_misses),
+        cmocka_unit_test(few_queries_show_little),
+        cmocka_unit_test(more_than_full_is_for_sure),
+        cmocka_unit_test(an_index_is_judged_as_it_will_answer),
+        cmocka_unit_test(infinite_scores_are_no_answers),
     };
     return cmocka_run_group_tests_name("judge", tests, NULL, NULL);
 }

@@ -223,7 +223,7 @@ static void widening_ends(void **state)
             before = after;
         }
         assert_true(fixed ? steps == 0 : steps > 0);
-        assert_true(fixed || (before.probes == 16 && before.beam == 16));
+        assert_true(fixed || (before.probes == 64 && before.beam == 16));
     }
 }
 
@@ -437,6 +437,14 @@ static void goals_without_labels(void **state)
     o.target_us = 1e-6;
     refused(&p, p.tune, &o, WO_ERR_UNSUPPORTED,
             "nothing answers within 1e-06 us a query: the fastest of 7 settings took");
+    o.anyway = 1;
+    index = tune(&p, p.tune, &o);
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    assert_true(curve.target_us == 1e-6 && at(&curve, curve.chosen, WOI_CURVE_MET) == 0);
+    for (size_t i = 0; i < curve.rows; i++)
+        assert_true(at(&curve, i, WOI_CURVE_METHOD) == WO_METHOD_FULL ||
+                    at(&curve, i, WOI_CURVE_US) >= at(&curve, curve.chosen, WOI_CURVE_US));
+    wo_index_free(index);
     free_pair(&p);
 }
 
@@ -461,14 +469,118 @@ static void few_hits_are_told(void **state)
     assert_true(curve.labelled == FEW && curve.n == FEW && curve.needed > FEW);
     assert_true(at(&curve, curve.chosen, WOI_CURVE_MET) == 1 &&
                 at(&curve, curve.chosen, WOI_CURVE_METHOD) != WO_METHOD_FULL);
+    assert_true(curve.provable == WO_PROOF_AGREEMENT && curve.held_out == N / 10);
     wo_index_free(index);
+    /* As many hits are no proof where few are held out: thirty of 300. */
+    wo_log *all = p.log;
+    assert_int_equal(wo_log_wrap(p.s.q, 300, D, p.s.indptr, p.s.labels, &p.log, &err), WO_OK);
+    o = quick();
+    o.target = 0.995;
+    o.target5 = 0.99;
+    refused(&p, few, &o, WO_ERR_UNSUPPORTED, "evidence reached 0.");
+    wo_log_free(p.log);
+    p.log = all;
     /* Many show it by hits. */
+    o = quick();
+    o.fixed = WO_FIX_METHOD;
     o.target = 0.9;
     o.target5 = 0.5;
     index = tune(&p, p.tune, &o);
     assert_true(wo_index_curve(index, &curve) && curve.proof == WO_PROOF_HITS && curve.needed == 0);
     wo_index_free(index);
     wo_log_free(few);
+    free_pair(&p);
+}
+
+/* Of fifty answers most differ from FULL's, so that agreement shows nothing; the first is FULL's. Hits on queries of
+ * the log show it where they are many, and do not where they are thirty, though none is missing. */
+static void hits_of_other_queries_show_it_with_confidence(void **state)
+{
+    (void)state;
+    enum { FEW = 30 };
+    pair p = make_pair();
+    wo_error err;
+    wo_log *few = NULL;
+    wo_index *index = NULL;
+    assert_int_equal(wo_log_wrap(wo_log_queries(p.tune), FEW, D, p.s.indptr, p.s.labels + N, &few, &err), WO_OK);
+    woi_tune t = {.layer = p.s.layer, .log = p.log, .threads = 1, .judged = *few, .few_hits = true};
+    t.o = quick();
+    t.o.target = 0.9;
+    t.o.target5 = 0;
+    t.o.k = 50;
+    built = small_options(WO_METHOD_POPULAR);
+    built.n_popular = 39;
+    assert_int_equal(wo_index_build(p.s.layer, p.log, &built, &index, &err), WO_OK);
+    const woi_judge_call call = {.rows = &p.s.layer->dense, .log = &t.judged, .k = 50, .threads = 1};
+    assert_int_equal(woi_judge_make(&call, &t.judge, &err), WO_OK);
+    for (int many = 0; many < 2; many++) {
+        double row[WOI_CURVE_COLUMNS] = {0};
+        t.held = many ? *p.tune : *few;
+        woi_judge_call held = call;
+        held.log = &t.held;
+        assert_int_equal(woi_judge_make(&held, &t.held_judge, &err), WO_OK);
+        assert_int_equal(woi_tune_measure(&t, index, row, &err), WO_OK);
+        assert_true(row[WOI_CURVE_SURE_AGREEMENT] < 0.8);
+        assert_true(row[WOI_CURVE_P1] == 1);
+        assert_true(row[WOI_CURVE_MET] == many);
+        woi_judge_free(&t.held_judge);
+    }
+    woi_judge_free(&t.judge);
+    wo_index_free(index);
+    wo_log_free(few);
+    free_pair(&p);
+}
+
+/* One query, and few to build from: that nothing shows the goal is known at once. */
+static void what_cannot_be_shown_is_not_looked_for(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_error err;
+    wo_log *one = NULL, *all = p.log;
+    assert_int_equal(wo_log_wrap(p.s.q + (size_t)N * D, 1, D, p.s.indptr, p.s.labels + N, &one, &err), WO_OK);
+    assert_int_equal(wo_log_wrap(p.s.q, 150, D, p.s.indptr, p.s.labels, &p.log, &err), WO_OK);
+    wo_tune_options o = quick();
+    o.fixed = 0;
+    o.max_time_s = 60;
+    wo_index *index = tune(&p, one, &o);
+    wo_curve curve = {.struct_size = sizeof curve};
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    assert_int_equal(curve.provable, WO_PROOF_ALL_EQUAL);
+    assert_int_equal(curve.rows, 2); /* FULL, and the screen */
+    wo_index_free(index);
+    built.weights = WO_WEIGHTS_NONE; /* FULL alone: it says what would show more */
+    index = tune(&p, one, &o);
+    assert_true(wo_index_curve(index, &curve) && index->options.method == WO_METHOD_FULL);
+    assert_true(curve.proof == WO_PROOF_NONE && curve.needed > 100);
+    wo_index_free(index);
+    wo_log_free(p.log);
+    wo_log_free(one);
+    p.log = all;
+    free_pair(&p);
+}
+
+/* Small cells know few of so many classes, and are fast: FULL has more. */
+static void what_is_best_is_no_worse_than_full(void **state)
+{
+    (void)state;
+    pair p = make_pair_of(20000);
+    wo_tune_options o = quick();
+    wo_curve curve = {.struct_size = sizeof curve};
+    o.fixed = 0;
+    o.target = 1.2;
+    wo_index *index = tune(&p, p.tune, &o);
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    assert_true(at(&curve, curve.chosen, WOI_CURVE_MET) == 0 && curve.proof == WO_PROOF_NONE);
+    double least = 1;
+    for (size_t i = 0; i < curve.rows; i++) least = fmin(least, at(&curve, i, WOI_CURVE_P1));
+    assert_true(least < 0.995 && at(&curve, curve.chosen, WOI_CURVE_P1) > 0.998); /* FULL has 1 */
+    wo_index_free(index);
+    /* Where the method is fixed, FULL is no answer. */
+    o.fixed = WO_FIX_METHOD;
+    index = tune(&p, p.tune, &o);
+    assert_int_equal(index->options.method, WO_METHOD_EVIDENCE);
+    wo_index_free(index);
     free_pair(&p);
 }
 
@@ -565,7 +677,17 @@ static void batches_of_a_tiny_layer_are_left_to_full(void **state)
     for (size_t i = 0; i < info.full_from; i++) assert_true(stats[i].exact && ids[i] == labels[i]);
     free_asker(searcher);
     wo_index_free(index);
+    /* A target beyond FULL, which has every label, is not reached by measuring again for f32 rows. */
+    o.target = 1.02;
+    o.target5 = 0;
+    wo_curve curve = {.struct_size = sizeof curve};
+    if (wo_index_tune(layer, log, log, &o, &index, &err)) fail_msg("%s", err.text);
+    assert_true(wo_index_curve(index, &curve) && at(&curve, curve.chosen, WOI_CURVE_MET) == 0);
+    wo_index_free(index);
     /* Where fewer bits are asked for by name, they answer alone. */
+    o = quick();
+    built.beam = built.probes = 8;
+    o.fixed |= WO_FIX_PROBES;
     o.fixed |= WO_FIX_WEIGHTS;
     built.weights = WO_WEIGHTS_BF16;
     if (wo_index_tune(layer, log, log, &o, &index, &err)) fail_msg("%s", err.text);
@@ -606,6 +728,9 @@ int main(void)
         cmocka_unit_test(a_part_of_the_log_is_held_out),
         cmocka_unit_test(few_hits_are_told),
         cmocka_unit_test(a_target_beyond_full_gives_the_best),
+        cmocka_unit_test(hits_of_other_queries_show_it_with_confidence),
+        cmocka_unit_test(what_cannot_be_shown_is_not_looked_for),
+        cmocka_unit_test(what_is_best_is_no_worse_than_full),
         cmocka_unit_test(batches_of_a_tiny_layer_are_left_to_full),
     };
     return cmocka_run_group_tests_name("tune", tests, scratch_setup, scratch_teardown);

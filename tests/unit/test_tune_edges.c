@@ -26,6 +26,11 @@ static void bad_options_are_refused(void **state)
     REFUSED(max_queries, 0, "max_queries is 0");
     REFUSED(fixed, WO_FIX_K | WO_FIX_BEAM, "an index has hyperplanes or a tree, not both");
     o = quick();
+    built.prior = 1;
+    o.fixed |= WO_FIX_PRIOR;
+    o.target_agree = 0.3;
+    refused(&p, p.tune, &o, WO_ERR_ARGUMENT, "prior is 1, but FULL's own answers are the goal");
+    o = quick();
     built.beam = 0;
     refused(&p, p.tune, &o, WO_ERR_ARGUMENT, "beam is 0");
     o = quick();

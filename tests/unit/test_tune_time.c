@@ -49,9 +49,10 @@ static void the_best_so_far_is_built_when_that_is_enough(void **state)
 static void the_time_is_held_with_the_last_build(void **state)
 {
     (void)state;
-    double rows[2][WOI_CURVE_COLUMNS] = {{0}};
+    double rows[2][WOI_CURVE_COLUMNS] = {{0}}, learn_s[2] = {0};
     wo_log log = {.n = 4000000};
-    woi_tune t = {.log = &log, .rows = rows[0], .n_rows = 2, .best = 1, .threads = 1};
+    woi_tune t = {.log = &log, .rows = rows[0], .learn_s = learn_s, .n_rows = 2, .best = 1, .threads = 1};
+    t.route_s = 1000; /* of the router that was learned last, which is not that of the best */
     t.o.max_time_s = 100;
     t.start = woi_now_s() - 30;
     t.train.n = 1000000;
@@ -61,7 +62,7 @@ static void the_time_is_held_with_the_last_build(void **state)
     assert_false(woi_tune_is_late(&t, 0.85));
     assert_true(woi_tune_is_late(&t, 0.25));
     rows[1][WOI_CURVE_US] = 30;
-    t.route_s = 4; /* four times as many queries: 16 s, and for the planner 3.4 s of FULL and 0.6 of the index */
+    learn_s[1] = 4; /* four times as many queries: 16 s, and for the planner 3.4 s of FULL and 0.6 of the index */
     assert_false(woi_tune_is_late(&t, 0.85) || woi_tune_must_stop(&t));
     t.start -= 49;
     assert_false(woi_tune_is_late(&t, 0.85) || woi_tune_must_stop(&t));
@@ -77,7 +78,7 @@ static void the_time_is_held_with_the_last_build(void **state)
     /* Of a small time too a third is kept for the whole log. */
     t.train_is_log = t.stopped = false;
     t.o.max_time_s = 5;
-    t.route_s = 0.35; /* 1.4 s from all of it, the planner's 0.04 */
+    learn_s[1] = 0.35; /* 1.4 s from all of it, the planner's 0.04 */
     rows[0][WOI_CURVE_US] = 10;
     rows[1][WOI_CURVE_US] = 0.3;
     t.start = woi_now_s() - 3.2;
@@ -85,8 +86,14 @@ static void the_time_is_held_with_the_last_build(void **state)
     t.start -= 0.4;
     assert_true(woi_tune_must_stop(&t) && woi_tune_fits_log(&t));
     t.stopped = false;
+    /* What takes next to nothing is built from all of it, however late. */
+    t.start -= 100;
+    assert_false(woi_tune_fits_log(&t));
+    learn_s[1] = 0.1;
+    assert_true(woi_tune_fits_log(&t));
+    t.start += 100;
     t.o.max_time_s = 100;
-    t.route_s = 4;
+    learn_s[1] = 4;
     /* Nothing is an answer yet, not even FULL: a search goes on. */
     t.stopped = false;
     t.best = WOI_NO_ROW;
