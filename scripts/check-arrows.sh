@@ -75,6 +75,6 @@ allow examples "wideout.h" examples/*.[ch]
 allow python "" python/core/*.[ch]
 allow serve "wideout.h net/net.h" serve/*.[ch]
 # wideout-mpi reads options and speaks as the tool does.
-allow mpi "wideout.h net/net.h store/store.h store/log.h base/clock.h ../cli/" mpi/*.[ch]
+allow mpi "wideout.h net/net.h store/store.h store/log.h base/clock.h index/routed.h ../cli/" mpi/*.[ch]
 only no-library mpi/*.[ch]
 exit $bad

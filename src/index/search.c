@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/sized.h"
+#include "index/routed.h"
 
 #include <inttypes.h>
 
@@ -172,11 +173,47 @@ static void allow_again(const wo_search_call *c, const woi_task *t)
 
 wo_status wo_search_run(wo_searcher *s, const wo_search_call *call, wo_error *err)
 {
+    return woi_search_routed(s, call, NULL, err);
+}
+
+/* Such a call as a task, without its queries. */
+static wo_status take_shape(wo_searcher *s, const wo_search_call *call, woi_task *t, wo_error *err)
+{
+    wo_search_call c = {.struct_size = sizeof c};
+    const wo_status status = woi_sized_take(&c, sizeof c, call, "search call", err);
+    *t = begin(s, NULL, 0, c.probes ? c.probes : s->index->options.probes);
+    return status ? status : read_call(&c, t, err);
+}
+
+wo_status woi_search_words(wo_searcher *s, const wo_search_call *call, size_t *words, wo_error *err)
+{
+    const wo_index *index = s->index;
+    woi_task t;
+    const wo_status status = take_shape(s, call, &t, err);
+    const bool routed = (index->tree.A || index->hash.K) && (call->by != WO_BY_FULL || t.prior > 0);
+    *words = !status && routed ? woi_route_words(&t) : 0;
+    return status;
+}
+
+wo_status woi_search_route(wo_searcher *s, const wo_search_call *call, uint32_t *routes, wo_error *err)
+{
+    woi_task t;
+    const wo_status status = take_shape(s, call, &t, err);
+    if (status) return status;
+    t.queries = call->queries;
+    t.n = call->n;
+    woi_route_all(&t, routes);
+    return WO_OK;
+}
+
+wo_status woi_search_routed(wo_searcher *s, const wo_search_call *call, const uint32_t *routes, wo_error *err)
+{
     wo_search_call c = {.struct_size = sizeof c};
     wo_status status = woi_sized_take(&c, sizeof c, call, "search call", err);
     if (!status) status = check_places(c.n, c.k, c.queries, c.ids, c.scores, err);
     if (status) return status;
     woi_task t = begin(s, c.queries, c.n, c.probes ? c.probes : s->index->options.probes);
+    t.routes = routes;
     if ((status = read_call(&c, &t, err))) return status;
     forbid(&c, &t);
     status = answer_call(&t, c.by, err);
