@@ -18,8 +18,8 @@ typedef struct arguments {
     cli_common common;
     cli_layer layer;
     const char *index, *log, *labels;
-    uint64_t batch, probes, rounds;
-    bool exact_fallback, no_prior, no_full;
+    uint64_t batch, probes, rounds, max_queries, k;
+    bool exact_fallback, no_prior, no_full, no_timing, in_turn;
 } arguments;
 
 static const cli_option options[] = {
@@ -37,6 +37,10 @@ static const cli_option options[] = {
      "FULL answers queries that the index knows little about", false},
     {"no-prior", 0, CLI_FLAG, offsetof(arguments, no_prior), NULL, "score by logits alone, without the index's prior",
      false},
+    {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N", "judge this many (default: all)", false},
+    {"in-turn", 0, CLI_FLAG, offsetof(arguments, in_turn), NULL,
+     "send a block when the one before is answered: what overlapping is worth", false},
+    {"no-timing", 0, CLI_FLAG, offsetof(arguments, no_timing), NULL, "one round, and no times", false},
     {"no-full", 0, CLI_FLAG, offsetof(arguments, no_full), NULL, "do not ask the exact layer", false},
     {0},
 };
@@ -115,7 +119,7 @@ static wo_status run_stream(judged *j, wo_by by, int32_t *ids, uint64_t rounds, 
                                .threads = (int)j->args->common.threads,
                                .next = next,
                                .next_ctx = &s,
-                               .ahead = true,
+                               .ahead = !j->args->in_turn,
                                .answered = answered,
                                .answered_ctx = &s};
         const double start = woi_now_s();
@@ -269,6 +273,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!args->log) return cli_usage(self, "needs --log FILE");
     if (args->batch > MAX_BATCH) return cli_usage(self, "--batch takes at most %d", MAX_BATCH);
     if (rounds > MAX_ROUNDS) return cli_usage(self, "--rounds takes at most %d", MAX_ROUNDS);
+    if (args->no_timing && args->rounds) return cli_usage(self, "--rounds are timed, --no-timing leaves that out");
     if (args->probes > UINT32_MAX) return cli_usage(self, "--probes is too large");
     judged j = {.args = args, .self = self};
     const cli_files files = {.index = args->index, .layer = args->layer.path, .log = args->log};

@@ -147,6 +147,30 @@ void woi_shard_cells(const woi_shard *shard, size_t rows, woi_cells *cells)
     cells->offsets[cells->n] = kept;
 }
 
+/* ---- Lists ------------------------------------------------------------------------------------------------- */
+
+wo_status woi_together_lists(const wo_collective *together, const void *own, size_t own_bytes, void **all,
+                             size_t *bytes, wo_error *err)
+{
+    const size_t size = (size_t)together->size;
+    size_t *each = woi_alloc(size, sizeof *each, err), *eights = woi_alloc(size, sizeof *eights, err);
+    wo_status status = each && eights ? WO_OK : WO_ERR_MEMORY;
+    *all = NULL;
+    *bytes = 0;
+    for (size_t r = 0; !status && r < size; r++) eights[r] = sizeof own_bytes;
+    if (!status) status = together->gather(together->ctx, &own_bytes, eights, each, err);
+    for (size_t r = 0; !status && r < size; r++) *bytes += each[r];
+    if (!status && !(*all = woi_alloc(*bytes, 1, err))) status = WO_ERR_MEMORY;
+    if (!status) status = together->gather(together->ctx, own, each, *all, err);
+    if (status) {
+        woi_free(*all);
+        *all = NULL;
+    }
+    woi_free(each);
+    woi_free(eights);
+    return status;
+}
+
 /* ---- Agreement --------------------------------------------------------------------------------------------- */
 
 wo_status woi_together_agree(const wo_collective *together, wo_status own, wo_error *err)
