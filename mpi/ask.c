@@ -85,7 +85,10 @@ static wo_search_call call_of(const asking *a)
 static wo_status make(asking *a, const wo_index *index, wo_error *err)
 {
     const ask_options *o = a->o;
-    const wo_searcher_options so = {.struct_size = sizeof so, .threads = o->threads, .max_probes = o->call.probes};
+    const wo_searcher_options so = {.struct_size = sizeof so,
+                                    .threads = o->threads,
+                                    .max_probes = o->call.probes,
+                                    .max_mandatory = (uint32_t)o->call.n_mandatory};
     wo_status status = wo_searcher_create(index, &so, &a->searcher, err);
     if (status) return status;
     a->d = wo_index_d(index);

@@ -47,4 +47,38 @@ for batch in 7 64 1024; do # many blocks on their way, two, one
     same "blocks of $batch in turn" "$(jq -c "$wanted" one.json)" "$(jq -c "$wanted" four.json)"
 done
 same 'each rank routes its share' true "$(jq '[.phases[].phase] | index("routing") != null' four.json)"
+"$WIDEOUT" eval --index one --log $test --no-timing -t 1 --json -k 3,20 --max-queries 150 >one.json
+run 2 "$mpi" eval -t 1 --index parts/index --log $test 2>/dev/null >/dev/null && not_ok 'an index of four in a job of two'
+run 4 "$mpi" eval -t 1 --index parts/index --log $test --json -k 3,20 --max-queries 150 --no-timing >four.json
+wanted='[.p_at_1, .p_at_5, .full_p_at_1, .agreement_at_3, .agreement_at_20, .agreement_at_1, .sample_size, .n, .us_per_query]'
+same 'a sample, and other k' "$(jq -c "$wanted" one.json | sed 's/,[^,]*]$/,null]/')" "$(jq -c "$wanted" four.json)"
+fails 'a k that is none' 2 "wideout-mpi eval: -k takes up to 16 numbers from 1 to 1000, as 1,5: found '0' (see 'wideout-mpi eval --help')" \
+    run 4 "$mpi" eval --index parts/index --log $test -k 0
+
+# ---- Masks -------------------------------------------------------------------------------------------------------
+seq -f 'class %.0f' 0 3000 >names
+"$WIDEOUT" build -q -t 1 --layer $layer --log $train --router tree --names names -o one >/dev/null
+run 2 "$mpi" build -q -t 1 --layer $layer --log $train --router tree --names names -o parts/named >/dev/null
+printf 'class 7\nclass 2999\n' >few
+best=$("$WIDEOUT" predict --index one -k 1 --json $test | jq .answers[0].id | sort -n | uniq -c | sort -n | tail -3 | awk '{ print $2 }' | paste -sd,)
+for mask in "--forbid $best" "--require 0,17,1500,2998" "--forbid few --require $best,5" "--require few --exact --forbid $best"; do
+    # shellcheck disable=SC2086 # several words
+    "$WIDEOUT" predict --index one -k 7 --json $mask $test >expected
+    # shellcheck disable=SC2086
+    run 2 "$mpi" predict -t 1 --index parts/named -k 7 --json $mask $test >got
+    check "answers with $mask" cmp expected got
+done
+"$WIDEOUT" predict --index one --json $test >expected
+run 2 "$mpi" predict -t 1 --index parts/named --json --phases $test >got
+check 'a last line of phases' cmp expected <(head -n -1 got)
+check 'seconds and bytes' jq -e '.ranks == 2 and ([.phases[] | select(.phase == "exchange")] | length == 1)' <(tail -1 got)
+fails 'a class that is not there' 1 'wideout-mpi: --forbid: class 3001 is not below the 3001 of the index' \
+    run 2 "$mpi" predict --index parts/named --forbid 3001 $test
+
+# ---- Building ----------------------------------------------------------------------------------------------------
+"$WIDEOUT" build -q -t 1 --layer $layer --log $train --log data/valid.log.safetensors --router tree -o one >/dev/null
+run 2 "$mpi" build -q -t 1 --layer $layer --log $train --log data/valid.log.safetensors --router tree --memory 300M -o parts/two >/dev/null
+"$WIDEOUT" join parts/two-* -o joined >/dev/null
+check 'two logs as one, within a limit' cmp one joined
+same 'no file is left beside' 'two-00001-of-00002.safetensors two-00002-of-00002.safetensors' "$(find parts -name 'two*' -printf '%f\n' | sort | paste -sd' ')"
 finish

@@ -242,6 +242,8 @@ static void a_shard_speaks_of_the_whole_layer(void **state)
     call.n_forbidden = 0;
     call.mandatory = forbidden;
     call.n_mandatory = 1;
+    assert_int_equal(wo_search_run(searcher, &call, &err), WO_OK); /* FULL scores all, and 3 is another shard's */
+    call.logit_bias = scores;
     assert_int_equal(wo_search_run(searcher, &call, &err), WO_ERR_UNSUPPORTED);
     assert_int_equal(wo_score(searcher, s.q, forbidden, 1, scores, &err), WO_ERR_UNSUPPORTED);
     wo_searcher_free(searcher);
