@@ -359,9 +359,10 @@ const cli_command mpi_cmd_eval = {
     "eval",
     "--index PREFIX --log FILE [options]",
     "how good an index in shards is, and what a stream of queries costs",
-    "Rank 0 reads the log and sends it in blocks; each rank searches its own classes, and the best of all\n"
-    "are merged. While a block is searched the next one is on its way. Then the exact layer is asked the\n"
-    "same way:\n"
+    "Rank 0 reads the log and sends it in blocks; each rank finds the cells of its share of the queries,\n"
+    "scores its own classes for all of them, and the best of all are merged. While a block is scored the\n"
+    "next two, and the answers to the one before, are on their way. Then the exact layer is asked the same\n"
+    "way:\n"
     "\n"
     "  mpirun -n 4 wideout-mpi eval --index parts/index --log test.log\n"
     "  mpirun -n 4 wideout-mpi eval --index parts/index --log test.log --threads 8 --json\n"

@@ -374,6 +374,9 @@ const cli_command mpi_cmd_predict = {
     "  mpirun -n 4 wideout-mpi predict --index parts/index -k 3 test.log\n"
     "  mpirun -n 4 wideout-mpi predict --index parts/index --exact --logprob queries.npy\n"
     "\n"
+    "Rank 0 reads the files of --forbid and --require too. --phases adds a line to --json: seconds, CPU\n"
+    "seconds, seconds waited and bytes that arrived, of rank 0.\n"
+    "\n"
     "An int8 screen keeps the best few of each shard, which are more than those of the whole: there, and\n"
     "only there, answers may be better than those of one process.",
     options,
