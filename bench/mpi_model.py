@@ -30,7 +30,6 @@ MPIRUN = os.environ.get("MPIRUN", "mpirun")
 M, D, N, ROUNDS = (int(os.environ.get(name, value)) for name, value in zip("M D N ROUNDS".split(), (50000, 64, 40000, 3)))
 RANKS = sorted({1, 2} | {int(p) for p in os.environ.get("RANKS", "1 2 4").split()})
 CORES, GBIT, WAIT_US, DISK = (float(os.environ.get(n, v)) for n, v in (("CORES", 16), ("GBIT", 10), ("WAIT_US", 100), ("DISK", 1)))
-RANKS = sorted({1, 2} | {int(p) for p in os.environ.get("RANKS", "1 2 4").split()})
 K, BLOCK, SAMPLE = 5, 4096, 1 << 19  # FULL's best of a query; queries an exchange; queries that a tree is learned from
 POPULAR = 5000  # candidates of an index that scoring is measured with
 FOLDER = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.environ.get("TMPDIR", "/tmp"), "wideout-mpi-model")
@@ -161,7 +160,7 @@ def main():
         s = predict(c, job)
         shard = m / p * (3 * 64 + 8)  # int8, bf16 and a scale and a bias each
         write = shard / (DISK * 1e9)
-        search = s["search"] / CORES + (4 * 64 + (16 * K + 8) * (p - 1)) / job["bytes_s"] + 3 * job["wait_s"] / 1024
+        search = s["search"] / CORES + (4 * 64 + 8 + (8 * K + 4) * (p - 1)) / job["bytes_s"] + 3 * job["wait_s"] / 1024
         full = m * 64 * c["mul"] / (p * CORES)
         rows.append({"m": m, "p": p, "shard_bytes": shard, "search_us": 1e6 * search, "full_us": 1e6 * full,
                      "write_s": write, **{name: s[name] for name in ("ask", "tree", "fill")}})  # fmt: skip
