@@ -6,6 +6,8 @@
 # --one: M classes of D dimensions in one index, within 12 GiB; quality beside FULL's, the most popular labels and the ceiling (labels
 # that the log names at all), and times. --shards: MANY classes in P shards, one after the other: made, built within 4 GiB, asked, FULL
 # asked, and all but the index thrown away. Both without either. Limits are on the address space of a process, mapped files included.
+# Of each step many.json has seconds, CPU seconds, the most memory and page-ins; of a query microseconds by the clock and of CPU, in
+# batches of 1,024 and alone. asked_from_disk is 2,000 queries of an index of which the system had forgotten every page.
 # FOLDER, by default in TMPDIR, is emptied at the end. M=1000000 MANY=4000000 P=4 bench/many.sh is a trial of two minutes.
 # shellcheck disable=SC2016 # jq's variables
 set -eu
@@ -64,6 +66,9 @@ one() {
     limited 12 build "$wideout" build -q --json --layer "$data/layer.safetensors" --log "$data/train.log.safetensors" "${evidence[@]}" \
         --route-d "$D" --cap "$CAP" -t "$THREADS" -o "$data/index"
     judge cells "$data/index" --rounds 3
+    "$wideout" data draw -q "$data/test.log.safetensors" -n 2000 -o "$folder/asked" >/dev/null
+    forget "$data/index"
+    limited 12 disk "$wideout" predict -q --json -k 5 --index "$data/index" -t "$THREADS" "$folder/asked"
     local few=(--layer "$data/layer.safetensors" --log "$data/train.log.safetensors" --method popular --weights none --keep 0)
     "$wideout" build -q "${few[@]}" --popular "$CAP" -o "$data/popular" >/dev/null
     judge popular "$data/popular" --no-timing
@@ -72,12 +77,14 @@ one() {
     judge named "$data/named" --no-timing
     rm -r "$data"
     put --slurpfile make "$folder/make.cost" --slurpfile build "$folder/build.cost" --slurpfile built "$folder/build.out" \
+        --slurpfile disk "$folder/disk.cost" \
         --slurpfile cells "$folder/cells.out" --slurpfile popular "$folder/popular.out" --slurpfile named "$folder/named.out" \
         --arg commit "$(git rev-parse --short HEAD)" '.one = {commit: $commit, m: $built[0].m, d: $built[0].d, options: $built[0].options,
         made: $make[0], build: $build[0], file_bytes: $built[0].file_bytes, machine: $cells[0].machine, date: $cells[0].date,
         p_at_1: $cells[0].p_at_1, full_p_at_1: $cells[0].full_p_at_1, share: ($cells[0].p_at_1 / $cells[0].full_p_at_1),
         popular_p_at_1: $popular[0].p_at_1, ceiling: $named[0].label_recall, classes_scored: $cells[0].sample_size,
-        cold_us: $cells[0].cold_us, timings: $cells[0].timings}'
+        us: ($cells[0].timings | map({key: "batch_\(.batch)", value: {wall_us: .us_per_query, cpu_us: (1000 * .cpu_s_per_1000)}}) | from_entries),
+        asked_from_disk: ($disk[0] + {queries: 2000}), cold_us: $cells[0].cold_us, timings: $cells[0].timings}'
     jq '.one | del(.options, .timings)' "$result"
 }
 
@@ -100,6 +107,8 @@ shards() {
         for ((s = 0; s < P; s++)); do
             forget "$folder/index-$s"
             limited 4 "cells-$probes-$s" "$wideout" predict -q --json -k 5 --probes $probes --index "$folder/index-$s" -t "$THREADS" "$folder/test-$s"
+            limited 4 "times-$probes-$s" "$wideout" eval -q --json --probes $probes --index "$folder/index-$s" -t "$THREADS" \
+                --log "$folder/test-$s" --rounds 3 # from memory now
         done
     done
     python3 bench/many_merge.py "$folder" "$P" >"$folder/merged"

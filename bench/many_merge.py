@@ -45,6 +45,14 @@ def cost(kind):
     return total
 
 
+def us(kind):
+    """Microseconds a query by batch, of all shards one after the other: by the clock, and of CPU."""
+    rows = [t for s in range(shards) for t in json.load(open("%s/%s-%d.out" % (folder, kind, s)))["timings"]]
+    return {"batch_%d" % batch: {"wall_us": round(sum(t["us_per_query"] for t in rows if t["batch"] == batch), 3),
+                                 "cpu_us": round(sum(1000 * t["cpu_s_per_1000"] for t in rows if t["batch"] == batch), 3)}
+            for batch in sorted({t["batch"] for t in rows})}
+
+
 def scored(kind):
     return sum(json.loads(line)["candidates"] for s in range(shards) for line in open("%s/%s-%d.out" % (folder, kind, s)))
 
@@ -69,7 +77,7 @@ for probes in (1, 4):
     answers = best(kind)
     cells.append({"probes": probes, "p_at_1": hits(answers), "share": hits(answers) / full,
                   "agreement": sum(answers.get(i) == c for i, c in exact.items()) / len(exact),
-                  "classes_scored": scored(kind) / n, "asked": cost(kind)})
+                  "classes_scored": scored(kind) / n, "asked_from_disk": cost(kind), "us": us("times-%d" % probes)})
 print(json.dumps({"queries": n, "full_p_at_1": full, "cells": cells, "made": cost("make"), "built": cost("build"),
                   "full": cost("exact"),
                   "file_bytes": sum(os.path.getsize("%s/index-%d" % (folder, s)) for s in range(shards))}))

@@ -1,5 +1,5 @@
 """A model of builds and searches by wideout-mpi: mpi_model.py [FOLDER]. It measures constants with P = 1 and 2 ranks of one
-thread, predicts P = 4 with them and measures that, and says what they mean for larger layers.
+thread, predicts the other numbers in $RANKS ("1 2 4") with them and measures these, and says what they mean for larger layers.
 
 A build by a tree from n queries, a of which FULL is asked (all of them; with --source labels none):
 
@@ -8,14 +8,15 @@ A build by a tree from n queries, a of which FULL is asked (all of them; with --
   alike   n c_fill                                    what every rank does in full: filling cells
   write   the shard, once
 
-A query of a stream takes c_route + candidates c_score / P, and the exchange of its block; of FULL, m d c_mul / (P T). Constants
-are fitted to P = 1, and where a part is not divided to P = 2; those of P = 4 are not.
+A query of a stream takes c_route / P + c_find + candidates c_score / P, and the exchange of its block; of FULL, m d c_mul / (P T).
+c_find is what a query of small cells takes however few of its candidates are here. Constants are fitted to P = 1, and where a
+part is not divided to P = 2; the others are not.
 
 Times are CPU seconds of rank 0, which others on the machine change little: what an idle machine would take, but for
 waiting. $MPIRUN starts the ranks (bench/mpi_hosts.sh: each on a host of its own, of network namespaces), $BUILD has the
 programs; $M, $D, $N: classes, dimensions and queries (50000, 64, 40000); $ROUNDS (3): the median of so many. What is assumed
 of the machines of the predictions: $CORES (16) each, $GBIT (10) a second and $WAIT_US (100) an exchange between them, $DISK (1)
-GB a second. $RESULTS names a file for all of it in JSON."""
+GB a second. $RESULTS names a file for all of it in JSON, or is 1: bench/results/mpi_model.json."""
 
 import json
 import math
@@ -27,6 +28,7 @@ import sys
 BUILD = os.environ.get("BUILD", "build")
 MPIRUN = os.environ.get("MPIRUN", "mpirun")
 M, D, N, ROUNDS = (int(os.environ.get(name, value)) for name, value in zip("M D N ROUNDS".split(), (50000, 64, 40000, 3)))
+RANKS = sorted({1, 2} | {int(p) for p in os.environ.get("RANKS", "1 2 4").split()})
 CORES, GBIT, WAIT_US, DISK = (float(os.environ.get(n, v)) for n, v in (("CORES", 16), ("GBIT", 10), ("WAIT_US", 100), ("DISK", 1)))
 K, BLOCK, SAMPLE = 5, 4096, 1 << 19  # FULL's best of a query; queries an exchange; queries that a tree is learned from
 POPULAR = 5000  # candidates of an index that scoring is measured with
@@ -61,19 +63,23 @@ def build_and_search(p, *how):
     found = json.loads(
         run(p, f"{BUILD}/wideout-mpi", "eval", "--index", index, "--log", f"{data}/test.log.safetensors", "--no-full",
             "--rounds", "5", *one))  # fmt: skip
-    asked = 6 * found["n"]  # five rounds, and one that judges
-    return {name: phase["cpu_s"] for name, phase in phases(build).items()}, phases(found)["search"]["cpu_s"] / asked
+    asked = 5 * found["n"]
+    told = phases(found)
+    search = sum(told[name]["cpu_s"] for name in ("routing", "search") if name in told)
+    route = told["routing"]["cpu_s"] * p if "routing" in told else None  # of all ranks; at P = 1 it is a part of the search
+    return {name: phase["cpu_s"] for name, phase in phases(build).items()}, search / asked, route and route / asked
 
 
 def measure(p):
-    cpu, search = build_and_search(p, "--router", "tree")
+    cpu, search, route = build_and_search(p, "--router", "tree")
     file = os.path.getsize(os.path.join(FOLDER, f"index-{p}-00001-of-{p:05d}.safetensors"))
-    _, scoring = build_and_search(p, "--method", "popular", "--popular", str(POPULAR))
+    _, scoring, _ = build_and_search(p, "--method", "popular", "--popular", str(POPULAR))
     return {
         "ask": cpu["asking the exact layer"],
         "tree": cpu["learning the tree"],
         "fill": cpu["filling cells"],
         "search": search,
+        "route": route or 0,
         "scoring": scoring,
         "file": file,
     }
@@ -93,7 +99,7 @@ def predict(c, job):
         "ask": a * m * d * c["mul"] / (p * t) + a * K * (p - 1) * c["merge"] + exchange,
         "tree": scale * c["tree"] / (p * t) + n * math.sqrt(n) * c["file"] / t,
         "fill": n * c["fill"],
-        "search": c["route"],
+        "search": c["route"] / p + c["find"],
         "scoring": POPULAR * c["score"] / p,
     }
 
@@ -107,7 +113,8 @@ def constants(one, two, merge_ns):
         "file": max(one["tree"] - divided, 0) / (N * math.sqrt(N)),
         "fill": one["fill"] / N,
         "score": one["scoring"] / POPULAR,
-        "route": one["search"],
+        "route": min(two["route"], one["search"]),
+        "find": one["search"] - min(two["route"], one["search"]),
         "class_bytes": 2 * (one["file"] - two["file"]) / M,
     }
 
@@ -119,20 +126,20 @@ def main():
         subprocess.run(
             [f"{BUILD}/wideout", "data", "synthetic", "-q", "-m", str(M), "-d", str(D), "-n", str(N), "-o", data],
             check=True, stdout=subprocess.DEVNULL)  # fmt: skip
-        for p in (2, 4):  # dealt out by frequency, so that each has as many candidates
+        for p in RANKS[1:]:  # dealt out by frequency, so that each has as many candidates
             subprocess.run(
                 [f"{BUILD}/wideout", "shard", "--layer", f"{data}/layer.safetensors", "--log", f"{data}/train.log.safetensors",
                  "-n", str(p), "-o", f"{data}/net"], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
-    one, two, four = median(1), median(2), median(4)
-    wires = {p: [float(word) for word in run(p, f"{BUILD}/tests/mpi/collective", "time").split()] for p in (2, 4)}
-    c = constants(one, two, wires[4][2])
+    measured = {p: median(p) for p in RANKS}
+    wires = {p: [float(word) for word in run(p, f"{BUILD}/tests/mpi/collective", "time").split()] for p in RANKS[1:]}
+    c = constants(measured[1], measured[2], wires[RANKS[-1]][2])
 
     print(f"constants, of {M:,} classes, d = {D}, {N:,} logged queries, one thread")
     print(f"  FULL, a number of a row       {1e9 * c['mul']:8.4f} ns; a class {1e9 * c['mul'] * D:8.2f} ns")
     print(f"  merging an answer             {1e9 * c['merge']:8.1f} ns, of each other rank")
     print(f"  a tree, of a query            {1e6 * c['tree'] * math.sqrt(N):8.2f} us, divided by P; {1e6 * c['file'] * math.sqrt(N):.2f} us that are not")
     print(f"  filling, of a query           {1e6 * c['fill']:8.2f} us, not divided")
-    print(f"  searching, of a query         {1e6 * c['route']:8.2f} us by a tree with small cells, and {1e9 * c['score']:.2f} ns a candidate, divided")
+    print(f"  searching, of a query         {1e6 * c['route']:8.2f} us by a tree, divided, {1e6 * c['find']:.2f} us of small cells, not, and {1e9 * c['score']:.2f} ns a candidate, divided")
     print(f"  an index's file, a class      {c['class_bytes']:8.1f} bytes (rows in F32)")
     for p, (wait, speed, _) in wires.items():
         print(f"  an exchange of {p} ranks here   {wait:8.1f} us, and {speed / 1e6:.0f} MB a second")
@@ -140,9 +147,9 @@ def main():
     here = {"t": 1, "m": M, "d": D, "n": N, "a": N}
     print("\nrank 0's CPU seconds of a build, and microseconds of a query: model and measured")
     print(f"{'':4}{'ask':>16}{'tree':>16}{'fill':>16}{'by the tree':>16}{f'{POPULAR} scored':>16}")
-    for p, measured in ((1, one), (2, two), (4, four)):
+    for p, took in measured.items():
         said = predict(c, dict(here, p=p, bytes_s=math.inf, wait_s=0))
-        cells = [f"{said[n] * u:7.2f}{measured[n] * u:8.2f}" for n, u in (("ask", 1), ("tree", 1), ("fill", 1), ("search", 1e6), ("scoring", 1e6))]
+        cells = [f"{said[n] * u:7.2f}{took[n] * u:8.2f}" for n, u in (("ask", 1), ("tree", 1), ("fill", 1), ("search", 1e6), ("scoring", 1e6))]
         print(f"P={p} " + "".join(f"{cell:>16}" for cell in cells))
 
     print(f"\nlarger layers, d = 64, 10^7 logged queries; machines of {CORES:.0f} cores, {GBIT:g} Gbit/s, {WAIT_US:g} us, {DISK:g} GB/s")
@@ -153,16 +160,17 @@ def main():
         s = predict(c, job)
         shard = m / p * (3 * 64 + 8)  # int8, bf16 and a scale and a bias each
         write = shard / (DISK * 1e9)
-        search = s["search"] / CORES + (4 * 64 + (16 * K + 8) * (p - 1)) / job["bytes_s"] + 3 * job["wait_s"] / 1024
+        search = s["search"] / CORES + (4 * 64 + 8 + (8 * K + 4) * (p - 1)) / job["bytes_s"] + 3 * job["wait_s"] / 1024
         full = m * 64 * c["mul"] / (p * CORES)
         rows.append({"m": m, "p": p, "shard_bytes": shard, "search_us": 1e6 * search, "full_us": 1e6 * full,
                      "write_s": write, **{name: s[name] for name in ("ask", "tree", "fill")}})  # fmt: skip
         print(f"  {m:.0e} classes, P = {p}: {s['ask'] / 60:.1f} min asking, {s['tree'] / 60:.1f} the tree, "
               f"{s['fill'] / 60:.1f} filling, {write / 60:.1f} writing")  # fmt: skip
         print(f"    a shard in int8 and bf16 has {shard / 1e9:.1f} GB; a query in a stream {1e6 * search:.2f} us, of FULL {full * 1e6:.0f} us")
-    if os.environ.get("RESULTS"):
-        with open(os.environ["RESULTS"], "w") as file:
-            json.dump({"constants": c, "measured": {1: one, 2: two, 4: four}, "wires": wires, "larger": rows}, file, indent=1)
+    to = os.environ.get("RESULTS")
+    if to:
+        with open("bench/results/mpi_model.json" if to == "1" else to, "w") as file:
+            json.dump({"constants": c, "measured": measured, "wires": wires, "larger": rows}, file, indent=1)
 
 
 main()

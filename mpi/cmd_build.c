@@ -3,6 +3,7 @@
 #include "../cli/index_text.h"
 #include "../cli/inputs.h"
 #include "../cli/labelled.h"
+#include "../cli/memory.h"
 #include "../cli/outputs.h"
 #include "../cli/shard_files.h"
 #include "commands.h"
@@ -17,19 +18,22 @@ typedef struct arguments {
     cli_common common;
     cli_layer layer;
     cli_build build;
-    const char *log, *labels, *names, *output;
+    cli_texts logs;
+    const char *labels, *names, *output, *memory;
     bool resume;
 } arguments;
 
 static const cli_option options[] = {
     CLI_LAYER_OPTIONS(arguments, layer, "the wide layer, or the prefix of its shards"),
-    {"log", 0, CLI_TEXT_ONCE, offsetof(arguments, log), "FILE",
-     "queries to learn from: a log ('wideout embed') or .npy", false},
+    {"log", 0, CLI_TEXTS, offsetof(arguments, logs), "FILE",
+     "queries to learn from: a log ('wideout embed') or .npy;\nseveral are read as one", false},
     {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy or .npz, where the log has none",
      false},
     {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "PREFIX",
      "files PREFIX-00001-of-P.safetensors, ...: an index a rank", false},
+    {"memory", 0, CLI_TEXT, offsetof(arguments, memory), "SIZE",
+     "of each process: keep to so much, as '4G': large arrays\nlie in files beside PREFIX", false},
     {"resume", 0, CLI_FLAG, offsetof(arguments, resume), NULL, "go on from PREFIX.checkpoint, where there is one",
      false},
     {"build", 0, CLI_BUILD, offsetof(arguments, build), NULL, NULL, false},
@@ -83,20 +87,19 @@ static int report(const arguments *args, const wo_index *index, double seconds)
 static int build(const cli_command *self, const arguments *args, const wo_build_options *given, const char *path)
 {
     wo_layer *layer = NULL;
-    cli_labelled log = {0};
+    cli_logs log = {0};
     wo_index *index = NULL;
     wo_error err;
     const cli_files files = {.layer = args->layer.path,
                              .bias = args->layer.bias_path,
-                             .log = args->log,
+                             .log = args->logs.n == 1 ? args->logs.of[0] : NULL,
                              .labels = args->labels,
                              .output = path,
                              .checkpoint = given->checkpoint};
     const double start = woi_now_s();
     job_phase("reading");
     int code = part_open_layer(self, &args->layer, args->names, &layer);
-    if (!code && args->log && cli_labelled_open(args->log, args->labels, &log, &err))
-        code = cli_blame(self, &files, &err);
+    if (!code && cli_logs_open(&args->logs, args->labels, &log, &files.log, &err)) code = cli_blame(self, &files, &err);
     if (!code && same_log(log.log, &err)) code = part_blame(self, &files, &err);
     relay to = {given->progress};
     wo_build_options o = *given;
@@ -109,7 +112,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     cli_progress_end();
     if (!code) code = report(args, index, woi_now_s() - start);
     wo_index_free(index);
-    cli_labelled_free(&log);
+    cli_logs_free(&log);
     wo_layer_free(layer);
     return code;
 }
@@ -130,7 +133,9 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (n > 0) return cli_usage(self, "unexpected '%s': files are named by --layer, --log and -o", rest[0]);
     if (!args->layer.path) return cli_usage(self, "needs --layer FILE, or the prefix of its shards");
     if (!args->output) return cli_usage(self, "needs -o PREFIX for the index");
-    if (args->labels && !args->log) return cli_usage(self, "--labels goes with --log: the queries");
+    if (args->labels && args->logs.n != 1)
+        return cli_usage(self, args->logs.n ? "--labels goes with one --log: several must have labels of their own"
+                                            : "--labels goes with --log: the queries");
     if (!is_named(&args->build))
         return cli_usage(self,
                          "needs --method, --router, -K, -L or --lambda: several processes do not tune; tune on one "
@@ -138,7 +143,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     int code = cli_build_method(self, &args->build, &method);
     if (code) return code;
     wo_build_defaults(method, &o, sizeof o);
-    if (!args->log && method != WO_METHOD_FULL && method != WO_METHOD_SLIDE && method != WO_METHOD_SCREEN)
+    if (!args->logs.n && method != WO_METHOD_FULL && method != WO_METHOD_SLIDE && method != WO_METHOD_SCREEN)
         return cli_usage(self, "needs --log FILE: queries to learn from");
     if ((code = cli_build_set(self, &args->build, &o)) || (code = cli_shard_refuse_device(self, args->output)))
         return code;
@@ -155,10 +160,12 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
         code = cli_fail(NULL, &err);
     }
-    const char *const in[] = {layer, args->layer.bias_path, args->log, args->labels, args->names};
+    const char *const in[] = {layer, args->layer.bias_path, args->labels, args->names};
     if (!code) code = cli_refuse_inputs(self, path, in, sizeof in / sizeof in[0]);
+    if (!code) code = cli_refuse_inputs(self, path, args->logs.of, args->logs.n);
     if (!code) code = cli_output_try(path);
     if (!code) cli_shard_sweep(args->output); /* no rank writes before all have opened the layer */
+    if (!code) code = cli_memory_keep(self, args->memory, path);
     o.checkpoint = checkpoint;
     o.resume = args->resume;
     if (!code) code = build(self, args, &o, path);
@@ -180,8 +187,8 @@ const cli_command mpi_cmd_build = {
     "  mpirun -n 4 wideout-mpi eval --index parts/index --log test.log\n"
     "  wideout join parts/index-*.safetensors -o index.safetensors\n"
     "\n"
-    "Together they answer as the index does that 'wideout build' makes with the same options, and 'wideout\n"
-    "join' makes that of them. Options are those of 'wideout build'. Several processes do not tune: tune\n"
+    "Together they answer as the index does that 'wideout build' makes with the same options, and\n"
+    "'wideout join' makes that of them. Options are those of 'wideout build'. Several processes do not tune: tune\n"
     "on one machine, with a sample of the classes, and give its options. Neither lss nor --partition.\n"
     "\n"
     "PREFIX.checkpoint has, until all files are there, what took long: FULL's best of the log, and the\n"

@@ -1,4 +1,5 @@
 /* wideout-mpi predict: the best classes of queries, by all ranks; rank 0 reads and prints. */
+#include "../cli/class_list.h"
 #include "../cli/predict_source.h"
 #include "ask.h"
 #include "commands.h"
@@ -18,7 +19,8 @@ typedef struct arguments {
     const char *index, *net;
     uint64_t k, probes;
     int format; /* CLI_CHOICE */
-    bool softmax, logprob, exact, exact_fallback, no_prior;
+    bool softmax, logprob, exact, exact_fallback, no_prior, phases;
+    cli_texts forbid, require;
 } arguments;
 
 static const cli_option options[] = {
@@ -36,6 +38,11 @@ static const cli_option options[] = {
     {"exact-fallback", 0, CLI_FLAG, offsetof(arguments, exact_fallback), NULL,
      "score all classes for queries that the index knows little about", false},
     {"no-prior", 0, CLI_FLAG, offsetof(arguments, no_prior), NULL, "logits alone, without the index's prior", false},
+    {"forbid", 0, CLI_TEXTS, offsetof(arguments, forbid), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
+     false},
+    {"require", 0, CLI_TEXTS, offsetof(arguments, require), "IDS|FILE", "always score these", false},
+    {"phases", 0, CLI_FLAG, offsetof(arguments, phases), NULL,
+     "with --json a last line: seconds and bytes of rank 0, by phase", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer, or the prefix of its shards, where the index has no rows"),
     {0},
 };
@@ -46,6 +53,7 @@ typedef struct session {
     wo_index *index;
     wo_index_info info;
     bool prior;
+    cli_classes forbidden, mandatory;
     /* of rank 0: */
     cli_source source;
     woi_network *net;
@@ -123,6 +131,69 @@ done:
     return status;
 }
 
+/* ---- Masks ------------------------------------------------------------------------------------------------- */
+
+static const char *name_in(void *ctx, int32_t id, size_t *bytes)
+{
+    const block_names *names = ctx;
+    if (!names->name) return NULL;
+    *bytes = names->bytes[id];
+    return names->name[id];
+}
+
+static bool has_file(const cli_texts *given)
+{
+    for (size_t i = 0; i < given->n; i++)
+        if (given->of[i][strspn(given->of[i], "0123456789,")]) return true;
+    return false;
+}
+
+/* A file may have names: then rank 0 is told those of all classes. */
+static wo_status all_names(const session *s, block_names *names, wo_error *err)
+{
+    if (!s->info.has_names || (!has_file(&s->args->forbid) && !has_file(&s->args->require))) return WO_OK;
+    const size_t m = s->info.m_whole;
+    int32_t *ids = malloc(m * sizeof *ids);
+    if (!ids) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < m; i++) ids[i] = (int32_t)i;
+    const wo_status status = gather_names(s, &(ask_block){.n = 1, .k = m, .ids = ids}, names, err);
+    free(ids);
+    return status;
+}
+
+static wo_status spread(cli_classes *list, wo_error *err)
+{
+    const wo_collective *calls = job_calls();
+    uint64_t n = list->n;
+    wo_status status = calls->broadcast(calls->ctx, &n, sizeof n, 0, err);
+    if (status || !n) return status;
+    if (calls->rank != 0 && !(list->ids = malloc(n * sizeof *list->ids)))
+        return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    list->n = n;
+    return calls->broadcast(calls->ctx, list->ids, n * sizeof *list->ids, 0, err);
+}
+
+/* Rank 0 reads the lists, and all learn their ids. */
+static int take_masks(session *s)
+{
+    const arguments *args = s->args;
+    block_names names = {0};
+    cli_class_names of = {.m = s->info.m_whole, .name_of = name_in, .ctx = &names};
+    wo_error err;
+    int code = CLI_OK;
+    if (!args->forbid.n && !args->require.n) return CLI_OK;
+    wo_status status = all_names(s, &names, &err);
+    if (!status && job_rank() == 0) {
+        code = cli_classes_take(&of, "--forbid", &args->forbid, &s->forbidden);
+        if (!code) code = cli_classes_take(&of, "--require", &args->require, &s->mandatory);
+    }
+    if (!status && !code) status = spread(&s->forbidden, &err);
+    if (!status && !code) status = spread(&s->mandatory, &err);
+    cli_class_names_free(&of);
+    names_free(&names);
+    return status ? part_blame(s->self, &(cli_files){.index = args->index}, &err) : code;
+}
+
 /* ---- Answers ----------------------------------------------------------------------------------------------- */
 
 static void print_answers(const ask_block *b, size_t i, const block_names *names)
@@ -167,6 +238,21 @@ static wo_status print_json(const session *s, const ask_block *b, size_t i, cons
     puts(text);
     free(text);
     return WO_OK;
+}
+
+static int print_phases(void)
+{
+    json_t *line = json_pack("{s:i, s:o}", "ranks", job_size(), "phases", job_phases_json());
+    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    wo_error err;
+    json_decref(line);
+    if (!text) {
+        cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
+        return cli_fail(NULL, &err);
+    }
+    puts(text);
+    free(text);
+    return CLI_OK;
 }
 
 static wo_status answered(void *ctx, const ask_block *b, wo_error *err)
@@ -231,6 +317,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->logprob && !args->exact) return cli_usage(self, "--logprob goes with --exact: shards estimate no log Z");
     if (args->probes > UINT32_MAX) return cli_usage(self, "--probes is too large");
     if (args->k > MAX_K) return cli_usage(self, "--top takes at most %d", MAX_K);
+    if (args->phases && !args->common.json) return cli_usage(self, "--phases goes with --json");
     session s = {.self = self, .args = args, .info = {.struct_size = sizeof s.info}};
     int code = args->layer.path ? part_open_layer(self, &args->layer, NULL, &layer) : CLI_OK;
     if (!code) code = part_open_index(self, args->index, layer, &s.index);
@@ -239,7 +326,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         wo_index_describe(s.index, &s.info);
         wo_index_options(s.index, &built);
         s.prior = !args->no_prior && built.prior > 0;
-        code = open_source(&s, n ? rest[0] : "-");
+        code = take_masks(&s);
+        if (!code) code = open_source(&s, n ? rest[0] : "-");
     }
     const uint64_t k = args->k ? args->k : DEFAULT_K;
     const ask_options o = {.k = k < s.info.m_whole ? (size_t)k : s.info.m_whole,
@@ -250,6 +338,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                                                              : WO_SCORES_LOGITS,
                                     .probes = (uint32_t)args->probes,
                                     .exact_fallback = args->exact_fallback,
+                                    .forbidden = s.forbidden.ids,
+                                    .n_forbidden = s.forbidden.n,
+                                    .mandatory = s.mandatory.ids,
+                                    .n_mandatory = s.mandatory.n,
                                     .no_prior = args->no_prior || args->logprob},
                            .threads = (int)args->common.threads,
                            .next = next,
@@ -259,8 +351,11 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                            .answered_ctx = &s};
     if (!code && ask_all(s.index, &o, &err))
         code = part_blame(self, &(cli_files){.index = args->index, .query = s.at}, &err);
+    if (!code && args->phases && job_rank() == 0) code = print_phases();
     if (!code && job_rank() == 0) code = cli_end();
     if (!code && s.n_bad) code = CLI_FAILED;
+    free(s.forbidden.ids);
+    free(s.mandatory.ids);
     cli_source_free(&s.source);
     woi_network_free(s.net);
     wo_index_free(s.index);
@@ -278,6 +373,9 @@ const cli_command mpi_cmd_predict = {
     "\n"
     "  mpirun -n 4 wideout-mpi predict --index parts/index -k 3 test.log\n"
     "  mpirun -n 4 wideout-mpi predict --index parts/index --exact --logprob queries.npy\n"
+    "\n"
+    "Rank 0 reads the files of --forbid and --require too. --phases adds a line to --json: seconds, CPU\n"
+    "seconds, seconds waited and bytes that arrived, of rank 0.\n"
     "\n"
     "An int8 screen keeps the best few of each shard, which are more than those of the whole: there, and\n"
     "only there, answers may be better than those of one process.",

@@ -200,32 +200,68 @@ static wo_status sum_f64(void *ctx, double *data, size_t n, wo_error *err)
     return sum(ctx, (kind){MPI_DOUBLE, sizeof *data, add_f64}, data, n, err);
 }
 
-/* ---- A broadcast that overlaps ----------------------------------------------------------------------------- */
+/* ---- Calls that overlap ------------------------------------------------------------------------------------ */
 
-static MPI_Request overlapping = MPI_REQUEST_NULL;
+/* What is under way, and the counts that MPI looks at until it is done. */
+static struct lane {
+    MPI_Request request;
+    places of_ranks;
+} lanes[JOB_LANES] = {
+    [JOB_QUERIES] = {.request = MPI_REQUEST_NULL},
+    [JOB_NUMBER] = {.request = MPI_REQUEST_NULL},
+    [JOB_ROUTES] = {.request = MPI_REQUEST_NULL},
+    [JOB_ANSWERS] = {.request = MPI_REQUEST_NULL},
+};
 
-wo_status job_broadcast_begin(void *data, size_t bytes, int root, wo_error *err)
+wo_status job_broadcast_begin(job_lane lane, void *data, size_t bytes, wo_error *err)
 {
     if (refuse(err)) return WO_ERR_CANCELLED;
-    if (job_rank() != root) count(bytes);
-    if (MPI_Ibcast(data, (int)bytes, MPI_BYTE, root, job_now.data, &overlapping) == MPI_SUCCESS) return WO_OK;
+    if (job_rank() != 0) count(bytes);
+    if (MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, job_now.data, &lanes[lane].request) == MPI_SUCCESS) return WO_OK;
+    return fail(err, WO_ERR_IO, "MPI cannot begin a call");
+}
+
+wo_status job_gather_begin(job_lane lane, void *all, size_t n, size_t bytes, wo_error *err)
+{
+    const int size = job_size(), rank = job_rank();
+    places *p = &lanes[lane].of_ranks;
+    if (refuse(err)) return WO_ERR_CANCELLED;
+    if (n > (size_t)INT_MAX / bytes) return fail(err, WO_ERR_ARGUMENT, "a block's answers are more than MPI sends");
+    if (!p->at && !places_make(p, size)) return fail(err, WO_ERR_MEMORY, "out of memory");
+    for (int r = 0; r < size; r++) {
+        const size_t first = n * (size_t)r / (size_t)size, end = n * ((size_t)r + 1) / (size_t)size;
+        p->at[r] = (int)(first * bytes);
+        p->counts[r] = (int)((end - first) * bytes);
+    }
+    count(n * bytes - (size_t)p->counts[rank]);
+    if (MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, all, p->counts, p->at, MPI_BYTE, job_now.data,
+                        &lanes[lane].request) == MPI_SUCCESS)
+        return WO_OK;
     return fail(err, WO_ERR_IO, "MPI cannot begin a call");
 }
 
 void job_push(void)
 {
     int done;
-    if (overlapping != MPI_REQUEST_NULL && !job_now.over) MPI_Test(&overlapping, &done, MPI_STATUS_IGNORE);
+    for (int lane = 0; lane < JOB_LANES && !job_now.over; lane++)
+        if (lanes[lane].request != MPI_REQUEST_NULL) MPI_Test(&lanes[lane].request, &done, MPI_STATUS_IGNORE);
 }
 
-wo_status job_broadcast_end(wo_error *err)
+wo_status job_lane_end(job_lane lane, wo_error *err)
 {
-    return job_wait(&overlapping, job_now.limit_s, false, err);
+    if (lanes[lane].request == MPI_REQUEST_NULL && !job_now.over) return WO_OK;
+    return job_wait(&lanes[lane].request, job_now.limit_s, false, err);
 }
 
-void job_broadcast_leave(void)
+void job_lanes_leave(void)
 {
-    if (overlapping != MPI_REQUEST_NULL) job_last_word(1);
+    bool under_way = false;
+    for (int lane = 0; lane < JOB_LANES; lane++) under_way |= lanes[lane].request != MPI_REQUEST_NULL;
+    if (under_way) job_last_word(1);
+    for (int lane = 0; lane < JOB_LANES && !under_way; lane++) {
+        places_free(&lanes[lane].of_ranks);
+        lanes[lane].of_ranks = (places){0};
+    }
 }
 
 void job_fill_calls(wo_collective *calls)

@@ -36,12 +36,21 @@ bool job_failed_elsewhere_by(const wo_error *err);
 /* From now on time and bytes are of this phase; the name is static. A name that was there before goes on. */
 void job_phase(const char *name);
 
-/* A broadcast that goes on while this rank computes: one at a time, at most 2^30 bytes. job_push lets it advance. */
-wo_status job_broadcast_begin(void *data, size_t bytes, int root, wo_error *err);
+/* Calls that go on while this rank computes, one at a time in each lane; all ranks begin them in the same order. */
+typedef enum job_lane { JOB_QUERIES, JOB_NUMBER, JOB_ROUTES, JOB_ANSWERS, JOB_LANES } job_lane;
+
+/* From rank 0, at most 2^30 bytes. */
+wo_status job_broadcast_begin(job_lane lane, void *data, size_t bytes, wo_error *err);
+/* n places of so many bytes, at most 2^31 bytes in all. The rank's own range of them (base/ranges.h) is filled: then
+ * all are. */
+wo_status job_gather_begin(job_lane lane, void *all, size_t n, size_t bytes, wo_error *err);
+/* Lets all of them advance. */
 void job_push(void);
-wo_status job_broadcast_end(wo_error *err);
-/* Before the memory of one that is under way is freed, after a failure: from then on the job can only end. */
-void job_broadcast_leave(void);
+/* Waits for a lane, if there is something in it. */
+wo_status job_lane_end(job_lane lane, wo_error *err);
+/* When no more is to be begun; of calls that a failure left under way before their memory is freed: from then on the
+ * job can only end. */
+void job_lanes_leave(void);
 
 /* Whether `text` is the same on all ranks; else fails with "WHAT differs between ranks 0 and 3". */
 wo_status job_same(const char *what, const void *data, size_t bytes, wo_error *err);

@@ -139,9 +139,6 @@ static wo_status check_shard(const wo_layer *layer, const wo_build_options *o, w
     if (o->partition)
         return woi_fail_option(err, WO_ERR_UNSUPPORTED, "partition",
                                "partition is 1, but log Z is not learned by several processes");
-    if (o->rows && woi_uses_tree(o))
-        return woi_fail_option(err, WO_ERR_UNSUPPORTED, "rows",
-                               "rows is %u, but a tree is not learned from the rows of several processes", o->rows);
     return WO_OK;
 }
 

@@ -135,7 +135,7 @@ static wo_status learn_tree(const wo_log *log, const woi_sparse *needs, wo_index
                              .progress = &o->progress,
                              .together = o->together};
     if (o->rows) { /* flat, since nodes that are too few lose clusters; cells of as many classes as there are cells */
-        const double m = (double)index->rows.m;
+        const double m = (double)woi_shard_whole(&index->shard, index->rows.m);
         if (!tree.nodes) tree.nodes = 1;
         if (!tree.leaves) tree.leaves = (uint32_t)fmin(fmax(sqrt(m) / tree.nodes, 1), WOI_MAX_FAN);
     }
@@ -227,6 +227,20 @@ void woi_evidence_parts(float *parts)
     for (uint32_t r = 0; r < WOI_MOST_FILED; r++) parts[r] = 1 / sqrtf((float)(r + 1));
 }
 
+/* Cells of the whole layer's classes become those of the rows here, and rows join them. */
+static wo_status join_rows(const woi_routed *routed, wo_index *index, wo_error *err)
+{
+    woi_cells *cells = &index->cells;
+    uint32_t *whole = woi_alloc(cells->n, sizeof *whole, err);
+    if (!whole) return WO_ERR_MEMORY;
+    for (size_t c = 0; c < cells->n; c++) whole[c] = cells->offsets[c + 1] - cells->offsets[c];
+    woi_shard_cells(&index->shard, index->rows.m, cells);
+    const woi_joined call = {index->rows.m, &index->options, &index->shard, whole};
+    const wo_status status = woi_rows_join(&routed->placed, &call, cells, err);
+    woi_free(whole);
+    return status;
+}
+
 wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index *index, wo_error *err)
 {
     const wo_build_options *o = &index->options;
@@ -250,8 +264,10 @@ wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index 
     woi_cells_free(&index->cells);
     const size_t m = index->rows.m, whole = woi_shard_whole(&index->shard, m);
     wo_status status = woi_fill_evidence(by.needs, routed->of, &fill, whole, &index->cells, err);
-    if (!status) woi_shard_cells(&index->shard, m, &index->cells);
-    if (!status && routed->placed.each) status = woi_rows_join(&routed->placed, m, o, &index->cells, err);
+    if (!status && routed->placed.each)
+        status = join_rows(routed, index, err);
+    else if (!status)
+        woi_shard_cells(&index->shard, m, &index->cells);
     return status ? status : make_screen(index, err);
 }
 

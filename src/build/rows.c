@@ -2,9 +2,9 @@
 #include "build/rows.h"
 
 #include "base/error.h"
-#include "base/ids.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "index/together.h"
 #include "kernels/gemm.h"
 
 #include <float.h>
@@ -106,13 +106,14 @@ typedef struct pairing {
     size_t n;               /* queries that are used */
     float *y, *x, *weights; /* (n, r + 1), (n, r), (n) */
     double *lengths;        /* (n) */
+    uint8_t *own;           /* (n): whether the class is one of this process */
     float *product;         /* (threads, WOI_GEMM_SCRATCH) */
     char *scratch;          /* (threads, each) */
     size_t each;
 } pairing;
 
-/* Pair i is of one query, and of the class that it needed most: of equal ones the first, of none that is here weight 0.
- */
+/* Pair i is of one query, and of the class that it needed most: of equal ones the first, of none weight 0. The row of
+ * another process's class is left zero. */
 static void make_pairs(void *own, int worker, size_t first, size_t end)
 {
     const pairing *p = own;
@@ -121,25 +122,27 @@ static void make_pairs(void *own, int worker, size_t first, size_t end)
     for (size_t i = first; i < end; i++) {
         const size_t query = woi_part_start(i, p->n, p->log->n);
         float *y = p->y + i * (r + 1), most = 0;
-        int32_t row = -1;
+        int32_t id = -1;
         for (int64_t at = p->needs->indptr[query]; at < p->needs->indptr[query + 1]; at++) {
-            const int32_t here = woi_shard_row(&index->shard, index->rows.m, p->needs->ids[at]);
-            if (here < 0 || !(p->needs->weights[at] > most)) continue;
+            if (!(p->needs->weights[at] > most)) continue;
             most = p->needs->weights[at];
-            row = here;
+            id = p->needs->ids[at];
         }
+        const int32_t row = id < 0 ? -1 : woi_shard_row(&index->shard, index->rows.m, id);
+        p->own[i] = row >= 0;
         const float *q = p->log->queries + query * d;
         double square = 0;
         for (size_t j = 0; j < d; j++) square += (double)q[j] * (double)q[j];
         p->lengths[i] = sqrt(square);
         p->weights[i] =
-            row >= 0 && woi_tree_turn(&index->tree, p->kernels, q, p->scratch + (size_t)worker * p->each, p->x + i * r);
+            id >= 0 && woi_tree_turn(&index->tree, p->kernels, q, p->scratch + (size_t)worker * p->each, p->x + i * r);
         memset(y, 0, (r + 1) * sizeof *y);
         if (p->weights[i] == 0) {
             memset(p->x + i * r, 0, r * sizeof *p->x);
             continue;
         }
         y[r] = 1;
+        if (row < 0) continue;
         woi_gemm(p->kernels,
                  &(woi_product){.n = 1,
                                 .m = r,
@@ -150,6 +153,36 @@ static void make_pairs(void *own, int worker, size_t first, size_t end)
                                 .ldc = r},
                  p->product + (size_t)worker * WOI_GEMM_SCRATCH);
     }
+}
+
+/* Records of places, in one list of each process: what each has of so many floats a place, for all. */
+typedef struct spread {
+    size_t n, floats;
+    const uint8_t *own; /* (n): whether the place is this process's */
+    float *to;          /* (n, stride): the first `floats` of each place */
+    size_t stride;
+} spread;
+
+static wo_status hand_round(const wo_collective *together, const spread *s, wo_error *err)
+{
+    if (!together || together->size == 1) return WO_OK;
+    const size_t words = 1 + s->floats;
+    size_t n_own = 0, at = 0, bytes = 0;
+    for (size_t i = 0; i < s->n; i++) n_own += s->own[i];
+    uint32_t *list = woi_alloc(n_own, words * sizeof *list, err), *all = NULL;
+    wo_status status = list ? WO_OK : WO_ERR_MEMORY;
+    for (size_t i = 0; list && i < s->n; i++) {
+        if (!s->own[i]) continue;
+        list[at] = (uint32_t)i;
+        memcpy(list + at + 1, s->to + i * s->stride, s->floats * sizeof *s->to);
+        at += words;
+    }
+    if (!status) status = woi_together_lists(together, list, n_own * words * sizeof *list, (void **)&all, &bytes, err);
+    for (at = 0; !status && at < bytes / sizeof *all; at += words)
+        if (all[at] < s->n) memcpy(s->to + all[at] * s->stride, all + at + 1, s->floats * sizeof *s->to);
+    woi_free(list);
+    woi_free(all);
+    return status;
 }
 
 /* turn = A axes, A being the transpose of what was solved. */
@@ -186,6 +219,7 @@ wo_status woi_expected_learn(const wo_index *index, const wo_log *log, const woi
                  .x = woi_alloc(n, r * sizeof(float), err),
                  .weights = woi_alloc(n, sizeof(float), err),
                  .lengths = woi_alloc(n, sizeof(double), err),
+                 .own = woi_alloc(n, 1, err),
                  .product = woi_alloc((size_t)threads, WOI_GEMM_SCRATCH * sizeof(float), err),
                  .each = (woi_tree_scratch(&index->tree, 1, 1) + WOI_ALIGN - 1) / WOI_ALIGN * WOI_ALIGN};
     p.scratch = woi_alloc((size_t)threads, p.each, err);
@@ -196,21 +230,25 @@ wo_status woi_expected_learn(const wo_index *index, const wo_log *log, const woi
                  p.weights,
                  woi_alloc(r + 1, (r + 1) * sizeof(double), err),
                  woi_alloc(r + 1, r * sizeof(double), err)};
-    const bool there = e->turn && e->axes && e->shift && p.kernels && p.y && p.x && p.weights && p.lengths &&
+    const bool there = e->turn && e->axes && e->shift && p.kernels && p.y && p.x && p.weights && p.lengths && p.own &&
                        p.product && p.scratch && s.left && s.right;
+    wo_status status = there ? WO_OK : WO_ERR_MEMORY;
     if (there) {
         woi_tree_axes(&index->tree, e->axes);
         woi_team_ranges(threads, n, ROWS_AT_ONCE, make_pairs, &p);
+        status = hand_round(index->options.together, &(spread){n, r, p.own, p.y, r + 1}, err);
+    }
+    if (!status) {
         double length = 0;
         for (size_t i = 0; i < n; i++) length += p.lengths[i];
         e->length = (float)(length / (double)n);
         solve(&s, threads);
         combine(&s, e);
     }
-    void *const owned[] = {p.y, p.x, p.weights, p.lengths, p.product, p.scratch, s.left, s.right};
+    void *const owned[] = {p.y, p.x, p.weights, p.lengths, p.own, p.product, p.scratch, s.left, s.right};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) woi_free(owned[i]);
-    if (!there) woi_expected_free(e);
-    return there ? WO_OK : WO_ERR_MEMORY;
+    if (status) woi_expected_free(e);
+    return status;
 }
 
 /* ---- Points ------------------------------------------------------------------------------------------------ */
@@ -248,6 +286,7 @@ typedef struct placing {
     woi_placed *to;
     size_t first, n;                    /* rows of this part; or of the sample */
     float *sample;                      /* (n, r), or NULL: rows are placed */
+    uint8_t *own;                       /* (n): whether the sampled class is one of this process */
     float *rows, *points, *z, *product; /* of each thread */
     char *scratch;
     size_t each;
@@ -272,36 +311,46 @@ static wo_status placing_make(const wo_index *index, const woi_expected *e, plac
     return p->kernels && p->rows && p->points && p->z && p->product ? WO_OK : WO_ERR_MEMORY;
 }
 
+/* Of classes that are drawn by their numbers in the whole layer, the rows that are here. */
 static void sample_range(void *own, int worker, size_t first, size_t end)
 {
     const placing *p = own;
     const wo_index *index = p->index;
-    const size_t d = p->e->d, m = index->rows.m;
-    float *rows = p->rows + (size_t)worker * ROWS_AT_ONCE * d;
+    const size_t d = p->e->d, r = p->e->r, m = woi_shard_whole(&index->shard, index->rows.m);
+    float *rows = p->rows + (size_t)worker * ROWS_AT_ONCE * d, *points = p->points + (size_t)worker * ROWS_AT_ONCE * r;
+    size_t n = 0;
     for (size_t i = first; i < end; i++) {
         const size_t low = woi_part_start(i, p->n, m), high = woi_part_start(i + 1, p->n, m);
-        const size_t row = low + (size_t)woi_rng_below(index->options.seed, STREAM_ROWS, i, high - low);
-        memcpy(rows + (i - first) * d, index->rows.w + row * d, d * sizeof *rows);
+        const size_t id = low + (size_t)woi_rng_below(index->options.seed, STREAM_ROWS, i, high - low);
+        const int32_t row = woi_shard_row(&index->shard, index->rows.m, (int32_t)id);
+        p->own[i] = row >= 0;
+        if (row >= 0) memcpy(rows + n++ * d, index->rows.w + (size_t)row * d, d * sizeof *rows);
     }
     woi_expect(p->kernels, p->e,
-               &(woi_expecting){.w = rows,
-                                .n = end - first,
-                                .points = p->sample + first * p->e->r,
-                                .product = p->product + (size_t)worker * WOI_GEMM_SCRATCH});
+               &(woi_expecting){
+                   .w = rows, .n = n, .points = points, .product = p->product + (size_t)worker * WOI_GEMM_SCRATCH});
+    for (size_t i = first; i < end; i++) {
+        if (!p->own[i]) continue;
+        memcpy(p->sample + i * r, points, r * sizeof *points);
+        points += r;
+    }
 }
 
 wo_status woi_rows_learn(wo_index *index, const woi_expected *e, const woi_tree_options *options, wo_error *err)
 {
-    const size_t m = index->rows.m, leaves = (size_t)options->nodes * options->leaves;
+    const size_t m = woi_shard_whole(&index->shard, index->rows.m), leaves = (size_t)options->nodes * options->leaves;
     const size_t wanted = leaves < MOST_ROWS / ROWS_A_LEAF ? leaves * ROWS_A_LEAF : MOST_ROWS;
     placing p;
     wo_status status = placing_make(index, e, &p, err);
     p.n = wanted < m ? wanted : m;
     p.sample = woi_alloc(p.n, e->r * sizeof *p.sample, err);
-    if (!p.sample) status = WO_ERR_MEMORY;
+    p.own = woi_alloc(p.n, 1, err);
+    if (!p.sample || !p.own) status = WO_ERR_MEMORY;
     if (!status) woi_team_ranges(woi_team_threads(options->threads), p.n, ROWS_AT_ONCE, sample_range, &p);
+    if (!status) status = hand_round(options->together, &(spread){p.n, e->r, p.own, p.sample, e->r}, err);
     if (!status) status = woi_tree_learn_points(p.sample, p.n, options, &index->tree, err);
     woi_free(p.sample);
+    woi_free(p.own);
     placing_free(&p);
     return status;
 }
@@ -356,118 +405,5 @@ wo_status woi_rows_place(const wo_index *index, const woi_expected *e, woi_place
     }
     placing_free(&p);
     if (status) woi_placed_free(placed);
-    return status;
-}
-
-/* ---- Cells ------------------------------------------------------------------------------------------------- */
-
-/* The rows of each cell: cell c has members[starts[c] .. starts[c+1]). A cell of the result begins at bounds[c], with
- * room for all that it may hold, until they are moved together. */
-typedef struct joining {
-    const woi_placed *placed;
-    uint32_t cap;
-    woi_cells *cells;
-    uint32_t *starts;
-    int32_t *members;
-    uint64_t *bounds;
-    uint32_t *sizes;
-    int32_t *ids;
-    uint16_t *shares; /* NULL: none are kept */
-    woi_need *needs;  /* (most members of a cell) of each thread */
-    int32_t *chosen;
-    size_t most;
-} joining;
-
-static void join_cell(void *ctx, int worker, size_t c)
-{
-    const joining *j = ctx;
-    const woi_cells *cells = j->cells;
-    const int32_t *own = cells->ids + cells->offsets[c];
-    const uint16_t *shares = cells->shares ? cells->shares + cells->offsets[c] : NULL;
-    const size_t n_own = cells->offsets[c + 1] - cells->offsets[c];
-    woi_need *needs = j->needs + (size_t)worker * j->most;
-    int32_t *chosen = j->chosen + (size_t)worker * j->most;
-    size_t n = 0;
-    for (uint32_t at = j->starts[c]; at < j->starts[c + 1]; at++) {
-        const int32_t row = j->members[at];
-        if (!woi_ids_find(own, n_own, row)) needs[n++] = (woi_need){j->placed->weights[row], row};
-    }
-    const woi_evidence_options rule = {.lambda = -INFINITY, .cap = j->cap ? j->cap - (uint32_t)n_own : 0};
-    n = j->cap && n_own >= j->cap ? 0 : woi_evidence_choose(needs, n, 1, &rule, chosen);
-    int32_t *ids = j->ids + j->bounds[c];
-    uint16_t *to = j->shares ? j->shares + j->bounds[c] : NULL;
-    for (size_t i = 0, k = 0; i < n_own || k < n;) {
-        const bool mine = k == n || (i < n_own && own[i] < chosen[k]);
-        if (to) *to++ = shares && mine ? shares[i] : 0;
-        *ids++ = mine ? own[i++] : chosen[k++];
-    }
-    j->sizes[c] = (uint32_t)(n_own + n);
-}
-
-/* A counting sort, and the bounds. */
-static wo_status group(joining *j, size_t m, wo_error *err)
-{
-    const size_t n_cells = j->cells->n, n = m * j->placed->each;
-    const uint32_t *of = j->placed->of;
-    if (n > UINT32_MAX)
-        return woi_fail_option(err, WO_ERR_UNSUPPORTED, "rows", "%zu rows in %u cells each are too many", m,
-                               j->placed->each);
-    j->starts = woi_alloc_zero(n_cells + 1, sizeof *j->starts, err);
-    j->members = woi_alloc(n, sizeof *j->members, err);
-    j->bounds = woi_alloc(n_cells + 1, sizeof *j->bounds, err);
-    if (!j->starts || !j->members || !j->bounds) return WO_ERR_MEMORY;
-    for (size_t i = 0; i < n; i++)
-        if (of[i] != UINT32_MAX) j->starts[of[i]]++;
-    for (size_t c = 1; c <= n_cells; c++) j->starts[c] += j->starts[c - 1];
-    for (size_t i = n; i-- > 0;)
-        if (of[i] != UINT32_MAX) j->members[--j->starts[of[i]]] = (int32_t)(i / j->placed->each);
-    j->bounds[0] = 0;
-    for (size_t c = 0; c < n_cells; c++) {
-        const size_t rows = j->starts[c + 1] - j->starts[c], own = j->cells->offsets[c + 1] - j->cells->offsets[c];
-        const size_t room = !j->cap ? rows : own >= j->cap ? 0 : rows < j->cap - own ? rows : j->cap - own;
-        if (rows > j->most) j->most = rows;
-        j->bounds[c + 1] = j->bounds[c] + own + room;
-    }
-    if (j->bounds[n_cells] > UINT32_MAX)
-        return woi_fail_option(err, WO_ERR_UNSUPPORTED, "rows",
-                               "the cells would hold %llu classes, at most %u are possible: lower rows or cap",
-                               (unsigned long long)j->bounds[n_cells], UINT32_MAX);
-    return WO_OK;
-}
-
-wo_status woi_rows_join(const woi_placed *placed, size_t m, const wo_build_options *o, woi_cells *cells, wo_error *err)
-{
-    const size_t threads = (size_t)woi_team_threads(o->threads);
-    joining j = {.placed = placed, .cap = o->cap, .cells = cells};
-    wo_status status = group(&j, m, err);
-    if (!status) {
-        const size_t room = j.bounds[cells->n];
-        j.sizes = woi_alloc(cells->n, sizeof *j.sizes, err);
-        j.ids = woi_alloc(room, sizeof *j.ids, err);
-        if (cells->shares) j.shares = woi_alloc(room, sizeof *j.shares, err);
-        j.needs = woi_alloc(threads * j.most, sizeof *j.needs, err);
-        j.chosen = woi_alloc(threads * j.most, sizeof *j.chosen, err);
-        if (!j.sizes || !j.ids || (cells->shares && !j.shares) || !j.needs || !j.chosen) status = WO_ERR_MEMORY;
-    }
-    if (!status) {
-        woi_team_for((int)threads, cells->n, join_cell, &j);
-        uint32_t n = 0;
-        for (size_t c = 0; c < cells->n; c++) {
-            memmove(j.ids + n, j.ids + j.bounds[c], j.sizes[c] * sizeof *j.ids);
-            if (j.shares) memmove(j.shares + n, j.shares + j.bounds[c], j.sizes[c] * sizeof *j.shares);
-            cells->offsets[c] = n;
-            n += j.sizes[c];
-        }
-        cells->offsets[cells->n] = n;
-        woi_free(cells->ids);
-        woi_free(cells->shares);
-        cells->ids = j.ids;
-        cells->shares = j.shares;
-    } else {
-        woi_free(j.ids);
-        woi_free(j.shares);
-    }
-    void *const owned[] = {j.starts, j.members, j.bounds, j.sizes, j.needs, j.chosen};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) woi_free(owned[i]);
     return status;
 }

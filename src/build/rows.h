@@ -53,8 +53,16 @@ typedef struct woi_placed {
 void woi_placed_free(woi_placed *placed); /* and zeroed again */
 wo_status woi_rows_place(const wo_index *index, const woi_expected *e, woi_placed *placed, wo_error *err);
 
+/* What rows are joined by. */
+typedef struct woi_joined {
+    size_t m;                  /* rows here */
+    const wo_build_options *o; /* cap, threads and the processes */
+    const woi_shard *shard;
+    const uint32_t *whole; /* (cells): how many classes of the whole layer each has; NULL: all are here */
+} woi_joined;
+
 /* Cells hold the m rows too, with share 0, where shares are kept: those with most weight, as far as the cap goes (0:
- * all). */
-wo_status woi_rows_join(const woi_placed *placed, size_t m, const wo_build_options *o, woi_cells *cells, wo_error *err);
+ * all). Processes join their own rows; the cap is on those of all. */
+wo_status woi_rows_join(const woi_placed *placed, const woi_joined *call, woi_cells *cells, wo_error *err);
 
 #endif

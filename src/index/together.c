@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
-#include "kernels/topk.h"
+#include "search/routed.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,22 +26,15 @@ wo_status woi_together_take(const wo_collective **together, wo_collective *copy,
 
 /* ---- Answers ----------------------------------------------------------------------------------------------- */
 
-/* (n) of each rank: sums, then ids, then scores, as they are sent. */
-typedef struct answers {
-    double *sums; /* NULL: none */
-    int32_t *ids;
-    float *scores;
-} answers;
-
-static size_t answers_bytes(size_t n, size_t k, bool sums)
+size_t woi_answers_bytes(size_t n, size_t k, bool sums)
 {
     return n * (k * (sizeof(int32_t) + sizeof(float)) + (sums ? 2 * sizeof(double) : 0));
 }
 
-static answers answers_at(void *memory, size_t n, size_t k, bool sums)
+woi_answers woi_answers_at(void *memory, size_t n, size_t k, bool sums)
 {
     void *ids = (char *)memory + (sums ? 2 * n * sizeof(double) : 0), *scores = (char *)ids + n * k * sizeof(int32_t);
-    return (answers){sums ? memory : NULL, ids, scores};
+    return (woi_answers){sums ? memory : NULL, ids, scores};
 }
 
 /* exp(to) + exp(more), both in two parts. */
@@ -57,40 +50,63 @@ static void add_sum(double *to, const double *more)
     to[0] = most;
 }
 
-static void merge_query(const answers *all, size_t size, size_t i, size_t k, const answers *to)
+/* Each rank's answers are in order: the best of their heads is next. */
+static void merge_query(const woi_merging *m, size_t i, const woi_answers *to)
 {
-    woi_topk best = {k, 0, to->scores + i * k, to->ids + i * k};
-    for (size_t r = 0; r < size; r++)
-        for (size_t j = i * k; j < (i + 1) * k && all[r].ids[j] >= 0; j++)
-            woi_topk_insert(&best, all[r].scores[j], all[r].ids[j]);
-    woi_topk_pad(&best);
-    for (size_t r = 0; to->sums && r < size; r++) {
-        if (r == 0) memcpy(to->sums + 2 * i, all[r].sums + 2 * i, 2 * sizeof(double));
-        if (r > 0) add_sum(to->sums + 2 * i, all[r].sums + 2 * i);
+    const size_t k = m->k;
+    size_t j = i * k;
+    for (size_t r = 0; r < m->size; r++) m->heads[r] = j;
+    for (; j < (i + 1) * k; j++) {
+        float score = -INFINITY;
+        int32_t id = -1;
+        size_t from = 0;
+        for (size_t r = 0; r < m->size; r++) {
+            const size_t at = m->heads[r];
+            if (at == (i + 1) * k || m->all[r].ids[at] < 0) continue;
+            const float other = m->all[r].scores[at];
+            const int32_t other_id = m->all[r].ids[at];
+            if (id >= 0 && (other < score || (other == score && other_id > id))) continue;
+            score = other;
+            id = other_id;
+            from = r;
+        }
+        m->heads[from] += id >= 0;
+        to->ids[j] = id;
+        to->scores[j] = score;
+    }
+    for (size_t r = 0; to->sums && r < m->size; r++) {
+        if (r == 0) memcpy(to->sums + 2 * i, m->all[r].sums + 2 * i, 2 * sizeof(double));
+        if (r > 0) add_sum(to->sums + 2 * i, m->all[r].sums + 2 * i);
     }
 }
 
+void woi_answers_merge(const woi_merging *m, const woi_answers *to)
+{
+    for (size_t i = 0; i < m->n; i++) merge_query(m, i, to);
+}
+
 /* At most so many queries at once. */
-static wo_status merge_some(const wo_collective *together, size_t n, size_t k, const answers *to, char *memory,
+static wo_status merge_some(const wo_collective *together, size_t n, size_t k, const woi_answers *to, char *memory,
                             wo_error *err)
 {
-    const size_t size = (size_t)together->size, bytes = answers_bytes(n, k, to->sums);
-    size_t *each = woi_alloc(size, sizeof *each, err);
-    answers *all = woi_alloc(size, sizeof *all, err);
-    wo_status status = each && all ? WO_OK : WO_ERR_MEMORY;
+    const size_t size = (size_t)together->size, bytes = woi_answers_bytes(n, k, to->sums);
+    size_t *each = woi_alloc(size, sizeof *each, err), *heads = woi_alloc(size, sizeof *heads, err);
+    woi_answers *all = woi_alloc(size, sizeof *all, err);
+    wo_status status = each && heads && all ? WO_OK : WO_ERR_MEMORY;
     if (!status) {
         for (size_t r = 0; r < size; r++) {
             each[r] = bytes;
-            all[r] = answers_at(memory + r * bytes, n, k, to->sums);
+            all[r] = woi_answers_at(memory + r * bytes, n, k, to->sums);
         }
-        const answers *own = &all[together->rank];
+        const woi_answers *own = &all[together->rank];
         if (to->sums) memcpy(own->sums, to->sums, 2 * n * sizeof(double));
         memcpy(own->ids, to->ids, n * k * sizeof(int32_t));
         memcpy(own->scores, to->scores, n * k * sizeof(float));
         status = together->gather(together->ctx, memory + (size_t)together->rank * bytes, each, memory, err);
-        for (size_t i = 0; !status && i < n; i++) merge_query(all, size, i, k, to);
+        if (!status) woi_answers_merge(&(woi_merging){all, heads, size, n, k}, to);
     }
     woi_free(each);
+    woi_free(heads);
     woi_free(all);
     return status;
 }
@@ -105,12 +121,13 @@ wo_status wo_merge_best(const wo_collective *together, const wo_answers *given, 
     if (status || !together || together->size == 1 || !a.n) return status;
     if (!a.ids || !a.scores || !a.k)
         return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "ids or scores are NULL, or k is 0");
-    const size_t one = answers_bytes(1, a.k, a.log_sums), fit = AT_ONCE / one;
+    const size_t one = woi_answers_bytes(1, a.k, a.log_sums), fit = AT_ONCE / one;
     const size_t piece = fit < 1 ? 1 : fit < a.n ? fit : a.n;
     char *memory = woi_alloc(piece * one, (size_t)together->size, err);
     if (!memory) return WO_ERR_MEMORY;
     for (size_t first = 0; !status && first < a.n; first += piece) {
-        const answers to = {a.log_sums ? a.log_sums + 2 * first : NULL, a.ids + first * a.k, a.scores + first * a.k};
+        const woi_answers to = {a.log_sums ? a.log_sums + 2 * first : NULL, a.ids + first * a.k,
+                                a.scores + first * a.k};
         status = merge_some(together, a.n - first < piece ? a.n - first : piece, a.k, &to, memory, err);
     }
     woi_free(memory);
@@ -145,6 +162,30 @@ void woi_shard_cells(const woi_shard *shard, size_t rows, woi_cells *cells)
         }
     }
     cells->offsets[cells->n] = kept;
+}
+
+/* ---- Lists ------------------------------------------------------------------------------------------------- */
+
+wo_status woi_together_lists(const wo_collective *together, const void *own, size_t own_bytes, void **all,
+                             size_t *bytes, wo_error *err)
+{
+    const size_t size = (size_t)together->size;
+    size_t *each = woi_alloc(size, sizeof *each, err), *eights = woi_alloc(size, sizeof *eights, err);
+    wo_status status = each && eights ? WO_OK : WO_ERR_MEMORY;
+    *all = NULL;
+    *bytes = 0;
+    for (size_t r = 0; !status && r < size; r++) eights[r] = sizeof own_bytes;
+    if (!status) status = together->gather(together->ctx, &own_bytes, eights, each, err);
+    for (size_t r = 0; !status && r < size; r++) *bytes += each[r];
+    if (!status && !(*all = woi_alloc(*bytes, 1, err))) status = WO_ERR_MEMORY;
+    if (!status) status = together->gather(together->ctx, own, each, *all, err);
+    if (status) {
+        woi_free(*all);
+        *all = NULL;
+    }
+    woi_free(each);
+    woi_free(eights);
+    return status;
 }
 
 /* ---- Agreement --------------------------------------------------------------------------------------------- */

@@ -19,6 +19,10 @@ wo_status woi_exact_of_all(const woi_exact_call *call, const woi_shard *shard, c
 /* Of cells with classes of the whole layer those of the shard, as its rows. Without a shard nothing changes. */
 void woi_shard_cells(const woi_shard *shard, size_t rows, woi_cells *cells);
 
+/* The lists of all ranks one after the other, of any lengths: *all is the caller's to free, NULL after a failure. */
+wo_status woi_together_lists(const wo_collective *together, const void *own, size_t own_bytes, void **all,
+                             size_t *bytes, wo_error *err);
+
 /* Whether all ranks got so far: fails on all where one has failed, on the others with a sentence about it. */
 wo_status woi_together_agree(const wo_collective *together, wo_status own, wo_error *err);
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/sized.h"
+#include "search/routed.h"
 
 #include <inttypes.h>
 
@@ -65,10 +66,9 @@ static wo_status check_places(size_t n, size_t k, const void *queries, const voi
 /* What a shard cannot be asked. */
 static wo_status check_shard(const wo_index *index, const wo_search_call *c, wo_error *err)
 {
-    const char *asked = c->n_mandatory ? "mandatory" : c->logit_bias ? "logit_bias" : NULL;
-    if (!index->shard.count || !asked) return WO_OK;
-    return woi_fail_option(err, WO_ERR_UNSUPPORTED, asked,
-                           "%s is not for an index of a shard, which has %zu of %zu classes", asked, index->rows.m,
+    if (!index->shard.count || !c->logit_bias) return WO_OK;
+    return woi_fail_option(err, WO_ERR_UNSUPPORTED, "logit_bias",
+                           "logit_bias is not for an index of a shard, which has %zu of %zu classes", index->rows.m,
                            index->shard.m);
 }
 
@@ -100,6 +100,18 @@ static wo_status check_log_z(const wo_index *index, const wo_search_call *c, wo_
                            "%s does not go with log Z, which was learned without: FULL has the exact one", changed);
 }
 
+/* Of mandatory classes those of this shard, as rows. */
+static void keep_own(const wo_search_call *c, woi_task *t)
+{
+    const wo_index *index = t->s->index;
+    t->mandatory = t->s->mandatory;
+    t->n_mandatory = 0;
+    for (size_t i = 0; i < c->n_mandatory; i++) {
+        const int32_t row = woi_shard_row(&index->shard, index->rows.m, c->mandatory[i]);
+        if (row >= 0) t->s->mandatory[t->n_mandatory++] = row;
+    }
+}
+
 /* Completes a task by the rest of a call, all but where answers go; nothing is marked as forbidden yet. */
 static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
 {
@@ -110,7 +122,8 @@ static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
         (status = check_shard(index, c, err)) ||
         (status = check_ids("forbidden", c->forbidden, c->n_forbidden, woi_shard_whole(&index->shard, index->rows.m),
                             err)) ||
-        (status = check_ids("mandatory", c->mandatory, c->n_mandatory, index->rows.m, err)))
+        (status =
+             check_ids("mandatory", c->mandatory, c->n_mandatory, woi_shard_whole(&index->shard, index->rows.m), err)))
         return status;
     if (c->probes > t->s->max_probes) {
         if ((status = woi_probes_check(index, c->probes, err))) return status;
@@ -138,6 +151,7 @@ static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
     t->exact_fallback = c->exact_fallback;
     t->mandatory = c->mandatory;
     t->n_mandatory = c->n_mandatory;
+    if (index->shard.count) keep_own(c, t);
     t->bias = c->logit_bias;
     t->log_sums = c->log_sums;
     if (c->no_prior) t->prior = 0;
@@ -172,11 +186,47 @@ static void allow_again(const wo_search_call *c, const woi_task *t)
 
 wo_status wo_search_run(wo_searcher *s, const wo_search_call *call, wo_error *err)
 {
+    return woi_search_routed(s, call, NULL, err);
+}
+
+/* Such a call as a task, without its queries. */
+static wo_status take_shape(wo_searcher *s, const wo_search_call *call, woi_task *t, wo_error *err)
+{
+    wo_search_call c = {.struct_size = sizeof c};
+    const wo_status status = woi_sized_take(&c, sizeof c, call, "search call", err);
+    *t = begin(s, NULL, 0, c.probes ? c.probes : s->index->options.probes);
+    return status ? status : read_call(&c, t, err);
+}
+
+wo_status woi_search_words(wo_searcher *s, const wo_search_call *call, size_t *words, wo_error *err)
+{
+    const wo_index *index = s->index;
+    woi_task t;
+    const wo_status status = take_shape(s, call, &t, err);
+    const bool routed = (index->tree.A || index->hash.K) && (call->by != WO_BY_FULL || t.prior > 0);
+    *words = !status && routed ? woi_route_words(&t) : 0;
+    return status;
+}
+
+wo_status woi_search_route(wo_searcher *s, const wo_search_call *call, uint32_t *routes, wo_error *err)
+{
+    woi_task t;
+    const wo_status status = take_shape(s, call, &t, err);
+    if (status) return status;
+    t.queries = call->queries;
+    t.n = call->n;
+    woi_route_all(&t, routes);
+    return WO_OK;
+}
+
+wo_status woi_search_routed(wo_searcher *s, const wo_search_call *call, const uint32_t *routes, wo_error *err)
+{
     wo_search_call c = {.struct_size = sizeof c};
     wo_status status = woi_sized_take(&c, sizeof c, call, "search call", err);
     if (!status) status = check_places(c.n, c.k, c.queries, c.ids, c.scores, err);
     if (status) return status;
     woi_task t = begin(s, c.queries, c.n, c.probes ? c.probes : s->index->options.probes);
+    t.routes = routes;
     if ((status = read_call(&c, &t, err))) return status;
     forbid(&c, &t);
     status = answer_call(&t, c.by, err);

@@ -32,6 +32,7 @@ typedef struct woi_task {
     size_t n_mandatory;
     const float *bias;
     double prior;                /* 0: none */
+    const uint32_t *routes;      /* the cells of each query, as woi_search_route left them; NULL: to be found */
     bool mixed;                  /* probabilities have the shares of the cells in them */
     float *log_z;                /* (n), or NULL: not wanted */
     double *log_sums;            /* (n, 2), or NULL: not wanted */
@@ -123,6 +124,11 @@ static inline bool woi_refuse_infinite(const woi_task *t, size_t i, size_t candi
 }
 
 /* ---- search_cells.c ---------------------------------------------------------------------------------------- */
+
+/* 4-byte words of a query's record: how many cells it opens, the cells, and their scores where these are wanted. */
+size_t woi_route_words(const woi_task *t);
+/* The records of the call's queries, (n, words). */
+void woi_route_all(const woi_task *t, uint32_t *routes);
 
 /* Leaves queries that know little to FULL or the screen where these are to answer: see WOI_LEFT. */
 void woi_answer_by_cells(woi_task *t);

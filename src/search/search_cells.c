@@ -1,7 +1,8 @@
 /* Searching by cells: Algorithm 2. A query opens its cells, their classes are united, scored exactly, and the best k
  * kept.
  *
- *   woi_answer_by_cells -> answer_block -> route, then for each query: unite -> screen -> score -> pick */
+ *   woi_answer_by_cells -> answer_block -> route, then for each query: unite -> screen -> score -> pick
+ *   woi_route_all       -> record_block -> route alone; a call with these records (task.routes) recalls the cells */
 #include "search/search.h"
 
 #include "base/team.h"
@@ -277,6 +278,22 @@ void woi_answer_with(const woi_task *t, woi_worker *w, size_t i, woi_more more)
 
 /* ---- Batches ----------------------------------------------------------------------------------------------- */
 
+size_t woi_route_words(const woi_task *t)
+{
+    return 1 + t->cells_each * (wants_scores(t) ? 2 : 1);
+}
+
+/* The same as routing, from records of n queries. */
+static void recall_cells(const woi_task *t, woi_worker *w, const uint32_t *record, size_t n)
+{
+    const size_t each = t->cells_each, words = woi_route_words(t);
+    for (size_t i = 0; i < n; i++, record += words) {
+        w->n_cells[i] = record[0];
+        memcpy(w->cells + i * each, record + 1, each * sizeof *w->cells);
+        if (words > 1 + each) memcpy(w->cell_scores + i * each, record + 1 + each, each * sizeof *w->cell_scores);
+    }
+}
+
 /* The cells of n queries, at most a block of them. */
 woi_routing woi_open_cells(const woi_task *t, woi_worker *w, const float *q, size_t n)
 {
@@ -286,7 +303,10 @@ woi_routing woi_open_cells(const woi_task *t, woi_worker *w, const float *q, siz
                          .cells = w->cells,
                          .n_cells = w->n_cells,
                          .scores = wants_scores(t) ? w->cell_scores : NULL};
-    route(t, w, &asked);
+    if (t->routes)
+        recall_cells(t, w, t->routes + (size_t)(q - t->queries) / t->s->index->rows.d * woi_route_words(t), n);
+    else
+        route(t, w, &asked);
     return asked;
 }
 
@@ -344,12 +364,43 @@ static void answer_block(void *call, int worker, size_t first, size_t end)
     }
 }
 
-void woi_answer_by_cells(woi_task *t)
+/* Over the queries of the call, at most a block of them at once. */
+static void run_blocks(const woi_task *t, woi_range_fn fn, void *ctx)
 {
     const size_t block = t->s->block, most = t->n / MIN_SHARE;
     const size_t threads = most < (size_t)t->s->threads ? most : (size_t)t->s->threads;
     const size_t share = threads > 1 ? t->n / threads + 1 : block;
-    woi_team_ranges((int)threads, t->n, share < block ? share : block, answer_block, t);
+    woi_team_ranges((int)threads, t->n, share < block ? share : block, fn, ctx);
+}
+
+void woi_answer_by_cells(woi_task *t)
+{
+    run_blocks(t, answer_block, t);
+}
+
+typedef struct recording {
+    const woi_task *t;
+    uint32_t *routes;
+} recording;
+
+static void record_block(void *ctx, int worker, size_t first, size_t end)
+{
+    const recording *r = ctx;
+    const woi_task *t = r->t;
+    woi_worker *w = &t->s->workers[worker];
+    const size_t each = t->cells_each, words = woi_route_words(t);
+    const woi_routing asked = woi_open_cells(t, w, t->queries + first * t->s->index->rows.d, end - first);
+    uint32_t *record = r->routes + first * words;
+    for (size_t i = 0; i < asked.n; i++, record += words) {
+        record[0] = w->n_cells[i];
+        memcpy(record + 1, w->cells + i * each, each * sizeof *w->cells);
+        if (asked.scores) memcpy(record + 1 + each, asked.scores + i * each, each * sizeof *asked.scores);
+    }
+}
+
+void woi_route_all(const woi_task *t, uint32_t *routes)
+{
+    run_blocks(t, record_block, &(recording){t, routes});
 }
 
 size_t woi_prior_candidates(const woi_task *t, woi_worker *w, const float *q, woi_opened opened)

@@ -113,6 +113,8 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     s->max_mandatory = o.max_mandatory;
     status = create_workers(s, err);
     if (!status && !(s->forbidden = woi_alloc_zero(index->rows.m, 1, err))) status = WO_ERR_MEMORY;
+    if (!status && index->shard.count && !(s->mandatory = woi_alloc(o.max_mandatory, sizeof *s->mandatory, err)))
+        status = WO_ERR_MEMORY;
     for (size_t i = 0; !status && i < index->n_removed; i++) s->forbidden[index->removed[i]] = WOI_REMOVED;
     if (!status && !(s->exact_scratch = woi_alloc(woi_exact_scratch(s->index->rows.d, s->threads), 1, err)))
         status = WO_ERR_MEMORY;
@@ -182,6 +184,7 @@ void wo_searcher_free(wo_searcher *s)
     }
     woi_free(s->workers);
     woi_free(s->forbidden);
+    woi_free(s->mandatory);
     woi_free(s->exact_scratch);
     woi_free(s->screen_scratch);
     woi_free(s->gathered);

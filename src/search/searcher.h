@@ -49,6 +49,7 @@ struct wo_searcher {
     size_t block; /* queries that are routed together */
     woi_worker *workers;
     uint8_t *forbidden;
+    int32_t *mandatory; /* (max_mandatory): of a shard, the rows of a call's; NULL: no shard */
     void *exact_scratch;
     void *screen_scratch; /* NULL where the index has no screen */
     float *gathered;      /* (WOI_GATHERED, d): queries that know little; NULL where the screen has no part in them */

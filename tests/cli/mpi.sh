@@ -152,8 +152,6 @@ fails 'tuning' 2 "wideout-mpi build: unknown option '--tune-log': several proces
 of the classes, and give its options (see 'wideout-mpi build --help')" run 2 "$mpi" build --layer $layer --tune-log $test -o x
 fails 'log Z' 1 'wideout-mpi: partition is 1, but log Z is not learned by several processes' \
     run 2 "$mpi" build --layer $layer "${tree[@]}" --partition -o x
-fails 'rows' 1 'wideout-mpi: rows is 2, but a tree is not learned from the rows of several processes' \
-    run 2 "$mpi" build --layer $layer "${tree[@]}" --rows 2 -o x
 case $(uname -m) in x86_64 | aarch64)
     fails 'two instruction sets' 1 "wideout-mpi: the instruction set, which \$WIDEOUT_CPU can lower, differs between ranks 0 and 1" \
         run 2 bash -c "[ \$OMPI_COMM_WORLD_RANK -eq 0 ] || export WIDEOUT_CPU=ref; exec $mpi build --layer $layer ${tree[*]} -o x"

@@ -76,9 +76,26 @@ static void check_broadcast(const wo_collective *c)
     expect(!c->broadcast(c->ctx, data, N, root, &err), "a broadcast fails");
     expect(data[0] == 'x' && data[N - 1] == 'x', "a broadcast does not arrive");
     memset(data, c->rank == 0 ? 'y' : ' ', N);
-    expect(!job_broadcast_begin(data, N, 0, &err), "a broadcast does not begin");
+}
+
+/* A broadcast and a gather at once. */
+static void check_lanes(const wo_collective *c)
+{
+    enum { N = 100003 };
+    static char data[N], all[N];
+    wo_error err;
+    memset(data, c->rank == 0 ? 'y' : ' ', N);
+    for (size_t i = N * (size_t)c->rank / (size_t)c->size; i < N * ((size_t)c->rank + 1) / (size_t)c->size; i++)
+        all[i] = (char)('0' + i % 7);
+    expect(!job_broadcast_begin(JOB_QUERIES, data, N, &err), "a broadcast does not begin");
+    expect(!job_gather_begin(JOB_ANSWERS, all, N, 1, &err), "a gather does not begin");
     job_push();
-    expect(!job_broadcast_end(&err) && data[0] == 'y' && data[N - 1] == 'y', "a broadcast does not end");
+    expect(!job_lane_end(JOB_ROUTES, &err), "a lane with nothing in it does not end");
+    expect(!job_lane_end(JOB_ANSWERS, &err), "a gather does not end");
+    for (size_t i = 0; i < N; i++)
+        if (all[i] != (char)('0' + i % 7)) expect(false, "what was gathered is not in its place"), i = N;
+    expect(!job_lane_end(JOB_QUERIES, &err) && data[0] == 'y' && data[N - 1] == 'y', "a broadcast does not end");
+    job_lanes_leave();
 }
 
 static int check_failing(const char *how)
@@ -176,6 +193,7 @@ int main(int argc, char **argv)
     job_phase("gather");
     check_gather(c);
     check_broadcast(c);
+    check_lanes(c);
     wo_error err;
     expect(!job_same("nothing", "abc", 3, &err), "what is the same is not");
     if (c->size > 1) expect(job_same("the rank", &c->rank, sizeof c->rank, &err), "what differs is the same");

@@ -1,6 +1,7 @@
 /* Shards: layers in parts, indexes that several ranks build together, and one index made of them. */
 #include "index_files.h"
 #include "together.h"
+#include "search/routed.h"
 #include "signing.h"
 
 #include <sys/stat.h>
@@ -336,6 +337,8 @@ static void a_shard_speaks_of_the_whole_layer(void **state)
     call.n_forbidden = 0;
     call.mandatory = forbidden;
     call.n_mandatory = 1;
+    assert_int_equal(wo_search_run(searcher, &call, &err), WO_OK); /* FULL scores all, and 3 is another shard's */
+    call.logit_bias = scores;
     assert_int_equal(wo_search_run(searcher, &call, &err), WO_ERR_UNSUPPORTED);
     assert_int_equal(wo_score(searcher, s.q, forbidden, 1, scores, &err), WO_ERR_UNSUPPORTED);
     wo_searcher_free(searcher);
@@ -381,6 +384,82 @@ static void what_does_not_go_together(void **state)
     wo_index_free(shard);
     free_scene(&s);
     free_scene(&other);
+}
+
+/* ---- Searches in two steps --------------------------------------------------------------------------------- */
+
+enum { ASKED = 300, OF_EACH = 5 };
+
+typedef struct answered {
+    int32_t ids[ASKED * OF_EACH];
+    float scores[ASKED * OF_EACH];
+    double sums[ASKED * 2];
+    wo_query_stats stats[ASKED];
+} answered;
+
+/* Records are made in two halves, and answered from. */
+static void search_in_two_steps(wo_index *index, const scene *s, wo_search_call call)
+{
+    static answered whole, stepped;
+    wo_searcher *searcher = NULL;
+    wo_error err;
+    size_t words = 0;
+    assert_int_equal(
+        wo_searcher_create(
+            index, &(wo_searcher_options){.struct_size = sizeof(wo_searcher_options), .threads = 1, .max_probes = 2},
+            &searcher, &err),
+        WO_OK);
+    call.struct_size = sizeof call;
+    assert_int_equal(woi_search_words(searcher, &call, &words, &err), WO_OK);
+    call.queries = s->q;
+    call.n = ASKED;
+    call.k = OF_EACH;
+    call.ids = whole.ids;
+    call.scores = whole.scores;
+    call.stats = whole.stats;
+    call.stats_bytes = sizeof *whole.stats;
+    call.log_sums = whole.sums;
+    assert_int_equal(wo_search_run(searcher, &call, &err), WO_OK);
+    const bool routed = (index->tree.A || index->hash.K) && (call.by != WO_BY_FULL || index->options.prior > 0);
+    assert_int_equal(words > 0, routed);
+    uint32_t *routes = malloc(ASKED * words * sizeof *routes + 1);
+    for (size_t half = 0; words && half < 2; half++) {
+        wo_search_call part = call;
+        part.queries = s->q + half * ASKED / 2 * s->d;
+        part.n = ASKED / 2;
+        assert_int_equal(woi_search_route(searcher, &part, routes + half * ASKED / 2 * words, &err), WO_OK);
+    }
+    call.ids = stepped.ids;
+    call.scores = stepped.scores;
+    call.stats = stepped.stats;
+    call.log_sums = stepped.sums;
+    assert_int_equal(woi_search_routed(searcher, &call, words ? routes : NULL, &err), WO_OK);
+    assert_memory_equal(whole.ids, stepped.ids, sizeof whole.ids);
+    assert_memory_equal(whole.scores, stepped.scores, sizeof whole.scores);
+    assert_memory_equal(whole.sums, stepped.sums, sizeof whole.sums);
+    assert_memory_equal(whole.stats, stepped.stats, sizeof whole.stats);
+    free(routes);
+    wo_searcher_free(searcher);
+}
+
+static void answers_by_records_are_the_same(void **state)
+{
+    (void)state;
+    scene s = make_scene(61, 20, ASKED, true, 3);
+    s.q[7 * 20 + 3] = NAN;
+    for (size_t i = 0; i < N_METHODS; i++) {
+        wo_build_options o = options_of(methods[i]);
+        if (methods[i] == WO_METHOD_EVIDENCE) o.fallback = 60;
+        const float kept = s.q[7 * 20 + 3];
+        s.q[7 * 20 + 3] = 0;
+        wo_index *index = build(&s, &o);
+        s.q[7 * 20 + 3] = kept;
+        search_in_two_steps(index, &s, (wo_search_call){.probes = 2});
+        search_in_two_steps(index, &s, (wo_search_call){.by = WO_BY_FULL});
+        search_in_two_steps(index, &s, (wo_search_call){.no_prior = 1, .exact_fallback = 1});
+        wo_index_free(index);
+    }
+    free_scene(&s);
 }
 
 /* ---- Files from strangers ---------------------------------------------------------------------------------- */
@@ -484,6 +563,7 @@ int main(void)
         cmocka_unit_test(shards_joined_are_the_index_of_one_process),
         cmocka_unit_test(a_shard_speaks_of_the_whole_layer),
         cmocka_unit_test(what_does_not_go_together),
+        cmocka_unit_test(answers_by_records_are_the_same),
         cmocka_unit_test(shards_of_strangers),
         cmocka_unit_test(every_allocation_may_fail),
     };

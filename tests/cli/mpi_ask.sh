@@ -1,0 +1,84 @@
+#!/bin/bash
+# What wideout-mpi is asked under mpirun, beside one process: --rows, and the options of eval and predict.
+# shellcheck source=tests/lib.sh
+. "$(dirname "$0")/../lib.sh"
+case $BUILD in /*) built=$BUILD ;; *) built=$PWD/$BUILD ;; esac
+mpi=$built/wideout-mpi
+if [ ! -x "$mpi" ] || ! command -v mpirun >/dev/null; then
+    ok 'wideout-mpi is not built, or there is no mpirun # SKIP'
+    finish
+    exit
+fi
+cd "$scratch" || exit 1
+# As in mpi.sh.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm=isolated
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1
+export TMPDIR=$scratch LSAN_OPTIONS=detect_leaks=0 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+run() { # P COMMAND...
+    timeout 120 mpirun --quiet -n "$1" "${@:2}"
+}
+
+# ---- Rows into cells: a cell's cap is on the rows of all ranks ---------------------------------------------------
+"$WIDEOUT" data synthetic -q -m 3001 -d 32 -n 3000 --exponent 1 -t 1 -o data >/dev/null
+layer=data/layer.safetensors train=data/train.log.safetensors test=data/test.log.safetensors
+"$WIDEOUT" shard --layer $layer --log $train -n 4 -o net >/dev/null
+many='--rows 2 --cap 25 --route-d 32 --beam 4 --source labels --lambda 0 --thin 0 --keep 0 --weights int8-bf16'
+for method in '--rows 1 --cap 60' '--rows 2' "$many" '--rows 1 --nodes 4 --leaves 16 --cap 100 --prior 0.5'; do
+    # shellcheck disable=SC2086 # several words
+    "$WIDEOUT" build -q -t 1 --layer $layer --log $train --router tree $method -o one >/dev/null || not_ok "one process builds $method"
+    for p in 2 4; do
+        rm -rf parts && mkdir parts
+        if [ $p = 4 ]; then of=net; else of=$layer; fi
+        # shellcheck disable=SC2086
+        run $p "$mpi" build -q -t 1 --layer $of --log $train --router tree $method -o parts/index >/dev/null || not_ok "$p build $method"
+        "$WIDEOUT" join parts/index-* -o joined >/dev/null
+        check "$p processes, joined, are one: $method" cmp one joined
+    done
+done
+
+# ---- Streams -----------------------------------------------------------------------------------------------------
+"$WIDEOUT" eval --index one --log $test --no-timing -t 1 --json >one.json
+wanted='[.p_at_1, .p_at_3, .p_at_5, .full_p_at_1, .agreement_at_1, .agreement_at_5, .sample_size, .n]'
+for batch in 7 64 1024; do # many blocks on their way, two, one
+    run 4 "$mpi" eval -t 1 --index parts/index --log $test --json --rounds 1 -b $batch >four.json
+    same "blocks of $batch, several on their way" "$(jq -c "$wanted" one.json)" "$(jq -c "$wanted" four.json)"
+    run 4 "$mpi" eval -t 1 --index parts/index --log $test --json --rounds 1 -b $batch --in-turn >four.json
+    same "blocks of $batch in turn" "$(jq -c "$wanted" one.json)" "$(jq -c "$wanted" four.json)"
+done
+same 'each rank routes its share' true "$(jq '[.phases[].phase] | index("routing") != null' four.json)"
+"$WIDEOUT" eval --index one --log $test --no-timing -t 1 --json -k 3,20 --max-queries 150 >one.json
+run 2 "$mpi" eval -t 1 --index parts/index --log $test 2>/dev/null >/dev/null && not_ok 'an index of four in a job of two'
+run 4 "$mpi" eval -t 1 --index parts/index --log $test --json -k 3,20 --max-queries 150 --no-timing >four.json
+wanted='[.p_at_1, .p_at_5, .full_p_at_1, .agreement_at_3, .agreement_at_20, .agreement_at_1, .sample_size, .n, .us_per_query]'
+same 'a sample, and other k' "$(jq -c "$wanted" one.json | sed 's/,[^,]*]$/,null]/')" "$(jq -c "$wanted" four.json)"
+fails 'a k that is none' 2 "wideout-mpi eval: -k takes up to 16 numbers from 1 to 1000, as 1,5: found '0' (see 'wideout-mpi eval --help')" \
+    run 4 "$mpi" eval --index parts/index --log $test -k 0
+
+# ---- Masks -------------------------------------------------------------------------------------------------------
+seq -f 'class %.0f' 0 3000 >names
+"$WIDEOUT" build -q -t 1 --layer $layer --log $train --router tree --names names -o one >/dev/null
+run 2 "$mpi" build -q -t 1 --layer $layer --log $train --router tree --names names -o parts/named >/dev/null
+printf 'class 7\nclass 2999\n' >few
+best=$("$WIDEOUT" predict --index one -k 1 --json $test | jq .answers[0].id | sort -n | uniq -c | sort -n | tail -3 | awk '{ print $2 }' | paste -sd,)
+for mask in "--forbid $best" "--require 0,17,1500,2998" "--forbid few --require $best,5" "--require few --exact --forbid $best"; do
+    # shellcheck disable=SC2086 # several words
+    "$WIDEOUT" predict --index one -k 7 --json $mask $test >expected
+    # shellcheck disable=SC2086
+    run 2 "$mpi" predict -t 1 --index parts/named -k 7 --json $mask $test >got
+    check "answers with $mask" cmp expected got
+done
+"$WIDEOUT" predict --index one --json $test >expected
+run 2 "$mpi" predict -t 1 --index parts/named --json --phases $test >got
+check 'a last line of phases' cmp expected <(head -n -1 got)
+check 'seconds and bytes' jq -e '.ranks == 2 and ([.phases[] | select(.phase == "exchange")] | length == 1)' <(tail -1 got)
+fails 'a class that is not there' 1 'wideout-mpi: --forbid: class 3001 is not below the 3001 of the index' \
+    run 2 "$mpi" predict --index parts/named --forbid 3001 $test
+
+# ---- Building ----------------------------------------------------------------------------------------------------
+"$WIDEOUT" build -q -t 1 --layer $layer --log $train --log data/valid.log.safetensors --router tree -o one >/dev/null
+run 2 "$mpi" build -q -t 1 --layer $layer --log $train --log data/valid.log.safetensors --router tree --memory 300M -o parts/two >/dev/null
+"$WIDEOUT" join parts/two-* -o joined >/dev/null
+check 'two logs as one, within a limit' cmp one joined
+same 'no file is left beside' 'two-00001-of-00002.safetensors two-00002-of-00002.safetensors' "$(find parts -name 'two*' -printf '%f\n' | sort | paste -sd' ')"
+finish
