@@ -362,7 +362,7 @@ static void place_range(void *own, int worker, size_t from, size_t to)
     const wo_index *index = p->index;
     const size_t first = p->first + from, n = to - from, r = p->e->r, thread = (size_t)worker;
     float *points = p->points + thread * ROWS_AT_ONCE * r;
-    uint32_t found[ROWS_AT_ONCE], each = p->to->each, *of = p->to->of + first * each;
+    uint32_t found[ROWS_AT_ONCE] = {0}, each = p->to->each, *of = p->to->of + first * each;
     woi_expect(p->kernels, p->e,
                &(woi_expecting){.w = index->rows.w + first * p->e->d,
                                 .b = index->rows.b ? index->rows.b + first : NULL,

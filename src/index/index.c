@@ -91,7 +91,9 @@ static uint64_t router_checksum(const wo_index *index)
     XXH3_64bits_reset(&state);
     for (size_t i = 0; i < n; i++)
         if (pieces[i].data) XXH3_64bits_update(&state, pieces[i].data, pieces[i].bytes);
-    return ((wo_index *)index)->router_checksum = XXH3_64bits_digest(&state);
+    const uint64_t found = XXH3_64bits_digest(&state);
+    ((wo_index *)index)->router_checksum = found;
+    return found;
 }
 
 wo_status wo_index_describe(const wo_index *index, wo_index_info *info)
