@@ -189,8 +189,47 @@ static json_t *result_json(const arguments *args, const wo_eval_options *o, cons
 
 /* ---- For people -------------------------------------------------------------------------------------------- */
 
+/* The columns of the table: on a narrow terminal they are, and on a very narrow one shares are left out. */
+typedef struct table {
+    int columns, label, number, share; /* share 0: none */
+} table;
+
+static table table_of(int columns)
+{
+    enum { WIDE = 71, MIDDLE = 60 };
+    if (columns >= WIDE) return (table){columns, 32, 12, 9};
+    return (table){columns, 28, 9, columns >= MIDDLE ? 8 : 0};
+}
+
+/* Words on lines of their own, which begin with `indent` spaces. */
+static void print_words(const table *t, int indent, const char *text)
+{
+    int used = 0;
+    for (const char *word = text; *word; word += strspn(word, " ")) {
+        const int bytes = (int)strcspn(word, " ");
+        if (used && used + 1 + bytes > t->columns) {
+            printf("\n");
+            used = 0;
+        }
+        used += used ? printf(" ") : printf("%*s", indent, "");
+        used += bytes;
+        cli_print_bytes(stdout, word, (size_t)bytes);
+        word += bytes;
+    }
+    printf("\n");
+}
+
+/* What a row is about; on a line of its own where that is longer than its column. */
+static void print_label(const table *t, const char *what)
+{
+    if ((int)strlen(what) > t->label)
+        printf("  %s\n  %-*s", what, t->label, "");
+    else
+        printf("  %-*s", t->label, what);
+}
+
 /* A number with `decimals` of them, or "-". */
-static void print_cell(double value, int decimals)
+static void print_cell(const table *t, double value, int decimals)
 {
     char text[48];
     if (isnan(value))
@@ -199,21 +238,33 @@ static void print_cell(double value, int decimals)
         snprintf(text, sizeof text, "%s", cli_number((uint64_t)(value + 0.5)));
     else
         snprintf(text, sizeof text, "%.*f", decimals, value);
-    printf(" %12s", text);
+    printf(" %*s", t->number, text);
 }
 
-static void print_row(const char *what, double method, double full, int decimals, int full_decimals)
+/* The numbers alone, for what may stand behind them: print_share() and the like end the line. */
+static void begin_row(const table *t, const char *what, const double value[2], const int decimals[2])
 {
-    printf("  %-32s", what);
-    print_cell(method, decimals);
-    print_cell(full, full_decimals);
+    print_label(t, what);
+    for (int i = 0; i < 2; i++) print_cell(t, value[i], decimals[i]);
 }
 
-static void print_share(const char *what, double method, double full)
+static void print_row(const table *t, const char *what, double method, double full, int decimals, int full_decimals)
 {
-    print_row(what, method, full, 4, 4);
-    if (full > 0) printf(" %9.2f%%", 100 * method / full);
+    begin_row(t, what, (double[]){method, full}, (int[]){decimals, full_decimals});
     printf("\n");
+}
+
+/* The share that `of` is, or nothing for NAN, and the end of the line. */
+static void end_row(const table *t, double of)
+{
+    if (t->share && !isnan(of)) printf(" %*.2f%%", t->share, 100 * of);
+    printf("\n");
+}
+
+static void print_share(const table *t, const char *what, double method, double full)
+{
+    begin_row(t, what, (double[]){method, full}, (int[]){4, 4});
+    end_row(t, full > 0 ? method / full : NAN);
 }
 
 /* Decimals that leave about three digits. */
@@ -222,58 +273,54 @@ static int decimals_of(double us)
     return us < 10 ? 2 : us < 1000 ? 1 : 0;
 }
 
-static void print_time(const char *what, double method, double full)
+static void print_time(const table *t, const char *what, double method, double full)
 {
-    print_row(what, method, full, decimals_of(method), decimals_of(full));
-    if (isfinite(full / method)) printf(" %8.*f x", full / method < 100 ? 1 : 0, full / method);
+    begin_row(t, what, (double[]){method, full}, (int[]){decimals_of(method), decimals_of(full)});
+    if (t->share && isfinite(full / method))
+        printf(" %*.*f x", t->share - 1, full / method < 100 ? 1 : 0, full / method);
     printf("\n");
 }
 
-static void print_timings(const wo_eval_result *r)
+static void print_timings(const table *t, const wo_eval_result *r)
 {
     char what[64];
     for (size_t i = 0; i < r->n_timings; i++) {
-        const wo_eval_timing *t = &r->timings[i];
-        snprintf(what, sizeof what, "us/query, batch %" PRIu32 ", %d thread%s", t->batch, t->threads,
-                 t->threads == 1 ? "" : "s");
-        print_time(what, t->us, t->full_us);
-        print_row("  99th percentile", t->us_p99, t->full_us_p99, decimals_of(t->us_p99), decimals_of(t->full_us_p99));
-        printf("\n");
+        const wo_eval_timing *timing = &r->timings[i];
+        snprintf(what, sizeof what, "us/query, batch %" PRIu32 ", %d thread%s", timing->batch, timing->threads,
+                 timing->threads == 1 ? "" : "s");
+        print_time(t, what, timing->us, timing->full_us);
+        print_row(t, "  99th percentile", timing->us_p99, timing->full_us_p99, decimals_of(timing->us_p99),
+                  decimals_of(timing->full_us_p99));
     }
-    print_time("us, cold caches, batch 1", r->cold_us, r->full_cold_us);
-    const wo_eval_timing *t = &r->timings[r->headline];
-    snprintf(what, sizeof what, "CPU s per 1,000, batch %" PRIu32, t->batch);
-    print_row(what, t->cpu_s_per_1000, t->full_cpu_s_per_1000, 6, 6);
-    printf("\n");
-    snprintf(what, sizeof what, "J per 1,000, batch %" PRIu32, t->batch);
-    if (isnan(r->energy_j_per_1000)) {
-        printf("  %-32s not measured: %s\n", what, r->energy_note);
+    print_time(t, "us, cold caches, batch 1", r->cold_us, r->full_cold_us);
+    const wo_eval_timing *headline = &r->timings[r->headline];
+    snprintf(what, sizeof what, "CPU s per 1,000, batch %" PRIu32, headline->batch);
+    print_row(t, what, headline->cpu_s_per_1000, headline->full_cpu_s_per_1000, 6, 6);
+    snprintf(what, sizeof what, "J per 1,000, batch %" PRIu32, headline->batch);
+    if (!isnan(r->energy_j_per_1000)) {
+        print_row(t, what, r->energy_j_per_1000, r->full_energy_j_per_1000, 4, 4);
         return;
     }
-    print_row(what, r->energy_j_per_1000, r->full_energy_j_per_1000, 4, 4);
-    printf("\n");
+    char text[sizeof what + sizeof r->energy_note + 32];
+    snprintf(text, sizeof text, "%s: not measured: %s", what, r->energy_note);
+    print_words(t, 2, text);
 }
 
 /* Of an index with a partition. */
-static void print_probabilities(const wo_eval_result *r)
+static void print_probabilities(const table *t, const wo_eval_result *r)
 {
     if (!isnan(r->perplexity)) {
-        print_row("perplexity of the labels", r->perplexity, r->full_perplexity, r->perplexity < 1e6 ? 3 : 0,
-                  r->full_perplexity < 1e6 ? 3 : 0);
-        if (r->full_perplexity > 0) printf(" %9.2f%%", 100 * r->perplexity / r->full_perplexity);
-        printf("\n");
+        begin_row(t, "perplexity of the labels", (double[]){r->perplexity, r->full_perplexity},
+                  (int[]){r->perplexity < 1e6 ? 3 : 0, r->full_perplexity < 1e6 ? 3 : 0});
+        end_row(t, r->full_perplexity > 0 ? r->perplexity / r->full_perplexity : NAN);
     }
     if (isnan(r->log_z_error)) return;
-    print_row("log Z, error in nats", r->log_z_error, 0, 4, 0);
-    printf("\n");
-    print_row("log Z, bias in nats", r->log_z_bias, 0, 4, 0);
-    printf("\n");
-    print_row("probabilities sum to", r->probability_sum, 1, 4, 0);
-    printf("\n");
+    print_row(t, "log Z, error in nats", r->log_z_error, 0, 4, 0);
+    print_row(t, "log Z, bias in nats", r->log_z_bias, 0, 4, 0);
+    print_row(t, "probabilities sum to", r->probability_sum, 1, 4, 0);
 }
 
-static int print_result(const arguments *args, const wo_eval_options *o, const cli_index *index,
-                        const wo_eval_result *r)
+static void print_header(const table *t, const arguments *args, const cli_index *index, const wo_eval_result *r)
 {
     const wo_index_info *info = &index->info;
     cli_print_text(stdout, args->index);
@@ -285,42 +332,44 @@ static int print_result(const arguments *args, const wo_eval_options *o, const c
     else if (r->skipped)
         printf(", %s without a label not in P@k", cli_number(r->skipped));
     if (r->refused) printf("; %s with numbers or scores that are not finite left out", cli_number(r->refused));
-    printf("\n  %-32s %12s %12s\n", "", info->method_name, "FULL");
+    printf("\n  %-*s %*s %*s\n", t->label, "", t->number, info->method_name, t->number, "FULL");
     if (has_no_full(args, index))
-        printf("  FULL's column is empty: the index has rows in bf16 alone; --layer FILE gives the exact ones\n");
+        print_words(t, 2,
+                    "FULL's column is empty: the index has rows in bf16 alone; --layer FILE gives the exact ones");
+}
+
+static int print_result(const arguments *args, const wo_eval_options *o, const cli_index *index,
+                        const wo_eval_result *r)
+{
+    const wo_index_info *info = &index->info;
+    const table at = table_of(cli_columns(80)), *t = &at;
+    print_header(t, args, index, r);
     if (!isnan(r->p_at_1)) {
-        print_share("P@1", r->p_at_1, r->full_p_at_1);
-        print_share("P@3", r->p_at_3, r->full_p_at_3);
-        print_share("P@5", r->p_at_5, r->full_p_at_5);
+        print_share(t, "P@1", r->p_at_1, r->full_p_at_1);
+        print_share(t, "P@3", r->p_at_3, r->full_p_at_3);
+        print_share(t, "P@5", r->p_at_5, r->full_p_at_5);
     }
     for (size_t i = 0; i < o->n_ks; i++) {
         char what[48];
         snprintf(what, sizeof what, "share of FULL's best %" PRIu32, o->ks[i]);
-        print_row(what, r->agreement[i], isnan(r->agreement[i]) ? NAN : 1, 4, 0);
-        printf("\n");
+        print_row(t, what, r->agreement[i], isnan(r->agreement[i]) ? NAN : 1, 4, 0);
     }
-    print_row("classes a query", r->sample_size, (double)info->m, r->sample_size < 1000 ? 1 : 0, 0);
-    printf(" %9.2f%%\n", 100 * r->sample_size / (double)info->m);
-    print_row("queries without a class", r->empty_share, 0, 4, 0);
-    printf("\n");
-    if (index->options.fallback) {
-        print_row(index->options.fallback_by == WO_FALLBACK_SCREEN ? "queries that the screen helped"
+    begin_row(t, "classes a query", (double[]){r->sample_size, (double)info->m},
+              (int[]){r->sample_size < 1000 ? 1 : 0, 0});
+    end_row(t, r->sample_size / (double)info->m);
+    print_row(t, "queries without a class", r->empty_share, 0, 4, 0);
+    if (index->options.fallback)
+        print_row(t,
+                  index->options.fallback_by == WO_FALLBACK_SCREEN ? "queries that the screen helped"
                                                                    : "queries that opened more cells",
                   r->wider_share, NAN, 4, 0);
-        printf("\n");
-    }
-    if (r->exact_share > 0) {
-        print_row("queries that FULL answered", r->exact_share, 1, 4, 0);
-        printf("\n");
-    }
+    if (r->exact_share > 0) print_row(t, "queries that FULL answered", r->exact_share, 1, 4, 0);
     if (!isnan(r->label_recall)) {
-        print_row("labels retrieved", r->label_recall, 1, 4, 0);
-        printf("\n");
-        print_row("mean rank of those", r->label_rank_retrieved, r->label_rank, 1, 1);
-        printf("\n");
+        print_row(t, "labels retrieved", r->label_recall, 1, 4, 0);
+        print_row(t, "mean rank of those", r->label_rank_retrieved, r->label_rank, 1, 1);
     }
-    print_probabilities(r);
-    if (r->n_timings) print_timings(r);
+    print_probabilities(t, r);
+    if (r->n_timings) print_timings(t, r);
     return cli_end();
 }
 
@@ -341,6 +390,7 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
                              .timing_bytes = sizeof timings[0]};
     const cli_files files = {.layer = args->layer.path, .index = args->index, .log = args->log, .labels = args->labels};
     cli_index info;
+    uint32_t most = 0; /* answers that were asked for */
     wo_error err;
     int code = args->layer.path ? cli_layer_open(self, &args->layer, &layer) : CLI_OK;
     if (code) goto done;
@@ -353,6 +403,8 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
     wo_searcher_free(searcher);
     info = cli_index_of(index);
     cli_index_warn(args->index, &info, args->exact_fallback);
+    for (size_t i = 0; args->ks && i < o->n_ks; i++) most = o->ks[i] > most ? o->ks[i] : most;
+    cli_index_warn_k(args->index, index, most);
     if (cli_labelled_open(args->log, args->labels, &log, &err) ||
         wo_evaluate(index, layer, log.log, o, &result, &err)) {
         code = cli_blame(self, &files, &err);

@@ -6,12 +6,13 @@
 
 const char cli_program[] = "wideout";
 
+/* In the order in which they are met. */
 const cli_command *const cli_commands[] = {
     &cli_cmd_data_deb822, &cli_cmd_data_text,      &cli_cmd_data_xc,    &cli_cmd_data_split,
     &cli_cmd_data_draw,   &cli_cmd_data_synthetic, &cli_cmd_train_xc,   &cli_cmd_train_w2v,
-    &cli_cmd_train_lm,    &cli_cmd_embed,          &cli_cmd_shard,      &cli_cmd_join,
-    &cli_cmd_build,       &cli_cmd_update,         &cli_cmd_check,      &cli_cmd_eval,
-    &cli_cmd_predict,     &cli_cmd_generate,       &cli_cmd_serve,      &cli_cmd_info,
+    &cli_cmd_train_lm,    &cli_cmd_embed,          &cli_cmd_build,      &cli_cmd_eval,
+    &cli_cmd_predict,     &cli_cmd_generate,       &cli_cmd_serve,      &cli_cmd_update,
+    &cli_cmd_check,       &cli_cmd_shard,          &cli_cmd_join,       &cli_cmd_info,
     &cli_cmd_cpu,         &cli_cmd_version,        &cli_cmd_completion, NULL,
 };
 
@@ -22,7 +23,15 @@ static void print_overview(FILE *to)
           "Commands:\n",
           to);
     for (const cli_command *const *c = cli_commands; *c; c++) fprintf(to, "  %-15s %s\n", (*c)->name, (*c)->summary);
-    fputs("\n'wideout COMMAND --help' explains a command. Exit codes: 0 done, 1 failed, 2 wrong usage.\n", to);
+    fputs("\nFrom data to answers, with data that are made up:\n\n"
+          "  wideout data synthetic --as text -m 500 -n 5000 -o data\n"
+          "  wideout train xc --train data/train.txt --valid data/valid.txt -o net\n"
+          "  wideout embed net --data data/train.txt -o train.log\n"
+          "  wideout embed net --data data/valid.txt -o valid.log\n"
+          "  wideout build --layer net --log train.log --tune-log valid.log -o index\n"
+          "  wideout predict --index index --net net data/test.txt\n"
+          "\n'wideout COMMAND --help' explains a command. Exit codes: 0 done, 1 failed, 2 wrong usage.\n",
+          to);
 }
 
 /* How many words of argv name this command: 0 where they do not. */

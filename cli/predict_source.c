@@ -47,6 +47,23 @@ static wo_status open_log(cli_source *s, const char *path, wo_error *err)
 
 /* ---- Which it is ------------------------------------------------------------------------------------------- */
 
+/* A pipe that has a name, as <(rows) is /dev/fd/63, becomes standard input: it is opened once, as what is read of it is
+ * gone. `path` becomes "-" then. */
+static wo_status take_pipe(const char **path, wo_error *err)
+{
+    struct stat about;
+    int fd;
+    if (strcmp(*path, "-") == 0 || stat(*path, &about) != 0 || !S_ISFIFO(about.st_mode)) return WO_OK;
+    do fd = open(*path, O_RDONLY | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    const bool taken = fd >= 0 && dup2(fd, STDIN_FILENO) >= 0;
+    const int errnum = errno;
+    if (fd > STDIN_FILENO) close(fd);
+    if (!taken) return cli_set_error(err, WO_ERR_IO, "cannot open: %s", strerror(errnum));
+    *path = "-";
+    return WO_OK;
+}
+
 /* A file can be mapped, also where it is standard input; a pipe cannot. */
 static const char *file_of(const char *path)
 {
@@ -80,7 +97,7 @@ static wo_status recognise(const char *file, content *found, wo_error *err)
     unsigned char head[WOI_HEAD_BYTES];
     *found = (content){.kind = WOI_FILE_XC};
     if (file) {
-        found->empty = stat(file, &about) == 0 && about.st_size == 0;
+        found->empty = stat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0;
         return found->empty ? WO_OK : woi_file_recognise(file, &found->kind, err);
     }
     if (isatty(STDIN_FILENO)) return WO_OK;
@@ -143,10 +160,11 @@ wo_status cli_source_open(cli_source *s, const char *path, const cli_source_opti
                           wo_error *err)
 {
     cli_source_options o = *options;
-    const char *file = file_of(path);
-    wo_status status = WO_OK;
     *s = (cli_source){.d = o.d};
     *at = strcmp(path, "-") == 0 ? "standard input" : path;
+    wo_status status = take_pipe(&path, err);
+    if (status) return status;
+    const char *file = file_of(path);
     if (o.format == CLI_FORMAT_AUTO) {
         content found;
         if ((status = recognise(file, &found, err))) return status;

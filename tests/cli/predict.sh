@@ -289,6 +289,16 @@ same 'an array from a pipe' "$(cat expected)" "$("$WIDEOUT" predict --index x.id
 same 'that comes byte by byte' "$(cat expected)" "$("$WIDEOUT" predict --index x.idx < <(head -c 1 test.npy && sleep 0.1 && tail -c +2 test.npy))"
 same 'whose kind is named' "$(cat expected)" "$("$WIDEOUT" predict --index x.idx --format npy < <(cat test.npy))"
 same 'a log from a pipe' "$("$WIDEOUT" predict --index x.idx test.log)" "$("$WIDEOUT" predict --index x.idx < <(cat test.log))"
+same 'an array from a pipe that has a name' "$(cat expected)" "$("$WIDEOUT" predict --index x.idx <(cat test.npy))"
+same 'a log from one' "$(cat answers)" "$("$WIDEOUT" predict --index x.idx <(cat test.log))"
+same 'rows from one' "$(cat answers)" "$(predict x <(cat rows))"
+same 'rows from one, when asked for' "$(cat answers)" "$(predict x --format xc <(cat x/test.txt))"
+mkfifo named
+cat rows >named &
+same 'rows from one in a folder' "$(cat answers)" "$(predict x named)"
+rm named
+check 'a pipe that brings nothing' grep -qE '^wideout: /dev/fd/[0-9]+: is empty: expected queries$' <<<"$("$WIDEOUT" predict --index x.idx <(true) 2>&1)"
+bad 'a device' '/dev/zero: the path is not a plain file' "$WIDEOUT" predict --index x.idx /dev/zero
 bad 'queries of another size' 's/test.log.safetensors: has queries of 4 numbers, the index takes 16' \
     "$WIDEOUT" predict --index x.idx s/test.log.safetensors
 bad 'an array of another size' 'test.npy: has 2 dimensions, the last of 16, expected (n, 4) or (4)' "$WIDEOUT" predict --index s.idx test.npy

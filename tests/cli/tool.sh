@@ -21,6 +21,14 @@ fails 'an unknown command' 2 "wideout: unknown command 'fly' (see 'wideout --hel
 fails 'an unknown command of a group' 2 "wideout: unknown command 'data fly' (see 'wideout --help')" "$WIDEOUT" data fly
 fails 'help for an unknown command' 2 "wideout: unknown command 'data fly' (see 'wideout --help')" "$WIDEOUT" help data fly
 fails 'control characters are not printed' 2 "wideout: unknown command 'a??[31m' (see 'wideout --help')" "$WIDEOUT" $'a\n\e[31m'
+# What --help shows first can be copied.
+(
+    cd "$scratch" && mkdir copied && cd copied || exit 1
+    wideout() { "$WIDEOUT" "$@"; }
+    set -e
+    eval "$("$WIDEOUT" --help | sed -n '/^From data/,/^.wideout/s/^  wideout.*/&/p' | sed '/ build / s/$/ --max-time 1s/')" >answers
+) >/dev/null 2>&1
+same "--help's first steps give answers" 500 "$(grep -c 'class-' "$scratch/copied/answers")"
 fails 'a command with a slip' 2 "wideout: unknown command 'eavl': did you mean 'eval'? (see 'wideout --help')" "$WIDEOUT" eavl --index x
 fails 'a command of a group with a slip' 2 "wideout: unknown command 'data sintetic': did you mean 'data synthetic'? (see 'wideout --help')" "$WIDEOUT" data sintetic
 fails 'a group with a slip' 2 "wideout: unknown command 'trian': did you mean 'train'? (see 'wideout --help')" "$WIDEOUT" trian
