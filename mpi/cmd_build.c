@@ -90,12 +90,12 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     cli_logs log = {0};
     wo_index *index = NULL;
     wo_error err;
-    const cli_files files = {.layer = args->layer.path,
-                             .bias = args->layer.bias_path,
-                             .log = args->logs.n == 1 ? args->logs.of[0] : NULL,
-                             .labels = args->labels,
-                             .output = path,
-                             .checkpoint = given->checkpoint};
+    cli_files files = {.layer = args->layer.path,
+                       .bias = args->layer.bias_path,
+                       .log = args->logs.n == 1 ? args->logs.of[0] : NULL,
+                       .labels = args->labels,
+                       .output = path,
+                       .checkpoint = given->checkpoint};
     const double start = woi_now_s();
     job_phase("reading");
     int code = part_open_layer(self, &args->layer, args->names, &layer);
