@@ -564,7 +564,7 @@ wo_status wo_layer_open(const char *path, const wo_layer_options *options, wo_la
     if (!status) status = woi_check_range("verify", o.verify, WO_VERIFY_ALL, WO_VERIFY_NONE, err);
     if (!status) status = woi_check_range("reserved", o.reserved, 0, 0, err);
     if (!status) status = woi_about(err, WO_ABOUT_LAYER, open_any(path, &o, layer, err));
-    if (status || o.n_parts < 2 || (*layer)->shard.count) return status;
+    if (status || o.n_parts < 2 || !*layer || (*layer)->shard.count) return status;
     if ((status = wo_layer_take_part(*layer, o.part, o.n_parts, err))) {
         wo_layer_free(*layer);
         *layer = NULL;
