@@ -1,0 +1,221 @@
+/* The ceiling of evidence: nearest LAYER TRAIN.LOG VALID.LOG TEST.LOG [WEIGHT_NAME]
+ *
+ * The 64 training queries that are nearest to a query by cosine, found exactly, are its cell; how often a class is a
+ * label of theirs is its share, and its score is logit + prior log(1 + 1024 share), as an index has it. No class loses
+ * by that, so that FULL's best and the labels of the 64 hold the best of all m. The prior is the one of a grid with the
+ * best mean of the shares of FULL's P@1 and P@5 on VALID.LOG; a line of JSON has P@1 and P@5 on TEST.LOG beside FULL's.
+ * Needs room for another copy of the training queries. */
+#include "base/hits.h"
+#include "base/team.h"
+#include "layer/layer.h"
+#include "store/log.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NEAREST = 64, K = 5, CHUNK = 1024, PRIORS = 9 };
+
+static const double priors[PRIORS] = {0, 0.125, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2};
+
+static void check(wo_status status, const wo_error *err)
+{
+    if (!status) return;
+    fprintf(stderr, "nearest: %s\n", err->text);
+    exit(1);
+}
+
+static void *room(size_t n, size_t size)
+{
+    enum { ALIGN = 64 };
+    void *memory = aligned_alloc(ALIGN, (n * size + ALIGN) / ALIGN * ALIGN);
+    if (!memory) exit(1);
+    return memory;
+}
+
+static void normalise(const float *from, size_t n, size_t d, float *to)
+{
+    for (size_t i = 0; i < n; i++) {
+        double squares = 0;
+        for (size_t j = 0; j < d; j++) squares += (double)from[i * d + j] * (double)from[i * d + j];
+        const float scale = squares > 0 ? (float)(1 / sqrt(squares)) : 0;
+        for (size_t j = 0; j < d; j++) to[i * d + j] = scale * from[i * d + j];
+    }
+}
+
+/* What answers are looked for among, and the labels that are right. */
+typedef struct ceiling {
+    const woi_dense *rows;
+    const wo_log *train;
+    woi_dense near; /* the training queries, normalised */
+    int threads;
+    uint32_t *counts; /* (m) of the query at hand, zero between queries */
+    int32_t *ids;     /* the candidates */
+    double *logits;
+    int32_t *labels;         /* of a query, each once */
+    int32_t *full, *nearest; /* (CHUNK, K), (CHUNK, NEAREST) */
+    float *turned, *scores, *cosines;
+} ceiling;
+
+typedef struct hits {
+    double at_1[PRIORS], at_5[PRIORS];
+    size_t n;
+} hits;
+
+static double dot(const float *a, const float *b, size_t d)
+{
+    double sum = 0;
+    for (size_t i = 0; i < d; i++) sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+/* FULL's best, then what the nearest queries have as labels, each once, with its logit. */
+static size_t gather(ceiling *c, const float *q, const int32_t *full, const int32_t *nearest)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < K && full[i] >= 0; i++) c->ids[n++] = full[i];
+    const size_t n_full = n;
+    for (size_t i = 0; i < NEAREST && nearest[i] >= 0; i++) {
+        const size_t own = woi_labels_of(c->train->indptr, c->train->labels, (size_t)nearest[i], c->labels);
+        for (size_t j = 0; j < own; j++) {
+            bool among = c->counts[c->labels[j]]++ > 0;
+            for (size_t f = 0; f < n_full; f++) among |= c->ids[f] == c->labels[j];
+            if (!among) c->ids[n++] = c->labels[j];
+        }
+    }
+    const size_t d = c->rows->d;
+    for (size_t i = 0; i < n; i++) {
+        const size_t id = (size_t)c->ids[i];
+        c->logits[i] = dot(q, c->rows->w + id * d, d) + (c->rows->b ? (double)c->rows->b[id] : 0);
+    }
+    return n;
+}
+
+/* The K best, equal ones by the lower id. */
+static void pick(const ceiling *c, size_t n, double prior, int32_t best[K])
+{
+    double scores[K];
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double share = (double)c->counts[c->ids[i]] / NEAREST;
+        const double score = c->logits[i] + prior * log1p(1024 * share);
+        size_t place = found < K ? found++ : K;
+        for (; place > 0 && (score > scores[place - 1] || (score == scores[place - 1] && c->ids[i] < best[place - 1]));
+             place--)
+            if (place < K) {
+                scores[place] = scores[place - 1];
+                best[place] = best[place - 1];
+            }
+        if (place == K) continue;
+        scores[place] = score;
+        best[place] = c->ids[i];
+    }
+    while (found < K) best[found++] = -1;
+}
+
+static void judge(ceiling *c, const wo_log *log, hits *h)
+{
+    const size_t d = c->rows->d;
+    wo_error err;
+    *h = (hits){.n = 0};
+    for (size_t first = 0; first < log->n; first += CHUNK) {
+        const size_t n = log->n - first < CHUNK ? log->n - first : CHUNK;
+        const float *q = log->queries + first * d;
+        normalise(q, n, d, c->turned);
+        woi_exact_call call = {
+            .layer = c->rows, .q = q, .n = n, .k = K, .threads = c->threads, .ids = c->full, .scores = c->scores};
+        check(woi_exact_topk(&call, &err), &err);
+        call = (woi_exact_call){.layer = &c->near,
+                                .q = c->turned,
+                                .n = n,
+                                .k = NEAREST,
+                                .threads = c->threads,
+                                .ids = c->nearest,
+                                .scores = c->cosines};
+        check(woi_exact_topk(&call, &err), &err);
+        for (size_t i = 0; i < n; i++) {
+            const size_t found = gather(c, q + i * d, c->full + i * K, c->nearest + i * NEAREST);
+            const size_t own = woi_labels_of(log->indptr, log->labels, first + i, c->labels);
+            h->n += own > 0;
+            for (int p = 0; own && p < PRIORS; p++) {
+                int32_t best[K];
+                pick(c, found, priors[p], best);
+                h->at_1[p] += (double)woi_hits(c->labels, own, best, 1);
+                h->at_5[p] += (double)woi_hits(c->labels, own, best, K) / K;
+            }
+            for (size_t j = 0; j < found; j++) c->counts[c->ids[j]] = 0;
+        }
+    }
+}
+
+static wo_log *open_log(const char *path, const woi_dense *rows)
+{
+    wo_log *log = NULL;
+    wo_error err;
+    check(wo_log_open(path, &log, &err), &err);
+    check(woi_log_check(log, rows->m, rows->d, &err), &err);
+    if (log->indptr) return log;
+    fprintf(stderr, "nearest: %s has no labels\n", path);
+    exit(1);
+}
+
+int main(int argc, char **argv)
+{
+    wo_error err;
+    wo_layer *layer = NULL;
+    if (argc != 5 && argc != 6) {
+        fputs("usage: nearest LAYER TRAIN.LOG VALID.LOG TEST.LOG [WEIGHT_NAME]\n", stderr);
+        return 2;
+    }
+    const wo_layer_options options = {.struct_size = sizeof options, .weight_name = argc == 6 ? argv[5] : NULL};
+    check(wo_layer_open(argv[1], &options, &layer, &err), &err);
+    const woi_dense *rows = &layer->dense;
+    const size_t d = rows->d;
+    wo_log *train = open_log(argv[2], rows), *valid = open_log(argv[3], rows), *test = open_log(argv[4], rows);
+    size_t most = woi_most_labels(train->indptr, train->n);
+    const size_t room_for = K + NEAREST * most,
+                 others[] = {woi_most_labels(valid->indptr, valid->n), woi_most_labels(test->indptr, test->n)};
+    for (int i = 0; i < 2; i++) most = others[i] > most ? others[i] : most;
+    float *near = room(train->n * d, sizeof *near);
+    normalise(train->queries, train->n, d, near);
+    ceiling c = {.rows = rows,
+                 .train = train,
+                 .near = {.m = train->n, .d = d, .w = near},
+                 .threads = woi_team_threads(0),
+                 .counts = room(rows->m, sizeof(uint32_t)),
+                 .ids = room(room_for, sizeof(int32_t)),
+                 .logits = room(room_for, sizeof(double)),
+                 .labels = room(most + 1, sizeof(int32_t)),
+                 .full = room(CHUNK * K, sizeof(int32_t)),
+                 .nearest = room(CHUNK * NEAREST, sizeof(int32_t)),
+                 .turned = room(CHUNK * d, sizeof(float)),
+                 .scores = room(CHUNK * K, sizeof(float)),
+                 .cosines = room(CHUNK * NEAREST, sizeof(float))};
+    memset(c.counts, 0, rows->m * sizeof *c.counts);
+    hits on_valid, on_test;
+    judge(&c, valid, &on_valid);
+    int best = 0;
+    double most_worth = 0;
+    for (int p = 0; p < PRIORS; p++) { /* the first is FULL itself */
+        const double worth =
+            on_valid.at_1[p] / fmax(on_valid.at_1[0], 1) + on_valid.at_5[p] / fmax(on_valid.at_5[0], 1);
+        if (!(worth > most_worth)) continue;
+        most_worth = worth;
+        best = p;
+    }
+    judge(&c, test, &on_test);
+    const double n = on_test.n ? (double)on_test.n : 1;
+    printf("{\"m\": %zu, \"d\": %zu, \"train\": %zu, \"n\": %zu, \"prior\": %g, \"p_at_1\": %.6f, \"p_at_5\": %.6f, "
+           "\"full_p_at_1\": %.6f, \"full_p_at_5\": %.6f, \"p_at_1_of_full\": %.6f, \"p_at_5_of_full\": %.6f}\n",
+           rows->m, d, train->n, on_test.n, priors[best], on_test.at_1[best] / n, on_test.at_5[best] / n,
+           on_test.at_1[0] / n, on_test.at_5[0] / n, on_test.at_1[best] / fmax(on_test.at_1[0], 1),
+           on_test.at_5[best] / fmax(on_test.at_5[0], 1));
+    void *const owned[] = {near, c.counts, c.ids, c.logits, c.labels, c.full, c.nearest, c.turned, c.scores, c.cosines};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
+    wo_log_free(train);
+    wo_log_free(valid);
+    wo_log_free(test);
+    wo_layer_free(layer);
+    return 0;
+}
