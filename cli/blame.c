@@ -2,6 +2,7 @@
 #include "blame.h"
 
 #include "store/store.h"
+#include "words.h"
 
 #include <string.h>
 
@@ -69,30 +70,6 @@ static const char *swapped(const cli_files *files, const wo_error *err)
         other |= woi_st_find(st, layers[i]) != NULL;
     woi_st_free(st);
     return !other ? NULL : log_wanted ? "it is a layer: are two files swapped?" : "it is a log: are two files swapped?";
-}
-
-/* Options of the library that are not called the same here, but for '_' and '-'. */
-static const struct word {
-    const char *option, *here;
-} words[] = {
-    {"K", "bits"},
-    {"L", "tables"},
-    {"k", "top"},
-    {"ks", "top"},
-    {"n_popular", "popular"},
-    {"forbidden", "forbid"},
-    {"mandatory", "require"},
-    {"bias_path", "bias"},
-    {"t_are_values", "t-values"},
-    {"max_time_s", "max-time"},
-    {"replace_ids", "replace"},
-};
-
-const char *cli_word_of(const char *option)
-{
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(words[i].option, option) == 0) return words[i].here;
-    return option;
 }
 
 static const cli_option *find(const cli_option *options, const char *name)
