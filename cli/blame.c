@@ -2,6 +2,7 @@
 #include "blame.h"
 
 #include "store/store.h"
+#include "words.h"
 
 #include <string.h>
 
@@ -89,30 +90,6 @@ static const char *raw(const cli_files *files, const wo_error *err)
         if (!fit && !strchr("\t\r\n", head[i])) return NULL;
     }
     return n ? "it looks like text: 'wideout embed' makes a log of raw data" : NULL;
-}
-
-/* Options of the library that are not called the same here, but for '_' and '-'. */
-static const struct word {
-    const char *option, *here;
-} words[] = {
-    {"K", "bits"},
-    {"L", "tables"},
-    {"k", "top"},
-    {"ks", "top"},
-    {"n_popular", "popular"},
-    {"forbidden", "forbid"},
-    {"mandatory", "require"},
-    {"bias_path", "bias"},
-    {"t_are_values", "t-values"},
-    {"max_time_s", "max-time"},
-    {"replace_ids", "replace"},
-};
-
-const char *cli_word_of(const char *option)
-{
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(words[i].option, option) == 0) return words[i].here;
-    return option;
 }
 
 static const cli_option *find(const cli_option *options, const char *name)

@@ -13,9 +13,6 @@ typedef struct cli_files {
  * where it is about one; the hint names the option that helps, where one does. Returns CLI_FAILED. */
 int cli_blame(const cli_command *command, const cli_files *files, const wo_error *err);
 
-/* What an option of the library is called here, but for '_' and '-': K is bits. */
-const char *cli_word_of(const char *option);
-
 /* A warning: a layer without a bias, whose file has a tensor that may be one. */
 void cli_warn_bias(const char *path, const char *tensor);
 

@@ -1,7 +1,7 @@
 /* The options of `build`, from the library's table: see build_options.h. */
 #include "build_options.h"
 
-#include "blame.h"
+#include "words.h"
 
 #include <string.h>
 

@@ -2,6 +2,7 @@
 #include "testing.h"
 
 #include "cli/build_options.c"
+#include "cli/words.c"
 #include "index/index.h"
 #include "index/options.h"
 
