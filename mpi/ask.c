@@ -8,6 +8,7 @@
 #include "ask.h"
 
 #include "../cli/cli.h"
+#include "base/answers.h"
 #include "search/routed.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #
 #   base <- kernels, store <- layer, route, fill <- index <- search <- build <- update;   build <- judge <- tune
 #   base, store <- text;   base, kernels, store, layer, text <- net
-#   python, examples: wideout.h only.   serve, mpi: also net/net.h, mpi base/hits.h, cli's headers, search/routed.h and judge/evaluate.h.   cli, bench: also store/store.h, store/log.h and base/clock.h, cli base/utf8.h and serve/serve.h;
+#   python, examples: wideout.h only.   serve, mpi: also net/net.h, mpi base/hits.h, base/answers.h, cli's headers, search/routed.h and judge/evaluate.h.   cli, bench: also store/store.h, store/log.h and base/clock.h, cli base/utf8.h and serve/serve.h;
 #   bench also what it measures on a machine: kernels, layer/exact.h, layer/screen.h, base/cpu.h, judge/energy.h, and how: base/team.h, base/hits.h.   tests: anything.
 #   bench/peers: their own headers and one library each, hnswlib or Faiss; nothing of ours but for the test beside them.
 set -eu
@@ -80,6 +80,6 @@ allow examples "wideout.h" examples/*.[ch]
 allow python "" python/core/*.[ch]
 allow serve "wideout.h net/net.h" serve/*.[ch]
 # wideout-mpi reads options and speaks as the tool does.
-allow mpi "wideout.h net/net.h store/store.h store/log.h base/clock.h base/hits.h search/routed.h judge/evaluate.h ../cli/" mpi/*.[ch]
+allow mpi "wideout.h net/net.h store/store.h store/log.h base/clock.h base/answers.h base/hits.h search/routed.h judge/evaluate.h ../cli/" mpi/*.[ch]
 only no-library mpi/*.[ch]
 exit $bad

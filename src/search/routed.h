@@ -11,8 +11,6 @@
 
 #include "wideout.h"
 
-#include <stdbool.h>
-
 /* The words of a record for calls like this one, whose queries and answers do not matter; 0: they open no cells that
  * would have to be found. Fails where wo_search_run would. */
 wo_status woi_search_words(wo_searcher *searcher, const wo_search_call *call, size_t *words, wo_error *err);
@@ -23,23 +21,5 @@ wo_status woi_search_route(wo_searcher *searcher, const wo_search_call *call, ui
 
 /* The call by these records, (n, words) of a call with the same probes and prior; NULL: cells are found first. */
 wo_status woi_search_routed(wo_searcher *searcher, const wo_search_call *call, const uint32_t *routes, wo_error *err);
-
-/* Answers to n queries as they are sent: sums, ids, scores. Sums first, that need to be aligned. */
-typedef struct woi_answers {
-    double *sums;  /* (n, 2), or NULL: none */
-    int32_t *ids;  /* (n, k), best first, padded with -1 */
-    float *scores; /* (n, k) */
-} woi_answers;
-
-size_t woi_answers_bytes(size_t n, size_t k, bool sums);
-woi_answers woi_answers_at(void *memory, size_t n, size_t k, bool sums);
-
-/* Answers of all processes become those of `to`, as wo_merge_best does it; ties to the lower id. */
-typedef struct woi_merging {
-    const woi_answers *all; /* (size) */
-    size_t *heads;          /* (size): scratch */
-    size_t size, n, k;
-} woi_merging;
-void woi_answers_merge(const woi_merging *merging, const woi_answers *to);
 
 #endif
