@@ -3,6 +3,8 @@
 # processes beside those of one; and what ends a job. KILLS=N kills so many builds at random moments (default 3).
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
+# shellcheck source=tests/mpi/one_machine.sh
+. "$(dirname "$0")/../mpi/one_machine.sh"
 case $BUILD in /*) built=$BUILD ;; *) built=$PWD/$BUILD ;; esac
 mpi=$built/wideout-mpi wrapper=$PWD/mpi/wideout-mpirun
 if [ ! -x "$mpi" ] || ! command -v mpirun >/dev/null; then
@@ -11,13 +13,7 @@ if [ ! -x "$mpi" ] || ! command -v mpirun >/dev/null; then
     exit
 fi
 cd "$scratch" || exit 1
-# As root; more processes than cores; shared memory alone, copied without asking for another process's; no ssh; loopback.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm=isolated
-export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1
 export TMPDIR=$scratch # of mpirun's own files
-# MPI keeps memory of its own until the end.
-export LSAN_OPTIONS=detect_leaks=0 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 run() { # P COMMAND...: no job takes as long as this
     timeout 120 mpirun --quiet -n "$1" "${@:2}"
 }

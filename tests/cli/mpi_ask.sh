@@ -2,6 +2,8 @@
 # What wideout-mpi is asked under mpirun, beside one process: --rows, and the options of eval and predict.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
+# shellcheck source=tests/mpi/one_machine.sh
+. "$(dirname "$0")/../mpi/one_machine.sh"
 case $BUILD in /*) built=$BUILD ;; *) built=$PWD/$BUILD ;; esac
 mpi=$built/wideout-mpi
 if [ ! -x "$mpi" ] || ! command -v mpirun >/dev/null; then
@@ -10,11 +12,7 @@ if [ ! -x "$mpi" ] || ! command -v mpirun >/dev/null; then
     exit
 fi
 cd "$scratch" || exit 1
-# As in mpi.sh.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm=isolated
-export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1
-export TMPDIR=$scratch LSAN_OPTIONS=detect_leaks=0 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+export TMPDIR=$scratch # of mpirun's own files
 run() { # P COMMAND...
     timeout 120 mpirun --quiet -n "$1" "${@:2}"
 }

@@ -3,6 +3,8 @@
 # (TORTURE=1: at 20 moments, not at three).
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
+# shellcheck source=tests/mpi/one_machine.sh
+. "$(dirname "$0")/../mpi/one_machine.sh"
 mpi=$(dirname "$WIDEOUT")/wideout-mpi
 if [ ! -x "$mpi" ] || ! command -v mpirun >/dev/null; then
     ok 'wideout-mpi train # skip: no MPI'
@@ -10,8 +12,7 @@ if [ ! -x "$mpi" ] || ! command -v mpirun >/dev/null; then
     exit
 fi
 preload=$(realpath "$BUILD/tests/failing_io.so")
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 WIDEOUT_MPI_TIMEOUT=60
-export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # MPI's own
+export WIDEOUT_MPI_TIMEOUT=60
 cd "$scratch" || exit 1
 "$WIDEOUT" data synthetic --as text -m 300 -n 3000 --exponent 0.5 -o x -q >/dev/null
 options=(--train x/train.txt --valid x/valid.txt --test x/test.txt -d 12 -b 100 --lr 0.02 -t 1 -q)

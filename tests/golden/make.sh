@@ -6,10 +6,12 @@
 # little, index-partition what log Z is made of, and index-mixture a mixture; they answer with probabilities. index-updated keeps queries,
 # and has classes that were added and removed. The trees of the others were made when all nodes had as many leaves; made again they are others.
 # index-rows has cells that classes' own rows chose too; shard-layer and shard-index are the second of two, made by wideout-mpi,
-# which cannot be asked alone: the unit test does.
+# which cannot be asked alone: the unit test does. They are left out where there is no MPI.
 # log.journal is what tests/unit/test_journal.c writes. A tuned index has times in it, so that it differs every time, and a
 # checkpoint depends on when its run was stopped.
 set -eu
+# shellcheck source=tests/mpi/one_machine.sh
+. "$(dirname "$0")/../mpi/one_machine.sh"
 : "${WIDEOUT:=build/wideout}"
 WIDEOUT=$(realpath "$WIDEOUT")
 mkdir -p "$1"
@@ -85,11 +87,13 @@ run data synthetic -m 3 -d 16 -n 320 --seed 6 -o r
 run update "$out/index-updated.safetensors" --add r/layer.safetensors --remove 5,17 -o updated
 mv updated "$out/index-updated.safetensors"
 index rows --method evidence --router tree --nodes 1 --leaves 8 --probes 2 --lambda 0.2 --rows 2
-run shard --layer s/layer.safetensors -n 2 -o shard
-mpirun -n 2 "$WIDEOUT-mpi" build --layer shard --log s/train.log.safetensors --seed 3 -q -t 1 --method evidence --router tree \
-    --nodes 1 --leaves 16 --probes 3 --lambda 0.05 --weights int8 -o shards >/dev/null
-mv shard-00002-of-00002.safetensors "$out/shard-layer.safetensors"
-mv shards-00002-of-00002.safetensors "$out/shard-index.safetensors"
+if [ -x "$WIDEOUT-mpi" ] && command -v mpirun >/dev/null; then
+    run shard --layer s/layer.safetensors -n 2 -o shard
+    mpirun --quiet -n 2 "$WIDEOUT-mpi" build --layer shard --log s/train.log.safetensors --seed 3 -q -t 1 --method evidence --router tree \
+        --nodes 1 --leaves 16 --probes 3 --lambda 0.05 --weights int8 -o shards >/dev/null
+    mv shard-00002-of-00002.safetensors "$out/shard-layer.safetensors"
+    mv shards-00002-of-00002.safetensors "$out/shard-index.safetensors"
+fi
 index names --layer "$out/network-xc.safetensors" --log "$out/log-bf16.safetensors" --method popular --popular 4
 index tuned --tune-log s/valid.log.safetensors --target-agree 0.8 --max-time 2s
 
