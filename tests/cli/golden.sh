@@ -65,7 +65,7 @@ check 'make.sh runs' env WIDEOUT="$WIDEOUT" "$golden/make.sh" made
 for file in "$golden"/*.safetensors; do
     case ${file##*/} in
     layer-v1.*) continue ;;
-    shard-*) [ -x "$WIDEOUT-mpi" ] && command -v mpirun >/dev/null || continue ;;
+    shard-*) if [ ! -x "$WIDEOUT-mpi" ] || ! command -v mpirun >/dev/null; then continue; fi ;;
     esac
     check "make.sh makes $(basename "$file")" test -s "made/$(basename "$file")"
 done
