@@ -24,7 +24,7 @@ static const cli_option options[] = {
     {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N",
      "a seeded sample of N (default: all; w2v: 100,000)", false},
     {"distinct", 0, CLI_FLAG, offsetof(arguments, distinct), NULL,
-     "w2v: each word of the data once, with labels of all its places (all, or N words)", false},
+     "w2v: each word of the data once, with labels of all its places", false},
     {"dtype", 0, CLI_CHOICE, offsetof(arguments, dtype), "f32|bf16", "of the queries (default: f32)", false},
     {"score", 0, CLI_FLAG, offsetof(arguments, score), NULL, "also print P@1 and P@5 of the exact layer", false},
     {"next", 0, CLI_SIZE, offsetof(arguments, next), "N", "lm: the next N words are the labels (default: 1)", false},

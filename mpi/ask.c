@@ -19,7 +19,7 @@ enum {
     PIECES = 4,            /* of a block, between which what is under way advances */
     ROOMS = 3,             /* of queries: one arrives, one is routed, one is scored */
     MOST_BYTES = 1 << 28,  /* of a block's answers, of all ranks: a block of very many answers is divided */
-    REFUSED = UINT32_MAX,  /* in place of its candidates: a query that a rank cannot answer */
+    REFUSED = INT32_MAX,   /* in place of its candidates: a query that a rank cannot answer */
     ALIGN = sizeof(double) /* of a rank's answers, whose sums come first */
 };
 

@@ -46,4 +46,4 @@ done
 
 echo "deps: installing$install (${as_root:+$as_root }apt-get; DEPS=0 skips this)"
 # shellcheck disable=SC2086 # a list of words
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $install >/dev/null
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends $install >/dev/null

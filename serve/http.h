@@ -23,8 +23,7 @@ void woi_notify(const char *text);
 /* ready.c: a file that says where, in one line; what is no plain file is written to and stays. */
 typedef struct woi_ready_file {
     const char *path;
-    bool made; /* by us, and it was this one: */
-    uint64_t device, inode;
+    int fd; /* of the file that was made, open as long as it may have to be known again; -1: none was */
 } woi_ready_file;
 wo_status woi_ready_write(woi_ready_file *ready, const char *path, const char *address, wo_error *err);
 void woi_ready_remove(const woi_ready_file *ready); /* where it still is ours */

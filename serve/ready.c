@@ -61,27 +61,27 @@ wo_status woi_ready_write(woi_ready_file *ready, const char *path, const char *a
 {
     struct stat about;
     char name[LONGEST];
-    *ready = (woi_ready_file){.path = path};
+    *ready = (woi_ready_file){.path = path, .fd = -1};
     if (lstat(path, &about) == 0 && !S_ISREG(about.st_mode)) return write_in_place(path, address, err);
     const int fd = create_beside(path, name);
     if (fd < 0) return fail_os(err);
-    bool done = put_line(fd, address) && fstat(fd, &about) == 0;
-    done = close(fd) == 0 && done && rename(name, path) == 0;
-    if (done) {
-        ready->made = true;
-        ready->device = (uint64_t)about.st_dev;
-        ready->inode = (uint64_t)about.st_ino;
+    if (put_line(fd, address) && rename(name, path) == 0) {
+        ready->fd = fd;
         return WO_OK;
     }
     const wo_status status = fail_os(err);
     unlink(name);
+    close(fd);
     return status;
 }
 
+/* While the file is open nobody else's has its number. */
 void woi_ready_remove(const woi_ready_file *ready)
 {
-    struct stat about;
-    if (ready->made && lstat(ready->path, &about) == 0 && (uint64_t)about.st_dev == ready->device &&
-        (uint64_t)about.st_ino == ready->inode)
+    struct stat made, there;
+    if (ready->fd < 0) return;
+    if (fstat(ready->fd, &made) == 0 && lstat(ready->path, &there) == 0 && made.st_dev == there.st_dev &&
+        made.st_ino == there.st_ino)
         unlink(ready->path);
+    close(ready->fd);
 }

@@ -119,7 +119,7 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
     const sigset_t set = signals();
     sigset_t before;
     woi_http *http = NULL;
-    woi_ready_file ready = {.made = false};
+    woi_ready_file ready = {.fd = -1};
     int listening = -1;
     char address[WOI_ADDRESS_BYTES];
     bool loopback;

@@ -85,7 +85,7 @@ for letters in "$(printf 'n%.0s' $(seq 250))" "$(printf 'ü%.0s' $(seq 127))"; d
 done
 echo words >"${letters:0:115}.checkpoint"
 fails 'a long name does not hide what is wrong' 1 \
-    "wideout: ...$(printf 'ü%.0s' $(seq 79)).checkpoint: exists and is no checkpoint of a build of wideout's: move it away" \
+    "wideout: ${letters:0:115}.checkpoint: the file exists and is no checkpoint of a build of wideout's: move it away" \
     "$WIDEOUT" build -q --layer net --log log --method popular --popular 3 --resume -o "${letters:0:115}"
 long=$(printf 'n%.0s' $(seq 256))
 fails 'a name that is too long is refused before the work' 1 "wideout: $long: cannot create: File name too long" \
