@@ -84,7 +84,7 @@ put(kinds["prior"])
 with Server(here, "--watch") as s:
     put(kinds["popular"])
     check("a file that changes is seen", until(lambda: served(s) == sums["popular"]), served(s))
-    check("and told", f"index {sums['popular']} is served, {sums['prior']} before" in s.stderr(), s.stderr())
+    check("and told", until(lambda: f"index {sums['popular']} is served, {sums['prior']} before" in s.stderr()), s.stderr())
     with open(here + ".new", "wb") as file:
         file.write(b"\0" * 100)
     os.rename(here + ".new", here)
