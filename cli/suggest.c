@@ -56,7 +56,7 @@ static search begin(const char *typed)
 static const char *group_of(const cli_command *command, char group[LONGEST])
 {
     const size_t bytes = strcspn(command->name, " ");
-    const bool has = command->name[bytes] && bytes < LONGEST;
+    const bool has = bytes < LONGEST && command->name[bytes];
     memcpy(group, command->name, has ? bytes : 0);
     group[has ? bytes : 0] = '\0';
     return group;

@@ -1026,8 +1026,7 @@ typedef struct wo_eval_result {
     size_t timings_room, timing_bytes;
     uint64_t n;       /* queries judged */
     uint64_t skipped; /* of them without a label: left out of P@k */
-    uint64_t
-        refused; /* queries with numbers that are not finite, or scores by either: left out of everything, not in n */
+    uint64_t refused; /* queries that are not finite, or whose scores are not: left out of everything, not in n */
     /* P@k: labels among the first k answers / k, mean over queries with a label */
     double p_at_1, p_at_3, p_at_5;
     double full_p_at_1, full_p_at_3, full_p_at_5;

@@ -24,6 +24,7 @@ fails 'control characters are not printed' 2 "wideout: unknown command 'a??[31m'
 # What --help shows first can be copied.
 (
     cd "$scratch" && mkdir copied && cd copied || exit 1
+    # shellcheck disable=SC2317 # what is copied calls it
     wideout() { "$WIDEOUT" "$@"; }
     set -e
     eval "$("$WIDEOUT" --help | sed -n '/^From data/,/^.wideout/s/^  wideout.*/&/p' | sed '/ build / s/$/ --max-time 1s/')" >answers
