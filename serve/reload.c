@@ -96,7 +96,7 @@ void woi_reload(woi_server *server)
 
 static woi_file_state look(const woi_serve_options *o)
 {
-    const char *const files[] = {o->index, o->net, o->layer};
+    const char *const files[] = {o->index, o->net, o->layer, o->bias_path};
     woi_file_state state = {{0}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         struct stat about;

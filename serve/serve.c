@@ -80,23 +80,22 @@ static void leave(woi_server *server, woi_http *http, const sigset_t *set)
     }
 }
 
-static void serve_until_told(woi_server *server, woi_http *http, const sigset_t *set)
+/* `watch`: the files as they were before they were opened, so that no change goes unnoticed. */
+static void serve_until_told(woi_server *server, woi_http *http, woi_watch *watch, const sigset_t *set)
 {
-    woi_watch watch;
-    woi_watch_begin(&watch, &server->options);
     for (double next = woi_now_s() + 1;;) {
         const double left = next - woi_now_s();
         const int signal_number = wait_for(set, left > 0 ? left : 0);
         if (signal_number == SIGHUP) {
             woi_access_reopen(server);
-            woi_watch_begin(&watch, &server->options);
+            woi_watch_begin(watch, &server->options);
             woi_reload(server);
         } else if (signal_number)
             break;
         if (woi_now_s() < next) continue;
         next = woi_now_s() + 1;
         woi_http_watch(http);
-        if (server->options.watch && woi_watch_changed(&watch, &server->options)) woi_reload(server);
+        if (server->options.watch && woi_watch_changed(watch, &server->options)) woi_reload(server);
     }
     leave(server, http, set);
 }
@@ -120,12 +119,14 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
     sigset_t before;
     woi_http *http = NULL;
     woi_ready_file ready = {.fd = -1};
+    woi_watch watch;
     int listening = -1;
     char address[WOI_ADDRESS_BYTES];
     bool loopback;
     raise_limit();
     signal(SIGPIPE, SIG_IGN);
     pthread_sigmask(SIG_BLOCK, &set, &before); /* every thread that is started has it so */
+    woi_watch_begin(&watch, options);
     wo_status status = woi_server_open(&server, options, at, err);
     if (!status) {
         *at = NULL;
@@ -152,7 +153,7 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
             status = woi_http_start(&server, listening, &http, err);
     }
     if (!status) status = announce(&server, address, &ready, at, err);
-    if (!status) serve_until_told(&server, http, &set);
+    if (!status) serve_until_told(&server, http, &watch, &set);
     woi_batch_stop(&server); /* no connection sleeps any more */
     woi_shards_stop(&server);
     woi_http_stop(http);

@@ -175,7 +175,7 @@ void woi_reload(woi_server *server);
 void woi_reload_refuse(woi_server *server);
 /* Whether the files have changed since the last call, and are the same as a moment ago: half-written ones may wait. */
 typedef struct woi_file_state {
-    uint64_t words[12];
+    uint64_t words[16];
 } woi_file_state;
 typedef struct woi_watch {
     woi_file_state loaded, seen;

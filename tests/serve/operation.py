@@ -5,11 +5,13 @@ import resource
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 sys.path.insert(0, "tests/serve")
 from lib import GOLDEN, TOOL, Server, check, finish, predict, queries, read_answer, same
@@ -93,6 +95,61 @@ with Server(here, "--watch") as s:
     same("once", 1, s.stderr().count("stays"))
     put(kinds["screen"])
     check("and the next good one is taken", until(lambda: served(s) == sums["screen"]), served(s))
+
+# A file that is replaced while the server starts: nobody reads its first line, for which there is no room, so it comes no
+# further than that.
+put(kinds["prior"])
+read_end, write_end = os.pipe()
+os.set_blocking(write_end, False)
+try:
+    while True:
+        os.write(write_end, b"x" * 4096)
+except BlockingIOError:
+    os.set_blocking(write_end, True)
+with socket.create_server(("127.0.0.1", 0)) as listening:
+    port = listening.getsockname()[1]
+process = subprocess.Popen([TOOL, "serve", "--listen", f"127.0.0.1:{port}", "--watch", here], stdout=write_end, stderr=subprocess.DEVNULL)
+os.close(write_end)
+
+
+def index_at_port():
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30) as reply:
+            return json.load(reply)["index"]
+    except OSError:
+        return None
+
+
+check("while it starts", until(lambda: index_at_port() == sums["prior"]))
+put(kinds["popular"])
+with open(read_end, "rb") as out:
+    line = out.readline()
+    check("a file that changes before it looks is seen too", b"serving" in line and until(lambda: index_at_port() == sums["popular"]), line)
+    process.terminate()
+    same("it leaves with", 0, process.wait(30))
+
+
+# All files are watched, a layer's biases too.
+def npy(path, shape, values):
+    head = ("{'descr': '<f4', 'fortran_order': False, 'shape': %s, }" % (shape,)).ljust(117) + "\n"
+    with open(path + ".new", "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<%df" % len(values), *values))
+    os.rename(path + ".new", path)
+
+
+layer, bias = folder.name + "/layer.npy", folder.name + "/bias.npy"
+npy(layer, "(3, 2)", [1, 0, 0, 1, 1, 1])
+for name, value in (("first", 0), ("second", 5)):
+    npy(bias, "(3,)", [value, 0, 0])
+    subprocess.run([TOOL, "build", "-q", "--layer", layer, "--bias", bias, "--method", "full", "--weights", "none", "-o", f"{folder.name}/{name}"],
+                   check=True, capture_output=True)
+npy(bias, "(3,)", [0, 0, 0])
+put(folder.name + "/first")
+with Server(here, "--layer", layer, "--bias", bias, "--watch") as s:
+    put(folder.name + "/second")
+    check("an index of other biases has to wait", until(lambda: "the layer is not the one" in s.stderr()), s.stderr())
+    npy(bias, "(3,)", [5, 0, 0])
+    check("for them", until(lambda: served(s) == checksum(folder.name + "/second")), s.stderr())
 
 # ---- Reloads under load: no answer is lost, none is of two indexes ----
 put(kinds["prior"])
