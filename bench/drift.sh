@@ -72,7 +72,7 @@ play() { # NAME INDEX SKIP yes|no ARGUMENT...
         tee -a "$OUT/lines"
 }
 : >"$OUT/lines"
-load_before=$(cut -d' ' -f1 /proc/loadavg)
+about=$("$root/bench/about.sh" "$BUILD")
 for _ in $(seq "${ROUNDS:-1}"); do
     play static "$OUT/static" 0 no
     play told "$OUT/static" 0 yes
@@ -89,7 +89,5 @@ jq -sc 'def median: sort | .[length / 2 | floor];
      requests_per_s_beside_static: ($r.learning.requests_per_s / $r.static.requests_per_s)}' "$OUT/lines" >"$OUT/summary"
 cat "$OUT/summary"
 [ -z "${RESULTS:-}" ] || jq -s --arg net "$(basename "$(dirname "$(realpath "$net")")")" --argjson from "$from" --arg options "${options[*]}" \
-    --arg cpu "$("$wideout" cpu --json | jq -r .model)" --arg commit "$(git -C "$root" describe --always --dirty)" --arg load "$load_before" \
-    --arg half_life "${HALF_LIFE:-never}" --argjson rounds "${ROUNDS:-1}" --slurpfile summary "$OUT/summary" '
-    {data: $net, from: $from, build_options: $options, half_life: $half_life, rounds: $rounds, cpu: $cpu, commit: $commit,
-     load_before: ($load | tonumber), summary: $summary[0], runs: .}' "$OUT/lines" >"$RESULTS"
+    --argjson about "$about" --arg half_life "${HALF_LIFE:-never}" --argjson rounds "${ROUNDS:-1}" --slurpfile summary "$OUT/summary" '
+    {data: $net} + $about + {from: $from, build_options: $options, half_life: $half_life, rounds: $rounds, summary: $summary[0], runs: .}' "$OUT/lines" >"$RESULTS"

@@ -28,14 +28,13 @@ if [ "$(nproc)" -gt 2 ] && command -v taskset >/dev/null; then
     pin=(taskset -c "$cores")
 fi
 code=0
-load_before=$(cut -d' ' -f1 /proc/loadavg)
+echo '{}' | tee "$scratch/load" >"$scratch/soak"
+about=$(bench/about.sh "$build")
 "${pin[@]}" "$build/bench/load" --json "$scratch/load" "$build/wideout" "$scratch/index1" "$cache/test.log" "$round" "$scratch/index2" || code=$?
-echo '{}' >"$scratch/soak"
 if [ "$soak" != 0 ]; then
     "${pin[@]}" "$build/bench/load" --json "$scratch/soak" --soak "$soak" "$build/wideout" "$scratch/index1" "$cache/test.log" || code=$?
 fi
-jq -s --arg data "$name" --arg cpu "$("$build/wideout" cpu --json | jq -r .model)" --arg commit "$(git describe --always --dirty)" \
-    --arg options "${options[*]}" --arg load "$load_before" --arg pinned "${cores:-}" --argjson failed "$code" --slurpfile built "$scratch/built1" '
-    {data: $data, cpu: $cpu, commit: $commit, load_before: ($load | tonumber), pinned_to: $pinned, m: $built[0].m, d: $built[0].d,
-     build_options: $options, failed: ($failed != 0)} + .[0] + .[1]' "$scratch/load" "$scratch/soak" >"$results"
+jq -s --arg data "$name" --argjson about "$about" --arg options "${options[*]}" --arg pinned "${cores:-}" --argjson failed "$code" \
+    --slurpfile built "$scratch/built1" '
+    {data: $data} + $about + {pinned_to: $pinned, m: $built[0].m, d: $built[0].d, build_options: $options, failed: ($failed != 0)} + .[0] + .[1]' "$scratch/load" "$scratch/soak" >"$results"
 exit $code

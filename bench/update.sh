@@ -14,6 +14,7 @@ wideout=$(realpath "${BUILD:-build}")/wideout
 cache=${WIDEOUT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wideout}
 results=${RESULTS:-bench/results/update.json}
 python=${PYTHON:-/usr/bin/python3}
+about=$(bench/about.sh "$(dirname "$wideout")")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 if [ ! -s "$cache/$name/net.safetensors" ] || [ ! -s "$cache/$name/test.log" ]; then
@@ -44,9 +45,8 @@ done >figures
 cd - >/dev/null
 jq -s --arg name "$name" --argjson classes "$classes" --argjson seed "$seed" --arg options "${options[*]}" \
     --slurpfile seconds "$scratch/seconds" --slurpfile with "$scratch/with.json" --slurpfile less "$scratch/less.json" \
-    --slurpfile more "$scratch/more.json" --arg cpu "$("$wideout" cpu --json | jq -r .model)" \
-    --arg commit "$(git describe --always --dirty)" '
-    {data: $name, classes: $classes, seed: $seed, m: $more[0].m, build_options: $options, cpu: $cpu, commit: $commit,
+    --slurpfile more "$scratch/more.json" --argjson about "$about" '
+    {data: $name} + $about + {classes: $classes, seed: $seed, m: $more[0].m, build_options: $options,
      update_seconds: $seconds[1], build_seconds: $with[0].seconds, file_bytes: $less[0].file_bytes,
      kept_queries: $less[0].kept_queries, entries_before: $more[0].entries_before, entries: $more[0].entries,
      entries_built: $with[0].entries, figures: .}' "$scratch/figures" >"$results"
