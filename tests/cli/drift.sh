@@ -22,6 +22,6 @@ same 'feedback is refused by one, and taken by the other' '[true,0]' \
     "$(jq -sc '[.[1].feedback_refused > 0, .[2].feedback_refused]' lines)"
 check 'answers are judged' jq -se '.[0:5] | all(.judged > 1000 and .p_at_5 > 0 and .p_at_1 <= 1)' lines
 check 'shares of gaps' jq -se '.[5] | has("gap_closed_p_at_5") and has("cost_of_learning")' lines
-check 'all of it is in the result file, with what it is of' jq -e '.from == 2000 and (.runs | length) == 5 and
-    (.summary | has("cost_of_learning")) and .build_options and .commit' results
+check 'all of it is in the result file, with what it is of, where and when it was made' jq -e '.from == 2000 and (.runs | length) == 5 and
+    (.summary | has("cost_of_learning")) and .build_options and .machine and .version and .commit and (.date | fromdate > 0)' results
 finish
