@@ -7,7 +7,7 @@
 # FIRST    the log that the index is built from
 # SECOND   the log that is served, in its order: each query is asked at k = 5, then its labels are sent as feedback
 # FROM     P@1 and P@5 count the queries of SECOND from this one on (default: half of them)
-# OPTIONs  of wideout build; without any it tunes, on TUNE=FILE where that is given
+# OPTIONs  of wideout build; without any it tunes evidence, which learns, to the default targets: on TUNE=FILE where that is given
 #
 # ROUNDS=N repeats the first three in turn, and takes the medians of their rates: others may use the machine.
 # HALF_LIFE=N queries (default: nothing fades). The servers have --shadow 0.01. OUT=FOLDER keeps the indexes
@@ -57,7 +57,7 @@ if [ $# -gt 0 ]; then
     options=("$@")
     "$wideout" build -q --layer "$net" --log "$first" "${options[@]}" -o "$OUT/static" >/dev/null
 else
-    "$wideout" build -q --layer "$net" --log "$first" ${TUNE:+--tune-log "$TUNE"} -o "$OUT/static" --json >"$OUT/static.json"
+    "$wideout" build -q --layer "$net" --log "$first" --method evidence --target 0.995 ${TUNE:+--tune-log "$TUNE"} -o "$OUT/static" --json >"$OUT/static.json"
     read -ra options < <(jq -r .build_options "$OUT/static.json")
 fi
 echo "index: ${options[*]}" >&2
