@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-const char woi_damaged[] = "a part of the index file is gone: it was shortened while it was in use";
+const char woi_damaged[] = "a file that is served was shortened or overwritten while it was in use";
 
 static _Thread_local volatile sig_atomic_t met;
 

@@ -193,7 +193,8 @@ static bool still_whole(woi_server *server)
         fprintf(stderr, "wideout serve: %s: %s; nothing is learned until another is opened\n", server->options.index,
                 woi_damaged);
         forget_counts(l);
-        refuse_lessons(l, "a part of the index file is gone, and nothing is learned until another is opened");
+        refuse_lessons(l,
+                       "the index file was shortened or overwritten, and nothing is learned until another is opened");
     }
     return false;
 }

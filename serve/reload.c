@@ -1,5 +1,6 @@
-/* When the files are opened again: at SIGHUP, for POST /admin/reload, or when they change. All of it happens on the
- * thread that waits for signals, one reload after the other. Those who asked over HTTP sleep until theirs is done. */
+/* When the files are opened again: at SIGHUP, for POST /admin/reload, when they are overwritten, or when they change.
+ * All of it happens on the thread that waits for signals, one reload after the other. Those who asked over HTTP sleep
+ * until theirs is done. */
 #include "server.h"
 
 #include <signal.h>
@@ -53,7 +54,50 @@ void woi_reload_refuse(woi_server *server)
     }
 }
 
+/* ---- Looking at files -------------------------------------------------------------------------------------- */
+
+woi_file_state woi_files_look(const woi_serve_options *o)
+{
+    const char *const files[] = {o->index, o->net, o->layer, o->bias_path};
+    woi_file_state state = {{0}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        struct stat about;
+        if (!files[i] || stat(files[i], &about) != 0) continue;
+        uint64_t *words = state.words + 4 * i;
+        words[0] = (uint64_t)about.st_dev ^ (uint64_t)about.st_ino << 8;
+        words[1] = (uint64_t)about.st_size;
+        words[2] = (uint64_t)about.st_mtim.tv_sec;
+        words[3] = (uint64_t)about.st_mtim.tv_nsec;
+    }
+    return state;
+}
+
+static bool same_state(const woi_file_state *a, const woi_file_state *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* Whether a file that is served has been written to where it lies: the same file, and not as it was opened. */
+static bool is_overwritten(const woi_snapshot *served, const woi_file_state *now)
+{
+    const uint64_t *before = served->files.words;
+    for (size_t i = 0; i < sizeof now->words / sizeof *before; i += 4)
+        if (now->words[i] == before[i] && memcmp(now->words + i, before + i, 4 * sizeof *before) != 0) return true;
+    return false;
+}
+
 /* ---- Doing it ---------------------------------------------------------------------------------------------- */
+
+/* No answer is given out of files that were overwritten. */
+static void mind_overwritten(woi_server *server)
+{
+    const woi_file_state now = woi_files_look(&server->options);
+    woi_lease lease;
+    woi_snapshot_take(server, &lease);
+    if (is_overwritten(lease.snapshot, &now) && !atomic_exchange(&lease.snapshot->damaged, true))
+        fprintf(stderr, "wideout serve: %s; nobody is answered until another is opened\n", woi_damaged);
+    woi_snapshot_give(server, &lease);
+}
 
 /* The digits of what is current. */
 static void current_digits(woi_server *server, char digits[17])
@@ -78,6 +122,7 @@ void woi_reload(woi_server *server)
         fprintf(stderr, "wideout serve: %s: %s; index %s stays\n", at ? at : "reload", err.text, before);
     else if (!server->options.quiet)
         fprintf(stderr, "wideout serve: index %s is served, %s before\n", after, before);
+    if (status) mind_overwritten(server);
     for (woi_ticket *t = waiting, *next; t; t = next) {
         next = t->next;
         woi_reply *reply = &t->reply;
@@ -94,38 +139,29 @@ void woi_reload(woi_server *server)
 
 /* ---- Watching ---------------------------------------------------------------------------------------------- */
 
-static woi_file_state look(const woi_serve_options *o)
-{
-    const char *const files[] = {o->index, o->net, o->layer, o->bias_path};
-    woi_file_state state = {{0}};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        struct stat about;
-        if (!files[i] || stat(files[i], &about) != 0) continue;
-        uint64_t *words = state.words + 4 * i;
-        words[0] = (uint64_t)about.st_dev ^ (uint64_t)about.st_ino << 8;
-        words[1] = (uint64_t)about.st_size;
-        words[2] = (uint64_t)about.st_mtim.tv_sec;
-        words[3] = (uint64_t)about.st_mtim.tv_nsec;
-    }
-    return state;
-}
-
-static bool same_state(const woi_file_state *a, const woi_file_state *b)
-{
-    return memcmp(a, b, sizeof *a) == 0;
-}
-
 void woi_watch_begin(woi_watch *watch, const woi_serve_options *options)
 {
-    watch->loaded = watch->seen = look(options);
+    watch->loaded = watch->seen = woi_files_look(options);
 }
 
 bool woi_watch_changed(woi_watch *watch, const woi_serve_options *options)
 {
-    const woi_file_state now = look(options);
+    const woi_file_state now = woi_files_look(options);
     const bool settled = same_state(&now, &watch->seen);
     watch->seen = now;
     if (!settled || same_state(&now, &watch->loaded)) return false;
     watch->loaded = now;
     return true;
+}
+
+bool woi_watch_overwritten(woi_watch *watch, woi_server *server)
+{
+    const woi_file_state now = woi_files_look(&server->options);
+    if (same_state(&now, &watch->loaded)) return false;
+    woi_lease lease;
+    woi_snapshot_take(server, &lease);
+    const bool overwritten = is_overwritten(lease.snapshot, &now);
+    woi_snapshot_give(server, &lease);
+    if (overwritten) watch->loaded = watch->seen = now;
+    return overwritten;
 }

@@ -95,7 +95,9 @@ static void serve_until_told(woi_server *server, woi_http *http, woi_watch *watc
         if (woi_now_s() < next) continue;
         next = woi_now_s() + 1;
         woi_http_watch(http);
-        if (server->options.watch && woi_watch_changed(watch, &server->options)) woi_reload(server);
+        if (woi_watch_overwritten(watch, server) ||
+            (server->options.watch && woi_watch_changed(watch, &server->options)))
+            woi_reload(server);
     }
     leave(server, http, set);
 }

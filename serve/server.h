@@ -86,6 +86,11 @@ typedef struct woi_generation {
     size_t refs; /* under the server's lock */
 } woi_generation;
 
+/* What stat says of the index, the network, the layer and its biases: four words each. */
+typedef struct woi_file_state {
+    uint64_t words[16];
+} woi_file_state;
+
 /* An index with its network and searchers, as they were opened together. Never changes but for what is lent; freed when
  * it is no longer current and nobody has a part of it. */
 typedef struct woi_snapshot {
@@ -99,7 +104,8 @@ typedef struct woi_snapshot {
     int32_t *by_name; /* the classes in the order of their names, where feedback may say them; or NULL */
     uint32_t max_probes;
     struct woi_members *members; /* the shards that answer in place of the index, which is NULL then */
-    atomic_bool damaged;         /* a part of its file is gone: see guard.c */
+    woi_file_state files;        /* before they were opened */
+    atomic_bool damaged;         /* what is mapped is no longer what was opened: see guard.c and woi_reload */
     /* under the server's lock */
     size_t refs, n_idle, n_searchers;
     wo_searcher **idle; /* made for a generation that may be gone: moved to one before they search */
@@ -169,19 +175,20 @@ wo_status woi_snapshot_replace(woi_server *server, woi_snapshot *snapshot, wo_in
 /* The class of a name; -1: there is none. */
 int32_t woi_snapshot_find(const woi_snapshot *snapshot, const char *name, size_t bytes);
 
-/* reload.c: opens the files again, answers all that wait for it, and says on standard error what came of it. */
+/* reload.c: opens the files again, answers all that wait for it, and says on standard error what came of it. Where they
+ * cannot be opened, what is served stays, unless its files were overwritten: then nobody is answered from them. */
 void woi_reload(woi_server *server);
 /* Those that wait will not be answered by a reload any more. */
 void woi_reload_refuse(woi_server *server);
+woi_file_state woi_files_look(const woi_serve_options *options);
 /* Whether the files have changed since the last call, and are the same as a moment ago: half-written ones may wait. */
-typedef struct woi_file_state {
-    uint64_t words[16];
-} woi_file_state;
 typedef struct woi_watch {
     woi_file_state loaded, seen;
 } woi_watch;
 bool woi_watch_changed(woi_watch *watch, const woi_serve_options *options);
 void woi_watch_begin(woi_watch *watch, const woi_serve_options *options);
+/* Whether one that is served was overwritten since the last reload: that cannot wait. */
+bool woi_watch_overwritten(woi_watch *watch, woi_server *server);
 
 /* auth.c: the token of the file. */
 wo_status woi_token_read(const char *path, char **token, wo_error *err);

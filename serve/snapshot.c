@@ -231,6 +231,7 @@ static wo_status open_all(woi_server *server, woi_snapshot **result, const char 
     *at = NULL;
     if (!s) return fail(err, WO_ERR_MEMORY, "out of memory");
     (void)woi_guard_met();
+    s->files = woi_files_look(o);
     wo_build_options built = {.struct_size = sizeof built};
     s->info.struct_size = sizeof s->info;
     wo_status status = server->shards ? woi_shards_describe(server, s, err) : open_index(s, o, at, err);

@@ -203,7 +203,7 @@ put(kinds["prior"])
 with Server(here, "-q") as s:
     same("first it answers", 200, s.ask("/v1/search", {"query": rows[0], "exact": True}).status)
     os.truncate(here, 0)
-    gone = "a part of the index file is gone: it was shortened while it was in use"
+    gone = "a file that is served was shortened or overwritten while it was in use"
     reply = s.ask("/v1/search", {"query": rows[0], "exact": True})
     same("then it says what is wrong", (503, gone), (reply.status, reply.error()))
     same("and is not ready", (503, gone), (s.get("/readyz").status, s.get("/readyz").error()))
@@ -214,6 +214,27 @@ with Server(here, "-q") as s:
     put(kinds["popular"])
     same("a good one heals it", (200, sums["popular"]), (s.ask("/admin/reload", b"").status, served(s)))
     same("it answers again", 200, s.ask("/v1/search", {"query": rows[0], "exact": True}).status)
+
+# One that is overwritten in place, as by cp: what is whole is served, and nobody is answered from what is not.
+put(kinds["prior"])
+with Server(here, "-q") as s:
+    with open(here, "r+b") as file:
+        file.seek(os.path.getsize(here) // 2)
+        file.write(b"\x55" * 64)
+    check("other bytes are noticed, though none is missing", until(lambda: s.get("/readyz").status == 503), s.stderr())
+    reply = s.ask("/v1/search", {"query": rows[0]})
+    same("nobody is answered from them", (503, gone), (reply.status, reply.error()))
+    time.sleep(2.5)
+    same("standard error says so once", (1, 1), (s.stderr().count(gone + "; nobody is answered until another is opened"), s.stderr().count("stays")))
+    shutil.copyfile(kinds["popular"], here)
+    check("a whole one is served by itself", until(lambda: served(s) == sums["popular"]), s.stderr())
+    got = s.ask("/v1/search", {"queries": rows}).json()
+    same("by its own answers", (sums["popular"], answers[sums["popular"]]), (got["index"], [[a["id"] for a in r["answers"]] for r in got["results"]]))
+    reloads = s.metric('wideout_reloads_total{result="ok"}')
+    os.utime(here)
+    check("a new time alone is a reload", until(lambda: s.metric('wideout_reloads_total{result="ok"}') > reloads))
+    same("and no more", (200, sums["popular"]), (s.get("/readyz").status, served(s)))
+    same("it leaves with", 0, s.stop())
 
 # Learning reads the cells too: it publishes nothing out of what is gone.
 learning = folder.name + "/learning"
@@ -229,7 +250,7 @@ with Server(here, "-q", "--learn") as s:
     check("then nothing is learned any more", until(lambda: s.metric("wideout_learning_stopped") == 1), s.stderr())
     time.sleep(1.2)
     same("nor published", 1.0, s.metric("wideout_generation"))
-    same("feedback hears why", (503, "a part of the index file is gone, and nothing is learned until another is opened"), (feed().status, feed().error()))
+    same("feedback hears why", (503, "the index file was shortened or overwritten, and nothing is learned until another is opened"), (feed().status, feed().error()))
     same("so do searches, and who asks whether it is ready", [(503, gone)] * 2, [(r.status, r.error()) for r in (s.ask("/v1/search", {"query": rows[0]}), s.get("/readyz"))])
     same("standard error says so once", 1, s.stderr().count(gone + "; nothing is learned until another is opened"))
     put(learning)
