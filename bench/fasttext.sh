@@ -73,6 +73,7 @@ cpu() { # WHO TEXT: seconds of CPU time; the answers are in WHO.answers
 }
 median() { sort -n "$1" | awk '{ x[NR] = $1 } END { print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }'; }
 everyone='fasttext hs full wideout best'
+read -r load _ </proc/loadavg # before anything is measured
 rm -f ./*.seconds ./*.loading
 for ((round = 0; round < rounds; round++)); do
     for who in $everyone; do
@@ -94,12 +95,16 @@ for who in $everyone; do
         --argjson p_at_1 "$(precision "$who")" --argjson lines "$(wc -l <test.ft.txt)" \
         '{who: $who, p_at_1: $p_at_1, loading_s: $loading, total_s: $seconds,
           us_per_line: (($seconds - $loading) / $lines * 1e6)}'
-done | jq -s --arg commit "$(git -C "$results" rev-parse --short HEAD)" --arg cpu "$("$wideout" cpu --json | jq -r .model)" \
+done | jq -s --arg commit "$(git -C "$results" describe --always --abbrev=10 --dirty=+)" \
+    --arg version "$("$wideout" --version | sed -n '1s/wideout //p')" --arg date "$(date -u +%Y-%m-%dT%H:%M:%SZ)" \
+    --argjson cpu "$("$wideout" cpu --json | jq '{cpu: .model, instructions: .level}')" \
+    --arg kernel "$(uname -r)" --argjson cores "$threads" --argjson load "$load" \
     --arg fasttext "$(dpkg-query -W -f '${Version}' fasttext 2>/dev/null)" --argjson rounds "$rounds" \
     --argjson model "$("$wideout" info --json softmax.bin | jq -c '{loss, d, words, labels}')" \
     --arg options "$(jq -r .build_options build.json)" --arg best "$(jq -r .build_options best.json)" --argjson lines "$(wc -l <test.ft.txt)" \
     '(.[] | select(.who == "fasttext")) as $base |
-     {commit: $commit, cpu: $cpu, fasttext: $fasttext, rounds: $rounds, lines: $lines, model: $model, index: $options, best: $best,
+     {commit: $commit, version: $version, date: $date,
+      machine: ($cpu + {cores: $cores, kernel: $kernel, load: $load}), fasttext: $fasttext, rounds: $rounds, lines: $lines, model: $model, index: $options, best: $best,
       times: "CPU seconds, medians of rounds in turn, one thread; a line: without loading",
       results: [.[] | . + {speedup: ($base.us_per_line / .us_per_line), p_at_1_share: (.p_at_1 / $base.p_at_1)}]}' >"$results/fasttext.json.tmp"
 mv "$results/fasttext.json.tmp" "$results/fasttext.json"

@@ -11,6 +11,7 @@ use the machine. Without an index: one of a made-up layer.
 
 import argparse
 import os
+import sys
 import time
 
 import numpy as np
@@ -66,7 +67,7 @@ def main():
     queries = np.array(queries[:BATCH])
     print(f"{ix!r}, {wideout.cpu()['model']}, {wideout.cpu()['level']}, load {load:.1f}")
     kinds = kinds_of(queries)
-    found = {**machine(load), "m": ix.m, "d": ix.d, "results": []}
+    found = {**machine(load), "torch": getattr(sys.modules.get("torch"), "__version__", None), "m": ix.m, "d": ix.d, "results": []}
     for what, batch, threads, seconds in [
         ("one query", 1, 1, singles(ix, kinds)),
         (f"{len(queries):,} queries, 1 thread", len(queries), 1, batches(ix, kinds, 1)),

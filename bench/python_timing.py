@@ -2,11 +2,14 @@
 
 import json
 import os
+import platform
 import random
 import statistics
 import subprocess
 import threading
 import time
+
+import numpy as np
 
 import wideout
 
@@ -61,10 +64,26 @@ def print_scaling(call):
 
 
 def machine(load):
-    """What results are of: the load is that before anything was measured."""
-    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    """What results are of, as in those of wideout-bench; the load is that before anything was measured."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    told = subprocess.run(
+        ["git", "-C", here, "describe", "--always", "--abbrev=10", "--dirty=+"], capture_output=True, text=True, check=False
+    )
     cpu = wideout.cpu()
-    return {"commit": told.stdout.strip(), "cpu": cpu["model"], "level": cpu["level"], "cores": os.cpu_count(), "load": load}
+    return {
+        "commit": told.stdout.strip() or "unknown",
+        "version": wideout.__version__,
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": {
+            "cpu": cpu["model"],
+            "instructions": cpu["level"],
+            "cores": os.cpu_count(),
+            "kernel": platform.release(),
+            "load": load,
+        },
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
 
 
 def write_json(found, path):

@@ -50,6 +50,15 @@ same 'and says that it does not fit' \
     "ImportError: wideout's extension was compiled for version 0.77 of the library, and linked with $version: build both anew" \
     "$(PYTHONPATH=$scratch/other "$PYTHON" -c 'import wideout' 2>&1 | tail -1)"
 
+# Another libwideout.so that is in the process already.
+printf '%s\n' 'int wo_version_number(void) { return 99999; }' 'const char *wo_version(void) { return "9.99.99"; }' \
+    'int wo_index_build(void) { __builtin_trap(); }' >"$scratch/other.c"
+check 'another library compiles' "$CC" -shared -fPIC "$scratch/other.c" -o "$scratch/libother.so"
+same 'and does no harm' "$version full" "$(LD_PRELOAD=$scratch/libother.so PYTHONPATH=$built "$PYTHON" -c '
+import wideout
+W, b, queries, labels = wideout.example()
+print(wideout._core.version, wideout.build(W, b, method="full").info["method"])' 2>&1 | tail -1)"
+
 make=(make -s DEPS=0 BUILD="$BUILD" CC="$CC" PYTHON="$PYTHON")
 check 'make install-python' "${make[@]}" DESTDIR="$scratch/root" PREFIX=/opt/wo install-python
 folder=$("$PYTHON" python/backend.py where /opt/wo)

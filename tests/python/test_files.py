@@ -121,6 +121,16 @@ class Layers(unittest.TestCase):
                 index(method="full").search(queries[:9], 3)[1],
             )
 
+    def test_no_copy(self):
+        """float32 in C order is read where it lies."""
+        weight, bias, q = W.copy(), b.copy(), queries[:9].copy()
+        self.assertTrue(np.shares_memory(wideout.Log(q, labels[:9]).queries, q))
+        ix = wideout.build(weight, bias, method="full")
+        before = ix.score(q, [3, 4])
+        weight[3], bias[4] = 0, bias[4] + 1
+        np.testing.assert_array_equal(ix.score(q, [3])[:, 0], bias[3])
+        np.testing.assert_allclose(ix.score(q, [4])[:, 0], before[:, 1] + 1, rtol=1e-4, atol=1e-4)
+
     def test_files(self):
         np.save(scratch("W.npy"), W)
         np.save(scratch("b.npy"), b)
