@@ -153,7 +153,7 @@ static wo_status read_classes(cli_class_names *of, cli_classes *list, const char
     char *line = malloc(LONGEST_LINE + 1);
     uint64_t number = 0;
     if (!line) status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
-    for (size_t got; !status && next_line(file, line, &got);) {
+    for (size_t got; line && !status && next_line(file, line, &got);) {
         number++;
         if (got > LONGEST_LINE) {
             status = cli_set_error(err, WO_ERR_FORMAT, "line %" PRIu64 " has more than %d bytes", number, LONGEST_LINE);
