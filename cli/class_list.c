@@ -70,7 +70,7 @@ static int64_t as_number(const char *text, size_t bytes)
 static bool skip(const char **text, size_t *bytes, const char *prefix)
 {
     const size_t n = strlen(prefix);
-    if (*bytes <= n || memcmp(*text, prefix, n)) return false;
+    if (*bytes <= n || memcmp(*text, prefix, n) != 0) return false;
     *text += n;
     *bytes -= n;
     return true;

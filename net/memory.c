@@ -28,7 +28,7 @@ uint64_t woi_memory_of_group(const char *groups, const char *root)
     FILE *file = fopen(groups, "re");
     if (!file) return least;
     while (fgets(line, sizeof line, file)) {
-        if (strncmp(line, "0::/", 4)) continue; /* the line of version 2 */
+        if (strncmp(line, "0::/", 4) != 0) continue; /* the line of version 2 */
         char *group = line + 3;
         group[strcspn(group, "\n")] = '\0';
         for (char *slash = group + strlen(group); slash; slash = strrchr(group, '/')) {
