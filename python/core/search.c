@@ -514,13 +514,10 @@ PyObject *wopy_sample(PyObject *module, PyObject *args)
     c.top_k = (uint32_t)top_k;
     if (!(drawn = new_answer(WOPY_IDS, scores.tensor, true, 1, ids.n, &out))) goto done;
     int32_t *classes = scores.tensor ? upper_half(out, ids.n) : out;
-    wo_status status;
-    if (c.n * c.k < SAMPLE_SHORT) {
-        status = wo_sample(&c, classes, &err);
-    } else {
-        Py_BEGIN_ALLOW_THREADS status = wo_sample(&c, classes, &err);
-        Py_END_ALLOW_THREADS
-    }
+    const bool others_may = c.n * c.k >= SAMPLE_SHORT;
+    PyThreadState *const own = others_may ? PyEval_SaveThread() : NULL;
+    const wo_status status = wo_sample(&c, classes, &err);
+    if (own) PyEval_RestoreThread(own);
     if (status) {
         wopy_raise(&err, NULL);
         Py_CLEAR(drawn);
