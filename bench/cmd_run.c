@@ -158,7 +158,6 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (code) return code;
     char *command = command_text(args, n, rest);
     json_t *results = json_array();
-    size_t n_ran = 0;
     bool ran;
     if (args->layer) {
         const bench_workload workload = own(args);
@@ -174,7 +173,6 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         }
         if (args->queries) workload.queries[0] = workload.queries[1] = args->queries;
         code = run_workload(args, command ? command : "", &workload, results, &ran);
-        n_ran += ran;
         bench_workload_free(&workload);
     }
     free(command);

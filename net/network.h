@@ -16,8 +16,8 @@
 #include "net/bag.h"
 #include "net/lstm.h"
 #include "net/pace.h"
-#include "store/names.h"
 #include "net/softmax.h"
+#include "store/names.h"
 
 /* The first WOI_N_ARCHS are trained and written here; the others are only read. */
 typedef enum woi_arch { WOI_ARCH_XC, WOI_ARCH_W2V, WOI_ARCH_LM, WOI_N_ARCHS, WOI_ARCH_FASTTEXT = WOI_N_ARCHS } woi_arch;

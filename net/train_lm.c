@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "base/team.h"
 #include "net/dropout.h"
-#include "text/tokens.h"
 #include "net/trainer.h"
+#include "text/tokens.h"
 
 #include <math.h>
 #include <string.h>

@@ -13,8 +13,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/team.h"
-#include "text/tokens.h"
 #include "net/trainer.h"
+#include "text/tokens.h"
 
 #include <math.h>
 #include <stdlib.h>

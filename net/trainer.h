@@ -2,8 +2,8 @@
 #ifndef WOI_NET_TRAINER_H
 #define WOI_NET_TRAINER_H
 
-#include "text/tokens.h"
 #include "net/train.h"
+#include "text/tokens.h"
 
 /* Streams of random numbers, so that no two purposes share one. */
 enum { WOI_STREAM_ORDER = 1000, WOI_STREAM_SAMPLES = 2000, WOI_STREAM_DROPOUT = 3000, WOI_STREAM_TARGETS = 4000 };

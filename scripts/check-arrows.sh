@@ -3,8 +3,12 @@
 #
 #   base <- kernels, store <- layer, route, fill <- index <- search <- build <- update;   build <- judge <- tune
 #   base, store <- text;   base, kernels, store, layer, text <- net
-#   python, examples: wideout.h only.   serve, mpi: also net/net.h, mpi base/hits.h, base/answers.h, cli's headers, search/routed.h and judge/evaluate.h.   cli, bench: also store/store.h, store/log.h and base/clock.h, cli base/utf8.h and serve/serve.h;
-#   bench also what it measures on a machine: kernels, layer/exact.h, layer/screen.h, base/cpu.h, judge/energy.h, and how: base/team.h, base/hits.h.   tests: anything.
+#   python, examples: wideout.h only
+#   serve: net/net.h and base/clock.h too; mpi: these, store.h, log.h, cli's headers, and what it sends: base/hits.h,
+#       base/answers.h, search/routed.h, judge/evaluate.h
+#   cli, bench: net/net.h, text/, store/store.h, store/log.h and base/clock.h too, cli base/utf8.h and serve/serve.h
+#   bench: what it measures on a machine: kernels, layer/, base/cpu.h, judge/energy.h, and how: base/team.h, base/hits.h
+#   tests: anything
 #   bench/peers: their own headers and one library each, hnswlib or Faiss; nothing of ours but for the test beside them.
 set -eu
 cd "$(dirname "$0")/.."
@@ -78,7 +82,7 @@ only no-library bench/peers/*.h bench/peers/*.c
 allow examples "wideout.h" examples/*.[ch]
 # The extension's own header includes the library's in <>, as a user would.
 allow python "" python/core/*.[ch]
-allow serve "wideout.h net/net.h" serve/*.[ch]
+allow serve "wideout.h net/net.h base/clock.h" serve/*.[ch]
 # wideout-mpi reads options and speaks as the tool does.
 allow mpi "wideout.h net/net.h store/store.h store/log.h base/clock.h base/answers.h base/hits.h search/routed.h judge/evaluate.h ../cli/" mpi/*.[ch]
 only no-library mpi/*.[ch]

@@ -42,14 +42,14 @@ void woi_access_reopen(woi_server *server)
 void woi_access_write(woi_server *server, const woi_access_line *line, const woi_reply *reply)
 {
     if (server->access_log < 0) return;
-    struct timespec now;
+    const double now = woi_clock(CLOCK_REALTIME);
+    const time_t second = (time_t)now;
     struct tm parts;
     char when[32];
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &parts);
+    gmtime_r(&second, &parts);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &parts);
     woi_out out = {0};
-    woi_out_format(&out, "{\"time\": \"%s.%06ldZ\", \"peer\": ", when, now.tv_nsec / 1000);
+    woi_out_format(&out, "{\"time\": \"%s.%06ldZ\", \"peer\": ", when, (long)(1e6 * (now - (double)second)));
     woi_out_json_text(&out, line->peer);
     woi_out_text(&out, ", \"method\": ");
     woi_out_json_text(&out, line->method);

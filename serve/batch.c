@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ENOUGH = 256, MOST_OF_ONE = 64 };
 
@@ -145,11 +144,7 @@ static void run_all(woi_server *server, woi_work *waiting)
 /* Waits until the window of the first closes, or there is enough. */
 static void wait_window(woi_batcher *b, double seconds)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    const double end = (double)until.tv_nsec * 1e-9 + seconds;
-    until.tv_sec += (time_t)end;
-    until.tv_nsec = (long)((end - (double)(time_t)end) * 1e9);
+    const struct timespec until = woi_in(seconds);
     while (b->n < ENOUGH && !b->stop)
         if (pthread_cond_timedwait(&b->change, &b->lock, &until) == ETIMEDOUT) break;
 }

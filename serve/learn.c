@@ -392,10 +392,8 @@ static void learn(woi_server *server, woi_lesson *first)
  * Under the lock. */
 static woi_lesson *wait_for_lessons(woi_learner *l)
 {
-    struct timespec until;
+    const struct timespec until = woi_in(1);
     const bool stuck = l->held.n;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec++;
     while ((!l->first || stuck) && !l->stop)
         if (pthread_cond_timedwait(&l->change, &l->lock, &until) == ETIMEDOUT) break;
     if (stuck && !l->stop) return NULL;

@@ -2,15 +2,7 @@
 #include "server.h"
 
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
-
-double woi_now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 wo_status woi_server_open(woi_server *server, const woi_serve_options *options, const char **at, wo_error *err)
 {

@@ -12,6 +12,7 @@
 #ifndef WOI_SERVE_SERVER_H
 #define WOI_SERVE_SERVER_H
 
+#include "base/clock.h"
 #include "net/net.h"
 #include "out.h"
 #include "serve.h"
@@ -156,8 +157,6 @@ struct woi_server {
 /* Opens the files of the options. Sentences of a failure are about *at. */
 wo_status woi_server_open(woi_server *server, const woi_serve_options *options, const char **at, wo_error *err);
 void woi_server_close(woi_server *server);
-
-double woi_now_s(void); /* of a clock that never goes back */
 
 /* snapshot.c: opens the files and makes the result current; what was current stays where that fails. */
 wo_status woi_snapshot_load(woi_server *server, const char **at, wo_error *err);

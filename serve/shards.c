@@ -416,9 +416,7 @@ static void *watch(void *ctx)
     woi_shards *all = server->shards;
     pthread_mutex_lock(&all->lock);
     while (!all->stop) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += EVERY_S;
+        const struct timespec until = woi_in(EVERY_S);
         while (!all->stop && !all->hurry && pthread_cond_timedwait(&all->change, &all->lock, &until) != ETIMEDOUT) {
         }
         all->hurry = false;

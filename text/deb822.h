@@ -40,7 +40,7 @@ typedef struct woi_stanza {
 /* A streaming reader: memory for one stanza. "-" is standard input; plain or gzip. */
 typedef struct woi_deb822 woi_deb822;
 wo_status woi_deb822_open(const char *path, woi_deb822 **reader, wo_error *err);
-/* The same of an open text (store/text.h), which belongs to the reader from then on, also when this fails. */
+/* The same of an open text (text/text.h), which belongs to the reader from then on, also when this fails. */
 struct woi_text;
 wo_status woi_deb822_open_text(struct woi_text *text, woi_deb822 **reader, wo_error *err);
 /* The next stanza, valid until the next call; *more is false after the last. */

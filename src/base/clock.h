@@ -17,6 +17,14 @@ static inline double woi_now_s(void)
     return woi_clock(CLOCK_MONOTONIC);
 }
 
+/* The time on that clock `seconds` from now, as pthread_cond_timedwait wants it. */
+static inline struct timespec woi_in(double seconds)
+{
+    const double end = woi_now_s() + seconds;
+    const time_t whole = (time_t)end;
+    return (struct timespec){.tv_sec = whole, .tv_nsec = (long)((end - (double)whole) * 1e9)};
+}
+
 /* Seconds that all threads of this process have worked. */
 static inline double woi_cpu_s(void)
 {

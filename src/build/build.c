@@ -6,11 +6,11 @@
 #include "base/progress.h"
 #include "base/sized.h"
 #include "build/build_evidence.h"
-#include "build/held.h"
 #include "build/findings.h"
+#include "build/held.h"
 #include "build/keep_make.h"
-#include "index/options.h"
 #include "build/partition_learn.h"
+#include "index/options.h"
 #include "index/together.h"
 
 #include <math.h>

@@ -3,9 +3,9 @@
 
 #include "base/error.h"
 #include "base/finite.h"
-#include "build/held.h"
 #include "base/rng.h"
 #include "build/findings.h"
+#include "build/held.h"
 #include "build/mixture_learn.h"
 #include "index/together.h"
 #include "route/mix.h"

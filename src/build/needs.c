@@ -2,8 +2,8 @@
 #include "build/build.h"
 #include "build/findings.h"
 
-#include "base/ids.h"
 #include "base/error.h"
+#include "base/ids.h"
 #include "base/mem.h"
 #include "base/progress.h"
 

@@ -6,8 +6,8 @@
  * the cells at Hamming distance 1, then 2, and so on; so every cell is filled, those that no training query ever opened
  * included. Rings grow fast (1,307,504 cells of 2^24 are 9 away), so a ring that is larger than the number of cells
  * with queries is not walked: those cells are. */
-#include "base/ids.h"
 #include "base/error.h"
+#include "base/ids.h"
 #include "base/progress.h"
 #include "base/team.h"
 #include "fill/cells.h"

@@ -1,6 +1,6 @@
 /* One cell of the most frequent classes: the sanity baseline. */
-#include "base/ids.h"
 #include "base/error.h"
+#include "base/ids.h"
 #include "base/mem.h"
 #include "fill/cells.h"
 

@@ -5,12 +5,12 @@
  * (and the other way round), so calls that do not count, again with queries of their own, go before each side's. */
 #include "judge/evaluate.h"
 
-#include "judge/ceilings.h"
-#include "judge/energy.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/progress.h"
+#include "judge/ceilings.h"
+#include "judge/energy.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/sized.h"
 #include "base/progress.h"
+#include "base/sized.h"
 #include "base/team.h"
 #include "base/utf8.h"
 

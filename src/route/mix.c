@@ -1,8 +1,8 @@
 /* The mix learner: see mix.h. */
 #include "route/mix.h"
 
-#include "base/ids.h"
 #include "base/error.h"
+#include "base/ids.h"
 #include "base/progress.h"
 #include "base/ranges.h"
 #include "base/rng.h"

@@ -18,7 +18,7 @@ same 'a wrong include is found' 'src/base/mem.c: base must not include "store/st
     "$("$scratch/tree/scripts/check-arrows.sh")"
 
 same 'there is one clock' src/base/clock.h \
-    "$(grep -lE '(clock_gettime|gettimeofday|timespec_get) *\(' src/*/*.[ch] text/*.[ch] net/*.[ch] cli/*.[ch] bench/*.[ch])"
+    "$(grep -lE '(clock_gettime|gettimeofday|timespec_get) *\(' src/*/*.[ch] text/*.[ch] net/*.[ch] serve/*.[ch] cli/*.[ch] mpi/*.[ch] bench/*.[ch])"
 
 same 'hits and agreement are counted by base/hits.h' '' "$(grep -nE '(hits|common)[^=]*\+= ' src/*/*.[ch] net/*.[ch] cli/*.[ch] mpi/*.[ch] |
     grep -vE '^src/base/hits.h:|woi_hits\(|\+= a\.common;')"

@@ -1,4 +1,4 @@
-/* index/adapter: cells against a recomputation from their definition, and against a build from both logs by the same
+/* update/adapter: cells against a recomputation from their definition, and against a build from both logs by the same
  * router; cells that nothing was observed in; what is refused; fading; searchers that move; memory that ends. */
 #include "testing.h"
 

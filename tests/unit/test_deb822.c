@@ -1,4 +1,4 @@
-/* net/: Debian package stanzas: reading, features and labels, the data set made of them. */
+/* text/deb822: Debian package stanzas: reading, features and labels, the data set made of them. */
 #include "testing.h"
 
 #include "text/deb822.h"

@@ -1,4 +1,4 @@
-/* base/energy: RAPL counters in a made-up powercap folder. */
+/* judge/energy: RAPL counters in a made-up powercap folder. */
 #include "testing.h"
 
 #include "judge/energy.h"

@@ -1,4 +1,4 @@
-/* index/evaluate: every figure by hand on a tiny layer, and against slow code on larger ones. */
+/* judge/evaluate: every figure by hand on a tiny layer, and against slow code on larger ones. */
 #include "asker.h"
 #include "base/clock.h"
 #include "testing.h"

@@ -1,4 +1,4 @@
-/* index/: what an index is built from, and what is refused. */
+/* build/: what an index is built from, and what is refused. */
 #include "engine.h"
 
 #include "build/build.h"

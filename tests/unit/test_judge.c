@@ -1,4 +1,4 @@
-/* index/: what the tuner says about an index's quality, by hand values. */
+/* judge/compare: what the tuner says about an index's quality, by hand values. */
 #include "engine.h"
 
 #include "tune/tune.h"

@@ -1,4 +1,4 @@
-/* index/build_lss: slide and lss on planted data, the thresholds by rank, the trace, threads, bad input. */
+/* build/build_lss: slide and lss on planted data, the thresholds by rank, the trace, threads, bad input. */
 #include "testing.h"
 
 #include "base/mem.h"

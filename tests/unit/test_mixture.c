@@ -1,4 +1,4 @@
-/* index/mixture: probabilities by their definition, sums over all classes, the mix that is chosen, where it is 0, what
+/* search/mixture: probabilities by their definition, sums over all classes, the mix that is chosen, where it is 0, what
  * switches it off, threads and files, evaluation, tuning. */
 #include "testing.h"
 

@@ -1,4 +1,4 @@
-/* store/: names and their ids; their tensors; their text. */
+/* store/names, text/names_text: names and their ids; their tensors; their text. */
 #include "testing.h"
 
 #include "text/names_text.h"

@@ -1,4 +1,4 @@
-/* index/partition, index/sample: log Z by its definition, log probabilities beside brute force, sums near 1, what
+/* search/partition, search/sample: log Z by its definition, log probabilities beside brute force, sums near 1, what
  * threads, files, priors and rows change; drawing against the distribution. */
 #include "testing.h"
 

@@ -1,4 +1,4 @@
-/* index/rows: where the queries of a class are expected, which leaves its row leads to, and what cells then hold, each
+/* build/rows: where the queries of a class are expected, which leaves its row leads to, and what cells then hold, each
  * by its definition. */
 #include "engine.h"
 

@@ -1,4 +1,4 @@
-/* index/search*.c, layer/exact.c: scores that are probabilities, and scores that are no numbers. */
+/* search/search*.c, layer/exact.c: scores that are probabilities, and scores that are no numbers. */
 #include "engine.h"
 
 enum { K = 5, MOST = 72 };

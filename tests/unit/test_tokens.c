@@ -1,4 +1,4 @@
-/* net/: text to token files and back. */
+/* text/tokens: text to token files and back. */
 #include "signing.h"
 #include "testing.h"
 

@@ -1,4 +1,4 @@
-/* index/: the tuner: that its goals are reached, what is fixed is kept, and a file keeps its curve. Times are
+/* tune/: the tuner: that its goals are reached, what is fixed is kept, and a file keeps its curve. Times are
  * whatever they are: nothing here depends on them but which setting wins. */
 #include "tuning.h"
 

@@ -1,4 +1,4 @@
-/* index/keep.c, update.c, update_cells.c, check_layer.c: queries that stay, and classes that come, change and go. */
+/* index/keep.c, update/: queries that stay, and classes that come, change and go. */
 #include "index_files.h"
 
 #include "index/keep.h"

@@ -1,4 +1,4 @@
-/* store/: the extreme-classification format: values against strtof, rows against a plain parser, dialects, both forms.
+/* text/: the extreme-classification format: values against strtof, rows against a plain parser, dialects, both forms.
  */
 #include "testing.h"
 
