@@ -5,7 +5,7 @@
 # The 64 nearest training queries of each test query, exactly, as its cell: see bench/nearest.c. Prints a line of JSON each, and keeps
 # them in bench/results/nearest.json, in place of those of the same data. Needs 'make nets' and build/bench/nearest (make
 # build/bench/nearest), and minutes: every query is compared with all training queries.
-set -eu
+set -eu -o pipefail
 cd "$(dirname "$0")/.."
 build=$(realpath "${BUILD:-build}")
 cache=${WIDEOUT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wideout}

@@ -333,6 +333,17 @@ static void warn_of_labels(const arguments *args, const wo_index *index)
                 option, curve.target_agree);
 }
 
+/* Where the candidates lack most of Z the estimate is a guess. */
+static void warn_of_log_z(const wo_index_info *info)
+{
+    enum { FAR = 1 }; /* nats: a factor of e */
+    if (info->log_z_error > FAR)
+        fprintf(stderr,
+                "%s: warning: log Z is off by %.2g nats, so that probabilities mean little: more classes in the cells, "
+                "by a smaller --lambda, a larger --cap or more --probes, make that less\n",
+                cli_program, info->log_z_error);
+}
+
 /* `tune` NULL: exactly what the options say. */
 static int build(const cli_command *self, const arguments *args, const wo_build_options *o, const wo_tune_options *tune)
 {
@@ -379,6 +390,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     const wo_index_info info = cli_index_of(index).info;
     if (!args->common.quiet) {
         warn_of_quality(args, &info);
+        warn_of_log_z(&info);
         cli_not_finite_warn(args->logs.n == 1 ? args->logs.of[0] : "the logs", log.log, index);
         cli_not_finite_warn(args->tune.log, tune_log.log, index);
     }

@@ -138,6 +138,17 @@ static const char *why_not(const wo_curve *curve, size_t row, size_t full)
     return "  (not for sure)";
 }
 
+/* Why FULL's own answers are the goal where hits cannot be. */
+static void print_no_hits(const wo_curve *curve, const char *indent)
+{
+    if (curve->target_agree == 0) return;
+    if (curve->labelled == 0)
+        printf("%sno hits to judge by: the queries have no labels\n", indent);
+    else if (of_full(curve, full_row(curve), "p_at_1") == 0)
+        printf("%sno hits to judge by: on %s FULL's best answer is never a label\n", indent,
+               cli_count(curve->labelled, "labelled query"));
+}
+
 /* Of a screen: the queries were too few to show more. */
 static void print_all_equal(const wo_curve *curve, const char *indent)
 {
@@ -179,8 +190,8 @@ static void print_proof(const wo_curve *curve, const char *indent)
         break;
     case WO_PROOF_AGREEMENT:
         if (curve->target_agree > 0) {
-            printf("%sshown by the answers themselves: at least %.2f%% of FULL's %" PRIu32 " best%s\n", indent,
-                   100 * sure, curve->k, curve->labelled ? "" : "; there were no labels to judge hits by");
+            printf("%sshown by the answers themselves: at least %.2f%% of FULL's %" PRIu32 " best\n", indent,
+                   100 * sure, curve->k);
         } else {
             printf("%shits on %s are too few to show it: shown by FULL's own answers, there and on\n", indent,
                    cli_count(curve->labelled, "labelled query"));
@@ -232,6 +243,7 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
     else
         printf("to %g of FULL's P@1 and %g of its P@5", curve->target, curve->target5);
     printf(", on %s, batch %s\n", cli_count(curve->n, "query"), cli_number(curve->batch));
+    print_no_hits(curve, indent);
     print_proof(curve, indent);
     if (curve->built_from)
         printf("%sthere was no time to build from all of the log: built from %s of it\n", indent,

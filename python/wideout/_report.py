@@ -34,36 +34,55 @@ def _figure(x: float, full: float) -> str:
     return f"{x:8.4f}" + (f"{100 * x / full:7.2f}%" if full > 0 else " " * 8)
 
 
-def _proof(tuning: dict[str, Any], row: Any, is_full: bool) -> list[str]:
-    """What was shown, and by what."""
-    if is_full:
-        lines = ["nothing else was shown to reach that, or was faster: this is FULL itself"]
-        if tuning["needed"] > tuning["labelled"]:
-            lines.append(f"about {tuning['needed']:,} labelled queries would show it by hits")
-        return lines
-    if tuning["target_us"] > 0:
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what[:-1]}ies"
+
+
+def _no_hits(tuning: dict[str, Any], full: Any) -> list[str]:
+    """Why FULL's own answers are the goal where hits cannot be."""
+    if not tuning["target_agree"] > 0:
         return []
+    if not tuning["labelled"]:
+        return ["no hits to judge by: the queries have no labels"]
+    if full is None or full.p_at_1 != 0:
+        return []
+    return [f"no hits to judge by: on {_count(tuning['labelled'], 'labelled query')} FULL's best answer is never a label"]
+
+
+def _proof(tuning: dict[str, Any], row: Any) -> list[str]:
+    """What was shown, and by what."""
+    met = row is not None and row.met == 1
+    is_full = row is not None and row.method == 0
+    needed = []
+    if tuning["needed"] > tuning["labelled"]:
+        needed = [f"about {_count(tuning['needed'], 'labelled query')} would show it by hits"]
+    if tuning["target_us"] > 0:
+        if met or row is None:
+            return []
+        return [f"nothing was as fast: this is {'FULL, the fastest' if is_full else 'the fastest'} that was found"]
+    if is_full and met:
+        return ["nothing else was shown to reach that, or was faster: this is FULL itself"] + needed
+    if is_full:
+        return ["nothing was shown to reach that: FULL itself is the best that was found"] + needed
+    few = f"hits on {_count(tuning['labelled'], 'labelled query')} are too few to show it: shown by"
     lines = []
     if tuning["proof"] == "hits":
-        line = f"shown by the hits on {tuning['labelled']:,} labelled queries: at least {100 * row.sure_p_at_1:.2f}% of FULL's P@1"
-        lines.append(line + (f" and {100 * row.sure_p_at_5:.2f}% of its P@5" if tuning["target5"] > 0 else ""))
+        line = f"shown by the hits on {_count(tuning['labelled'], 'labelled query')}: at least {100 * row.sure_p_at_1:.2f}% of FULL's P@1"
+        lines = [line + (f" and {100 * row.sure_p_at_5:.2f}% of its P@5" if tuning["target5"] > 0 else "")]
     elif tuning["proof"] == "agreement" and tuning["target_agree"] > 0:
-        line = f"shown by the answers themselves: at least {100 * row.sure_agreement:.2f}% of FULL's {tuning['k']} best"
-        lines.append(line + ("" if tuning["labelled"] else "; there were no labels to judge hits by"))
+        lines = [f"shown by the answers themselves: at least {100 * row.sure_agreement:.2f}% of FULL's {tuning['k']} best"]
     elif tuning["proof"] == "agreement":
-        lines.append(f"hits on {tuning['labelled']:,} labelled queries are too few to show it: shown by FULL's own answers;")
-        lines.append(f"it has {100 * row.sure_agreement:.1f}% of its {tuning['k']} best for sure")
+        lines = [f"{few} FULL's own answers, there and on"]
+        lines.append(f"queries of the log that were held out; it has {100 * row.sure_agreement:.1f}% of its {tuning['k']} best for sure")
     elif tuning["proof"] == "held-out":
-        lines.append(f"hits on {tuning['labelled']:,} labelled queries are too few to show it: shown by hits on {tuning['held_out']:,}")
-        lines.append(f"other queries of the log, held out from building; it has {100 * row.sure_agreement:.1f}% of FULL's {tuning['k']} best for sure")
+        lines = [f"{few} hits on {_count(tuning['held_out'], 'other query')} of the"]
+        lines.append(f"log, held out from building; it has {100 * row.sure_agreement:.1f}% of FULL's {tuning['k']} best for sure")
     elif tuning["proof"] == "all-equal":
-        lines.append(f"{tuning['queries']:,} queries are too few to show that; it scores every class, and hardly ever answers")
-        lines.append("otherwise than FULL")
-    elif row is not None and row.met != 1:
-        lines.append("nothing was shown to reach that: this is the best that was found")
-    if tuning["needed"] > tuning["labelled"]:
-        lines.append(f"about {tuning['needed']:,} labelled queries would show it by hits")
-    return lines
+        few = "query is" if tuning["queries"] == 1 else "queries are"
+        lines = [f"{tuning['queries']:,} {few} too few to show that; it looks through all classes, and hardly ever answers otherwise than FULL"]
+    elif row is not None and not met:
+        lines = ["nothing was shown to reach that: this is the best that was found"]
+    return lines + needed
 
 
 def _curve_lines(index: "Index") -> list[str]:
@@ -79,10 +98,10 @@ def _curve_lines(index: "Index") -> list[str]:
     lines = [f"tuned to {goal}, on {tuning['queries']:,} queries, batch {tuning['batch']:,}"]
     chosen = tuning["chosen"] if tuning["chosen"] < len(curve) else None
     row = curve[chosen] if chosen is not None else None
-    lines += _proof(tuning, row, row is not None and row.method == 0)
+    full = next((r for r in curve if r.method == 0), None)
+    lines += _no_hits(tuning, full) + _proof(tuning, row)
     if tuning["built_from"]:
         lines.append(f"there was no time to build from all of the log: built from {tuning['built_from']:,} queries of it")
-    full = next((r for r in curve if r.method == 0), None)
     nan = math.nan
     lines.append(f"{len(curve):,} tried; the exact layer and this index:")
     lines.append(f"{'P@1':>8}{'of FULL':>8}{'P@5':>8}{'of FULL':>8}{'agree':>8}{'classes':>10}{'us/query':>10}{'x FULL':>8}")

@@ -25,8 +25,7 @@
 #include <string.h>
 
 enum {
-    SAMPLE = 50000, /* queries, of which FULL is asked */
-    CHUNK = 4096,   /* queries between two reports */
+    CHUNK = 4096, /* queries between two reports */
     MOST_CELLS = 1 << 24 /* noted, for all queries together */,
     ROUNDS = 12,   /* of Gauss-Newton. WikiText-2, 22 candidates, held-out error: 0.1076 after 3, 0.1031 after 6, 0.1020
                       after 12 */
@@ -65,7 +64,7 @@ static void free_sample(sample *s)
 static wo_status make_sample(const wo_index *index, const wo_log *log, sample *s, wo_error *err)
 {
     const size_t room = woi_cells_opened(index, woi_wider_probes(index, index->options.probes));
-    size_t n = log->n < SAMPLE ? log->n : SAMPLE;
+    size_t n = log->n < WOI_LOG_Z_SAMPLE ? log->n : WOI_LOG_Z_SAMPLE;
     if (n * room > MOST_CELLS) n = MOST_CELLS / room;
     *s = (sample){.n = n, .n_cells = index->cells.n, .d = log->d, .queries = log->queries, .seen.room = room};
     s->picks = woi_alloc(n, sizeof *s->picks, err);

@@ -7,6 +7,7 @@
 #include "tune/tune.h"
 
 #include "base/clock.h"
+#include "build/partition_learn.h"
 
 #include <math.h>
 
@@ -78,13 +79,20 @@ static double screen_s(const woi_tune *t)
     return OF_FULL * full_s(t) * (woi_tune_timed(t->o.batch) + (double)t->judged.n / t->threads);
 }
 
+/* FULL is asked of the queries that the index keeps, and of those that log Z is learned from. */
+static double complete_s(const woi_tune *t)
+{
+    const double n = (double)t->log->n;
+    return t->ask_s * (fmin(n, t->build.keep) + (t->build.partition ? fmin(n, WOI_LOG_Z_SAMPLE) : 0));
+}
+
 /* Building from the whole log is worth a third of the time, not more. */
 static const double FOR_LOG = 1.0 / 3;
 
 static double reserve_s(const woi_tune *t)
 {
     const double whole = build_s(t, true), part = build_s(t, false);
-    return screen_s(t) + plan_s(t) + (whole <= FOR_LOG * t->o.max_time_s ? whole : part);
+    return screen_s(t) + plan_s(t) + complete_s(t) + (whole <= FOR_LOG * t->o.max_time_s ? whole : part);
 }
 
 /* Before so much has gone no search ends; what is left is for the build. */
@@ -99,7 +107,7 @@ bool woi_tune_fits_log(const woi_tune *t)
     const double over = fmax(1, 0.05 * t->o.max_time_s), left = fmax(woi_tune_left(t) + over, 1);
     /* It is built in any case: what hardly takes longer from all of the log is. */
     return t->train_is_log || t->o.max_time_s < LEAST_S || build_s(t, true) - build_s(t, false) <= over / 2 ||
-           build_s(t, true) + plan_s(t) <= left;
+           build_s(t, true) + plan_s(t) + complete_s(t) <= left;
 }
 
 bool woi_tune_is_late(const woi_tune *t, double share)

@@ -88,6 +88,11 @@ few=(--layer lm.net --log few.log -K 4 -L 2 --iterations 10 --partition)
 check 'of a log of few queries: on those that it was fitted to' grep -qE '^  log Z, on logged queries that it was fitted to: error .*; others have a larger one$' \
     <("$WIDEOUT" build -q "${few[@]}" -o few.idx)
 same 'and so in --json' false "$("$WIDEOUT" build -q "${few[@]}" -o few.idx --json | jq .log_z_held_out)"
+"$WIDEOUT" data synthetic -q -m 400 -d 64 -n 1500 -o far >/dev/null
+far=(--layer far/layer.safetensors --log far/train.log.safetensors -K 12 -L 1 --lambda 2 --iterations 5 --partition)
+check 'candidates that lack most of Z are warned of' grep -qE '^wideout: warning: log Z is off by [1-9][0-9.]* nats, so that probabilities mean little: ' \
+    <("$WIDEOUT" build "${far[@]}" -o far.idx 2>&1)
+same 'but for --quiet' '' "$("$WIDEOUT" build -q "${far[@]}" -o far.idx 2>&1 >/dev/null)"
 usage 'a tune log without a partition' build \
     '--tune-log is for tuning: give --target too, or leave out --method, --router, -K, -L and --lambda' \
     --layer lm.net --log lm.log -K 4 --tune-log lm.log -o no.idx

@@ -61,6 +61,31 @@ wideout: warning: without --tune-log all of the log, fewer than 20 queries, was 
     "$(cat err)"
 check 'and little is tried' jq -e '.tuning.provable == "all-equal" and .tuning.queries == 15 and (.tuning.curve | length <= 3)' tiny.json
 
+# ---- Odd logs ----------------------------------------------------------------------------------------------------
+# odd NAME LABEL QUERY: 40 queries, all as this one (8 numbers as printf escapes), and all with this label; none: ''.
+odd() {
+    local queries='"queries":{"dtype":"F32","shape":[40,8],"data_offsets":[0,1280]}' labels=
+    [ -z "$2" ] || labels=',"labels":{"dtype":"I32","shape":[40],"data_offsets":[1280,1440]}'
+    local header="{$queries$labels}"
+    {
+        printf '%b%s' "$(printf '\\x%02x\\0\\0\\0\\0\\0\\0\\0' ${#header})" "$header"
+        for _ in $(seq 40); do printf '%b' "$3"; done
+        for _ in $(seq 40); do printf '%b' "$2"; done
+    } >"$1"
+}
+ones=$(printf '\\0\\0\\x80\\x3f%.0s' 1 2 3 4 5 6 7 8) nothing=$(printf '\\0\\0\\0\\0%.0s' 1 2 3 4 5 6 7 8)
+odd equal.log '\xc8\0\0\0' "$ones"
+odd zero.log '\xc8\0\0\0' "$nothing"
+odd unlabelled.log '' "$ones"
+for log in equal zero unlabelled; do
+    "$WIDEOUT" build --layer s/layer.safetensors --log $log.log -t 1 --max-time 0.1s -q -o $log.idx >$log.text
+    why="on 40 labelled queries FULL's best answer is never a label"
+    [ $log != unlabelled ] || why='the queries have no labels'
+    same "$log queries: an index, and what it was judged by" "tuned to 0.99 of FULL's own 5 best, on 4 queries, batch 1
+no hits to judge by: ${why/40/4}" "$(grep -A 1 '^  tuned' $log.text | sed 's/^  //')"
+    same 'it answers' 40 "$("$WIDEOUT" predict --index $log.idx $log.log | wc -l)"
+done
+
 # ---- Other goals, what is fixed ----------------------------------------------------------------------------------
 tune "${valid[@]}" -k 10 --target-agree 0.5 --router tree -o agree --json >agree.json
 same 'agreement' '[0.5,null,10,"top",10,true,"tree"]' "$(jq -c '[.tuning.target_agree, .tuning.target, .tuning.k,

@@ -105,11 +105,23 @@ class Tuned(unittest.TestCase):
             self.assertEqual(wideout.build(W, b, queries, max_time=1).tuning["target_agree"], 0.99)
         agreed = wideout.build(W, b, paths[0], tune_queries=queries, target_agree=0.5, max_time=1)
         self.assertEqual(agreed.tuning["target_agree"], 0.5)
+        self.assertIn("\nno hits to judge by: the queries have no labels\nshown by the answers themselves: at least ", str(agreed))
         with wideout.LogWriter(scratch("labelled.log"), d=16) as log:
             log.append(queries, labels)
         with self.assertRaisesRegex(wideout.ArgumentError, "give tune_labels too"):
             wideout.build(W, b, scratch("labelled.log"), tune_queries=queries)
         self.assertEqual(wideout.build(W, b, scratch("labelled.log"), target=0.9, max_time=1).tuning["target"], 0.9)
+
+    def test_target_that_full_never_hits(self):
+        """FULL's own answers are the goal then too, and the report says why."""
+        worst = np.argmin(queries @ W.T + b, axis=1)
+        for tune in ({}, {"tune_queries": queries[:1].copy(), "tune_labels": worst[:1]}):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ix = wideout.build(W, b, queries, worst, max_time=1, **tune)
+            self.assertEqual(ix.tuning["target_agree"], 0.99)
+            counted = "1 labelled query" if tune else "400 labelled queries"
+            self.assertIn(f"\nno hits to judge by: on {counted} FULL's best answer is never a label\n", str(ix))
 
     def test_goal(self):
         ix = index(target=0.9, max_time=1, batch=8, k=3)

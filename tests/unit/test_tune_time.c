@@ -94,6 +94,17 @@ static void the_time_is_held_with_the_last_build(void **state)
     t.start += 100;
     t.o.max_time_s = 100;
     learn_s[1] = 4;
+    /* FULL's answers to what the index keeps, and to what log Z is learned from: 50 s. */
+    t.ask_s = 1e-3;
+    t.start = woi_now_s() - 40;
+    assert_false(woi_tune_must_stop(&t));
+    t.build.partition = 1;
+    assert_true(woi_tune_must_stop(&t));
+    t.stopped = false;
+    t.build.partition = 0;
+    t.build.keep = 50000;
+    assert_true(woi_tune_must_stop(&t));
+    t.build.keep = 0;
     /* Nothing is an answer yet, not even FULL: a search goes on. */
     t.stopped = false;
     t.best = WOI_NO_ROW;
@@ -160,7 +171,8 @@ static void time_is_kept_for_the_screen(void **state)
 {
     (void)state;
     double row[WOI_CURVE_COLUMNS] = {[WOI_CURVE_METHOD] = WO_METHOD_FULL, [WOI_CURVE_US] = 100};
-    woi_tune t = {.rows = row, .n_rows = 1, .best = 0, .threads = 1};
+    wo_log log = {.n = 1000};
+    woi_tune t = {.log = &log, .rows = row, .n_rows = 1, .best = 0, .threads = 1};
     t.o.max_time_s = 20;
     t.start = woi_now_s() - 17;
     t.o.batch = 1; /* 10,000 queries in a quarter of FULL's time, and for the planner 20,000, and 3,400 of FULL */
