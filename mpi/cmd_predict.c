@@ -303,7 +303,9 @@ static int open_source(session *s, const char *path)
                                      .base = WOI_XC_ZERO_BASED,
                                      .threads = (int)args->common.threads,
                                      .d = s->info.d};
-    return cli_source_open(&s->source, path, &from, &s->at, &err) ? cli_fail(s->at, &err) : CLI_OK;
+    if (!cli_source_open(&s->source, path, &from, &s->at, &err)) return CLI_OK;
+    /* mpirun may have closed a silent pipe, because the other ranks had waited for long enough. */
+    return job_failed_elsewhere_by(&err) ? CLI_FAILED : cli_fail(s->at, &err);
 }
 
 static int run(const cli_command *self, void *given, int n, char **rest)

@@ -24,6 +24,18 @@ fails 'a rank that fails says why, and the others nothing' 1 'collective: some/f
     run 4 "$built/tests/mpi/collective" fail
 WIDEOUT_MPI_TIMEOUT=1 fails 'no wait is longer than the limit' 1 \
     'collective: rank 0 waited 1 s for the other ranks, which is the limit' run 2 "$built/tests/mpi/collective" late
+# All others wait as long: whichever says it, no other does.
+anyone() { # NAME SENTENCE COMMAND...: as fails, exit code 1; which rank says it is left open
+    fails "$1" 1 "$2" any_rank "${@:3}"
+}
+any_rank() {
+    "$@" 2>any_rank
+    local code=$?
+    sed 's/: rank [0-9] waited/: rank N waited/' any_rank >&2
+    return $code
+}
+WIDEOUT_MPI_TIMEOUT=1 anyone 'where three wait, one says it' 'collective: rank N waited 1 s for the other ranks, which is the limit' \
+    run 4 "$built/tests/mpi/collective" late
 fails 'ranks with different words' 1 'collective: the command line differs between ranks 0 and 1' \
     timeout 60 mpirun --quiet -n 1 "$built/tests/mpi/collective" one : -n 1 "$built/tests/mpi/collective" other
 
@@ -237,6 +249,32 @@ fails 'shard: more files than classes' 1 "wideout: three/$few" "$WIDEOUT" shard 
 fails 'an output folder that is not there' 1 \
     'wideout-mpi: nowhere/x-00001-of-00002.safetensors: cannot create: No such file or directory' \
     run 2 "$mpi" build --layer $layer "${tree[@]}" -o nowhere/x
+# A silent pipe, and a rank that is stopped: mpirun ends the first, and wakes the second, which have nothing to say then.
+silent() { # COMMAND...
+    mkfifo pipe
+    sleep 60 >pipe &
+    "$@" <pipe
+    local code=$?
+    kill $!
+    rm pipe
+    return $code
+}
+run 4 "$mpi" build --layer $layer "${tree[@]}" -o s/four >/dev/null
+WIDEOUT_MPI_TIMEOUT=1 anyone 'a pipe that is silent' 'wideout-mpi: rank N waited 1 s for the other ranks, which is the limit' \
+    silent run 4 "$mpi" predict -t 1 --index s/four -
+stopped() { # RANK COMMAND...
+    rm -f pid.*
+    run 4 bash with_pid.sh "${@:2}" &
+    local job=$! i
+    for ((i = 0; i < 300; i++)); do [ ! -s "pid.$1" ] || break; sleep 0.1; done
+    sleep 1
+    kill -STOP "$(<"pid.$1")"
+    wait $job
+}
+for rank in 0 2; do
+    WIDEOUT_MPI_TIMEOUT=2 anyone "rank $rank is stopped" 'wideout-mpi: rank N waited 2 s for the other ranks, which is the limit' \
+        stopped $rank "$mpi" eval -t 1 --index s/four --log $train --no-full --rounds 1000 -b 64
+done
 # One rank's disk is full: neither has an index. A sanitizer wants to be loaded first.
 mkdir full
 if [ -z "${SAN:-}" ]; then
