@@ -272,10 +272,8 @@ stopped() { # RANK COMMAND...
     kill -STOP "$(<"pid.$1")"
     wait $job
 }
-for rank in 0 2; do
-    WIDEOUT_MPI_TIMEOUT=2 anyone "rank $rank is stopped" 'wideout-mpi: rank N waited 2 s for the other ranks, which is the limit' \
-        stopped $rank "$mpi" eval -t 1 --index s/four --log $train --no-full --rounds 1000 -b 64
-done
+WIDEOUT_MPI_TIMEOUT=2 anyone 'rank 0 is stopped' 'wideout-mpi: rank N waited 2 s for the other ranks, which is the limit' \
+    stopped 0 "$mpi" eval -t 1 --index s/four --log $train --no-full --rounds 1000 -b 64
 # One rank's disk is full: neither has an index. A sanitizer wants to be loaded first.
 mkdir full
 if [ -z "${SAN:-}" ]; then
