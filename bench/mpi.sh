@@ -12,7 +12,7 @@ export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_me
 data=$folder/data-$m-$d-$n
 mkdir -p "$folder" bench/results
 [ -f "$data/layer.safetensors" ] || "$build/wideout" data synthetic -q -m "$m" -d "$d" -n "$n" -o "$data" >/dev/null
-about=$(BUILD=$build bench/about.sh)
+about=$(bench/about.sh "$build")
 jq -c .machine <<<"$about"
 : >"$folder/rows"
 
@@ -55,7 +55,7 @@ RESULTS=$folder/steps ROUNDS=$rounds BUILD=$build bench/mpi_train.sh $ranks
 # Each row beside that of the first number of ranks.
 jq -s --slurpfile steps "$folder/steps" --argjson about "$about" \
     --arg load "$(cut -d ' ' -f 1 /proc/loadavg)" --argjson m "$m" --argjson d "$d" --argjson n "$n" \
-    '. as $all | $about + {load_average_after: ($load | tonumber), m: $m, d: $d, n: $n,
+    '. as $all | $about + {load_after: ($load | tonumber), m: $m, d: $d, n: $n,
     rows: map(. as $r | ($all | map(select(.row == $r.row))[0]) as $first | . + {cpu_speedup: (($first.cpu_s // $first.cpu_us) / (.cpu_s // .cpu_us)),
         wall_speedup: (($first.wall_s // $first.wall_us) / (.wall_s // .wall_us))}), steps: $steps[0].rows}' "$folder/rows" >"$result"
 jq -r '.rows[] | "\(.row), P = \(.ranks): " + (if .cpu_s then "\(.wall_s * 100 | round / 100) s, \(.cpu_s * 100 | round / 100) CPU s"

@@ -120,7 +120,7 @@ def constants(one, two, merge_ns):
 
 
 def main():
-    about = json.loads(subprocess.run(["bench/about.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout)
+    about = json.loads(subprocess.run(["bench/about.sh", BUILD], check=True, stdout=subprocess.PIPE, text=True).stdout)
     os.makedirs("bench/results", exist_ok=True)
     data = os.path.join(FOLDER, "data")
     if not os.path.exists(f"{data}/layer.safetensors"):

@@ -26,7 +26,7 @@ if [ -z "$train" ]; then
 fi
 
 mkdir -p bench/results
-about=$(bench/about.sh)
+about=$(bench/about.sh "${BUILD:-build}")
 for ((round = 0; round < rounds; round++)); do
     for p in "$@"; do
         "${MPIRUN:-mpirun}" -n "$p" "$mpi" train xc --train "$train" -d 128 -b 512 "${options[@]}" --time-steps "$steps" -t 1 \
@@ -46,7 +46,7 @@ done | jq -s --argjson about "$about" --arg mpirun "${MPIRUN:-mpirun}" \
      rows: map(. + {speedup: ($one.ms / .ms), fastest_speedup: ($one.fastest_ms / .fastest_ms), cpu_speedup: ($one.cpu_ms / .cpu_ms)})}' \
     >"$scratch/all.json"
 cp "$scratch/all.json" "${RESULTS:-bench/results/mpi_train.json}"
-jq -r '"load average before: \(.load_average_before)"' "$scratch/all.json"
+jq -r '"load average before: \(.load_before)"' "$scratch/all.json"
 jq -r '.rows[] | [.ranks, .m, .d, .ms, .speedup, .fastest_ms, .fastest_speedup, .cpu_ms, .cpu_speedup, 100 * .waited, .bytes_a_step] | @tsv' \
     "$scratch/all.json" |
     awk 'BEGIN { print " P  classes    d  ms a step       fastest ms      CPU ms a rank   waited  bytes a step" }
