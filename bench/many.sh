@@ -6,8 +6,9 @@
 # --one: M classes of D dimensions in one index, within 12 GiB; quality beside FULL's, the most popular labels and the ceiling (labels
 # that the log names at all), and times. --shards: MANY classes in P shards, one after the other: made, built within 4 GiB, asked, FULL
 # asked, and all but the index thrown away. Both without either. Limits are on the address space of a process, mapped files included.
-# Of each step many.json has seconds, CPU seconds, the most memory and page-ins; of a query microseconds by the clock and of CPU, in
-# batches of 1,024 and alone. asked_from_disk is 2,000 queries of an index of which the system had forgotten every page.
+# Of each step many.json has seconds, CPU seconds, the most memory, and page-ins: pages of 4 KiB that were read from the disk, most of
+# them ahead, so that few were waited for (major_faults). Of a query it has microseconds by the clock and of CPU, in batches of 1,024
+# and alone. asked_from_disk is 2,000 queries of an index of which the system had forgotten every page.
 # FOLDER, by default in TMPDIR, is emptied at the end. M=1000000 MANY=4000000 P=4 bench/many.sh is a trial of two minutes.
 # shellcheck disable=SC2016 # jq's variables
 set -eu
@@ -19,6 +20,7 @@ folder=${1:-${TMPDIR:-/tmp}/wideout-many}
 M=${M:-10000000} D=${D:-128} CAP=${CAP:-1400} MANY=${MANY:-100000000} MANY_D=${MANY_D:-64} P=${P:-20} MANY_CAP=${MANY_CAP:-150}
 MANY_LEAVES=${MANY_LEAVES:-10000} THREADS=${THREADS:-0}
 mkdir -p "$folder" bench/results
+about=$(bench/about.sh "${BUILD:-build}")
 result=bench/results/many.json
 evidence=(--method evidence --router tree --beam 4 --source labels --lambda 0 --thin 0 --keep 0 --rows 1 --weights int8-bf16)
 
@@ -35,7 +37,7 @@ with open(name + ".out", "w") as out:
     code = subprocess.run(command, stdout=out, preexec_fn=limit).returncode
 u = resource.getrusage(resource.RUSAGE_CHILDREN)
 json.dump({"seconds": round(time.time() - start, 2), "cpu_s": round(u.ru_utime + u.ru_stime, 2), "peak_mib": u.ru_maxrss / 1024,
-           "page_ins": u.ru_majflt, "read_mib": u.ru_inblock / 2048}, open(name + ".cost", "w"))
+           "page_ins": u.ru_inblock // 8, "major_faults": u.ru_majflt, "read_mib": u.ru_inblock / 2048}, open(name + ".cost", "w"))
 sys.exit(code)
 END
 }
@@ -79,8 +81,8 @@ one() {
     put --slurpfile make "$folder/make.cost" --slurpfile build "$folder/build.cost" --slurpfile built "$folder/build.out" \
         --slurpfile disk "$folder/disk.cost" \
         --slurpfile cells "$folder/cells.out" --slurpfile popular "$folder/popular.out" --slurpfile named "$folder/named.out" \
-        --arg commit "$(git rev-parse --short HEAD)" '.one = {commit: $commit, m: $built[0].m, d: $built[0].d, options: $built[0].options,
-        made: $make[0], build: $build[0], file_bytes: $built[0].file_bytes, machine: $cells[0].machine, date: $cells[0].date,
+        --argjson about "$about" '.one = $about + {m: $built[0].m, d: $built[0].d, options: $built[0].options,
+        made: $make[0], build: $build[0], file_bytes: $built[0].file_bytes,
         p_at_1: $cells[0].p_at_1, full_p_at_1: $cells[0].full_p_at_1, share: ($cells[0].p_at_1 / $cells[0].full_p_at_1),
         popular_p_at_1: $popular[0].p_at_1, ceiling: $named[0].label_recall, classes_scored: $cells[0].sample_size,
         us: ($cells[0].timings | map({key: "batch_\(.batch)", value: {wall_us: .us_per_query, cpu_us: (1000 * .cpu_s_per_1000)}}) | from_entries),
@@ -112,9 +114,9 @@ shards() {
         done
     done
     python3 bench/many_merge.py "$folder" "$P" >"$folder/merged"
-    put --slurpfile merged "$folder/merged" --arg commit "$(git rev-parse --short HEAD)" --argjson d "$MANY_D" --argjson m "$MANY" \
+    put --slurpfile merged "$folder/merged" --argjson about "$about" --argjson d "$MANY_D" --argjson m "$MANY" \
         --argjson shards "$P" --argjson cap "$MANY_CAP" --argjson leaves "$MANY_LEAVES" \
-        '.shards = {commit: $commit, m: $m, d: $d, shards: $shards, leaves: $leaves, cap: $cap} + $merged[0]'
+        '.shards = $about + {m: $m, d: $d, shards: $shards, leaves: $leaves, cap: $cap} + $merged[0]'
     jq .shards "$result"
 }
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# wideout-mpi with $RANKS processes (1 2) of one thread each: building, a stream of queries with small cells and with large ones, and a
-# step of training; wall and CPU seconds of rank 0. CPU seconds are what an idle machine would show where this one is busy.
+# wideout-mpi with $RANKS processes (1 2) of one thread each: building, a stream of queries with small cells, with large ones and to
+# FULL, and a step of training; wall and CPU seconds of rank 0. CPU seconds are what an idle machine would show where this one is busy.
 # Writes bench/results/mpi.json. Usage: bench/mpi.sh [FOLDER [M [D [N]]]]: data are made there once. ROUNDS (3): the best of so many.
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,7 +12,8 @@ export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_me
 data=$folder/data-$m-$d-$n
 mkdir -p "$folder" bench/results
 [ -f "$data/layer.safetensors" ] || "$build/wideout" data synthetic -q -m "$m" -d "$d" -n "$n" -o "$data" >/dev/null
-"$build/wideout" cpu | head -2
+about=$(bench/about.sh "$build")
+jq -c .machine <<<"$about"
 : >"$folder/rows"
 
 # row NAME P COMMAND...: the best of the rounds, by CPU; the command prints {cpu_s or cpu_us, ...}
@@ -45,14 +46,16 @@ for p in $ranks; do
         row "eval of a stream, $cells cells" "$p" stream "$p" "$folder/$cells-$p"
         row "eval of a stream, $cells cells, in turn" "$p" stream "$p" "$folder/$cells-$p" --in-turn
     done
+    build_it "$p" "$folder/full-$p" --method full >/dev/null
+    row 'eval of a stream, FULL' "$p" stream "$p" "$folder/full-$p"
 done
 # A step, of Debian's shape.
 # shellcheck disable=SC2086 # several numbers
 RESULTS=$folder/steps ROUNDS=$rounds BUILD=$build bench/mpi_train.sh $ranks
 # Each row beside that of the first number of ranks.
-jq -s --slurpfile steps "$folder/steps" --arg commit "$(git rev-parse --short HEAD)" --arg cpu "$("$build/wideout" cpu --json | jq -r .model)" \
+jq -s --slurpfile steps "$folder/steps" --argjson about "$about" \
     --arg load "$(cut -d ' ' -f 1 /proc/loadavg)" --argjson m "$m" --argjson d "$d" --argjson n "$n" \
-    '. as $all | {commit: $commit, cpu: $cpu, load_average_after: ($load | tonumber), m: $m, d: $d, n: $n,
+    '. as $all | $about + {load_after: ($load | tonumber), m: $m, d: $d, n: $n,
     rows: map(. as $r | ($all | map(select(.row == $r.row))[0]) as $first | . + {cpu_speedup: (($first.cpu_s // $first.cpu_us) / (.cpu_s // .cpu_us)),
         wall_speedup: (($first.wall_s // $first.wall_us) / (.wall_s // .wall_us))}), steps: $steps[0].rows}' "$folder/rows" >"$result"
 jq -r '.rows[] | "\(.row), P = \(.ranks): " + (if .cpu_s then "\(.wall_s * 100 | round / 100) s, \(.cpu_s * 100 | round / 100) CPU s"

@@ -16,7 +16,7 @@ Times are CPU seconds of rank 0, which others on the machine change little: what
 waiting. $MPIRUN starts the ranks (bench/mpi_hosts.sh: each on a host of its own, of network namespaces), $BUILD has the
 programs; $M, $D, $N: classes, dimensions and queries (50000, 64, 40000); $ROUNDS (3): the median of so many. What is assumed
 of the machines of the predictions: $CORES (16) each, $GBIT (10) a second and $WAIT_US (100) an exchange between them, $DISK (1)
-GB a second. $RESULTS names a file for all of it in JSON, or is 1: bench/results/mpi_model.json."""
+GB a second. All of it in JSON goes to bench/results/mpi_model.json, or $RESULTS."""
 
 import json
 import math
@@ -120,6 +120,8 @@ def constants(one, two, merge_ns):
 
 
 def main():
+    about = json.loads(subprocess.run(["bench/about.sh", BUILD], check=True, stdout=subprocess.PIPE, text=True).stdout)
+    os.makedirs("bench/results", exist_ok=True)
     data = os.path.join(FOLDER, "data")
     if not os.path.exists(f"{data}/layer.safetensors"):
         os.makedirs(FOLDER, exist_ok=True)
@@ -147,8 +149,9 @@ def main():
     here = {"t": 1, "m": M, "d": D, "n": N, "a": N}
     print("\nrank 0's CPU seconds of a build, and microseconds of a query: model and measured")
     print(f"{'':4}{'ask':>16}{'tree':>16}{'fill':>16}{'by the tree':>16}{f'{POPULAR} scored':>16}")
+    model = {}
     for p, took in measured.items():
-        said = predict(c, dict(here, p=p, bytes_s=math.inf, wait_s=0))
+        model[p] = said = predict(c, dict(here, p=p, bytes_s=math.inf, wait_s=0))
         cells = [f"{said[n] * u:7.2f}{took[n] * u:8.2f}" for n, u in (("ask", 1), ("tree", 1), ("fill", 1), ("search", 1e6), ("scoring", 1e6))]
         print(f"P={p} " + "".join(f"{cell:>16}" for cell in cells))
 
@@ -167,10 +170,9 @@ def main():
         print(f"  {m:.0e} classes, P = {p}: {s['ask'] / 60:.1f} min asking, {s['tree'] / 60:.1f} the tree, "
               f"{s['fill'] / 60:.1f} filling, {write / 60:.1f} writing")  # fmt: skip
         print(f"    a shard in int8 and bf16 has {shard / 1e9:.1f} GB; a query in a stream {1e6 * search:.2f} us, of FULL {full * 1e6:.0f} us")
-    to = os.environ.get("RESULTS")
-    if to:
-        with open("bench/results/mpi_model.json" if to == "1" else to, "w") as file:
-            json.dump({"constants": c, "measured": measured, "wires": wires, "larger": rows}, file, indent=1)
+    with open(os.environ.get("RESULTS", "bench/results/mpi_model.json"), "w") as file:
+        json.dump({**about, "mpirun": MPIRUN, "m": M, "d": D, "n": N, "constants": c, "measured": measured, "model": model,
+                   "wires": wires, "larger": rows}, file, indent=1)  # fmt: skip
 
 
 main()

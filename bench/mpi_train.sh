@@ -8,7 +8,7 @@
 # step. Times need idle cores: where fewer than P are, a rank waits for one that has no core, and the load average that is
 # printed says so. CPU time is what a step would take then, but for waiting and for the memory's bandwidth. $ROUNDS (5), $STEPS
 # (10) and $OPTIONS (of train xc, "--sampled 8192") change what is measured, $MPIRUN (bench/mpi_hosts.sh) who starts the ranks;
-# $RESULTS names a file for the figures in JSON.
+# Writes bench/results/mpi_train.json, or $RESULTS.
 set -eu
 cd "$(dirname "$0")/.."
 wideout=$(realpath "${BUILD:-build}")/wideout
@@ -25,7 +25,8 @@ if [ -z "$train" ]; then
     train=$scratch/data/train.txt
 fi
 
-load=$(cut -d ' ' -f 1 /proc/loadavg)
+mkdir -p bench/results
+about=$(bench/about.sh "${BUILD:-build}")
 for ((round = 0; round < rounds; round++)); do
     for p in "$@"; do
         "${MPIRUN:-mpirun}" -n "$p" "$mpi" train xc --train "$train" -d 128 -b 512 "${options[@]}" --time-steps "$steps" -t 1 \
@@ -40,12 +41,12 @@ for p in "$@"; do
          {ranks: $p, m: .[0].m, d: .[0].d, rounds: length, ms: ([.[].ms_per_step] | median), fastest_ms: ([.[].ms_per_step] | min),
           cpu_ms: ([$train[].cpu_s * 1000 / $steps] | median), waited: ([$train[] | .waited / .seconds] | median),
           bytes_a_step: ($train[0].bytes / $steps | floor)}' "$scratch/$p.json"
-done | jq -s --arg load "$load" --arg cpu "$("$wideout" cpu --json | jq -r .model)" \
-    '.[0] as $one | {load_average_before: ($load | tonumber), cpu: $cpu,
+done | jq -s --argjson about "$about" --arg mpirun "${MPIRUN:-mpirun}" \
+    '.[0] as $one | $about + {mpirun: $mpirun,
      rows: map(. + {speedup: ($one.ms / .ms), fastest_speedup: ($one.fastest_ms / .fastest_ms), cpu_speedup: ($one.cpu_ms / .cpu_ms)})}' \
     >"$scratch/all.json"
-[ -z "${RESULTS:-}" ] || cp "$scratch/all.json" "$RESULTS"
-echo "load average before: $load"
+cp "$scratch/all.json" "${RESULTS:-bench/results/mpi_train.json}"
+jq -r '"load average before: \(.load_before)"' "$scratch/all.json"
 jq -r '.rows[] | [.ranks, .m, .d, .ms, .speedup, .fastest_ms, .fastest_speedup, .cpu_ms, .cpu_speedup, 100 * .waited, .bytes_a_step] | @tsv' \
     "$scratch/all.json" |
     awk 'BEGIN { print " P  classes    d  ms a step       fastest ms      CPU ms a rank   waited  bytes a step" }

@@ -1,5 +1,6 @@
 /* wideout-mpi predict: the best classes of queries, by all ranks; rank 0 reads and prints. */
 #include "../cli/class_list.h"
+#include "../cli/class_names.h"
 #include "../cli/predict_source.h"
 #include "ask.h"
 #include "commands.h"
@@ -16,16 +17,19 @@ enum { DEFAULT_K = 5, MAX_K = 1 << 20, BLOCK = 1024 };
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
-    const char *index, *net;
+    const char *index, *net, *vocab, *names;
     uint64_t k, probes;
-    int format; /* CLI_CHOICE */
-    bool softmax, logprob, exact, exact_fallback, no_prior, phases;
+    int format, arch; /* CLI_CHOICE */
+    bool softmax, logprob, exact, exact_fallback, no_prior, one_based, phases;
     cli_texts forbid, require;
 } arguments;
 
 static const cli_option options[] = {
     {"index", 0, CLI_TEXT, offsetof(arguments, index), "PREFIX", "the index ('wideout-mpi build')", false},
     {"net", 0, CLI_TEXT, offsetof(arguments, net), "FILE", "the network that makes queries of raw examples", false},
+    {"arch", 0, CLI_CHOICE, offsetof(arguments, arch), "lm", "it is another's state dict: an LSTM", false},
+    {"vocab", 0, CLI_TEXT, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
+    {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"format", 0, CLI_CHOICE, offsetof(arguments, format), "auto|log|npy|xc|text|deb822",
      "what FILE is (default: auto, by its content)", false},
     {"top", 'k', CLI_SIZE, offsetof(arguments, k), "N", "how many classes (default: 5)", false},
@@ -41,6 +45,7 @@ static const cli_option options[] = {
     {"forbid", 0, CLI_TEXTS, offsetof(arguments, forbid), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
      false},
     {"require", 0, CLI_TEXTS, offsetof(arguments, require), "IDS|FILE", "always score these", false},
+    {"one-based", 0, CLI_FLAG, offsetof(arguments, one_based), NULL, "xc: features count from 1", false},
     {"phases", 0, CLI_FLAG, offsetof(arguments, phases), NULL,
      "with --json a last line: seconds and bytes of rank 0, by phase", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer, or the prefix of its shards, where the index has no rows"),
@@ -57,6 +62,7 @@ typedef struct session {
     /* of rank 0: */
     cli_source source;
     woi_network *net;
+    woi_names given; /* by --names; n = 0: none */
     const char *at;
     uint64_t n, n_bad;
 } session;
@@ -66,6 +72,7 @@ typedef struct session {
 /* The names of a block's answers, from the ranks that have them: entries of a place (4 bytes), a length (4) and the
  * name, one after the other. */
 typedef struct block_names {
+    const woi_names *whole; /* those of all classes, where rank 0 has them itself: then nothing is gathered */
     char *all;
     const char **name; /* (n, k); NULL: none */
     uint32_t *bytes;   /* (n, k) */
@@ -131,14 +138,37 @@ done:
     return status;
 }
 
+/* Names that rank 0 has itself: as 'wideout predict' does, those given, else the network's where the index has none. */
+static const woi_names *own_names(const session *s)
+{
+    if (s->given.n) return &s->given;
+    if (s->info.has_names || !s->net || (uint64_t)s->net->labels.n != s->info.m_whole) return NULL;
+    return &s->net->labels;
+}
+
+/* Whether ranks have to tell the names of their classes: the same on all of them. */
+static bool ranks_tell(const session *s)
+{
+    return s->info.has_names && !s->args->names;
+}
+
+/* Of class `id`, the one at place `at` of a block; NULL: it has none. */
+static const char *name_of(const block_names *names, size_t at, int32_t id, size_t *bytes)
+{
+    if (names->whole) {
+        *bytes = woi_names_bytes(names->whole, id);
+        return woi_names_get(names->whole, id);
+    }
+    if (!names->name) return NULL;
+    *bytes = names->bytes[at];
+    return names->name[at];
+}
+
 /* ---- Masks ------------------------------------------------------------------------------------------------- */
 
 static const char *name_in(void *ctx, int32_t id, size_t *bytes)
 {
-    const block_names *names = ctx;
-    if (!names->name) return NULL;
-    *bytes = names->bytes[id];
-    return names->name[id];
+    return name_of(ctx, (size_t)id, id, bytes);
 }
 
 static bool has_file(const cli_texts *given)
@@ -151,7 +181,7 @@ static bool has_file(const cli_texts *given)
 /* A file may have names: then rank 0 is told those of all classes. */
 static wo_status all_names(const session *s, block_names *names, wo_error *err)
 {
-    if (!s->info.has_names || (!has_file(&s->args->forbid) && !has_file(&s->args->require))) return WO_OK;
+    if (!ranks_tell(s) || (!has_file(&s->args->forbid) && !has_file(&s->args->require))) return WO_OK;
     const size_t m = s->info.m_whole;
     int32_t *ids = malloc(m * sizeof *ids);
     if (!ids) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
@@ -177,7 +207,7 @@ static wo_status spread(cli_classes *list, wo_error *err)
 static int take_masks(session *s)
 {
     const arguments *args = s->args;
-    block_names names = {0};
+    block_names names = {.whole = own_names(s)};
     cli_class_names of = {.m = s->info.m_whole, .name_of = name_in, .ctx = &names};
     wo_error err;
     int code = CLI_OK;
@@ -200,8 +230,10 @@ static void print_answers(const ask_block *b, size_t i, const block_names *names
 {
     for (size_t at = i * b->k; at < (i + 1) * b->k && b->ids[at] >= 0; at++) {
         if (at > i * b->k) putchar('\t');
-        if (names->name && names->name[at])
-            cli_print_bytes(stdout, names->name[at], names->bytes[at]);
+        size_t bytes = 0;
+        const char *name = name_of(names, at, b->ids[at], &bytes);
+        if (name)
+            cli_print_bytes(stdout, name, bytes);
         else
             printf("%" PRId32, b->ids[at]);
         printf("\t%.6g", (double)b->scores[at]);
@@ -226,8 +258,9 @@ static wo_status print_json(const session *s, const ask_block *b, size_t i, cons
     if (stats->status) json_object_set_new(query, "error", json_string("not finite"));
     for (size_t at = i * b->k; at < (i + 1) * b->k && b->ids[at] >= 0; at++) {
         json_t *answer = json_pack("{s:i}", "id", b->ids[at]);
-        if (names->name && names->name[at])
-            json_object_set_new(answer, "name", json_stringn_nocheck(names->name[at], names->bytes[at]));
+        size_t bytes = 0;
+        const char *name = name_of(names, at, b->ids[at], &bytes);
+        if (name) json_object_set_new(answer, "name", json_stringn_nocheck(name, bytes));
         json_object_set_new(answer, "score", json_real((double)b->scores[at]));
         json_array_append_new(list, answer);
     }
@@ -258,8 +291,8 @@ static int print_phases(void)
 static wo_status answered(void *ctx, const ask_block *b, wo_error *err)
 {
     session *s = ctx;
-    block_names names = {0};
-    wo_status status = s->info.has_names ? gather_names(s, b, &names, err) : WO_OK;
+    block_names names = {.whole = own_names(s)};
+    wo_status status = ranks_tell(s) ? gather_names(s, b, &names, err) : WO_OK;
     for (size_t i = 0; !status && job_rank() == 0 && i < b->n; i++, s->n++) {
         if (b->stats[i].status) {
             s->n_bad++;
@@ -291,19 +324,33 @@ static wo_status next(void *ctx, size_t most, const float **q, size_t *n, wo_err
 
 /* ---- The command ------------------------------------------------------------------------------------------- */
 
+/* What rank 0 alone has. */
+static int open_net(session *s)
+{
+    const arguments *args = s->args;
+    wo_error err;
+    if (job_rank() != 0) return CLI_OK;
+    if (args->names && cli_names_read(args->names, s->info.m_whole, &s->given)) return CLI_FAILED;
+    if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)
+                                 : woi_network_open(args->net, &s->net, &err)))
+        return cli_fail(args->net, &err);
+    return CLI_OK;
+}
+
 static int open_source(session *s, const char *path)
 {
     const arguments *args = s->args;
     wo_error err;
     if (job_rank() != 0) return CLI_OK;
-    if (args->net && woi_network_open(args->net, &s->net, &err)) return cli_fail(args->net, &err);
     const cli_source_options from = {.format = args->format ? (cli_format)(args->format - 1) : CLI_FORMAT_AUTO,
                                      .net = s->net,
                                      .net_path = args->net,
-                                     .base = WOI_XC_ZERO_BASED,
+                                     .base = args->one_based ? WOI_XC_ONE_BASED_FEATURES : WOI_XC_ZERO_BASED,
                                      .threads = (int)args->common.threads,
                                      .d = s->info.d};
-    return cli_source_open(&s->source, path, &from, &s->at, &err) ? cli_fail(s->at, &err) : CLI_OK;
+    if (!cli_source_open(&s->source, path, &from, &s->at, &err)) return CLI_OK;
+    /* mpirun may have closed a silent pipe, because the other ranks had waited for long enough. */
+    return job_failed_elsewhere_by(&err) ? CLI_FAILED : cli_fail(s->at, &err);
 }
 
 static int run(const cli_command *self, void *given, int n, char **rest)
@@ -315,6 +362,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!args->index) return cli_usage(self, "needs --index PREFIX");
     if (args->softmax && args->logprob) return cli_usage(self, "--softmax and --logprob are two kinds of scores");
     if (args->logprob && !args->exact) return cli_usage(self, "--logprob goes with --exact: shards estimate no log Z");
+    if ((args->vocab || args->arch) && !(args->net && args->vocab && args->arch))
+        return cli_usage(self, "--arch lm and --vocab FILE go together, with --net");
     if (args->probes > UINT32_MAX) return cli_usage(self, "--probes is too large");
     if (args->k > MAX_K) return cli_usage(self, "--top takes at most %d", MAX_K);
     if (args->phases && !args->common.json) return cli_usage(self, "--phases goes with --json");
@@ -326,7 +375,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         wo_index_describe(s.index, &s.info);
         wo_index_options(s.index, &built);
         s.prior = !args->no_prior && built.prior > 0;
-        code = take_masks(&s);
+        code = open_net(&s);
+        if (!code) code = take_masks(&s);
         if (!code) code = open_source(&s, n ? rest[0] : "-");
     }
     const uint64_t k = args->k ? args->k : DEFAULT_K;
@@ -357,6 +407,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     free(s.forbidden.ids);
     free(s.mandatory.ids);
     cli_source_free(&s.source);
+    woi_names_free(&s.given);
     woi_network_free(s.net);
     wo_index_free(s.index);
     wo_layer_free(layer);

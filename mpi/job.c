@@ -39,7 +39,9 @@ const wo_collective *job_calls(void)
 
 bool job_failed_elsewhere(void)
 {
-    return job_now.alarmed || outside_ended();
+    /* One that failed by itself may have heard of others since, that waited as long: job_end knows which of them
+     * speaks. */
+    return (job_now.alarmed && !job_now.failed) || outside_ended();
 }
 
 /* ---- Phases ------------------------------------------------------------------------------------------------ */
@@ -85,26 +87,31 @@ static void look_for_alarm(void)
     job_now.alarmed = true;
 }
 
-bool job_failed_elsewhere_by(const wo_error *err)
+/* Whether an alarm is there, or comes within so many milliseconds. A rank that was asleep takes it some looks late. */
+static bool hears_alarm(int ms)
 {
-    enum { LOOKS = 1000 };
-    if (outside_ended()) return true;
-    for (int i = 0; err->status == WO_ERR_CANCELLED && !cli_is_interrupted() && !job_now.alarmed && i < LOOKS; i++) {
+    for (int i = 0; !job_now.alarmed && !job_now.over && i < ms; i++) {
         look_for_alarm();
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        if (!job_now.alarmed) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return job_now.alarmed;
+}
+
+enum { A_LOOK_MS = 20 };
+
+bool job_failed_elsewhere_by(const wo_error *err)
+{
+    enum { AGREED_MS = 1000 };
+    if (job_now.failed || outside_ended()) return outside_ended();
+    if (cli_is_interrupted()) return job_now.alarmed; /* as all are */
+    return hears_alarm(err->status == WO_ERR_CANCELLED ? AGREED_MS : A_LOOK_MS);
 }
 
 /* SIGTERM has come: from mpirun, because a rank failed or died. An alarm that says which may be on its way. */
 static wo_status give_up(wo_error *err)
 {
-    enum { LOOKS = 200 };
-    for (int i = 0; !job_now.alarmed && i < LOOKS; i++) {
-        look_for_alarm();
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    if (!job_now.alarmed) outside_speak();
+    enum { ENDED_MS = 200 };
+    if (!hears_alarm(ENDED_MS)) outside_speak();
     job_now.alarmed = job_now.over = true;
     return cli_set_error(err, WO_ERR_CANCELLED, "the job is ended");
 }
@@ -139,7 +146,7 @@ wo_status job_wait(MPI_Request *request, double limit_s, bool last_word, wo_erro
             status = cli_set_error(err, WO_ERR_CANCELLED, "rank %d failed", job_now.alarm_from);
             break;
         }
-        if (woi_now_s() - began > limit_s) {
+        if (woi_now_s() - began > limit_s && (last_word || !hears_alarm(A_LOOK_MS))) {
             status = cli_set_error(err, WO_ERR_IO, "rank %d waited %.0f s for the other ranks, which is the limit",
                                    calls.rank, limit_s);
             break;

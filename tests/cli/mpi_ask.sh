@@ -66,6 +66,44 @@ for mask in "--forbid $best" "--require 0,17,1500,2998" "--forbid few --require 
     run 2 "$mpi" predict -t 1 --index parts/named -k 7 --json $mask $test >got
     check "answers with $mask" cmp expected got
 done
+# Names of a file, instead of those that the ranks have; rank 0 alone has them.
+sed 's/class/kind/' names >kinds
+printf 'kind 7\nkind 2999\n' >few_kinds
+"$WIDEOUT" predict --index one --names kinds --forbid few_kinds $test >expected
+run 2 "$mpi" predict -t 1 --index parts/named --names kinds --forbid few_kinds $test >got
+check 'other names' cmp expected got
+fails 'too few names' 1 "$("$WIDEOUT" predict --index one --names few $test 2>&1 | sed 's/^wideout:/wideout-mpi:/')" \
+    run 2 "$mpi" predict --index parts/named --names few $test
+# Raw examples, with features from 1, and names of the network where the index has none.
+"$WIDEOUT" data synthetic -q --as text -m 200 -n 2000 -o texts >/dev/null
+head -1 texts/valid.txt >from1
+tail -n +2 texts/valid.txt | awk '{ for (i = 2; i <= NF; i++) { split($i, p, ":"); $i = p[1] + 1 ":" p[2] } print }' >>from1
+seq -f 'label %.0f' 0 199 >texts/labels
+"$WIDEOUT" train xc -q -t 1 --train texts/train.txt --label-names texts/labels -d 8 -e 1 -o net.xc >/dev/null
+"$WIDEOUT" embed -q net.xc --data texts/train.txt -o xc.log >/dev/null
+python3 - net.xc bare <<'PY'
+import json, struct, sys
+data = open(sys.argv[1], 'rb').read()
+n = struct.unpack('<Q', data[:8])[0]
+header = json.loads(data[8:8 + n])
+parts, body = {}, b''
+for name in ('output.weight', 'output.bias'):
+    a, b = header[name]['data_offsets']
+    parts[name.replace('output.', '')] = {**header[name], 'data_offsets': [len(body), len(body) + b - a]}
+    body += data[8 + n + a:8 + n + b]
+text = json.dumps(parts).encode()
+text += b' ' * (-len(text) % 8)
+open(sys.argv[2], 'wb').write(struct.pack('<Q', len(text)) + text + body)
+PY
+"$WIDEOUT" build -q -t 1 --layer bare --log xc.log --router tree -o xc.index >/dev/null
+run 2 "$mpi" build -q -t 1 --layer bare --log xc.log --router tree -o parts/xc >/dev/null
+"$WIDEOUT" predict --index xc.index --net net.xc texts/valid.txt >expected
+run 2 "$mpi" predict -t 1 --index parts/xc --net net.xc --one-based from1 >got
+check 'features from 1, and the names of the network' cmp expected got
+check 'which are there' grep -q '^label ' got
+fails 'a vocabulary alone' 2 "wideout-mpi predict: --arch lm and --vocab FILE go together, with --net (see 'wideout-mpi predict --help')" \
+    run 2 "$mpi" predict --index parts/xc --vocab names from1
+
 "$WIDEOUT" predict --index one --json $test >expected
 run 2 "$mpi" predict -t 1 --index parts/named --json --phases $test >got
 check 'a last line of phases' cmp expected <(head -n -1 got)
