@@ -139,15 +139,26 @@ static void *help(void *own)
     return NULL;
 }
 
-/* A new thread; NULL where there can be none. Signals are the business of the host's threads. */
+/* Signals are the business of the host's threads, but for those that a thread's own instruction raises: blocked, they
+ * would end the process whatever handler the host has. */
+static sigset_t not_ours(void)
+{
+    static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    sigset_t set;
+    sigfillset(&set);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&set, own[i]);
+    return set;
+}
+
+/* A new thread; NULL where there can be none. */
 static helper *make_helper(void)
 {
     if (n_helpers == WOI_MAX_THREADS) return NULL;
     helper *h = &helpers[n_helpers];
     *h = (helper){.wake = PTHREAD_COND_INITIALIZER}; /* before a fork it may have been another's */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const sigset_t blocked = not_ours();
+    sigset_t before;
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     pthread_t thread;
     const bool made = pthread_create(&thread, NULL, help, h) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);

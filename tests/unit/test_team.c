@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -220,6 +221,54 @@ static void all_threads_come(void **state)
             woi_team_for(threads, (size_t)threads, meet, &m);
             assert_true(woi_now_s() < m.end);
         }
+}
+
+/* ---- Signals ----------------------------------------------------------------------------------------------- */
+
+typedef struct faults {
+    void *pages[4]; /* of no access: each part reads its own, and waits until all are read */
+    atomic_int read, by_helpers, blocks_int;
+} faults;
+
+static faults faulting;
+static _Thread_local volatile sig_atomic_t faulted;
+
+static void give_page(int number, siginfo_t *info, void *context)
+{
+    (void)number, (void)context;
+    faulted = mprotect((void *)((uintptr_t)info->si_addr & ~(uintptr_t)4095), 4096, PROT_READ) == 0;
+}
+
+static void read_page(void *ctx, int worker, size_t part)
+{
+    faults *f = ctx;
+    sigset_t now;
+    pthread_sigmask(SIG_SETMASK, NULL, &now);
+    if (worker && sigismember(&now, SIGINT)) f->blocks_int++;
+    (void)*(volatile char *)f->pages[part];
+    if (worker && faulted) f->by_helpers++;
+    f->read++;
+    while (f->read < 4) sched_yield();
+}
+
+/* A host that handles the faults of mapped files handles those of helpers too; what comes from outside is not theirs.
+ */
+static void faults_of_helpers_reach_the_hosts_handler(void **state)
+{
+    (void)state;
+    struct sigaction action = {.sa_sigaction = give_page, .sa_flags = SA_SIGINFO}, before[2];
+    sigaction(SIGSEGV, &action, &before[0]);
+    sigaction(SIGBUS, &action, &before[1]);
+    for (int i = 0; i < 4; i++) {
+        faulting.pages[i] = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(faulting.pages[i], MAP_FAILED);
+    }
+    woi_team_for(4, 4, read_page, &faulting);
+    sigaction(SIGSEGV, &before[0], NULL);
+    sigaction(SIGBUS, &before[1], NULL);
+    for (int i = 0; i < 4; i++) munmap(faulting.pages[i], 4096);
+    assert_int_equal(faulting.by_helpers, 3);
+    assert_int_equal(faulting.blocks_int, 3);
 }
 
 /* ---- Sleep ------------------------------------------------------------------------------------------------- */
@@ -438,6 +487,7 @@ int main(void)
         cmocka_unit_test(calls_nest),
         cmocka_unit_test(several_callers_share_the_pool),
         cmocka_unit_test(all_threads_come),
+        cmocka_unit_test(faults_of_helpers_reach_the_hosts_handler),
         cmocka_unit_test(idle_threads_use_no_processor),
         cmocka_unit_test(a_forked_child_searches),
         cmocka_unit_test(a_child_may_be_forked_beside_calls),
