@@ -354,8 +354,8 @@ static int print_result(const arguments *args, const wo_eval_options *o, const c
         snprintf(what, sizeof what, "share of FULL's best %" PRIu32, o->ks[i]);
         print_row(t, what, r->agreement[i], isnan(r->agreement[i]) ? NAN : 1, 4, 0);
     }
-    begin_row(t, "classes a query", (double[]){r->sample_size, (double)info->m},
-              (int[]){r->sample_size < 1000 ? 1 : 0, 0});
+    begin_row(t, index->options.method == WO_METHOD_SCREEN ? "classes scored after the screen" : "classes a query",
+              (double[]){r->sample_size, (double)info->m}, (int[]){r->sample_size < 1000 ? 1 : 0, 0});
     end_row(t, r->sample_size / (double)info->m);
     print_row(t, "queries without a class", r->empty_share, 0, 4, 0);
     if (index->options.fallback)

@@ -267,7 +267,10 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
         const double times = of_full(curve, full, "us") / rows[i].us;
         printf("%10.1f%10.3g", value(curve, row, "classes"), rows[i].us);
         printf(times < 1000 ? "%8.3g" : "%8.0f", times);
-        wo_curve_text(curve, row, text, sizeof text);
+        /* Its classes are those that it scores exactly. */
+        const char *const after = value(curve, row, "method") == WO_METHOD_SCREEN ? " of all, in int8" : "";
+        const size_t length = wo_curve_text(curve, row, text, sizeof text);
+        if (length < sizeof text) snprintf(text + length, sizeof text - length, "%s", after);
         print_settings(text, is_full && row != curve->chosen ? "" : why_not(curve, row, full), indent);
     }
     free(rows);
