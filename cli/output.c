@@ -143,8 +143,11 @@ wo_status cli_set_error(wo_error *err, wo_status status, const char *format, ...
 
 int cli_end(void)
 {
+    errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
-    fprintf(stderr, "%s: cannot write to standard output: %s\n", cli_program, strerror(errno));
+    /* What failed earlier left no reason: a server's first line, hours ago. */
+    fprintf(stderr, "%s: cannot write to standard output%s%s\n", cli_program, errno ? ": " : "",
+            errno ? strerror(errno) : "");
     return CLI_FAILED;
 }
 

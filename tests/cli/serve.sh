@@ -36,6 +36,9 @@ for option in --ready-file --access-log; do
         "wideout serve: $option '$golden/index-full.safetensors' is a file that has another use here (see 'wideout serve --help')" \
         "$WIDEOUT" serve $golden/index-full.safetensors --listen 127.0.0.1:0 $option $golden/index-full.safetensors
 done
+# Its first line was lost long ago, when it ends: no reason is made up.
+timeout -s TERM 1 "$WIDEOUT" serve $index --listen 127.0.0.1:0 >/dev/full 2>"$scratch/err"
+same 'a standard output that is full' 'wideout: cannot write to standard output' "$(cat "$scratch/err")"
 mkfifo "$scratch/pipe"
 for option in --access-log --learned; do
     sentence='cannot be written: it is a pipe that nobody reads'
