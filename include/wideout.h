@@ -183,6 +183,9 @@ typedef struct wo_layer_options {
     /* n_parts above 1: of a whole layer this part alone, as by wo_layer_take_part; of a file in safetensors whose
      * numbers become F32 only those of its rows are then in memory. A file that is a shard is opened as it is. */
     uint32_t part, n_parts;
+    /* With a part: the whole layer's checksum (wo_layer_info), as who has read all of it found it. Of a file in
+     * safetensors the other rows are then not read, and W and b not compared with their checksums. 0: it is found. */
+    uint64_t checksum;
 } wo_layer_options;
 
 /* Opens a layer, an index, a network or a model in safetensors (its shards too), W as .npy, a supervised model of

@@ -42,6 +42,23 @@ static int open_layer(const cli_command *self, const cli_layer *given, const cha
     return names ? cli_names_give(names, *layer) : CLI_OK;
 }
 
+/* Rank 0 reads all of a whole layer and tells the others its checksum; they read their own rows. Of shards each has its
+ * own: nobody waits. */
+static int open_told(const cli_command *self, cli_layer *own, const char *names, bool whole, wo_layer **layer)
+{
+    const wo_collective *calls = job_calls();
+    const bool told = whole && job_rank() > 0;
+    wo_error err;
+    int code = CLI_OK;
+    wo_status status = told ? calls->broadcast(calls->ctx, &own->checksum, sizeof own->checksum, 0, &err) : WO_OK;
+    if (!status) code = open_layer(self, own, names, layer);
+    if (!status && !code && !told) {
+        uint64_t checksum = cli_layer_about(*layer).checksum;
+        status = calls->broadcast(calls->ctx, &checksum, sizeof checksum, 0, &err);
+    }
+    return status ? part_blame(self, &(cli_files){0}, &err) : code;
+}
+
 /* Shards of two dealings may have a class twice and lack another. */
 static wo_status same_dealing(uint64_t dealing, wo_error *err)
 {
@@ -60,7 +77,7 @@ int part_open_layer(const cli_command *self, const cli_layer *given, const char 
         own.path = path;
         own.part = (uint32_t)job_rank();
         own.n_parts = (uint32_t)job_size();
-        code = open_layer(self, &own, names, layer);
+        code = open_told(self, &own, names, strcmp(path, given->path) == 0, layer);
     }
     if (!code) {
         const wo_layer_info info = cli_layer_about(*layer);

@@ -55,7 +55,8 @@ typedef struct array {
     const woi_tensor *tensor; /* where it lies in a safetensors file, to be verified; NULL: nowhere */
     const float *floats;
     float *copy; /* the same, where the tensor has to be converted into; NULL: it is used where it lies */
-    size_t n, columns;
+    size_t columns;
+    size_t begin, n; /* elements from `begin` on and before n are looked through */
     size_t from, to; /* to above 0: only these elements are kept, floats and copy begin with them */
 } array;
 
@@ -108,10 +109,11 @@ static wo_status scan(pass *p, const array *a, wo_error *err)
     XXH3_state_t tensor;
     XXH3_INITSTATE(&tensor);
     XXH3_64bits_reset(&tensor);
-    for (size_t at = 0; at < a->n; at += BLOCK) {
+    for (size_t at = a->begin; at < a->n; at += BLOCK) {
         const size_t n = a->n - at < BLOCK ? a->n - at : BLOCK;
         const void *from = a->tensor ? (const char *)a->tensor->data + at * bytes : NULL;
-        if (at % REPORT == 0 && (status = woi_progress(p->progress, "reading", p->done, p->total, err))) return status;
+        if ((at - a->begin) % REPORT == 0 && (status = woi_progress(p->progress, "reading", p->done, p->total, err)))
+            return status;
         if ((status = take_block(a, at, n, room, &floats, err))) return status;
         if (p->st && from) XXH3_64bits_update(&tensor, from, n * bytes);
         XXH3_64bits_update(&p->layer, floats, n * sizeof(float));
@@ -123,7 +125,8 @@ static wo_status scan(pass *p, const array *a, wo_error *err)
         }
         p->done += n * bytes;
     }
-    if (p->st && a->tensor && (status = woi_st_verify_hash(p->st, a->tensor, XXH3_64bits_digest(&tensor), err)))
+    const bool all = a->tensor && a->begin == 0 && a->n == a->tensor->n;
+    if (p->st && all && (status = woi_st_verify_hash(p->st, a->tensor, XXH3_64bits_digest(&tensor), err)))
         return status;
     return bad < a->n ? not_finite(a, bad, value, p->status, err) : WO_OK;
 }
@@ -286,6 +289,16 @@ static wo_status floats_of_rows(array *a, size_t first, size_t n, float **copy, 
     return WO_OK;
 }
 
+/* Of an array these rows alone are looked through. Returns their bytes. */
+static uint64_t look_at_rows(array *a, size_t first, size_t n)
+{
+    const size_t row = a->columns ? a->columns : 1;
+    if (!a->tensor) return 0;
+    a->begin = first * row;
+    a->n = (first + n) * row;
+    return n * row * woi_dtype_bytes(a->tensor->dtype);
+}
+
 static wo_status fail_tensor(const woi_tensor *t, const char *expected, wo_error *err)
 {
     char quoted[WOI_QUOTE_BYTES];
@@ -399,10 +412,17 @@ static wo_status read_tensors(wo_layer *layer, const wo_layer_options *options, 
     pass p = {.st = options->verify == WO_VERIFY_NONE || !woi_st_kind(layer->st) ? NULL : layer->st,
               .status = WO_ERR_FORMAT,
               .progress = &options->progress};
-    for (size_t i = 0; i < woi_st_n_tensors(layer->st); i++) p.total += woi_st_tensor(layer->st, i)->bytes;
-    if ((status = verify_others(&p, weight, bias, options->verify, err)) ||
-        (status = scan_layer(&p, &w, &b, layer, err)))
+    wo_verify verify = options->verify;
+    const bool known = n && options->checksum; /* the other rows are another's to look at */
+    if (known) {
+        p.total = look_at_rows(&w, first, n) + look_at_rows(&b, first, n);
+        if (verify == WO_VERIFY_ALL) verify = WO_VERIFY_USED;
+    } else {
+        for (size_t i = 0; i < woi_st_n_tensors(layer->st); i++) p.total += woi_st_tensor(layer->st, i)->bytes;
+    }
+    if ((status = verify_others(&p, weight, bias, verify, err)) || (status = scan_layer(&p, &w, &b, layer, err)))
         return status;
+    if (known) layer->checksum = options->checksum;
     if ((status = read_names(layer, options->weight_name != NULL, err)) ||
         (status = woi_shard_read(layer->st, dense->m, &layer->shard, err)))
         return status;
