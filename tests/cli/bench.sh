@@ -173,7 +173,7 @@ same 'their result' '["mine",["full","popular N=500"]]' "$(jq -c '[.workload, [.
 run --layer $s/net.safetensors --test $s/test.log --methods full,popular -o own >/dev/null 2>own.err
 same 'without a training log' 'wideout-bench: own: popular N=500 is left out: there is no training log to learn from' "$(head -1 own.err)"
 run --layer $s/net.safetensors --log $s/train.log --test $s/test.log --methods tuned -o own >/dev/null 2>own.err
-same 'without a validation log' 'wideout-bench: own: tuned batch=1024 seconds=5 is left out: there is no validation log to tune on' "$(cat own.err)"
+same 'without a validation log' 'wideout-bench: own: tuned batch=1024 seconds=15 is left out: there is no validation log to tune on' "$(cat own.err)"
 cp $s/net.safetensors own/net.json
 fails 'a result is never the layer' 2 "wideout-bench run: -o 'own/net.json' would replace what is read (see 'wideout-bench run --help')" \
     "$bench" run --layer own/net.json --test $s/test.log --name net -o own
