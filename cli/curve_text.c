@@ -17,10 +17,41 @@ static double value(const wo_curve *curve, size_t row, const char *name)
     return NAN;
 }
 
-/* What the goal was about. */
-static const char *quality(const wo_curve *curve)
+/* Whether the goal was about FULL's own answers, rather than hits. */
+static bool by_agreement(const wo_curve *curve)
 {
-    return curve->target_agree > 0 || isnan(value(curve, 0, "p_at_1")) ? "agreement" : "p_at_1";
+    return curve->target_agree > 0 || isnan(value(curve, 0, "p_at_1"));
+}
+
+/* The row of FULL, by which shares are counted; rows where it was not tried. */
+static size_t full_row(const wo_curve *curve)
+{
+    size_t row = 0;
+    while (row < curve->rows && value(curve, row, "method") != WO_METHOD_FULL) row++;
+    return row;
+}
+
+static double of_full(const wo_curve *curve, size_t full, const char *name)
+{
+    return full < curve->rows ? value(curve, full, name) : NAN;
+}
+
+/* What a search for the best goes by: the mean of the shares of FULL's P@1 and P@5; where FULL's best answer is never a
+ * label, what both have over FULL's; without labels, or without a hit on either side, agreement. */
+static double worth(const wo_curve *curve, size_t row, size_t full)
+{
+    const double one = of_full(curve, full, "p_at_1"), five = of_full(curve, full, "p_at_5");
+    const double at_1 = value(curve, row, "p_at_1"), at_5 = value(curve, row, "p_at_5");
+    if (one > 0 && !by_agreement(curve)) return (at_1 / one + (five > 0 ? at_5 / five : 1)) / 2;
+    if (one == 0 && !by_agreement(curve) && at_1 + at_5 + five > 0) return 1 + (at_1 + at_5 - five) / 2;
+    return value(curve, row, "agreement");
+}
+
+/* What the goal was about. */
+static double quality(const wo_curve *curve, size_t row, size_t full)
+{
+    return curve->target_us > 0 ? worth(curve, row, full)
+                                : value(curve, row, by_agreement(curve) ? "agreement" : "p_at_1");
 }
 
 /* A row in the order of time. A file may have many: each is looked at a few times, never once for every other. */
@@ -59,10 +90,11 @@ static void mark_best(timed *rows, size_t n)
 static timed *in_order(const wo_curve *curve, size_t *n)
 {
     timed *rows = malloc((curve->rows + 1) * sizeof *rows);
+    const size_t full = full_row(curve);
     *n = 0;
     for (size_t i = 0; rows && i < curve->rows; i++) {
         const double us = value(curve, i, "us");
-        if (us >= 0 && us < INFINITY) rows[(*n)++] = (timed){i, us, value(curve, i, quality(curve)), false};
+        if (us >= 0 && us < INFINITY) rows[(*n)++] = (timed){i, us, quality(curve, i, full), false};
     }
     if (!rows) return NULL;
     qsort(rows, *n, sizeof *rows, by_time);
@@ -83,27 +115,6 @@ static void print_figure(double x, double full, bool narrow)
         printf("%7.2f%%", 100 * x / full);
     else if (!isnan(x) && !narrow)
         printf("%8s", "");
-}
-
-/* The row of FULL, by which shares are counted; rows where it was not tried. */
-static size_t full_row(const wo_curve *curve)
-{
-    size_t row = 0;
-    while (row < curve->rows && value(curve, row, "method") != WO_METHOD_FULL) row++;
-    return row;
-}
-
-static double of_full(const wo_curve *curve, size_t full, const char *name)
-{
-    return full < curve->rows ? value(curve, full, name) : NAN;
-}
-
-/* What a search for the best goes by: the mean of the shares of FULL's P@1 and P@5, or agreement. */
-static double worth(const wo_curve *curve, size_t row, size_t full)
-{
-    const double one = of_full(curve, full, "p_at_1"), five = of_full(curve, full, "p_at_5");
-    if (strcmp(quality(curve), "agreement") == 0 || !(one > 0)) return value(curve, row, "agreement");
-    return (value(curve, row, "p_at_1") / one + (five > 0 ? value(curve, row, "p_at_5") / five : 1)) / 2;
 }
 
 /* Why a row that reaches the goal is not the one, where it looks better. */
@@ -132,7 +143,7 @@ static const char *why_not(const wo_curve *curve, size_t row, size_t full)
     const double one = value(curve, row, "p_at_1") / of_full(curve, full, "p_at_1"),
                  five = value(curve, row, "p_at_5") / of_full(curve, full, "p_at_5");
     if (curve->target_agree > 0)
-        return value(curve, row, "agreement") < curve->target_agree ? "  (too low)" : "  (not for sure)";
+        return value(curve, row, "agreement") < curve->target_agree ? "  (agreement too low)" : "  (not for sure)";
     if (one < curve->target) return "  (P@1 too low)";
     if (five < curve->target5) return "  (P@5 too low)";
     return "  (not for sure)";

@@ -694,13 +694,15 @@ typedef struct wo_tune_options {
     unsigned fixed;    /* WO_FIX_...; 0: everything is tuned. A prior above 0 goes with no target_agree */
     uint32_t reserved; /* 0 */
 
-    /* The goal, one of three. Where no judged query has labels, or FULL finds none of them, `target` is taken for
-     * target_agree, 0.99 at most: wo_curve then has target 0, and target_agree says what was reached for. */
+    /* The goal, one of three. Where no judged query has labels, or FULL's best answer never is one, so that every index
+     * has any share of its hits, `target` is taken for target_agree, 0.99 at most: wo_curve then has target 0, and
+     * target_agree says what was reached for. One above 1 needs labels alone. */
     double target, target5; /* shares of FULL's P@1 (above 0 to 2) and P@5 (0: any). Default: 0.995 and 0.99 */
     double target_agree;    /* above 0: instead, this share of FULL's own k best. Needs no labels. */
     double target_us;       /* above 0: instead, at most so many microseconds a query, and the best quality there: the
-                             * mean of the shares of FULL's P@1 and P@5, or agreement where target_agree is set or there
-                             * are no labels; INFINITY: at most a tenth of FULL's time */
+                             * mean of the shares of FULL's P@1 and P@5; hits alone where FULL's best answer is never a
+                             * label; agreement where target_agree is set, without labels, or where nobody has a hit;
+                             * INFINITY: at most a tenth of FULL's time */
 
     uint32_t k;           /* answers that are asked for, in agreement and when timing, 1 to 1,000. Default: 5 */
     uint32_t batch;       /* queries a call when timing, 1 to 65,536; 1 runs on one thread. Default: 1 */

@@ -366,9 +366,11 @@ static wo_status ask_full(woi_tune *t, wo_error *err)
     for (int i = 0; i < 2; i++) t->full[i] = of[i].n ? of[i].h / (double)of[i].n : 0;
     t->labelled = of[WOI_AT_1].n;
     const bool by_labels = t->o.target_us == 0 && t->o.target_agree == 0;
-    if (by_labels && t->full[0] == 0) { /* no labels, or FULL finds none: then its own answers are the goal */
+    const bool beyond = t->o.target > 1 || t->o.target5 > 1;
+    /* Without labels, or where FULL finds none, of which every index has any share: its own answers are the goal. */
+    if (by_labels && (t->labelled == 0 || (t->full[0] == 0 && !beyond))) {
         t->o.target_agree = fmin(t->o.target, 0.99);
-    } else if (by_labels && (t->o.target > 1 || t->o.target5 > 1)) { /* beyond FULL: the best first, then the fastest */
+    } else if (by_labels && beyond) { /* the best first, then the fastest */
         t->best_wanted = t->above = true;
         t->o.target_us = INFINITY;
     } else if (by_labels) {

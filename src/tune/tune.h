@@ -209,16 +209,17 @@ static inline bool woi_by_time(const woi_tune *t)
     return t->o.target_us > 0;
 }
 
-/* Of a row: the mean of the shares of FULL's P@1 and P@5, or agreement. What differs by less than WOI_ALIKE is as good.
- */
+/* Of a row: what its hits are worth; agreement where it is the goal, without labels, and where neither the index nor
+ * FULL has a hit. FULL's is 1. What differs by less than WOI_ALIKE is as good. */
 double woi_quality(const woi_tune *t, const double *row);
 #define WOI_ALIKE 0.002
 
-/* What a P@1 and a P@5, or a query's parts of them, are worth: the mean of their shares of FULL's. Where FULL has none
- * all are alike. */
+/* What a P@1 and a P@5, or a query's parts of them, are worth: the mean of their shares of FULL's. Where FULL's best
+ * answer is never a label there are no shares: 1, and half of what both have over FULL's. */
 static inline double woi_worth(const woi_tune *t, double at_1, double at_5)
 {
-    return ((t->full[0] > 0 ? at_1 / t->full[0] : 1) + (t->full[1] > 0 ? at_5 / t->full[1] : 1)) / 2;
+    const double one = t->full[0], five = t->full[1];
+    return one > 0 ? (at_1 / one + at_5 / five) / 2 : 1 + (at_1 + at_5 - five) / 2;
 }
 /* Whether a cell-filling imitates FULL: what does not is shown to be as good by hits alone. */
 static inline bool woi_imitates(const wo_build_options *o)

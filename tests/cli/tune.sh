@@ -85,6 +85,10 @@ for log in equal zero unlabelled; do
 no hits to judge by: ${why/40/4}" "$(grep -A 1 '^  tuned' $log.text | sed 's/^  //')"
     same 'it answers' 40 "$("$WIDEOUT" predict --index $log.idx $log.log | wc -l)"
 done
+"$WIDEOUT" build --layer s/layer.safetensors --log zero.log -t 1 --max-time 0.1s -q --target-us 1000000 -o hits.idx --json >hits.json
+same 'hits decide what is best, though FULL has none' '[1,0]' \
+    "$(jq -c '.tuning | [.chosen.p_at_1, (.curve[] | select(.settings == "full") | .p_at_1)]' hits.json)"
+check 'and nothing as good is said to be slower' jq -e '.tuning.chosen.us as $us | [.tuning.curve[] | select(.p_at_1 == 1 and .us < 0.9 * $us)] == []' hits.json
 
 # ---- Other goals, what is fixed ----------------------------------------------------------------------------------
 tune "${valid[@]}" -k 10 --target-agree 0.5 --router tree -o agree --json >agree.json
