@@ -111,8 +111,9 @@ static void print_figure(double x, double full, bool narrow)
         printf("%8s%*s", "-", narrow ? 0 : 8, "");
     else if (!narrow || !(full > 0))
         printf("%8.4f", x);
+    const double share = 100 * x / full;
     if (!isnan(x) && full > 0)
-        printf("%7.2f%%", 100 * x / full);
+        printf(share < 999.995 ? " %6.2f%%" : " %6.0f%%", share);
     else if (!isnan(x) && !narrow)
         printf("%8s", "");
 }
@@ -276,7 +277,7 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
         print_figure(value(curve, row, "p_at_5"), of_full(curve, full, "p_at_5"), narrow);
         if (!narrow) printf("%8.4f", value(curve, row, "agreement"));
         const double times = of_full(curve, full, "us") / rows[i].us;
-        printf("%10.1f%10.3g", value(curve, row, "classes"), rows[i].us);
+        printf(" %9.1f%10.3g", value(curve, row, "classes"), rows[i].us);
         printf(times < 1000 ? "%8.3g" : "%8.0f", times);
         /* Its classes are those that it scores exactly. */
         const char *const after = value(curve, row, "method") == WO_METHOD_SCREEN ? " of all, in int8" : "";

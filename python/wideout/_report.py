@@ -31,7 +31,10 @@ def _wrap(words: list[str], indent: str, width: int = 100) -> list[str]:
 def _figure(x: float, full: float) -> str:
     if math.isnan(x):
         return f"{'-':>8}{'':8}"
-    return f"{x:8.4f}" + (f"{100 * x / full:7.2f}%" if full > 0 else " " * 8)
+    if not full > 0:
+        return f"{x:8.4f}{'':8}"
+    share = 100 * x / full
+    return f"{x:8.4f}" + (f" {share:6.2f}%" if share < 999.995 else f" {share:6.0f}%")
 
 
 def _count(n: int, what: str) -> str:

@@ -62,7 +62,8 @@ wideout: warning: without --tune-log all of the log, fewer than 20 queries, was 
 check 'and little is tried' jq -e '.tuning.provable == "all-equal" and .tuning.queries == 15 and (.tuning.curve | length <= 3)' tiny.json
 
 # ---- Odd logs ----------------------------------------------------------------------------------------------------
-# odd NAME LABEL QUERY: 40 queries, all as this one (8 numbers as printf escapes), and all with this label; none: ''.
+# odd NAME LABEL QUERY [LAST]: 40 queries, all as this one (8 numbers as printf escapes), and all with this label, but for
+# the last; none: ''.
 odd() {
     local queries='"queries":{"dtype":"F32","shape":[40,8],"data_offsets":[0,1280]}' labels=
     [ -z "$2" ] || labels=',"labels":{"dtype":"I32","shape":[40],"data_offsets":[1280,1440]}'
@@ -70,7 +71,8 @@ odd() {
     {
         printf '%b%s' "$(printf '\\x%02x\\0\\0\\0\\0\\0\\0\\0' ${#header})" "$header"
         for _ in $(seq 40); do printf '%b' "$3"; done
-        for _ in $(seq 40); do printf '%b' "$2"; done
+        for _ in $(seq 39); do printf '%b' "$2"; done
+        printf '%b' "${4-$2}"
     } >"$1"
 }
 ones=$(printf '\\0\\0\\x80\\x3f%.0s' 1 2 3 4 5 6 7 8) nothing=$(printf '\\0\\0\\0\\0%.0s' 1 2 3 4 5 6 7 8)
@@ -89,6 +91,13 @@ done
 same 'hits decide what is best, though FULL has none' '[1,0]' \
     "$(jq -c '.tuning | [.chosen.p_at_1, (.curve[] | select(.settings == "full") | .p_at_1)]' hits.json)"
 check 'and nothing as good is said to be slower' jq -e '.tuning.chosen.us as $us | [.tuning.curve[] | select(.p_at_1 == 1 and .us < 0.9 * $us)] == []' hits.json
+
+# FULL has a hit at one query of 40, an index of labels at 39: 3900%, in a column of its own.
+"$WIDEOUT" build -q --layer s/layer.safetensors --method full -o full.idx >/dev/null
+best=$("$WIDEOUT" predict --json --index full.idx zero.log | head -1 | jq '.answers[0].id')
+odd one.log '\xc8\0\0\0' "$nothing" "$(printf '\\x%02x\\x%02x\\0\\0' $((best % 256)) $((best / 256)))"
+"$WIDEOUT" build -q --layer s/layer.safetensors --log zero.log --tune-log one.log -t 1 --max-time 0.1s --target best --target-us 1000000 -o one.idx >one.text
+check 'columns do not run together' grep -qE '^ +0\.9750   3900% +0\.[0-9]{4} +[0-9]+% .*<- this index$' <(COLUMNS=200 "$WIDEOUT" info one.idx)
 
 # ---- Other goals, what is fixed ----------------------------------------------------------------------------------
 tune "${valid[@]}" -k 10 --target-agree 0.5 --router tree -o agree --json >agree.json
