@@ -150,22 +150,88 @@ static const char *why_not(const wo_curve *curve, size_t row, size_t full)
     return "  (not for sure)";
 }
 
-/* Why FULL's own answers are the goal where hits cannot be. */
-static void print_no_hits(const wo_curve *curve, const char *indent)
+/* Whether hits say what the goal is about: without any, on either side, FULL's own answers do. */
+static bool by_hits(const wo_curve *curve)
 {
-    if (curve->target_agree == 0) return;
-    if (curve->labelled == 0)
-        printf("%sno hits to judge by: the queries have no labels\n", indent);
-    else if (of_full(curve, full_row(curve), "p_at_1") == 0)
-        printf("%sno hits to judge by: on %s FULL's best answer is never a label\n", indent,
-               cli_count(curve->labelled, "labelled query"));
+    if (by_agreement(curve)) return false;
+    const bool best = curve->target_us > 0 && curve->chosen < curve->rows;
+    return !best || value(curve, curve->chosen, "p_at_1") > 0 || value(curve, curve->chosen, "p_at_5") > 0 ||
+           of_full(curve, full_row(curve), "p_at_5") > 0;
 }
 
-/* Of a screen: the queries were too few to show more. */
+/* Where FULL's own answers are the goal because hits cannot be: why. */
+static void print_no_hits(const wo_curve *curve, const char *indent)
+{
+    char best[64] = "";
+    if (by_hits(curve) || (curve->labelled && of_full(curve, full_row(curve), "p_at_1") != 0)) return;
+    if (curve->target_us > 0)
+        snprintf(best, sizeof best, "; the best has most of FULL's own %" PRIu32 " best", curve->k);
+    if (curve->labelled)
+        printf("%sno hits to judge by: on %s FULL's best answer is never a label%s\n", indent,
+               cli_count(curve->labelled, "labelled query"), best);
+    else
+        printf("%sno hits to judge by: the queries have no labels%s\n", indent, best);
+}
+
+/* What the choice of the best rests on: its hits, which are an estimate. */
+static void print_estimate(const wo_curve *curve, const char *indent)
+{
+    if (!by_hits(curve) || !curve->labelled) return;
+    const double error = 100 * value(curve, curve->chosen, "error_p_at_1"), n = (double)curve->labelled;
+    printf("%snot proved: the best by %s", indent,
+           cli_count((uint64_t)llround(n * value(curve, curve->chosen, "p_at_1")), "hit"));
+    printf(" on %s; ", cli_count(curve->labelled, "labelled query"));
+    if (of_full(curve, full_row(curve), "p_at_1") == 0)
+        printf("FULL has none\n");
+    else
+        printf(error < 9.95 ? "the standard error of its share of P@1 is %.2g%%\n"
+                            : "the standard error of its share of P@1 is %.0f%%\n",
+               error);
+}
+
+/* Whether all that FULL has is asked for, and no more: no number of queries shows that of what imitates it. */
+static bool wants_all(const wo_curve *curve)
+{
+    const bool beyond = curve->target > 1 || curve->target5 > 1;
+    return curve->target_agree >= 1 || (!beyond && (curve->target == 1 || curve->target5 == 1));
+}
+
+/* Of a screen: nothing shows more. */
 static void print_all_equal(const wo_curve *curve, const char *indent)
 {
-    printf("%s%s %s too few to show that; it looks through all classes, and hardly ever answers otherwise than FULL\n",
-           indent, cli_number(curve->n), curve->n == 1 ? "query is" : "queries are");
+    if (wants_all(curve))
+        printf("%sno number of queries shows that of cells that imitate FULL", indent);
+    else
+        printf("%s%s %s too few to show that", indent, cli_number(curve->n),
+               curve->n == 1 ? "query is" : "queries are");
+    printf("; it looks through all classes, and hardly ever answers otherwise than FULL\n");
+}
+
+void cli_curve_foretell(const wo_curve *goal, bool open)
+{
+    char needed[96] = "", held[64] = "";
+    if (goal->target_us > 0) return;
+    if (goal->needed > goal->labelled)
+        snprintf(needed, sizeof needed, "; about %s would show it by hits", cli_count(goal->needed, "labelled query"));
+    if (goal->held_out)
+        snprintf(held, sizeof held, "%s of the log that are held out", cli_count(goal->held_out, "query"));
+    if (goal->target_agree >= 1)
+        fprintf(stderr, "%s: no number of queries shows that anything but FULL itself has all of FULL's answers\n",
+                cli_program);
+    else if (wants_all(goal))
+        fprintf(stderr,
+                "%s: no number of queries shows that cells that imitate FULL have all of its hits: an index must have "
+                "more, or look through all classes\n",
+                cli_program);
+    else if (goal->provable == WO_PROOF_ALL_EQUAL)
+        fprintf(stderr, "%s: warning: the queries to judge by are too few to show that goal, whatever the index%s%s\n",
+                cli_program, open ? ": little is tried, and what looks through all classes is taken" : "", needed);
+    else if (goal->target_agree == 0 && goal->provable == WO_PROOF_AGREEMENT)
+        fprintf(stderr, "%s: hits on %s are too few to show that goal: FULL's own answers show it, there%s%s%s\n",
+                cli_program, cli_count(goal->labelled, "labelled query"), held[0] ? " and on " : "", held, needed);
+    else if (goal->provable == WO_PROOF_HELD_OUT)
+        fprintf(stderr, "%s: hits on %s are too few to show that goal: hits on %s show it%s\n", cli_program,
+                cli_count(goal->labelled, "labelled query"), held, needed);
 }
 
 static void print_needed(const wo_curve *curve, const char *indent)
@@ -181,9 +247,13 @@ static void print_proof(const wo_curve *curve, const char *indent)
     const bool full = curve->chosen < curve->rows && value(curve, curve->chosen, "method") == WO_METHOD_FULL;
     const bool met = curve->chosen < curve->rows && value(curve, curve->chosen, "met") == 1;
     if (curve->target_us > 0) {
-        if (!met && curve->rows)
+        if (!met)
             printf("%snothing was as fast: this is %s that was found\n", indent,
                    full ? "FULL, the fastest" : "the fastest");
+        else if (full)
+            printf("%snothing better was found: this is FULL itself\n", indent);
+        else
+            print_estimate(curve, indent);
         return;
     }
     if (full) {
@@ -298,8 +368,8 @@ static json_t *row_json(const wo_curve *curve, size_t row, size_t full)
     char text[TEXT];
     wo_curve_text(curve, row, text, sizeof text);
     json_t *json = json_pack("{s:s, s:b}", "settings", text, "met", value(curve, row, "met") == 1);
-    static const char *const figures[] = {"p_at_1",      "p_at_5",         "agreement", "sure_p_at_1",
-                                          "sure_p_at_5", "sure_agreement", "classes",   "us"};
+    static const char *const figures[] = {"p_at_1",         "p_at_5",       "agreement", "sure_p_at_1", "sure_p_at_5",
+                                          "sure_agreement", "error_p_at_1", "classes",   "us"};
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
         json_object_set_new(json, figures[i], number(value(curve, row, figures[i])));
     json_object_set_new(json, "share_p_at_1", number(value(curve, row, "p_at_1") / of_full(curve, full, "p_at_1")));
@@ -330,14 +400,15 @@ json_t *cli_curve_json(const wo_curve *curve)
     const size_t full = full_row(curve);
     for (size_t i = 0; i < curve->rows; i++) json_array_append_new(rows, row_json(curve, i, full));
     const bool chosen = curve->chosen < curve->rows;
-    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:s, s:s?, s:I, s:I, s:I, s:o, s:o}", "target",
+    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:b, s:s, s:s?, s:I, s:I, s:I, s:o, s:o}", "target",
                      goal_number(curve->target), "target5", goal_number(curve->target5), "target_agree",
-                     goal_number(curve->target_agree), "target_us", goal_number(curve->target_us), "k",
-                     (json_int_t)curve->k, "batch", (json_int_t)curve->batch, "queries", (json_int_t)curve->n, "met",
-                     cli_curve_met(curve), "proof", proof_word(curve->proof), "provable",
-                     curve->provable ? proof_word(curve->provable) : NULL, "labelled", (json_int_t)curve->labelled,
-                     "held_out", (json_int_t)curve->held_out, "needed", (json_int_t)curve->needed, "chosen",
-                     chosen ? row_json(curve, curve->chosen, full) : json_null(), "curve", rows);
+                     goal_number(curve->target_agree), "target_us", goal_number(curve->target_us), "measure",
+                     by_hits(curve) ? "hits" : "agreement", "k", (json_int_t)curve->k, "batch",
+                     (json_int_t)curve->batch, "queries", (json_int_t)curve->n, "met", cli_curve_met(curve), "proof",
+                     proof_word(curve->proof), "provable", curve->provable ? proof_word(curve->provable) : NULL,
+                     "labelled", (json_int_t)curve->labelled, "held_out", (json_int_t)curve->held_out, "needed",
+                     (json_int_t)curve->needed, "chosen", chosen ? row_json(curve, curve->chosen, full) : json_null(),
+                     "curve", rows);
 }
 
 void cli_curve_csv(const wo_curve *curve)

@@ -687,6 +687,37 @@ enum {
     WO_FIX_SPREAD = 32768
 };
 
+/* What shows that the chosen index reaches the goal. */
+typedef enum wo_proof {
+    WO_PROOF_NONE = 0,      /* nothing: it was the best that was found, or it need not be shown (FULL, a time) */
+    WO_PROOF_HITS = 1,      /* its hits beside FULL's, with confidence */
+    WO_PROOF_AGREEMENT = 2, /* hits were too few to tell: as many hits as asked for, and FULL's own answers with
+                             * confidence, on the queries that were judged or on others of the log */
+    WO_PROOF_ALL_EQUAL = 3, /* it looks through every class */
+    WO_PROOF_HELD_OUT = 4   /* hits were too few to tell: as many hits as asked for, and hits with confidence on queries
+                             * of the log that were held out from building */
+} wo_proof;
+
+/* What the tuner tried, in the order of trying: `rows` points of `columns` numbers, row after row, in the index's
+ * memory; names[c] tells what column c is (docs/FORMAT.md). NAN stands for what does not apply. */
+typedef struct wo_curve {
+    size_t struct_size; /* set it to sizeof(wo_curve) */
+    size_t rows, columns;
+    const double *values;
+    const char *const *names;
+    size_t chosen; /* row */
+    double target, target5, target_agree, target_us;
+    uint32_t k, batch;
+    uint64_t n; /* queries it was judged on */
+    wo_proof proof;
+    uint64_t labelled;   /* of these with labels */
+    uint64_t needed;     /* that would do to prove the goal by hits, about; 0: these do, or nobody can tell */
+    uint64_t built_from; /* queries of the log, where there was no time to build from all of them; 0: there was */
+    uint64_t held_out;   /* queries of the log that were held out to show by what hits were too few for; 0: none */
+    wo_proof provable;   /* what these queries could show at best, known once FULL was asked; WO_PROOF_NONE: a file that
+                          * does not say, or a goal that need not be shown */
+} wo_curve;
+
 typedef struct wo_tune_options {
     size_t struct_size; /* wo_tune_defaults sets it */
     /* What is fixed, and what is never tuned: seed, threads, progress, ... NULL: evidence's defaults */
@@ -716,15 +747,16 @@ typedef struct wo_tune_options {
     /* Not 0, with target_us: where nothing is as fast, the fastest that was found rather than a failure; the curve says
      * that it does not reach the goal. Default: 0 */
     int anyway;
+    /* Called once, as soon as FULL was asked and before settings are tried, with a curve of no rows: what is asked for,
+     * and what the queries can show of it (labelled, held_out, needed, provable). Where FULL's own answers became the
+     * goal it has target_agree. NULL: nobody is told. */
+    void (*early)(void *ctx, const wo_curve *goal);
+    void *early_ctx;
 } wo_tune_options;
 
 enum { WO_TUNE_FEW = 20 }; /* queries: of a log of fewer none are held out, where there is no tune log */
 
 WO_API void wo_tune_defaults(wo_tune_options *options, size_t options_bytes);
-
-/* The stage that progress is told of while nothing can show the goal by these queries, which is known as soon as FULL
- * was asked: see wo_curve.provable. Little is tried then. */
-#define WO_STAGE_NO_PROOF "tuning without proof"
 
 /* Tries methods, routers, probes, lambdas and precisions on `tune_log`, and builds the fastest that reaches the goal
  * there with 95% confidence, from all of `log`. Nothing but times depends on the machine, but they decide: two runs may
@@ -737,37 +769,6 @@ WO_API void wo_tune_defaults(wo_tune_options *options, size_t options_bytes);
  * NULL. */
 WO_API wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *tune_log,
                                const wo_tune_options *options, wo_index **index, wo_error *err);
-
-/* What shows that the chosen index reaches the goal. */
-typedef enum wo_proof {
-    WO_PROOF_NONE = 0,      /* nothing: it was the best that was found, or it need not be shown (FULL, a time) */
-    WO_PROOF_HITS = 1,      /* its hits beside FULL's, with confidence */
-    WO_PROOF_AGREEMENT = 2, /* hits were too few to tell: as many hits as asked for, and FULL's own answers with
-                             * confidence, on the queries that were judged or on others of the log */
-    WO_PROOF_ALL_EQUAL = 3, /* it looks through every class */
-    WO_PROOF_HELD_OUT = 4   /* hits were too few to tell: as many hits as asked for, and hits with confidence on queries
-                             * of the log that were held out from building */
-} wo_proof;
-
-/* What the tuner tried, in the order of trying: `rows` points of `columns` numbers, row after row, in the index's
- * memory; names[c] tells what column c is (docs/FORMAT.md). NAN stands for what does not apply. */
-typedef struct wo_curve {
-    size_t struct_size; /* set it to sizeof(wo_curve) */
-    size_t rows, columns;
-    const double *values;
-    const char *const *names;
-    size_t chosen; /* row */
-    double target, target5, target_agree, target_us;
-    uint32_t k, batch;
-    uint64_t n; /* queries it was judged on */
-    wo_proof proof;
-    uint64_t labelled;   /* of these with labels */
-    uint64_t needed;     /* that would do to prove the goal by hits, about; 0: they did, or nobody can tell */
-    uint64_t built_from; /* queries of the log, where there was no time to build from all of them; 0: there was */
-    uint64_t held_out;   /* queries of the log that were held out to show by what hits were too few for; 0: none */
-    wo_proof provable;   /* what these queries could show at best, known once FULL was asked; WO_PROOF_NONE: a file that
-                          * does not say, or a goal that need not be shown */
-} wo_curve;
 
 /* Returns 0 where the index was not tuned. */
 WO_API int wo_index_curve(const wo_index *index, wo_curve *curve);

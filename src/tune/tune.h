@@ -46,6 +46,7 @@ typedef struct woi_tune {
     bool best_wanted;  /* the best within a time is an answer, whether or not it reaches anything */
     bool above;        /* for a target beyond FULL */
     wo_proof provable; /* by these queries, at best */
+    uint64_t needed;   /* labelled queries that would show the goal by hits, where these are too few; 0: nobody knows */
     bool hopeless;     /* too few to show anything: only what scores every class is an answer, */
     bool may_beat;     /* or what has many more hits than FULL */
     wo_log held;       /* n = 0: none */
@@ -188,7 +189,7 @@ wo_status woi_tune_measure_full(woi_tune *t, wo_error *err);
 /* Whether so much of FULL's own answers, for sure, shows the goal where hits are too few: an answer that differs is
  * taken to cost half a hit. Where the two differ, FULL is seldom sure. */
 bool woi_tune_agrees(const woi_tune *t, double sure);
-/* What the queries can show at best, by FULL's own answers: fills provable, hopeless and may_beat. */
+/* What the queries can show at best, by FULL's own answers: fills provable, needed, hopeless and may_beat. */
 wo_status woi_tune_see_provable(woi_tune *t, wo_error *err);
 
 /* The planner: the run of timed batch sizes (rising) at which FULL is faster, up to the next one at which it is not. Of
@@ -230,6 +231,8 @@ static inline bool woi_imitates(const wo_build_options *o)
 /* ---- The curve --------------------------------------------------------------------------------------------- */
 
 extern const char *const woi_curve_names[WOI_CURVE_COLUMNS];
+/* A curve of no rows: what was asked for, and what shows it. */
+wo_curve woi_curve_of_goal(const woi_goal *goal);
 /* The settings of options as columns; the figures stay as they are. */
 void woi_curve_set(const wo_build_options *o, double *row);
 void woi_curve_get(const double *row, wo_build_options *o);

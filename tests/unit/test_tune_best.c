@@ -20,7 +20,8 @@ static void hits_decide_where_full_has_none(void **state)
     pair p = make_blind_pair();
     wo_curve curve = {.struct_size = sizeof curve};
     wo_tune_options o = quick();
-    o.fixed = 0;
+    o.fixed = WO_FIX_PROBES | WO_FIX_FALLBACK;
+    o.max_time_s = 30; /* more than it takes */
     o.target_us = 1e6;
     wo_index *index = tune(&p, p.tune, &o);
     assert_int_equal(wo_index_curve(index, &curve), 1);
@@ -64,11 +65,87 @@ static void quality_is_hits_before_agreement(void **state)
     }
 }
 
+typedef struct told {
+    int times;
+    wo_curve goal;
+} told;
+
+static void note_early(void *ctx, const wo_curve *goal)
+{
+    told *t = ctx;
+    t->times++;
+    t->goal = *goal;
+}
+
+/* Once, before the search: what these queries can show, by what, and how many would show it by hits. */
+static void what_can_be_shown_is_said_before_the_search(void **state)
+{
+    (void)state;
+    enum { FEW = 30 };
+    pair p = make_pair();
+    wo_error err;
+    wo_log *few = NULL;
+    told early = {0};
+    const float *rest = p.s.q + (size_t)N * D;
+    assert_int_equal(wo_log_wrap(rest, FEW, D, p.s.indptr, p.s.labels + N, &few, &err), WO_OK);
+    wo_tune_options o = quick();
+    o.fixed = 0;
+    o.early = note_early;
+    o.early_ctx = &early;
+    o.target = 0.995;
+    o.target5 = 0.99;
+    wo_index *index = tune(&p, few, &o);
+    wo_curve curve = {.struct_size = sizeof curve};
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    assert_true(early.times == 1 && early.goal.rows == 0 && early.goal.struct_size == sizeof curve);
+    assert_true(early.goal.target == 0.995 && early.goal.target5 == 0.99 && early.goal.n == FEW);
+    assert_true(early.goal.labelled == FEW && early.goal.held_out == N / 10);
+    assert_true(early.goal.provable == WO_PROOF_AGREEMENT && early.goal.proof == WO_PROOF_NONE);
+    assert_true(early.goal.needed > FEW && early.goal.needed == curve.needed);
+    wo_index_free(index);
+    /* Without labels it is another goal. */
+    index = tune(&p, p.bare, &o);
+    assert_true(early.times == 2 && early.goal.target == 0 && early.goal.target_agree == 0.99);
+    wo_index_free(index);
+    o.target_us = 1e6;
+    index = tune(&p, p.tune, &o);
+    assert_true(early.times == 3 && early.goal.target == 0 && early.goal.target_us == 1e6);
+    wo_index_free(index);
+    wo_log_free(few);
+    free_pair(&p);
+}
+
+/* Of 400 pairs in which FULL has 200 hits, and the index misses 20 and has 10 others: a share of 0.95, and an error
+ * that the counts alone give. */
+static void a_share_has_an_error(void **state)
+{
+    (void)state;
+    static const size_t steps[] = {37, 7}; /* each stretch has its part of all; neighbours are alike */
+    const double plain = sqrt(10 + 20 * 0.95 * 0.95 + 180 * 0.05 * 0.05) / 200;
+    assert_true(isnan(woi_pairs_error(&(woi_pairs){.unit = 1})));
+    for (int alike = 0; alike < 2; alike++) {
+        woi_pairs p = {.unit = 1};
+        for (size_t i = 0; i < 400; i++) {
+            const size_t place = i * steps[alike] % 400;
+            woi_pairs_add(&p, i * WOI_STRETCHES / 400, place < 180 || place >= 390, place < 200);
+        }
+        const double times = woi_pairs_error(&p) / plain;
+        assert_true(fabs(p.h / p.f - 0.95) < 1e-12);
+        assert_true(alike ? times > 1.5 && times < 1.6 : times > 1 && times < 1.02);
+    }
+    /* FULL's own hits alone: it may miss one yet. */
+    woi_pairs same = {.unit = 1};
+    for (size_t i = 0; i < 100; i++) woi_pairs_add(&same, i % WOI_STRETCHES, 1, 1);
+    assert_true(fabs(woi_pairs_error(&same) - 1.0 / 101) < 1e-12);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hits_decide_where_full_has_none),
         cmocka_unit_test(quality_is_hits_before_agreement),
+        cmocka_unit_test(what_can_be_shown_is_said_before_the_search),
+        cmocka_unit_test(a_share_has_an_error),
     };
     return cmocka_run_group_tests_name("tune_best", tests, scratch_setup, scratch_teardown);
 }
