@@ -201,6 +201,8 @@ static void print_all_equal(const wo_curve *curve, const char *indent)
 {
     if (wants_all(curve))
         printf("%sno number of queries shows that of cells that imitate FULL", indent);
+    else if (curve->provable != WO_PROOF_ALL_EQUAL && curve->provable != WO_PROOF_NONE)
+        printf("%sno cells were shown to reach that", indent);
     else
         printf("%s%s %s too few to show that", indent, cli_number(curve->n),
                curve->n == 1 ? "query is" : "queries are");
@@ -227,10 +229,10 @@ void cli_curve_foretell(const wo_curve *goal, bool open)
         fprintf(stderr, "%s: warning: the queries to judge by are too few to show that goal, whatever the index%s%s\n",
                 cli_program, open ? ": little is tried, and what looks through all classes is taken" : "", needed);
     else if (goal->target_agree == 0 && goal->provable == WO_PROOF_AGREEMENT)
-        fprintf(stderr, "%s: hits on %s are too few to show that goal: FULL's own answers show it, there%s%s%s\n",
+        fprintf(stderr, "%s: hits on %s are too few to show that goal: FULL's own answers can show it, there%s%s%s\n",
                 cli_program, cli_count(goal->labelled, "labelled query"), held[0] ? " and on " : "", held, needed);
     else if (goal->provable == WO_PROOF_HELD_OUT)
-        fprintf(stderr, "%s: hits on %s are too few to show that goal: hits on %s show it%s\n", cli_program,
+        fprintf(stderr, "%s: hits on %s are too few to show that goal: hits on %s can show it%s\n", cli_program,
                 cli_count(goal->labelled, "labelled query"), held, needed);
 }
 

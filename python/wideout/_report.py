@@ -108,6 +108,8 @@ def _proof(tuning: dict[str, Any], row: Any, full: Any) -> list[str]:
         few = f"{tuning['queries']:,} {'query is' if tuning['queries'] == 1 else 'queries are'} too few to show that"
         if tuning["target_agree"] >= 1 or max(tuning["target"], tuning["target5"]) == 1:
             few = "no number of queries shows that of cells that imitate FULL"
+        elif tuning["provable"] not in ("all-equal", "none"):
+            few = "no cells were shown to reach that"
         lines = [f"{few}; it looks through all classes, and hardly ever answers otherwise than FULL"]
     elif row is not None and not met:
         lines = ["nothing was shown to reach that: this is the best that was found"]
