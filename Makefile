@@ -214,7 +214,7 @@ ARM      := build/arm
 ARM_ROOT := $(abspath $(ARM))/root/usr
 # What measures time makes no sense on an emulator: the tuner's tests search by it, and the machine's ceilings are rates. Both
 # are the slowest besides.
-ARM_LEAVE_OUT := unit/test_tune unit/test_tune_edges unit/test_ceilings
+ARM_LEAVE_OUT := unit/test_tune unit/test_tune_best unit/test_tune_edges unit/test_ceilings
 ARM_LIBS := $(ARM_ROOT)/lib/aarch64-linux-gnu
 test-arm:  ## the unit and kernel tests for 64-bit Arm, under qemu-user, with and without dot-product instructions
 	$(call setup,build arm)

@@ -305,32 +305,30 @@ static int report(const arguments *args, const made *built)
     return cli_end();
 }
 
-/* What is known as soon as FULL was asked is said then: nothing that follows can show the goal. */
-static int tell_early(void *ctx, const char *stage, uint64_t done, uint64_t total)
-{
-    static bool said;
-    const wo_progress *inner = ctx;
-    if (!said && strcmp(stage, WO_STAGE_NO_PROOF) == 0) {
-        said = true;
-        cli_progress_end();
-        fprintf(stderr,
-                "%s: warning: the queries to judge by are too few to show that goal, whatever the index: little is "
-                "tried, and what looks through all classes is taken\n",
-                cli_program);
-    }
-    return inner->fn(inner->ctx, stage, done, total);
-}
-
-/* A goal by labels that was asked for, and that nothing could be judged by. */
-static void warn_of_labels(const arguments *args, const wo_index *index)
+/* A goal by labels that was asked for, and that nothing can be judged by. */
+static void warn_of_labels(const arguments *args, const wo_curve *goal)
 {
     const char *option = args->tune.target ? "--target" : !isnan(args->tune.target5) ? "--target5" : NULL;
-    wo_curve curve = {.struct_size = sizeof curve};
-    if (option && wo_index_curve(index, &curve) && curve.target_agree > 0)
-        fprintf(stderr, "%s: warning: %s: %s was taken for --target-agree %.4g, the share of FULL's own answers\n",
+    if (option && goal->target_agree > 0)
+        fprintf(stderr, "%s: warning: %s: %s is taken for --target-agree %.4g, the share of FULL's own answers%s\n",
                 cli_program,
-                curve.labelled ? "FULL finds no label of the queries to judge by" : "no query to judge by has labels",
-                option, curve.target_agree);
+                goal->labelled ? "FULL finds no label of the queries to judge by" : "no query to judge by has labels",
+                option, goal->target_agree, goal->labelled ? "; --target best goes by the index's hits" : "");
+    if (goal->target_us > 0 && !goal->labelled)
+        fprintf(stderr,
+                "%s: warning: no query to judge by has labels: the best is what has most of FULL's own answers\n",
+                cli_program);
+}
+
+/* What is known as soon as FULL was asked is said then: what the search will show, and by what. */
+static void tell_early(void *ctx, const wo_curve *goal)
+{
+    const arguments *args = ctx;
+    const unsigned method = WO_FIX_METHOD | WO_FIX_ROUTER | WO_FIX_K | WO_FIX_L | WO_FIX_LAMBDA | WO_FIX_TREE |
+                            WO_FIX_ROUTE_D | WO_FIX_BEAM; /* or what belongs to one */
+    cli_progress_end();
+    warn_of_labels(args, goal);
+    cli_curve_foretell(goal, !(cli_build_fixed(&args->build) & method));
 }
 
 /* Where the candidates lack most of Z the estimate is a guess. */
@@ -386,7 +384,6 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                 cli_program,
                 wo_log_n(log.log) < WO_TUNE_FEW ? "all of the log, fewer than 20 queries," : "a tenth of the log",
                 wo_log_n(log.log) < WO_TUNE_FEW ? "taken both to build from and" : "held out");
-    if (tune && !args->common.quiet) warn_of_labels(args, index);
     const wo_index_info info = cli_index_of(index).info;
     if (!args->common.quiet) {
         warn_of_quality(args, &info);
@@ -459,8 +456,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if ((code = cli_output_try(args->output))) return code;
     o.seed = args->common.seed;
     o.threads = (int)args->common.threads;
-    wo_progress progress = cli_progress(&args->common);
-    o.progress = args->common.quiet ? progress : (wo_progress){tell_early, &progress};
+    o.progress = cli_progress(&args->common);
     if (tune.target_agree > 0 && !cli_build_given(&args->build, "source"))
         o.source = WO_SOURCE_TOP; /* labels have no part in it */
     if (tune.target_agree > 0 && o.prior > 0 && cli_build_given(&args->build, "prior"))
@@ -469,6 +465,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     tune.build = &o;
     tune.fixed = cli_build_fixed(&args->build);
     tune.enough = cli_seen_enough;
+    tune.early = args->common.quiet ? NULL : tell_early;
+    tune.early_ctx = given;
     const bool tuned = !is_named(args) || cli_tune_asked(&args->tune);
     bool same = false;
     for (size_t i = 0; tuned && args->tune.log && i < args->logs.n; i++)

@@ -17,10 +17,41 @@ static double value(const wo_curve *curve, size_t row, const char *name)
     return NAN;
 }
 
-/* What the goal was about. */
-static const char *quality(const wo_curve *curve)
+/* Whether the goal was about FULL's own answers, rather than hits. */
+static bool by_agreement(const wo_curve *curve)
 {
-    return curve->target_agree > 0 || isnan(value(curve, 0, "p_at_1")) ? "agreement" : "p_at_1";
+    return curve->target_agree > 0 || isnan(value(curve, 0, "p_at_1"));
+}
+
+/* The row of FULL, by which shares are counted; rows where it was not tried. */
+static size_t full_row(const wo_curve *curve)
+{
+    size_t row = 0;
+    while (row < curve->rows && value(curve, row, "method") != WO_METHOD_FULL) row++;
+    return row;
+}
+
+static double of_full(const wo_curve *curve, size_t full, const char *name)
+{
+    return full < curve->rows ? value(curve, full, name) : NAN;
+}
+
+/* What a search for the best goes by: the mean of the shares of FULL's P@1 and P@5; where FULL's best answer is never a
+ * label, what both have over FULL's; without labels, or without a hit on either side, agreement. */
+static double worth(const wo_curve *curve, size_t row, size_t full)
+{
+    const double one = of_full(curve, full, "p_at_1"), five = of_full(curve, full, "p_at_5");
+    const double at_1 = value(curve, row, "p_at_1"), at_5 = value(curve, row, "p_at_5");
+    if (one > 0 && !by_agreement(curve)) return (at_1 / one + (five > 0 ? at_5 / five : 1)) / 2;
+    if (one == 0 && !by_agreement(curve) && at_1 + at_5 + five > 0) return 1 + (at_1 + at_5 - five) / 2;
+    return value(curve, row, "agreement");
+}
+
+/* What the goal was about. */
+static double quality(const wo_curve *curve, size_t row, size_t full)
+{
+    return curve->target_us > 0 ? worth(curve, row, full)
+                                : value(curve, row, by_agreement(curve) ? "agreement" : "p_at_1");
 }
 
 /* A row in the order of time. A file may have many: each is looked at a few times, never once for every other. */
@@ -59,10 +90,11 @@ static void mark_best(timed *rows, size_t n)
 static timed *in_order(const wo_curve *curve, size_t *n)
 {
     timed *rows = malloc((curve->rows + 1) * sizeof *rows);
+    const size_t full = full_row(curve);
     *n = 0;
     for (size_t i = 0; rows && i < curve->rows; i++) {
         const double us = value(curve, i, "us");
-        if (us >= 0 && us < INFINITY) rows[(*n)++] = (timed){i, us, value(curve, i, quality(curve)), false};
+        if (us >= 0 && us < INFINITY) rows[(*n)++] = (timed){i, us, quality(curve, i, full), false};
     }
     if (!rows) return NULL;
     qsort(rows, *n, sizeof *rows, by_time);
@@ -79,31 +111,11 @@ static void print_figure(double x, double full, bool narrow)
         printf("%8s%*s", "-", narrow ? 0 : 8, "");
     else if (!narrow || !(full > 0))
         printf("%8.4f", x);
+    const double share = 100 * x / full;
     if (!isnan(x) && full > 0)
-        printf("%7.2f%%", 100 * x / full);
+        printf(share < 999.995 ? " %6.2f%%" : " %6.0f%%", share);
     else if (!isnan(x) && !narrow)
         printf("%8s", "");
-}
-
-/* The row of FULL, by which shares are counted; rows where it was not tried. */
-static size_t full_row(const wo_curve *curve)
-{
-    size_t row = 0;
-    while (row < curve->rows && value(curve, row, "method") != WO_METHOD_FULL) row++;
-    return row;
-}
-
-static double of_full(const wo_curve *curve, size_t full, const char *name)
-{
-    return full < curve->rows ? value(curve, full, name) : NAN;
-}
-
-/* What a search for the best goes by: the mean of the shares of FULL's P@1 and P@5, or agreement. */
-static double worth(const wo_curve *curve, size_t row, size_t full)
-{
-    const double one = of_full(curve, full, "p_at_1"), five = of_full(curve, full, "p_at_5");
-    if (strcmp(quality(curve), "agreement") == 0 || !(one > 0)) return value(curve, row, "agreement");
-    return (value(curve, row, "p_at_1") / one + (five > 0 ? value(curve, row, "p_at_5") / five : 1)) / 2;
 }
 
 /* Why a row that reaches the goal is not the one, where it looks better. */
@@ -132,28 +144,96 @@ static const char *why_not(const wo_curve *curve, size_t row, size_t full)
     const double one = value(curve, row, "p_at_1") / of_full(curve, full, "p_at_1"),
                  five = value(curve, row, "p_at_5") / of_full(curve, full, "p_at_5");
     if (curve->target_agree > 0)
-        return value(curve, row, "agreement") < curve->target_agree ? "  (too low)" : "  (not for sure)";
+        return value(curve, row, "agreement") < curve->target_agree ? "  (agreement too low)" : "  (not for sure)";
     if (one < curve->target) return "  (P@1 too low)";
     if (five < curve->target5) return "  (P@5 too low)";
     return "  (not for sure)";
 }
 
-/* Why FULL's own answers are the goal where hits cannot be. */
-static void print_no_hits(const wo_curve *curve, const char *indent)
+/* Whether hits say what the goal is about: without any, on either side, FULL's own answers do. */
+static bool by_hits(const wo_curve *curve)
 {
-    if (curve->target_agree == 0) return;
-    if (curve->labelled == 0)
-        printf("%sno hits to judge by: the queries have no labels\n", indent);
-    else if (of_full(curve, full_row(curve), "p_at_1") == 0)
-        printf("%sno hits to judge by: on %s FULL's best answer is never a label\n", indent,
-               cli_count(curve->labelled, "labelled query"));
+    if (by_agreement(curve)) return false;
+    const bool best = curve->target_us > 0 && curve->chosen < curve->rows;
+    return !best || value(curve, curve->chosen, "p_at_1") > 0 || value(curve, curve->chosen, "p_at_5") > 0 ||
+           of_full(curve, full_row(curve), "p_at_5") > 0;
 }
 
-/* Of a screen: the queries were too few to show more. */
+/* Where FULL's own answers are the goal because hits cannot be: why. */
+static void print_no_hits(const wo_curve *curve, const char *indent)
+{
+    char best[64] = "";
+    if (by_hits(curve) || (curve->labelled && of_full(curve, full_row(curve), "p_at_1") != 0)) return;
+    if (curve->target_us > 0)
+        snprintf(best, sizeof best, "; the best has most of FULL's own %" PRIu32 " best", curve->k);
+    if (curve->labelled)
+        printf("%sno hits to judge by: on %s FULL's best answer is never a label%s\n", indent,
+               cli_count(curve->labelled, "labelled query"), best);
+    else
+        printf("%sno hits to judge by: the queries have no labels%s\n", indent, best);
+}
+
+/* What the choice of the best rests on: its hits, which are an estimate. */
+static void print_estimate(const wo_curve *curve, const char *indent)
+{
+    if (!by_hits(curve) || !curve->labelled) return;
+    const double error = 100 * value(curve, curve->chosen, "error_p_at_1"), n = (double)curve->labelled;
+    printf("%snot proved: the best by %s", indent,
+           cli_count((uint64_t)llround(n * value(curve, curve->chosen, "p_at_1")), "hit"));
+    printf(" on %s; ", cli_count(curve->labelled, "labelled query"));
+    if (of_full(curve, full_row(curve), "p_at_1") == 0)
+        printf("FULL has none\n");
+    else
+        printf(error < 9.95 ? "the standard error of its share of P@1 is %.2g%%\n"
+                            : "the standard error of its share of P@1 is %.0f%%\n",
+               error);
+}
+
+/* Whether all that FULL has is asked for, and no more: no number of queries shows that of what imitates it. */
+static bool wants_all(const wo_curve *curve)
+{
+    const bool beyond = curve->target > 1 || curve->target5 > 1;
+    return curve->target_agree >= 1 || (!beyond && (curve->target == 1 || curve->target5 == 1));
+}
+
+/* Of a screen: nothing shows more. */
 static void print_all_equal(const wo_curve *curve, const char *indent)
 {
-    printf("%s%s %s too few to show that; it looks through all classes, and hardly ever answers otherwise than FULL\n",
-           indent, cli_number(curve->n), curve->n == 1 ? "query is" : "queries are");
+    if (wants_all(curve))
+        printf("%sno number of queries shows that of cells that imitate FULL", indent);
+    else if (curve->provable != WO_PROOF_ALL_EQUAL && curve->provable != WO_PROOF_NONE)
+        printf("%sno cells were shown to reach that", indent);
+    else
+        printf("%s%s %s too few to show that", indent, cli_number(curve->n),
+               curve->n == 1 ? "query is" : "queries are");
+    printf("; it looks through all classes, and hardly ever answers otherwise than FULL\n");
+}
+
+void cli_curve_foretell(const wo_curve *goal, bool open)
+{
+    char needed[96] = "", held[64] = "";
+    if (goal->target_us > 0) return;
+    if (goal->needed > goal->labelled)
+        snprintf(needed, sizeof needed, "; about %s would show it by hits", cli_count(goal->needed, "labelled query"));
+    if (goal->held_out)
+        snprintf(held, sizeof held, "%s of the log that are held out", cli_count(goal->held_out, "query"));
+    if (goal->target_agree >= 1)
+        fprintf(stderr, "%s: no number of queries shows that anything but FULL itself has all of FULL's answers\n",
+                cli_program);
+    else if (wants_all(goal))
+        fprintf(stderr,
+                "%s: no number of queries shows that cells that imitate FULL have all of its hits: an index must have "
+                "more, or look through all classes\n",
+                cli_program);
+    else if (goal->provable == WO_PROOF_ALL_EQUAL)
+        fprintf(stderr, "%s: warning: the queries to judge by are too few to show that goal, whatever the index%s%s\n",
+                cli_program, open ? ": little is tried, and what looks through all classes is taken" : "", needed);
+    else if (goal->target_agree == 0 && goal->provable == WO_PROOF_AGREEMENT)
+        fprintf(stderr, "%s: hits on %s are too few to show that goal: FULL's own answers can show it, there%s%s%s\n",
+                cli_program, cli_count(goal->labelled, "labelled query"), held[0] ? " and on " : "", held, needed);
+    else if (goal->provable == WO_PROOF_HELD_OUT)
+        fprintf(stderr, "%s: hits on %s are too few to show that goal: hits on %s can show it%s\n", cli_program,
+                cli_count(goal->labelled, "labelled query"), held, needed);
 }
 
 static void print_needed(const wo_curve *curve, const char *indent)
@@ -169,9 +249,13 @@ static void print_proof(const wo_curve *curve, const char *indent)
     const bool full = curve->chosen < curve->rows && value(curve, curve->chosen, "method") == WO_METHOD_FULL;
     const bool met = curve->chosen < curve->rows && value(curve, curve->chosen, "met") == 1;
     if (curve->target_us > 0) {
-        if (!met && curve->rows)
+        if (!met)
             printf("%snothing was as fast: this is %s that was found\n", indent,
                    full ? "FULL, the fastest" : "the fastest");
+        else if (full)
+            printf("%snothing better was found: this is FULL itself\n", indent);
+        else
+            print_estimate(curve, indent);
         return;
     }
     if (full) {
@@ -265,7 +349,7 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
         print_figure(value(curve, row, "p_at_5"), of_full(curve, full, "p_at_5"), narrow);
         if (!narrow) printf("%8.4f", value(curve, row, "agreement"));
         const double times = of_full(curve, full, "us") / rows[i].us;
-        printf("%10.1f%10.3g", value(curve, row, "classes"), rows[i].us);
+        printf(" %9.1f%10.3g", value(curve, row, "classes"), rows[i].us);
         printf(times < 1000 ? "%8.3g" : "%8.0f", times);
         /* Its classes are those that it scores exactly. */
         const char *const after = value(curve, row, "method") == WO_METHOD_SCREEN ? " of all, in int8" : "";
@@ -286,8 +370,8 @@ static json_t *row_json(const wo_curve *curve, size_t row, size_t full)
     char text[TEXT];
     wo_curve_text(curve, row, text, sizeof text);
     json_t *json = json_pack("{s:s, s:b}", "settings", text, "met", value(curve, row, "met") == 1);
-    static const char *const figures[] = {"p_at_1",      "p_at_5",         "agreement", "sure_p_at_1",
-                                          "sure_p_at_5", "sure_agreement", "classes",   "us"};
+    static const char *const figures[] = {"p_at_1",         "p_at_5",       "agreement", "sure_p_at_1", "sure_p_at_5",
+                                          "sure_agreement", "error_p_at_1", "classes",   "us"};
     for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
         json_object_set_new(json, figures[i], number(value(curve, row, figures[i])));
     json_object_set_new(json, "share_p_at_1", number(value(curve, row, "p_at_1") / of_full(curve, full, "p_at_1")));
@@ -318,14 +402,15 @@ json_t *cli_curve_json(const wo_curve *curve)
     const size_t full = full_row(curve);
     for (size_t i = 0; i < curve->rows; i++) json_array_append_new(rows, row_json(curve, i, full));
     const bool chosen = curve->chosen < curve->rows;
-    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:s, s:s?, s:I, s:I, s:I, s:o, s:o}", "target",
+    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:b, s:s, s:s?, s:I, s:I, s:I, s:o, s:o}", "target",
                      goal_number(curve->target), "target5", goal_number(curve->target5), "target_agree",
-                     goal_number(curve->target_agree), "target_us", goal_number(curve->target_us), "k",
-                     (json_int_t)curve->k, "batch", (json_int_t)curve->batch, "queries", (json_int_t)curve->n, "met",
-                     cli_curve_met(curve), "proof", proof_word(curve->proof), "provable",
-                     curve->provable ? proof_word(curve->provable) : NULL, "labelled", (json_int_t)curve->labelled,
-                     "held_out", (json_int_t)curve->held_out, "needed", (json_int_t)curve->needed, "chosen",
-                     chosen ? row_json(curve, curve->chosen, full) : json_null(), "curve", rows);
+                     goal_number(curve->target_agree), "target_us", goal_number(curve->target_us), "measure",
+                     by_hits(curve) ? "hits" : "agreement", "k", (json_int_t)curve->k, "batch",
+                     (json_int_t)curve->batch, "queries", (json_int_t)curve->n, "met", cli_curve_met(curve), "proof",
+                     proof_word(curve->proof), "provable", curve->provable ? proof_word(curve->provable) : NULL,
+                     "labelled", (json_int_t)curve->labelled, "held_out", (json_int_t)curve->held_out, "needed",
+                     (json_int_t)curve->needed, "chosen", chosen ? row_json(curve, curve->chosen, full) : json_null(),
+                     "curve", rows);
 }
 
 void cli_curve_csv(const wo_curve *curve)

@@ -687,55 +687,6 @@ enum {
     WO_FIX_SPREAD = 32768
 };
 
-typedef struct wo_tune_options {
-    size_t struct_size; /* wo_tune_defaults sets it */
-    /* What is fixed, and what is never tuned: seed, threads, progress, ... NULL: evidence's defaults */
-    const wo_build_options *build;
-    unsigned fixed;    /* WO_FIX_...; 0: everything is tuned. A prior above 0 goes with no target_agree */
-    uint32_t reserved; /* 0 */
-
-    /* The goal, one of three. Where no judged query has labels, or FULL finds none of them, `target` is taken for
-     * target_agree, 0.99 at most: wo_curve then has target 0, and target_agree says what was reached for. */
-    double target, target5; /* shares of FULL's P@1 (above 0 to 2) and P@5 (0: any). Default: 0.995 and 0.99 */
-    double target_agree;    /* above 0: instead, this share of FULL's own k best. Needs no labels. */
-    double target_us;       /* above 0: instead, at most so many microseconds a query, and the best quality there: the
-                             * mean of the shares of FULL's P@1 and P@5, or agreement where target_agree is set or there
-                             * are no labels; INFINITY: at most a tenth of FULL's time */
-
-    uint32_t k;           /* answers that are asked for, in agreement and when timing, 1 to 1,000. Default: 5 */
-    uint32_t batch;       /* queries a call when timing, 1 to 65,536; 1 runs on one thread. Default: 1 */
-    double max_time_s;    /* about so long, the last build counted, and 5 s at least: what does not fit is left
-                           * unfinished. Default: 180 */
-    uint64_t max_queries; /* judge a seeded sample of so many, or fewer, in proportion to the time. Default: 200,000 */
-    /* Asked now and then while settings are tried; not 0: that is enough, and the best so far is built. Before there is
-     * one the call fails with WO_ERR_CANCELLED. NULL: never. */
-    int (*enough)(void *ctx);
-    void *enough_ctx;
-    /* Not 0, with target_us: where nothing is as fast, the fastest that was found rather than a failure; the curve says
-     * that it does not reach the goal. Default: 0 */
-    int anyway;
-} wo_tune_options;
-
-enum { WO_TUNE_FEW = 20 }; /* queries: of a log of fewer none are held out, where there is no tune log */
-
-WO_API void wo_tune_defaults(wo_tune_options *options, size_t options_bytes);
-
-/* The stage that progress is told of while nothing can show the goal by these queries, which is known as soon as FULL
- * was asked: see wo_curve.provable. Little is tried then. */
-#define WO_STAGE_NO_PROOF "tuning without proof"
-
-/* Tries methods, routers, probes, lambdas and precisions on `tune_log`, and builds the fastest that reaches the goal
- * there with 95% confidence, from all of `log`. Nothing but times depends on the machine, but they decide: two runs may
- * give different indexes. With tune_log NULL it judges on a seeded tenth of the log, from which the final index is
- * built too, and on all of one of fewer than WO_TUNE_FEW; queries that the network was trained on flatter every index.
- *
- * FULL is always tried unless the method is fixed, so that any share can be reached: it is the answer where nothing
- * else reaches it, and where nothing else is faster. Fails with WO_ERR_UNSUPPORTED where a fixed method cannot reach
- * the goal, or nothing is as fast as target_us and `anyway` is 0; the sentence says what the best had. `options` may be
- * NULL. */
-WO_API wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *tune_log,
-                               const wo_tune_options *options, wo_index **index, wo_error *err);
-
 /* What shows that the chosen index reaches the goal. */
 typedef enum wo_proof {
     WO_PROOF_NONE = 0,      /* nothing: it was the best that was found, or it need not be shown (FULL, a time) */
@@ -760,12 +711,64 @@ typedef struct wo_curve {
     uint64_t n; /* queries it was judged on */
     wo_proof proof;
     uint64_t labelled;   /* of these with labels */
-    uint64_t needed;     /* that would do to prove the goal by hits, about; 0: they did, or nobody can tell */
+    uint64_t needed;     /* that would do to prove the goal by hits, about; 0: these do, or nobody can tell */
     uint64_t built_from; /* queries of the log, where there was no time to build from all of them; 0: there was */
     uint64_t held_out;   /* queries of the log that were held out to show by what hits were too few for; 0: none */
     wo_proof provable;   /* what these queries could show at best, known once FULL was asked; WO_PROOF_NONE: a file that
                           * does not say, or a goal that need not be shown */
 } wo_curve;
+
+typedef struct wo_tune_options {
+    size_t struct_size; /* wo_tune_defaults sets it */
+    /* What is fixed, and what is never tuned: seed, threads, progress, ... NULL: evidence's defaults */
+    const wo_build_options *build;
+    unsigned fixed;    /* WO_FIX_...; 0: everything is tuned. A prior above 0 goes with no target_agree */
+    uint32_t reserved; /* 0 */
+
+    /* The goal, one of three. Where no judged query has labels, or FULL's best answer never is one, so that every index
+     * has any share of its hits, `target` is taken for target_agree, 0.99 at most: wo_curve then has target 0, and
+     * target_agree says what was reached for. One above 1 needs labels alone. */
+    double target, target5; /* shares of FULL's P@1 (above 0 to 2) and P@5 (0: any). Default: 0.995 and 0.99 */
+    double target_agree;    /* above 0: instead, this share of FULL's own k best. Needs no labels. */
+    double target_us;       /* above 0: instead, at most so many microseconds a query, and the best quality there: the
+                             * mean of the shares of FULL's P@1 and P@5; hits alone where FULL's best answer is never a
+                             * label; agreement where target_agree is set, without labels, or where nobody has a hit;
+                             * INFINITY: at most a tenth of FULL's time */
+
+    uint32_t k;           /* answers that are asked for, in agreement and when timing, 1 to 1,000. Default: 5 */
+    uint32_t batch;       /* queries a call when timing, 1 to 65,536; 1 runs on one thread. Default: 1 */
+    double max_time_s;    /* about so long, the last build counted, and 5 s at least: what does not fit is left
+                           * unfinished. Default: 180 */
+    uint64_t max_queries; /* judge a seeded sample of so many, or fewer, in proportion to the time. Default: 200,000 */
+    /* Asked now and then while settings are tried; not 0: that is enough, and the best so far is built. Before there is
+     * one the call fails with WO_ERR_CANCELLED. NULL: never. */
+    int (*enough)(void *ctx);
+    void *enough_ctx;
+    /* Not 0, with target_us: where nothing is as fast, the fastest that was found rather than a failure; the curve says
+     * that it does not reach the goal. Default: 0 */
+    int anyway;
+    /* Called once, as soon as FULL was asked and before settings are tried, with a curve of no rows: what is asked for,
+     * and what the queries can show of it (labelled, held_out, needed, provable). Where FULL's own answers became the
+     * goal it has target_agree. NULL: nobody is told. */
+    void (*early)(void *ctx, const wo_curve *goal);
+    void *early_ctx;
+} wo_tune_options;
+
+enum { WO_TUNE_FEW = 20 }; /* queries: of a log of fewer none are held out, where there is no tune log */
+
+WO_API void wo_tune_defaults(wo_tune_options *options, size_t options_bytes);
+
+/* Tries methods, routers, probes, lambdas and precisions on `tune_log`, and builds the fastest that reaches the goal
+ * there with 95% confidence, from all of `log`. Nothing but times depends on the machine, but they decide: two runs may
+ * give different indexes. With tune_log NULL it judges on a seeded tenth of the log, from which the final index is
+ * built too, and on all of one of fewer than WO_TUNE_FEW; queries that the network was trained on flatter every index.
+ *
+ * FULL is always tried unless the method is fixed, so that any share can be reached: it is the answer where nothing
+ * else reaches it, and where nothing else is faster. Fails with WO_ERR_UNSUPPORTED where a fixed method cannot reach
+ * the goal, or nothing is as fast as target_us and `anyway` is 0; the sentence says what the best had. `options` may be
+ * NULL. */
+WO_API wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *tune_log,
+                               const wo_tune_options *options, wo_index **index, wo_error *err);
 
 /* Returns 0 where the index was not tuned. */
 WO_API int wo_index_curve(const wo_index *index, wo_curve *curve);

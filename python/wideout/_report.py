@@ -31,25 +31,50 @@ def _wrap(words: list[str], indent: str, width: int = 100) -> list[str]:
 def _figure(x: float, full: float) -> str:
     if math.isnan(x):
         return f"{'-':>8}{'':8}"
-    return f"{x:8.4f}" + (f"{100 * x / full:7.2f}%" if full > 0 else " " * 8)
+    if not full > 0:
+        return f"{x:8.4f}{'':8}"
+    share = 100 * x / full
+    return f"{x:8.4f}" + (f" {share:6.2f}%" if share < 999.995 else f" {share:6.0f}%")
 
 
 def _count(n: int, what: str) -> str:
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what[:-1]}ies"
 
 
-def _no_hits(tuning: dict[str, Any], full: Any) -> list[str]:
-    """Why FULL's own answers are the goal where hits cannot be."""
-    if not tuning["target_agree"] > 0:
+def _by_hits(tuning: dict[str, Any], row: Any, full: Any) -> bool:
+    """Whether hits say what the goal is about: without any, on either side, FULL's own answers do."""
+    if tuning["target_agree"] > 0 or (full is not None and math.isnan(full.p_at_1)):
+        return False
+    if not tuning["target_us"] > 0 or row is None:
+        return True
+    return row.p_at_1 > 0 or row.p_at_5 > 0 or (full is not None and full.p_at_5 > 0)
+
+
+def _no_hits(tuning: dict[str, Any], row: Any, full: Any) -> list[str]:
+    """Where FULL's own answers are the goal because hits cannot be: why."""
+    if _by_hits(tuning, row, full):
         return []
+    best = f"; the best has most of FULL's own {tuning['k']} best" if tuning["target_us"] > 0 else ""
     if not tuning["labelled"]:
-        return ["no hits to judge by: the queries have no labels"]
+        return [f"no hits to judge by: the queries have no labels{best}"]
     if full is None or full.p_at_1 != 0:
         return []
-    return [f"no hits to judge by: on {_count(tuning['labelled'], 'labelled query')} FULL's best answer is never a label"]
+    return [f"no hits to judge by: on {_count(tuning['labelled'], 'labelled query')} FULL's best answer is never a label{best}"]
 
 
-def _proof(tuning: dict[str, Any], row: Any) -> list[str]:
+def _estimate(tuning: dict[str, Any], row: Any, full: Any) -> list[str]:
+    """What the choice of the best rests on: its hits, which are an estimate."""
+    if not _by_hits(tuning, row, full) or not tuning["labelled"]:
+        return []
+    hits = round(tuning["labelled"] * row.p_at_1)
+    rests = f"not proved: the best by {hits:,} hit{'' if hits == 1 else 's'} on {_count(tuning['labelled'], 'labelled query')}; "
+    if full is None or full.p_at_1 == 0:
+        return [rests + "FULL has none"]
+    error = 100 * row.error_p_at_1
+    return [rests + f"the standard error of its share of P@1 is {error:{'.2g' if error < 9.95 else '.0f'}}%"]
+
+
+def _proof(tuning: dict[str, Any], row: Any, full: Any) -> list[str]:
     """What was shown, and by what."""
     met = row is not None and row.met == 1
     is_full = row is not None and row.method == 0
@@ -57,8 +82,10 @@ def _proof(tuning: dict[str, Any], row: Any) -> list[str]:
     if tuning["needed"] > tuning["labelled"]:
         needed = [f"about {_count(tuning['needed'], 'labelled query')} would show it by hits"]
     if tuning["target_us"] > 0:
-        if met or row is None:
+        if row is None:
             return []
+        if met:
+            return ["nothing better was found: this is FULL itself"] if is_full else _estimate(tuning, row, full)
         return [f"nothing was as fast: this is {'FULL, the fastest' if is_full else 'the fastest'} that was found"]
     if is_full and met:
         return ["nothing else was shown to reach that, or was faster: this is FULL itself"] + needed
@@ -78,8 +105,12 @@ def _proof(tuning: dict[str, Any], row: Any) -> list[str]:
         lines = [f"{few} hits on {_count(tuning['held_out'], 'other query')} of the"]
         lines.append(f"log, held out from building; it has {100 * row.sure_agreement:.1f}% of FULL's {tuning['k']} best for sure")
     elif tuning["proof"] == "all-equal":
-        few = "query is" if tuning["queries"] == 1 else "queries are"
-        lines = [f"{tuning['queries']:,} {few} too few to show that; it looks through all classes, and hardly ever answers otherwise than FULL"]
+        few = f"{tuning['queries']:,} {'query is' if tuning['queries'] == 1 else 'queries are'} too few to show that"
+        if tuning["target_agree"] >= 1 or max(tuning["target"], tuning["target5"]) == 1:
+            few = "no number of queries shows that of cells that imitate FULL"
+        elif tuning["provable"] not in ("all-equal", "none"):
+            few = "no cells were shown to reach that"
+        lines = [f"{few}; it looks through all classes, and hardly ever answers otherwise than FULL"]
     elif row is not None and not met:
         lines = ["nothing was shown to reach that: this is the best that was found"]
     return lines + needed
@@ -99,7 +130,7 @@ def _curve_lines(index: "Index") -> list[str]:
     chosen = tuning["chosen"] if tuning["chosen"] < len(curve) else None
     row = curve[chosen] if chosen is not None else None
     full = next((r for r in curve if r.method == 0), None)
-    lines += _no_hits(tuning, full) + _proof(tuning, row)
+    lines += _no_hits(tuning, row, full) + _proof(tuning, row, full)
     if tuning["built_from"]:
         lines.append(f"there was no time to build from all of the log: built from {tuning['built_from']:,} queries of it")
     nan = math.nan

@@ -70,6 +70,8 @@ enum {
     WOI_CURVE_PRIOR,
     WOI_CURVE_FOCUS,
     WOI_CURVE_SPREAD,
+    WOI_CURVE_LAST_SETTING = WOI_CURVE_SPREAD,
+    WOI_CURVE_ERROR_P1, /* of the share of FULL's P@1, a standard error */
     WOI_CURVE_COLUMNS
 };
 

@@ -66,6 +66,14 @@ double woi_pairs_share(const woi_pairs *p)
     return low;
 }
 
+double woi_pairs_error(const woi_pairs *p)
+{
+    if (!(p->f > 0)) return NAN;
+    const double u = p->unit, t = p->h / p->f;
+    const double squares = fmax(0, p->hh - 2 * t * p->hf + t * t * (p->ff + u * u)); /* of the mean 0, nearly */
+    return fmax(sqrt(squares) / (p->f + u), error_by_stretches(p, t) * (double)p->n / p->f);
+}
+
 double woi_pairs_needed(const woi_pairs *p, double t)
 {
     const double n = (double)p->n, mean = (p->h - t * p->f) / n;

@@ -22,6 +22,8 @@ void woi_pairs_add(woi_pairs *pairs, size_t stretch, double h, double f); /* one
 double woi_pairs_margin(const woi_pairs *pairs, double t);
 /* The largest such t, 0 to 2. */
 double woi_pairs_share(const woi_pairs *pairs);
+/* The standard error of the share that it has, h / f; NAN where FULL has nothing. */
+double woi_pairs_error(const woi_pairs *pairs);
 
 /* How many queries like these would show the share t, about; 0: no number would. */
 double woi_pairs_needed(const woi_pairs *pairs, double t);

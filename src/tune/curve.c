@@ -10,14 +10,14 @@
 #include <string.h>
 
 const char *const woi_curve_names[WOI_CURVE_COLUMNS] = {
-    "p_at_1", "p_at_5", "agreement", "sure_p_at_1", "sure_p_at_5", "sure_agreement", "classes", "us",   "met",
-    "chosen", "method", "router",    "K",           "L",           "nodes",          "leaves",  "beam", "route_d",
-    "probes", "lambda", "popular",   "weights",     "fallback",    "source",         "thin",    "cap",  "prior",
-    "focus",  "spread"}; /* settings by the names of options.c */
+    "p_at_1", "p_at_5", "agreement",   "sure_p_at_1", "sure_p_at_5", "sure_agreement", "classes", "us",   "met",
+    "chosen", "method", "router",      "K",           "L",           "nodes",          "leaves",  "beam", "route_d",
+    "probes", "lambda", "popular",     "weights",     "fallback",    "source",         "thin",    "cap",  "prior",
+    "focus",  "spread", "error_p_at_1"}; /* settings by the names of options.c */
 
 void woi_curve_set(const wo_build_options *o, double *row)
 {
-    for (int c = WOI_CURVE_METHOD; c < WOI_CURVE_COLUMNS; c++) {
+    for (int c = WOI_CURVE_METHOD; c <= WOI_CURVE_LAST_SETTING; c++) {
         const woi_option *option = woi_option_find(woi_curve_names[c]);
         row[c] = woi_option_used(option, o) ? woi_option_value(option, o) : 0;
     }
@@ -26,7 +26,7 @@ void woi_curve_set(const wo_build_options *o, double *row)
 /* The inverse, over options of the same method. The router comes before what depends on it. */
 void woi_curve_get(const double *row, wo_build_options *o)
 {
-    for (int c = WOI_CURVE_METHOD + 1; c < WOI_CURVE_COLUMNS; c++) {
+    for (int c = WOI_CURVE_METHOD + 1; c <= WOI_CURVE_LAST_SETTING; c++) {
         const woi_option *option = woi_option_find(woi_curve_names[c]);
         if (woi_option_used(option, o)) woi_option_set_value(option, row[c], o);
     }
@@ -34,7 +34,7 @@ void woi_curve_get(const double *row, wo_build_options *o)
 
 bool woi_curve_same(const double *a, const double *b)
 {
-    for (int c = WOI_CURVE_METHOD; c < WOI_CURVE_COLUMNS; c++)
+    for (int c = WOI_CURVE_METHOD; c <= WOI_CURVE_LAST_SETTING; c++)
         if (c != WOI_CURVE_LAMBDA && c != WOI_CURVE_POPULAR && c != WOI_CURVE_CAP && c != WOI_CURVE_PRIOR &&
             c != WOI_CURVE_FOCUS && a[c] != b[c])
             return false;
@@ -52,29 +52,33 @@ wo_status woi_curve_add(woi_tune *t, const double *row, wo_error *err)
     return WO_OK;
 }
 
+wo_curve woi_curve_of_goal(const woi_goal *goal)
+{
+    return (wo_curve){.struct_size = sizeof(wo_curve),
+                      .columns = WOI_CURVE_COLUMNS,
+                      .names = woi_curve_names,
+                      .target = goal->target,
+                      .target5 = goal->target5,
+                      .target_agree = goal->target_agree,
+                      .target_us = goal->target_us,
+                      .k = goal->k,
+                      .batch = goal->batch,
+                      .n = goal->n,
+                      .proof = (wo_proof)goal->proof,
+                      .labelled = goal->labelled,
+                      .needed = goal->needed,
+                      .built_from = goal->built_from,
+                      .held_out = goal->held_out,
+                      .provable = (wo_proof)goal->provable};
+}
+
 int wo_index_curve(const wo_index *index, wo_curve *curve)
 {
     if (!index->n_curve) return 0;
-    wo_curve found = {
-        .rows = index->n_curve,
-        .columns = index->curve_columns,
-        .values = index->curve,
-        .names = woi_curve_names,
-        .target = index->goal.target,
-        .target5 = index->goal.target5,
-        .target_agree = index->goal.target_agree,
-        .target_us = index->goal.target_us,
-        .k = index->goal.k,
-        .batch = index->goal.batch,
-        .n = index->goal.n,
-        .chosen = index->n_curve,
-        .proof = (wo_proof)index->goal.proof,
-        .labelled = index->goal.labelled,
-        .needed = index->goal.needed,
-        .built_from = index->goal.built_from,
-        .held_out = index->goal.held_out,
-        .provable = (wo_proof)index->goal.provable,
-    };
+    wo_curve found = woi_curve_of_goal(&index->goal);
+    found.rows = found.chosen = index->n_curve;
+    found.columns = index->curve_columns;
+    found.values = index->curve;
     for (size_t i = 0; i < found.rows; i++)
         if (index->curve[i * index->curve_columns + WOI_CURVE_CHOSEN] == 1) found.chosen = i;
     return woi_sized_give(curve, &found, sizeof found) == WO_OK;

@@ -110,6 +110,10 @@ wo_status woi_tune_see_provable(woi_tune *t, wo_error *err)
     if (status) return status;
     if (woi_by_time(t)) return WO_OK;
     const woi_pairs *of = there.of;
+    /* As many as an index would need that misses a hundredth of what FULL has over the goal. */
+    if (t->few_hits)
+        t->needed = (uint64_t)fmax(woi_pairs_needed(&of[WOI_AT_1], t->o.target),
+                                   t->o.target5 > 0 ? woi_pairs_needed(&of[WOI_AT_5], t->o.target5) : 0);
     if (t->o.target_agree > 0) {
         t->provable = woi_pairs_margin(&of[WOI_AGREE], t->o.target_agree) < 0 ? WO_PROOF_ALL_EQUAL : WO_PROOF_AGREEMENT;
     } else if (!t->few_hits) {
@@ -152,6 +156,7 @@ static void note(const woi_tune *t, const wo_build_options *o, const woi_judged 
         row[sures[i]] = woi_pairs_share(p);
     }
     row[WOI_CURVE_SURE_AGREEMENT] = sure_agreement(judged, held);
+    row[WOI_CURVE_ERROR_P1] = woi_pairs_error(&judged->of[WOI_AT_1]);
     row[WOI_CURVE_CLASSES] = judged->classes;
     row[WOI_CURVE_MET] = is_met(t, o, judged, held, row);
 }
@@ -238,6 +243,7 @@ wo_status woi_tune_measure_full(woi_tune *t, wo_error *err)
         woi_curve_set(&o, row);
         for (int c = WOI_CURVE_SURE_P1; c <= WOI_CURVE_SURE_AGREEMENT; c++)
             if (!isnan(row[c])) row[c] = 1;
+        if (!isnan(row[WOI_CURVE_ERROR_P1])) row[WOI_CURVE_ERROR_P1] = 0;
         if (!woi_by_time(t)) row[WOI_CURVE_MET] = t->o.target <= 1 && t->o.target5 <= 1;
         status = woi_curve_add(t, row, err);
     }

@@ -40,7 +40,8 @@ static bool out_of_time(woi_tune *t)
 
 double woi_quality(const woi_tune *t, const double *row)
 {
-    if (t->o.target_agree > 0 || isnan(row[WOI_CURVE_P1]) || t->full[0] <= 0) return row[WOI_CURVE_AGREEMENT];
+    const bool hits = row[WOI_CURVE_P1] > 0 || row[WOI_CURVE_P5] > 0 || t->full[1] > 0; /* on either side */
+    if (t->o.target_agree > 0 || isnan(row[WOI_CURVE_P1]) || !hits) return row[WOI_CURVE_AGREEMENT];
     return woi_worth(t, row[WOI_CURVE_P1], row[WOI_CURVE_P5]);
 }
 

@@ -342,7 +342,7 @@ static int relay(void *ctx, const char *stage, uint64_t done, uint64_t total)
     const wo_progress *outer = &t->build.progress;
     if (t->building) return outer->fn ? outer->fn(outer->ctx, "building the best", done, total) : 0;
     const double gone = fmin(woi_now_s() - t->start, t->o.max_time_s);
-    const char *what = t->hopeless   ? WO_STAGE_NO_PROOF
+    const char *what = t->hopeless   ? "tuning without proof"
                        : t->few_hits ? "tuning by agreement"
                                      : "tuning"; /* hits are too few to show the goal */
     const int cancelled =
@@ -366,9 +366,11 @@ static wo_status ask_full(woi_tune *t, wo_error *err)
     for (int i = 0; i < 2; i++) t->full[i] = of[i].n ? of[i].h / (double)of[i].n : 0;
     t->labelled = of[WOI_AT_1].n;
     const bool by_labels = t->o.target_us == 0 && t->o.target_agree == 0;
-    if (by_labels && t->full[0] == 0) { /* no labels, or FULL finds none: then its own answers are the goal */
+    const bool beyond = t->o.target > 1 || t->o.target5 > 1;
+    /* Without labels, or where FULL finds none, of which every index has any share: its own answers are the goal. */
+    if (by_labels && (t->labelled == 0 || (t->full[0] == 0 && !beyond))) {
         t->o.target_agree = fmin(t->o.target, 0.99);
-    } else if (by_labels && (t->o.target > 1 || t->o.target5 > 1)) { /* beyond FULL: the best first, then the fastest */
+    } else if (by_labels && beyond) { /* the best first, then the fastest */
         t->best_wanted = t->above = true;
         t->o.target_us = INFINITY;
     } else if (by_labels) {
@@ -425,39 +427,51 @@ static void choose_anyway(woi_tune *t)
         if (is_allowed(t, woi_row(t, i)) && is_faster(t, woi_row(t, i))) t->best = i;
 }
 
-/* What shows that the chosen row reaches the goal, and what would show more. */
-static void prove(const woi_tune *t, const double *row, woi_goal *goal, wo_error *err)
+/* What was asked for, in the light of FULL's answers, and what these queries can show of it. */
+static woi_goal goal_of(const woi_tune *t)
 {
-    woi_judged judged;
-    goal->labelled = t->labelled;
-    goal->held_out = t->held.n;
-    goal->provable = t->provable;
-    if (goal->target_us > 0) return;
-    if (row[WOI_CURVE_METHOD] == WO_METHOD_FULL) {
-        if (!t->few_hits) return; /* FULL need not be shown, and nothing faster would be by more hits */
-    } else if (row[WOI_CURVE_MET] != 1) {
+    const bool by_time = woi_by_time(t) && !t->above, by_answers = t->o.target_agree > 0;
+    return (woi_goal){.target = by_time || by_answers ? 0 : t->o.target,
+                      .target5 = by_time || by_answers ? 0 : t->o.target5,
+                      .target_agree = t->o.target_agree,
+                      .target_us = by_time ? t->o.target_us : 0,
+                      .k = t->o.k,
+                      .batch = t->o.batch,
+                      .n = t->judged.n,
+                      .labelled = t->labelled,
+                      .needed = t->needed,
+                      .held_out = t->held.n,
+                      .provable = t->provable};
+}
+
+/* Before minutes are spent on it. */
+static void foretell(const woi_tune *t)
+{
+    const woi_goal goal = goal_of(t);
+    const wo_curve curve = woi_curve_of_goal(&goal);
+    if (t->o.early) t->o.early(t->o.early_ctx, &curve);
+}
+
+/* What shows that the chosen row reaches the goal; FULL need not be shown. */
+static void prove(const woi_tune *t, const double *row, woi_goal *goal)
+{
+    if (goal->target_us > 0 || row[WOI_CURVE_METHOD] == WO_METHOD_FULL) return;
+    if (row[WOI_CURVE_MET] != 1) {
         goal->proof = WO_PROOF_NONE;
     } else if (goal->target_agree > 0) {
         goal->proof = row[WOI_CURVE_SURE_AGREEMENT] >= goal->target_agree ? WO_PROOF_AGREEMENT : WO_PROOF_ALL_EQUAL;
-        return;
     } else if (is_sure(t, row)) {
         goal->proof = WO_PROOF_HITS;
-        return;
+        goal->needed = 0;
     } else {
         goal->proof = row[WOI_CURVE_METHOD] == WO_METHOD_SCREEN           ? WO_PROOF_ALL_EQUAL
                       : woi_tune_agrees(t, row[WOI_CURVE_SURE_AGREEMENT]) ? WO_PROOF_AGREEMENT
                                                                           : WO_PROOF_HELD_OUT;
     }
-    /* As many as an index would need that misses a hundredth of what FULL has over the goal. */
-    if (woi_judge_index(&t->judge, NULL, &judged, err) || goal->target > 1) return;
-    const double one = woi_pairs_needed(&judged.of[WOI_AT_1], goal->target);
-    const double five = goal->target5 > 0 ? woi_pairs_needed(&judged.of[WOI_AT_5], goal->target5) : 0;
-    goal->needed = (uint64_t)fmax(one, five);
 }
 
 static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_error *err)
 {
-    const double asked_us = t->o.target_us;
     wo_status status = check_logs(t, tune_log, err);
     if (!status) status = woi_tune_probe_full(t, err);
     if (!status) status = woi_tune_pick_judged(t, tune_log, err);
@@ -472,6 +486,7 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
                                                   .progress = &t->progress},
                                 &t->held_judge, err);
     if (!status) status = woi_tune_see_provable(t, err);
+    if (!status) foretell(t);
     if (!status) status = woi_tune_search(t, err);
     t->building = true;
     if (!status) status = woi_progress(&t->progress, "building", 0, 1, err); /* some methods are built without a word */
@@ -488,17 +503,10 @@ static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_
     if (status) return status;
     woi_index_forget_call(*index);
     t->rows[t->best * WOI_CURVE_COLUMNS + WOI_CURVE_CHOSEN] = 1;
-    const bool by_time = asked_us > 0, by_answers = t->o.target_agree > 0;
-    (*index)->goal = (woi_goal){.target = by_time || by_answers ? 0 : t->o.target,
-                                .target5 = by_time || by_answers ? 0 : t->o.target5,
-                                .target_agree = t->o.target_agree,
-                                .target_us = by_time ? t->o.target_us : 0,
-                                .k = t->o.k,
-                                .batch = t->o.batch,
-                                .n = t->judged.n};
+    (*index)->goal = goal_of(t);
     const bool in_part = (*index)->options.method == WO_METHOD_EVIDENCE && !t->train_is_log && t->from == &t->train;
     if (in_part) (*index)->goal.built_from = t->train.n;
-    prove(t, woi_row(t, t->best), &(*index)->goal, NULL);
+    prove(t, woi_row(t, t->best), &(*index)->goal);
     (*index)->curve = t->rows;
     (*index)->n_curve = t->n_rows;
     (*index)->curve_columns = WOI_CURVE_COLUMNS;

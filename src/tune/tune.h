@@ -46,6 +46,7 @@ typedef struct woi_tune {
     bool best_wanted;  /* the best within a time is an answer, whether or not it reaches anything */
     bool above;        /* for a target beyond FULL */
     wo_proof provable; /* by these queries, at best */
+    uint64_t needed;   /* labelled queries that would show the goal by hits, where these are too few; 0: nobody knows */
     bool hopeless;     /* too few to show anything: only what scores every class is an answer, */
     bool may_beat;     /* or what has many more hits than FULL */
     wo_log held;       /* n = 0: none */
@@ -188,7 +189,7 @@ wo_status woi_tune_measure_full(woi_tune *t, wo_error *err);
 /* Whether so much of FULL's own answers, for sure, shows the goal where hits are too few: an answer that differs is
  * taken to cost half a hit. Where the two differ, FULL is seldom sure. */
 bool woi_tune_agrees(const woi_tune *t, double sure);
-/* What the queries can show at best, by FULL's own answers: fills provable, hopeless and may_beat. */
+/* What the queries can show at best, by FULL's own answers: fills provable, needed, hopeless and may_beat. */
 wo_status woi_tune_see_provable(woi_tune *t, wo_error *err);
 
 /* The planner: the run of timed batch sizes (rising) at which FULL is faster, up to the next one at which it is not. Of
@@ -209,16 +210,17 @@ static inline bool woi_by_time(const woi_tune *t)
     return t->o.target_us > 0;
 }
 
-/* Of a row: the mean of the shares of FULL's P@1 and P@5, or agreement. What differs by less than WOI_ALIKE is as good.
- */
+/* Of a row: what its hits are worth; agreement where it is the goal, without labels, and where neither the index nor
+ * FULL has a hit. FULL's is 1. What differs by less than WOI_ALIKE is as good. */
 double woi_quality(const woi_tune *t, const double *row);
 #define WOI_ALIKE 0.002
 
-/* What a P@1 and a P@5, or a query's parts of them, are worth: the mean of their shares of FULL's. Where FULL has none
- * all are alike. */
+/* What a P@1 and a P@5, or a query's parts of them, are worth: the mean of their shares of FULL's. Where FULL's best
+ * answer is never a label there are no shares: 1, and half of what both have over FULL's. */
 static inline double woi_worth(const woi_tune *t, double at_1, double at_5)
 {
-    return ((t->full[0] > 0 ? at_1 / t->full[0] : 1) + (t->full[1] > 0 ? at_5 / t->full[1] : 1)) / 2;
+    const double one = t->full[0], five = t->full[1];
+    return one > 0 ? (at_1 / one + at_5 / five) / 2 : 1 + (at_1 + at_5 - five) / 2;
 }
 /* Whether a cell-filling imitates FULL: what does not is shown to be as good by hits alone. */
 static inline bool woi_imitates(const wo_build_options *o)
@@ -229,6 +231,8 @@ static inline bool woi_imitates(const wo_build_options *o)
 /* ---- The curve --------------------------------------------------------------------------------------------- */
 
 extern const char *const woi_curve_names[WOI_CURVE_COLUMNS];
+/* A curve of no rows: what was asked for, and what shows it. */
+wo_curve woi_curve_of_goal(const woi_goal *goal);
 /* The settings of options as columns; the figures stay as they are. */
 void woi_curve_set(const wo_build_options *o, double *row);
 void woi_curve_get(const double *row, wo_build_options *o);

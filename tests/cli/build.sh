@@ -343,8 +343,8 @@ check 'whose few classes come after a look at all' grep -q ' screen of all, in i
 check 'so in a comparison' grep -q '^  classes scored after the screen ' <("$WIDEOUT" eval -q --no-timing --index unshown --log s/test.log.safetensors)
 build --tune-log small.log -o unshown >unshown.text
 "$WIDEOUT" build --layer s/layer.safetensors --log s/train.log.safetensors --tune-log small.log --target 0.9 -o unshown 2>&1 >/dev/null | grep warning >unshown.err
-same 'a share of labels where there are none' "wideout: warning: no query to judge by has labels: --target was taken for --target-agree 0.9, the share of FULL's own answers" \
-    "$(tail -n 1 unshown.err)"
+same 'a share of labels where there are none' "wideout: warning: no query to judge by has labels: --target is taken for --target-agree 0.9, the share of FULL's own answers" \
+    "$(head -n 1 unshown.err)"
 check 'one query shows nothing, said as soon as it is known' grep -q '^wideout: warning: the queries to judge by are too few to show' unshown.err
 check 'a tune log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 query" unshown.text
 fails 'a tensor that the layer lacks' 1 "wideout: s/layer.safetensors: the file has no tensor 'none': its matrices are weight (500 x 8); choose with --weight-name NAME" \

@@ -34,15 +34,21 @@ check 'and as JSON' jq -e '.tuning | .met and .target == 0.9 and .target5 == 0.8
 check 'with the index' jq -e '(.index | has("full_from") and has("full_to")) and .metadata["tune.target"] == "0.90000000000000002"' info.json
 "$WIDEOUT" info --curve plain >curve.csv
 same 'all that was tried' "$(jq '.tuning.curve | length' info.json)" "$(($(wc -l <curve.csv) - 1))"
-same 'with its columns' settings,p_at_1,p_at_5,agreement,sure_p_at_1,sure_p_at_5,sure_agreement,classes,us,met,chosen,method,router,K,L,nodes,leaves,beam,route_d,probes,lambda,popular,weights,fallback,source,thin,cap,prior,focus,spread \
+same 'with its columns' settings,p_at_1,p_at_5,agreement,sure_p_at_1,sure_p_at_5,sure_agreement,classes,us,met,chosen,method,router,K,L,nodes,leaves,beam,route_d,probes,lambda,popular,weights,fallback,source,thin,cap,prior,focus,spread,error_p_at_1 \
     "$(head -1 curve.csv)"
-same 'numbers each' '' "$(awk -F, 'NF != 30' curve.csv)"
+same 'numbers each' '' "$(awk -F, 'NF != 31' curve.csv)"
 same 'the curve as JSON' "$(jq -c .tuning info.json)" "$("$WIDEOUT" info --curve --json plain | jq -c .)"
 check 'it is an index' jq -en 'input.n == 400' <("$WIDEOUT" eval -q --no-timing --index plain --layer s/layer.safetensors --log s/test.log.safetensors --json)
 same 'it answers' 400 "$("$WIDEOUT" predict --index plain s/test.log.safetensors | wc -l)"
 tune "${valid[@]}" --iterations 10 --target 0.9 --target5 0.8 -o json --json >json.json
 check 'the report as JSON' jq -e '.tuning.met and (.tuning.curve | length > 7) and .seconds > 0' json.json
-tune "${valid[@]}" --iterations 10 --target 1 -o full --json >full.json
+tune "${valid[@]}" --iterations 10 --target 1 -o full --json >full.json 2>err
+all='no number of queries shows that cells that imitate FULL have all of its hits: an index must have more, or look through all classes'
+same 'that no number of queries shows all is said early' "wideout: $all" "$(cat err)"
+"$WIDEOUT" info full >full.text
+same 'and nobody is told to bring more' '' "$(grep 'too few' full.text)"
+[ "$(jq -r .tuning.proof full.json)" != all-equal ] ||
+    check 'but what it is' grep -q '^  no number of queries shows that of cells that imitate FULL; it looks through all classes, ' full.text
 check 'what no cells reach for sure is what scores every class' jq -e '(.method == "screen" or .method == "full") and .tuning.met and .tuning.chosen.settings == .method' full.json
 
 # ---- Held out ----------------------------------------------------------------------------------------------------
@@ -56,13 +62,29 @@ same 'quietly' '' "$(cat err)"
 "$WIDEOUT" data draw s/train.log.safetensors -n 15 -o fifteen >/dev/null
 "$WIDEOUT" build --layer s/layer.safetensors --log fifteen -t 1 --max-time 60s -o tiny --json >tiny.json 2>err
 same 'fewer than 20 are judged on what they are built from; that they show nothing is said' \
-    "wideout: warning: the queries to judge by are too few to show that goal, whatever the index: little is tried, and what looks through all classes is taken
+    "wideout: warning: the queries to judge by are too few to show that goal, whatever the index: little is tried, and what looks through all classes is taken; about N labelled queries would show it by hits
 wideout: warning: without --tune-log all of the log, fewer than 20 queries, was taken both to build from and to judge on; queries that the network was trained on flatter every index" \
-    "$(cat err)"
+    "$(sed 's/about [0-9,]* /about N /' err)"
 check 'and little is tried' jq -e '.tuning.provable == "all-equal" and .tuning.queries == 15 and (.tuning.curve | length <= 3)' tiny.json
 
+# Hits of a hundred are too few: what will do instead is said before the search.
+"$WIDEOUT" data draw s/test.log.safetensors -n 100 -o hundred >/dev/null
+tune --tune-log hundred -o few >few.text 2>err
+same 'what will be shown by what is said early' "wideout: hits on 100 labelled queries are too few to show that goal: FULL's own answers can show it, there and on 400 queries of the log that are held out; about N labelled queries would show it by hits" \
+    "$(sed 's/about [0-9,]* /about N /' err)"
+[ "$("$WIDEOUT" info --json few | jq -r .tuning.proof)" != all-equal ] ||
+    check 'and the report does not say the contrary' grep -q '^  no cells were shown to reach that; it looks through all classes, ' few.text
+tune --tune-log hundred -q -o few >few.text 2>err
+same 'but not with -q' '' "$(cat err)"
+tune --tune-log hundred --target best --target-us 1000000 --method evidence -o estimate >estimate.text 2>err
+check 'the best is an estimate' grep -qE '^  not proved: the best by [0-9]+ hits on 100 labelled queries; the standard error of its share of P@1 is [0-9.]+%$' estimate.text
+check 'with its error' jq -en 'input.tuning | .measure == "hits" and .chosen.error_p_at_1 > 0 and .chosen.error_p_at_1 < 0.2' <("$WIDEOUT" info --json estimate)
+tune --tune-log hundred --target best --target-us 1000000 -o estimate >estimate.text
+check 'which FULL and a screen are too' grep -qE '^  (not proved: the best by [0-9]+ hits on 100 |nothing better was found: this is FULL itself$)' estimate.text
+
 # ---- Odd logs ----------------------------------------------------------------------------------------------------
-# odd NAME LABEL QUERY: 40 queries, all as this one (8 numbers as printf escapes), and all with this label; none: ''.
+# odd NAME LABEL QUERY [LAST]: 40 queries, all as this one (8 numbers as printf escapes), and all with this label, but for
+# the last; none: ''.
 odd() {
     local queries='"queries":{"dtype":"F32","shape":[40,8],"data_offsets":[0,1280]}' labels=
     [ -z "$2" ] || labels=',"labels":{"dtype":"I32","shape":[40],"data_offsets":[1280,1440]}'
@@ -70,7 +92,8 @@ odd() {
     {
         printf '%b%s' "$(printf '\\x%02x\\0\\0\\0\\0\\0\\0\\0' ${#header})" "$header"
         for _ in $(seq 40); do printf '%b' "$3"; done
-        for _ in $(seq 40); do printf '%b' "$2"; done
+        for _ in $(seq 39); do printf '%b' "$2"; done
+        printf '%b' "${4-$2}"
     } >"$1"
 }
 ones=$(printf '\\0\\0\\x80\\x3f%.0s' 1 2 3 4 5 6 7 8) nothing=$(printf '\\0\\0\\0\\0%.0s' 1 2 3 4 5 6 7 8)
@@ -85,6 +108,24 @@ for log in equal zero unlabelled; do
 no hits to judge by: ${why/40/4}" "$(grep -A 1 '^  tuned' $log.text | sed 's/^  //')"
     same 'it answers' 40 "$("$WIDEOUT" predict --index $log.idx $log.log | wc -l)"
 done
+"$WIDEOUT" build --layer s/layer.safetensors --log zero.log -t 1 --max-time 0.1s -q --target-us 1000000 -o hits.idx --json >hits.json
+same 'hits decide what is best, though FULL has none' '[1,0]' \
+    "$(jq -c '.tuning | [.chosen.p_at_1, (.curve[] | select(.settings == "full") | .p_at_1)]' hits.json)"
+check 'which is said' grep -qE '^  not proved: the best by 4 hits on 4 labelled queries; FULL has none$' <("$WIDEOUT" info hits.idx)
+
+"$WIDEOUT" build --layer s/layer.safetensors --log zero.log -t 1 --max-time 0.1s --target 0.9 -o hits.idx >/dev/null 2>err
+check 'a share of nothing is no goal, which is said early' grep -q "^wideout: warning: FULL finds no label of the queries to judge by: --target is taken for --target-agree 0.9, the share of FULL's own answers; --target best goes by the index's hits$" err
+tune --tune-log unlabelled.log --target best --target-us 1000000 -o unlabelled.idx >unlabelled.text 2>err
+same 'without labels: what is the best, early' "wideout: warning: no query to judge by has labels: the best is what has most of FULL's own answers" "$(cat err)"
+check 'in the report' grep -q "^  no hits to judge by: the queries have no labels; the best has most of FULL's own 5 best$" unlabelled.text
+same 'and as JSON' '"agreement"' "$("$WIDEOUT" info --json unlabelled.idx | jq .tuning.measure)"
+
+# FULL has a hit at one query of 40, an index of labels at 39: 3900%, in a column of its own.
+"$WIDEOUT" build -q --layer s/layer.safetensors --method full -o full.idx >/dev/null
+best=$("$WIDEOUT" predict --json --index full.idx zero.log | head -1 | jq '.answers[0].id')
+odd one.log '\xc8\0\0\0' "$nothing" "$(printf '\\x%02x\\x%02x\\0\\0' $((best % 256)) $((best / 256)))"
+"$WIDEOUT" build -q --layer s/layer.safetensors --log zero.log --tune-log one.log -t 1 --max-time 0.1s --target best --target-us 1000000 -o one.idx >one.text
+check 'columns do not run together' grep -qE '^ +0\.9750   3900% +0\.[0-9]{4} +[0-9]+% .*<- this index$' <(COLUMNS=200 "$WIDEOUT" info one.idx)
 
 # ---- Other goals, what is fixed ----------------------------------------------------------------------------------
 tune "${valid[@]}" -k 10 --target-agree 0.5 --router tree -o agree --json >agree.json
