@@ -36,13 +36,6 @@ void wo_eval_defaults(wo_eval_options *options, size_t options_bytes)
     woi_sized_defaults(options, options_bytes, &woi_eval_defaults, sizeof woi_eval_defaults);
 }
 
-size_t woi_eval_place(uint64_t seed, uint64_t stream, size_t i, size_t n, size_t total)
-{
-    const size_t low = (size_t)((__extension__(unsigned __int128) i * total) / n);
-    const size_t high = (size_t)((__extension__(unsigned __int128)(i + 1) * total) / n);
-    return low + (size_t)woi_rng_below(seed, stream, i, high - low);
-}
-
 /* ---- Judging ----------------------------------------------------------------------------------------------- */
 
 /* Whole numbers only. */
@@ -363,7 +356,7 @@ static wo_status pick(woi_eval *eval, wo_error *err)
     const size_t n = most && most < log->n ? (size_t)most : log->n;
     if (!(eval->picks = woi_alloc(n, sizeof *eval->picks, err))) return WO_ERR_MEMORY;
     for (size_t i = 0; i < n; i++) {
-        const size_t query = woi_eval_place(eval->options->seed, WOI_EVAL_STREAM_QUERIES, i, n, log->n);
+        const size_t query = woi_rng_place(eval->options->seed, WOI_EVAL_STREAM_QUERIES, i, n, log->n);
         if (woi_all_finite(log->queries + query * log->d, log->d))
             eval->picks[eval->n++] = query;
         else

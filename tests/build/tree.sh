@@ -17,6 +17,34 @@ echo '#include "store/store.h"' >>"$scratch/tree/src/base/mem.c"
 same 'a wrong include is found' 'src/base/mem.c: base must not include "store/store.h"' \
     "$("$scratch/tree/scripts/check-arrows.sh")"
 
+# Files of src/ that call one another in a circle, by the symbols of their objects. A function that two files share lies
+# below both.
+circles() {
+    nm -A -P "$@" | awk '
+        { sub(/:$/, "", $1) }
+        $3 == "U" { used[$1 " " $2] }
+        $3 ~ /[A-TV-Z]/ { in_file[$2] = $1 }
+        END {
+            for (pair in used) {
+                split(pair, of)
+                if (of[2] in in_file && in_file[of[2]] != of[1]) print of[1], in_file[of[2]]
+            }
+        }' | LC_ALL=C tsort 2>&1 >/dev/null | sed -n 's|^tsort: .*/\(.*\.o\)$|\1|p'
+}
+objects=
+for file in src/*/*.c; do # those of other processors have none
+    object=$BUILD/obj/${file%.c}.o
+    [ -f "$object" ] && objects="$objects $object"
+done
+# shellcheck disable=SC2086 # a list
+same 'no files of src/ call one another in a circle' '' "$(circles $objects)"
+# The check must be able to fail.
+for names in 'a b' 'b c' 'c b'; do
+    echo "void f_${names#* }(void); void f_${names% *}(void); void f_${names% *}(void) { f_${names#* }(); }" >"$scratch/${names% *}.c"
+    ${CC:-cc} -c "$scratch/${names% *}.c" -o "$scratch/${names% *}.o"
+done
+same 'a circle is found' 'b.o c.o' "$(circles "$scratch"/[abc].o | LC_ALL=C sort | tr '\n' ' ' | sed 's/ $//')"
+
 same 'there is one clock' src/base/clock.h \
     "$(grep -lE '(clock_gettime|gettimeofday|timespec_get) *\(' src/*/*.[ch] text/*.[ch] net/*.[ch] serve/*.[ch] cli/*.[ch] mpi/*.[ch] bench/*.[ch])"
 
