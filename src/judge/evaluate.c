@@ -396,9 +396,7 @@ wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log
     if (!woi_sized_set(result) || result->struct_size < offsetof(wo_eval_result, n))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size", "struct_size of the result is not set");
     if ((status = woi_refuse_shard(index, "is not to be compared with the whole layer", err))) return status;
-    if (layer && layer->checksum != index->layer_checksum)
-        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, WOI_OTHER_LAYER_OPTION(layer), WOI_OTHER_LAYER,
-                              layer->checksum, index->layer_checksum, WOI_OTHER_LAYER_CAUSE(layer));
+    if (layer && (status = woi_refuse_other_layer(index, layer, index->rows.b, err))) return status;
     if ((status = woi_log_check(log, index->rows.m, index->rows.d, err))) return woi_about(err, WO_ABOUT_LOG, status);
     if (log->n == 0) return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "", "the log has no queries");
     wo_eval_timing timings[WO_EVAL_MAX + 1];
