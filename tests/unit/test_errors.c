@@ -273,6 +273,23 @@ static void indexes(void **state)
     free_scene(&wider);
 }
 
+/* Build options have the names of the table, by which wo_build_set knows them, not those of their fields. */
+static void build_options(void **state)
+{
+    (void)state;
+    wo_build_options o;
+    wo_build_defaults(WO_METHOD_POPULAR, &o, sizeof o);
+    o.n_popular = 0;
+    ABOUT(wo_build_check(&o, &err), WO_ABOUT_OPTION, "popular");
+    assert_int_equal(wo_build_set(&o, "popular", "1", NULL), WO_OK);
+    assert_int_equal(o.n_popular, 1);
+    wo_build_defaults(WO_METHOD_LSS, &o, sizeof o);
+    o.last_step = 1;
+    assert_int_equal(wo_build_set(&o, "max_neurons", "5", NULL), WO_OK);
+    assert_int_equal(o.max_classes, 5);
+    ABOUT(wo_build_check(&o, &err), WO_ABOUT_OPTION, "max_neurons");
+}
+
 /* A bias was forgotten only where the index may have one. */
 static void other_layers(void **state)
 {
@@ -289,10 +306,8 @@ static void other_layers(void **state)
         wo_weights weights;
         const char *opened, *judged;
     } cases[] = {
-        {&biased, WO_WEIGHTS_F32, "bias", "bias"},
-        {&biased, WO_WEIGHTS_NONE, "bias", "bias"},
-        {&plain, WO_WEIGHTS_F32, "", ""},
-        {&plain, WO_WEIGHTS_BF16, "", ""},
+        {&biased, WO_WEIGHTS_F32, "bias", "bias"}, {&biased, WO_WEIGHTS_NONE, "bias", "bias"},
+        {&plain, WO_WEIGHTS_F32, "", ""},          {&plain, WO_WEIGHTS_BF16, "", ""},
         {&plain, WO_WEIGHTS_NONE, "bias", ""}, /* its file does not say whether it has one */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -333,6 +348,7 @@ int main(void)
         cmocka_unit_test(labels),
         cmocka_unit_test(building),
         cmocka_unit_test(indexes),
+        cmocka_unit_test(build_options),
         cmocka_unit_test(other_layers),
         cmocka_unit_test(memory),
     };
