@@ -42,10 +42,10 @@ static void sentences_are_cut_with_dots(void **state)
     assert_int_equal(err.offset, 7);
     assert_int_equal(woi_fail(NULL, WO_ERR_IO, 0, "nobody listens"), WO_ERR_IO);
 
-    woi_error_set_errno(&err, "cannot open", ENOENT);
-    assert_string_equal(err.text, "cannot open: No such file or directory");
+    woi_error_set_errno(&err, "the file cannot be opened", ENOENT);
+    assert_string_equal(err.text, "the file cannot be opened: No such file or directory");
     woi_error_prefix(&err, "shard 'a'");
-    assert_string_equal(err.text, "shard 'a': cannot open: No such file or directory");
+    assert_string_equal(err.text, "shard 'a': the file cannot be opened: No such file or directory");
     for (int i = 0; i < 20; i++) woi_error_prefix(&err, "outer");
     woi_error_prefix(&err, longer);
     assert_int_equal(strlen(err.text), 239);
