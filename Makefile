@@ -216,7 +216,7 @@ ARM_ROOT := $(abspath $(ARM))/root/usr
 # are the slowest besides.
 ARM_LEAVE_OUT := unit/test_tune unit/test_tune_best unit/test_tune_edges unit/test_ceilings
 ARM_LIBS := $(ARM_ROOT)/lib/aarch64-linux-gnu
-test-arm:  ## the unit and kernel tests for 64-bit Arm, under qemu-user, with and without dot-product instructions
+test-arm:  ## the unit and kernel tests for 64-bit Arm, under qemu-user, with and without dot-product instructions; not those of time
 	$(call setup,build arm)
 	@scripts/arm-root.sh $(ARM)/root
 	@$(INNER) check-unit BUILD=$(ARM) CC=aarch64-linux-gnu-gcc RUN='qemu-aarch64 -L /usr/aarch64-linux-gnu' CPUS='max cortex-a53' \

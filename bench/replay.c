@@ -8,6 +8,7 @@
  * queries are not asked at all; P@k counts those from FROM on. A query with one label goes as raw floats, others as
  * JSON. See bench/drift.sh. */
 #include "base/clock.h"
+#include "base/hits.h"
 #include "serving.h"
 #include "wideout.h"
 
@@ -37,6 +38,7 @@ typedef struct run {
     int port;
     bool feedback;
     size_t next, from;
+    int32_t *labels; /* of a query, distinct */
     uint64_t asked, judged, hits1, hits5, requests, refused, failed;
 } run;
 
@@ -114,16 +116,12 @@ static void begin(const run *r, client *c)
 static void judge(run *r, size_t query, const char *body)
 {
     int32_t ids[K];
-    const int64_t *at = r->log.indptr + query;
     memcpy(ids, body, sizeof ids);
-    if (query < r->from || at[1] == at[0]) return;
+    const size_t n = query < r->from ? 0 : woi_labels_of(r->log.indptr, r->log.labels, query, r->labels);
+    if (!n) return;
     r->judged++;
-    for (int i = 0; i < K; i++)
-        for (int64_t j = at[0]; j < at[1]; j++) {
-            const bool again = j > at[0] && r->log.labels[j] == r->log.labels[j - 1];
-            r->hits5 += ids[i] == r->log.labels[j] && !again;
-            r->hits1 += i == 0 && ids[i] == r->log.labels[j] && !again;
-        }
+    r->hits1 += woi_hits(r->labels, n, ids, 1);
+    r->hits5 += woi_hits(r->labels, n, ids, K);
 }
 
 /* Whether all of an answer is there. */
@@ -241,6 +239,7 @@ static int run_it(int argc, char **argv)
         fprintf(stderr, "replay: %s: has no labels, or no query %zu\n", argv[1], r.from);
         return 1;
     }
+    if (!(r.labels = malloc((woi_most_labels(r.log.indptr, r.log.n) + 1) * sizeof *r.labels))) die("memory");
     const server s = start_server(argv[0], (const char *const *)argv + 5);
     r.port = s.port;
     const double seconds = replay(&r);
@@ -251,6 +250,7 @@ static int run_it(int argc, char **argv)
            (double)r.asked / seconds, (double)r.requests / seconds, r.refused, r.failed,
            metric(r.port, "wideout_learned_queries"), metric(r.port, "wideout_learned_entries_added"),
            metric(r.port, "wideout_learned_dropped_total"), metric(r.port, "wideout_generation"));
+    free(r.labels);
     wo_log_free(log);
     return stop_server(s) != 0 || r.failed;
 }

@@ -127,7 +127,7 @@ static wo_status open_list(const char *path, FILE **file, wo_error *err)
 {
     struct stat about;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return cli_set_error(err, WO_ERR_IO, "cannot open: %s", strerror(errno));
+    if (fd < 0) return cli_set_error(err, WO_ERR_IO, "the file cannot be opened: %s", strerror(errno));
     if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && (*file = fdopen(fd, "r"))) return WO_OK;
     const wo_status status = cli_set_error(err, WO_ERR_IO, "a list of classes is read from a plain file");
     close(fd);
@@ -167,7 +167,8 @@ static wo_status read_classes(cli_class_names *of, cli_classes *list, const char
     }
     /* Only the end of the file is the end of the list. */
     if (!status && (ferror(file) || !feof(file)))
-        status = cli_set_error(err, WO_ERR_IO, "cannot read on after line %" PRIu64 ": %s", number, strerror(errno));
+        status = cli_set_error(err, WO_ERR_IO, "the file cannot be read on after line %" PRIu64 ": %s", number,
+                               strerror(errno));
     free(line);
     fclose(file);
     return status;

@@ -53,7 +53,7 @@ int cli_output_try_folder(const char *folder, const char *const *names)
     if (stat(folder, &about) != 0) {
         const int why = errno == ENOENT ? refusal_of(folder) : errno;
         if (!why) return CLI_OK;
-        cli_set_error(&err, WO_ERR_IO, "cannot make the folder: %s", strerror(why));
+        cli_set_error(&err, WO_ERR_IO, "the folder cannot be made: %s", strerror(why));
         return cli_fail(folder, &err);
     }
     if (!S_ISDIR(about.st_mode)) {
@@ -92,7 +92,7 @@ wo_status cli_outputs_open(cli_outputs *outputs, const char *folder, const char 
 {
     struct stat about;
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return cli_outputs_fail(outputs, folder, "cannot make the folder: %s", strerror(errno));
+        return cli_outputs_fail(outputs, folder, "the folder cannot be made: %s", strerror(errno));
     if (stat(folder, &about) != 0 || !S_ISDIR(about.st_mode))
         return cli_outputs_fail(outputs, folder, "exists and is not a folder");
     wo_status status = WO_OK;

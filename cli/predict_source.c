@@ -59,7 +59,7 @@ static wo_status take_pipe(const char **path, wo_error *err)
     const bool taken = fd >= 0 && dup2(fd, STDIN_FILENO) >= 0;
     const int errnum = errno;
     if (fd > STDIN_FILENO) close(fd);
-    if (!taken) return cli_set_error(err, WO_ERR_IO, "cannot open: %s", strerror(errnum));
+    if (!taken) return cli_set_error(err, WO_ERR_IO, "the file cannot be opened: %s", strerror(errnum));
     *path = "-";
     return WO_OK;
 }
@@ -111,17 +111,17 @@ static wo_status keep_input(cli_source *s, wo_error *err)
 {
     char bytes[1 << 16];
     const int fd = memfd_create("queries", MFD_CLOEXEC);
-    if (fd < 0) return cli_set_error(err, WO_ERR_IO, "cannot keep what comes: %s", strerror(errno));
+    if (fd < 0) return cli_set_error(err, WO_ERR_IO, "what comes cannot be kept: %s", strerror(errno));
     snprintf(s->kept, sizeof s->kept, "/proc/self/fd/%d", fd);
     for (;;) {
         const ssize_t got = read(STDIN_FILENO, bytes, sizeof bytes);
         if (got == 0) return WO_OK;
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return cli_set_error(err, WO_ERR_IO, "cannot read: %s", strerror(errno));
+        if (got < 0) return cli_set_error(err, WO_ERR_IO, "the file cannot be read: %s", strerror(errno));
         for (ssize_t at = 0; at < got;) {
             const ssize_t wrote = write(fd, bytes + at, (size_t)(got - at));
             if (wrote < 0 && errno == EINTR) continue;
-            if (wrote < 0) return cli_set_error(err, WO_ERR_IO, "cannot keep what comes: %s", strerror(errno));
+            if (wrote < 0) return cli_set_error(err, WO_ERR_IO, "what comes cannot be kept: %s", strerror(errno));
             at += wrote;
         }
     }

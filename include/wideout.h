@@ -83,9 +83,10 @@ typedef struct wo_error {
     wo_status status;
     wo_about about;
     uint64_t offset; /* byte position in the file where reading failed, or WO_NO_OFFSET */
-    /* The field of an options struct, or the argument, that is wrong or that would help: "lambda", "weight_name". Empty
-     * where there is none. With WO_ABOUT_INDEX, "layer": the call needs the layer too. With WO_ABOUT_LABELS,
-     * "tune_log": the labels are of the log that is tuned on. */
+    /* The field of an options struct, or the argument, that is wrong or that would help: "weight_name". Of build
+     * options the name that wo_option_at has: "lambda", or "popular" for n_popular. Empty where there is none. With
+     * WO_ABOUT_INDEX, "layer": the call needs the layer too. With WO_ABOUT_LABELS, "tune_log": the labels are of the
+     * log that is tuned on. */
     char option[32];
     char text[240];             /* always terminated; shortened with "..." where a value is long */
     unsigned char reserved[32]; /* zero: room for what later versions say */

@@ -3,6 +3,7 @@
 #include "../cli/labelled.h"
 #include "ask.h"
 #include "base/hits.h"
+#include "base/rng.h"
 #include "commands.h"
 #include "judge/evaluate.h"
 #include "parts.h"
@@ -251,7 +252,7 @@ static wo_status pick(judged *j, size_t n, wo_error *err)
     j->picked = malloc(n * log->d * sizeof *j->picked);
     if (!j->picks || !j->picked) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
     for (size_t i = 0; i < n; i++) {
-        j->picks[i] = woi_eval_place(j->args->common.seed, WOI_EVAL_STREAM_QUERIES, i, n, log->n);
+        j->picks[i] = woi_rng_place(j->args->common.seed, WOI_EVAL_STREAM_QUERIES, i, n, log->n);
         memcpy(j->picked + i * log->d, log->queries + j->picks[i] * log->d, log->d * sizeof *j->picked);
     }
     return WO_OK;

@@ -77,7 +77,7 @@ wo_status woi_checkpoints_try(const woi_checkpoints *c, wo_error *err)
 static wo_status take_place(const woi_checkpoints *c, wo_error *err)
 {
     if (rename(c->next, c->path) == 0) return WO_OK;
-    wo_status status = woi_fail_errno(err, "cannot rename", errno);
+    wo_status status = woi_fail_errno(err, "the file cannot be renamed", errno);
     blame(c, err);
     return status;
 }

@@ -33,7 +33,7 @@ wo_status woi_text_open(const char *path, woi_text **result, wo_error *err)
     if (strcmp(path, "-") != 0)
         status = woi_open_plain(path, &fd, &bytes, err);
     else if ((fd = dup(STDIN_FILENO)) < 0)
-        status = woi_fail_errno(err, "cannot read standard input", errno);
+        status = woi_fail_errno(err, "standard input cannot be read", errno);
     if (status) return status;
     woi_text *text = woi_alloc_zero(1, sizeof *text, err);
     if (!text) {

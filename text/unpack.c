@@ -29,7 +29,7 @@ static wo_status read_some(woi_unpack *u, void *to, size_t room, size_t *got, wo
     ssize_t n;
     do n = read(u->fd, to, room);
     while (n < 0 && errno == EINTR);
-    if (n < 0) return woi_fail_errno(err, "cannot read", errno);
+    if (n < 0) return woi_fail_errno(err, "the file cannot be read", errno);
     u->file_read += (uint64_t)n;
     *got = (size_t)n;
     return WO_OK;
@@ -81,7 +81,8 @@ wo_status woi_unpack_open(int fd, woi_unpack **result, wo_error *err)
 
 wo_status woi_unpack_rewind(woi_unpack *u, wo_error *err)
 {
-    if (lseek(u->fd, 0, SEEK_SET) != 0) return woi_fail_errno(err, "cannot read from the start again", errno);
+    if (lseek(u->fd, 0, SEEK_SET) != 0)
+        return woi_fail_errno(err, "the file cannot be read from the start again", errno);
     u->start = u->end = 0;
     u->file_read = 0;
     return begin(u, err);

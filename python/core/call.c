@@ -1,14 +1,12 @@
 /* Long calls: the GIL is given away, progress is reported, signals are noticed. */
 #include "core.h"
 
-#include <time.h>
-
 static const double LOOK_S = 0.05; /* signals are looked at, and bars drawn, so often at most */
 
-static double now_s(void)
+double wopy_clock(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -38,7 +36,7 @@ static int report(void *ctx, const char *stage, uint64_t done, uint64_t total)
 {
     wopy_call *call = ctx;
     if (call->failed) return 1;
-    const double now = now_s();
+    const double now = wopy_clock(CLOCK_MONOTONIC);
     if (now - call->last < LOOK_S && (done < total || total == 0)) return 0;
     call->last = now;
     return look(call, stage, done, total);
@@ -53,7 +51,7 @@ int wopy_call_enough(void *ctx)
 {
     wopy_call *call = ctx;
     if (call->failed) return 1;
-    const double now = now_s();
+    const double now = wopy_clock(CLOCK_MONOTONIC);
     if (now - call->last < LOOK_S) return 0;
     return look(call, NULL, 0, 0);
 }

@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 #include <wideout.h>
 
 /* ---- What is imported once: borrowed by everybody ----------------------------------------------------------- */
@@ -109,6 +110,8 @@ wopy_call wopy_call_begin(PyObject *fn);
 wo_progress wopy_call_progress(wopy_call *call);
 int wopy_call_enough(void *call); /* for wo_tune_options */
 int wopy_call_end(wopy_call *call);
+
+double wopy_clock(clockid_t clock); /* in seconds */
 
 /* ---- Types -------------------------------------------------------------------------------------------------- */
 

@@ -5,8 +5,6 @@
  * idle. One query takes a searcher of one thread: those of all cores have scratch for each of them. */
 #include "core.h"
 
-#include <time.h>
-
 /* Below so many multiply-adds, some 20 us, a call keeps the GIL: to have it back may take longer where others want it.
  */
 enum { SHORT = 1 << 18 };
@@ -285,13 +283,6 @@ static bool is_short(const wopy_index *self, const wo_search_call *c)
     return c->n == 0 || work_each(self, c) < SHORT / c->n;
 }
 
-static double clock_s(clockid_t clock)
-{
-    struct timespec at;
-    clock_gettime(clock, &at);
-    return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
-}
-
 /* No fewer than FULL is planned for, and not so few that nothing else is done. */
 static size_t in_bounds(const wopy_index *self, const wo_search_call *c, size_t n)
 {
@@ -323,13 +314,13 @@ static int run_call(const wopy_index *self, wo_searcher *searcher, const wo_sear
             if (call->stats) piece.stats = call->stats + begin;
         }
         wo_status status;
-        const double start = clock_s(CLOCK_MONOTONIC);
+        const double start = wopy_clock(CLOCK_MONOTONIC);
         Py_BEGIN_ALLOW_THREADS status =
             log_z ? wo_log_partition(searcher, &piece, log_z + begin, &err) : wo_search_run(searcher, &piece, &err);
         Py_END_ALLOW_THREADS if (status) wopy_raise(&err, NULL);
         if (status || (begin + piece.n < call->n && PyErr_CheckSignals())) return -1;
         begin += piece.n;
-        const double took = clock_s(CLOCK_MONOTONIC) - start;
+        const double took = wopy_clock(CLOCK_MONOTONIC) - start;
         if (took < PIECE_LEAST_S || took > PIECE_MOST_S)
             most = in_bounds(self, call, took > PIECE_MOST_S ? most / 2 : most * 2);
     } while (begin < call->n);
@@ -471,11 +462,11 @@ PyObject *wopy_index_time(PyObject *object, PyObject *args)
     wopy_searcher *s = take_searcher(self, each == 1 ? 1 : threads, 0, 0);
     wo_status status = WO_OK;
     const clockid_t clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-    const double begin = clock_s(clock);
+    const double begin = wopy_clock(clock);
     for (size_t i = 0; s && !status && i < n_calls; i++)
         status = wo_search(s->searcher, t.q.data + i * step * t.q.d, each, t.call.k, t.call.ids + i * step * t.call.k,
                            t.call.scores + i * step * t.call.k, &err);
-    const double end = clock_s(clock);
+    const double end = wopy_clock(clock);
     if (s) put_searcher(self, s);
     wopy_index_leave(self);
     if (s) seconds = status ? wopy_raise(&err, NULL) : PyFloat_FromDouble(end - begin);

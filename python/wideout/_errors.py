@@ -20,7 +20,7 @@ class Error(Exception):
     ...     wideout.open("no such file")
     ... except wideout.Error as e:
     ...     print(e, "|", e.status, e.about, e.offset)
-    no such file: cannot open: No such file or directory | io index None
+    no such file: the file cannot be opened: No such file or directory | io index None
     """
 
     status: str = "argument"

@@ -9,7 +9,7 @@
  * compilers and analysers see the constant status and know that it is not WO_OK. */
 #define woi_fail(err, status, offset, ...) (woi_error_set((err), (status), (offset), __VA_ARGS__), (status))
 
-/* "cannot open: No such file or directory": `what` and the text of `errnum`; gives WO_ERR_IO. */
+/* "the file cannot be opened: No such file or directory": `what` and the text of `errnum`; gives WO_ERR_IO. */
 #define woi_fail_errno(err, what, errnum) (woi_error_set_errno((err), (what), (errnum)), WO_ERR_IO)
 
 /* The same about a thing, and the option that is wrong or would help ("": none). */

@@ -1,4 +1,4 @@
-/* Philox4x32-10 and the distributions drawn from it. */
+/* Philox4x32-10, and what is drawn from it: distributions, samples, permutations. */
 #include "base/rng.h"
 
 #include <math.h>
@@ -58,4 +58,28 @@ float woi_rng_normal(uint64_t seed, uint64_t stream, uint64_t position)
     double u = ((double)word[0] + 1.0) * 0x1p-32;
     double angle = 6.283185307179586 * 0x1p-32 * (double)word[1];
     return (float)(sqrt(-2.0 * log(u)) * cos(angle));
+}
+
+size_t woi_rng_place(uint64_t seed, uint64_t stream, size_t i, size_t n, size_t total)
+{
+    const size_t low = (size_t)((u128)i * total / n);
+    const size_t high = (size_t)((u128)(i + 1) * total / n);
+    return low + (size_t)woi_rng_below(seed, stream, i, high - low);
+}
+
+uint64_t woi_rng_permute(uint64_t seed, uint64_t stream, uint64_t which, uint64_t n, uint64_t i)
+{
+    uint32_t half = 1; /* bits of either half */
+    while (half < 31 && (UINT64_C(1) << 2 * half) < n) half++;
+    const uint64_t mask = (UINT64_C(1) << half) - 1;
+    do {
+        uint64_t left = i >> half, right = i & mask;
+        for (uint64_t round = 0; round < 4; round++) {
+            const uint64_t mixed = left ^ (woi_rng_u64(seed, stream, which << 34 | round << 32 | right) & mask);
+            left = right;
+            right = mixed;
+        }
+        i = left << half | right;
+    } while (i >= n);
+    return i;
 }

@@ -6,6 +6,7 @@
 #ifndef WOI_BASE_RNG_H
 #define WOI_BASE_RNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* The raw block function: 4 counter words and 2 key words give 4 random words. */
@@ -22,5 +23,13 @@ uint64_t woi_rng_below(uint64_t seed, uint64_t stream, uint64_t position, uint64
 
 /* Standard normal (Box-Muller). */
 float woi_rng_normal(uint64_t seed, uint64_t stream, uint64_t position);
+
+/* The i-th of n places in 0 .. total-1, n <= total: rising with i and distinct, one drawn from each n-th of the range;
+ * all of them for n = total. */
+size_t woi_rng_place(uint64_t seed, uint64_t stream, size_t i, size_t n, size_t total);
+
+/* Position i of a random permutation of 0 .. n-1, i < n: a Feistel network on the next power of four, walked until it
+ * lands below n. No array is kept, so that a few of many millions can be drawn without replacement. */
+uint64_t woi_rng_permute(uint64_t seed, uint64_t stream, uint64_t which, uint64_t n, uint64_t i);
 
 #endif

@@ -58,23 +58,6 @@ typedef struct lss {
 
 /* ---- Start ------------------------------------------------------------------------------------------------- */
 
-uint64_t woi_lss_permute(uint64_t seed, uint64_t stream, uint64_t which, uint64_t n, uint64_t i)
-{
-    uint32_t half = 1; /* bits of either half */
-    while (half < 31 && (UINT64_C(1) << 2 * half) < n) half++;
-    const uint64_t mask = (UINT64_C(1) << half) - 1;
-    do {
-        uint64_t left = i >> half, right = i & mask;
-        for (uint64_t round = 0; round < 4; round++) {
-            const uint64_t mixed = left ^ (woi_rng_u64(seed, stream, which << 34 | round << 32 | right) & mask);
-            left = right;
-            right = mixed;
-        }
-        i = left << half | right;
-    } while (i >= n);
-    return i;
-}
-
 /* theta ~ N(0, 1) in all d + 1 coordinates: SimHash. */
 static void draw_planes(woi_hash *hash, uint64_t seed)
 {
@@ -146,7 +129,7 @@ static wo_status next_batch(lss *s, uint64_t step, wo_error *err)
     for (size_t i = 0; i < s->batch; i++) {
         const uint64_t at = step * s->batch + i, epoch = at / s->n_labelled;
         s->queries[i] =
-            s->labelled[woi_lss_permute(s->o->seed, WOI_LSS_ORDER, epoch, s->n_labelled, at % s->n_labelled)];
+            s->labelled[woi_rng_permute(s->o->seed, WOI_LSS_ORDER, epoch, s->n_labelled, at % s->n_labelled)];
         memcpy(s->q + i * d, s->log->queries + s->queries[i] * d, d * sizeof *s->q);
     }
     return woi_hash_queries(&s->index->hash, s->q, s->batch, s->o->threads, s->query_cells, err);
@@ -207,7 +190,7 @@ static void find_negative(lss *s, uint64_t step, size_t most, size_t *n)
     const uint64_t places = s->starts[opened], tries = places < TRIES * most ? places : TRIES * most;
     *n = 0;
     for (uint64_t i = 0; i < tries && *n < most; i++)
-        *n += is_negative(s, woi_lss_permute(s->o->seed, WOI_LSS_NEGATIVE, step, places, i), &s->negative[*n]);
+        *n += is_negative(s, woi_rng_permute(s->o->seed, WOI_LSS_NEGATIVE, step, places, i), &s->negative[*n]);
 }
 
 /* ---- Learning ---------------------------------------------------------------------------------------------- */

@@ -14,10 +14,6 @@ enum {
     WOI_LSS_HELD_OUT             /* the queries that steps are judged on */
 };
 
-/* Position i of a random permutation of 0 .. n-1, i < n: a Feistel network on the next power of four, walked until it
- * lands below n. No array is kept, so that a few of many millions can be drawn without replacement. */
-uint64_t woi_lss_permute(uint64_t seed, uint64_t stream, uint64_t which, uint64_t n, uint64_t i);
-
 static inline bool woi_lss_is_label(const wo_log *log, size_t query, int32_t id)
 {
     for (int64_t i = log->indptr[query]; i < log->indptr[query + 1]; i++)

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/rng.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -70,7 +71,7 @@ wo_status woi_lss_judge_create(const wo_log *log, uint32_t *labelled, size_t *n_
     if (!(judge->query = woi_alloc(judge->n, sizeof *judge->query, err))) return WO_ERR_MEMORY;
     for (size_t i = 0; i < judge->n; i++)
         judge->query[i] =
-            labelled[judge->held_out ? woi_lss_permute(o->seed, WOI_LSS_HELD_OUT, 0, all, i) : (uint64_t)i];
+            labelled[judge->held_out ? woi_rng_permute(o->seed, WOI_LSS_HELD_OUT, 0, all, i) : (uint64_t)i];
     qsort(judge->query, judge->n, sizeof *judge->query, rising);
     if (judge->held_out) leave_out(judge, labelled, n_labelled);
     const wo_status status = allocate(judge, &index->hash, err);

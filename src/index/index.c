@@ -6,6 +6,7 @@
 #include "index/keep.h"
 #include "index/options.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #define XXH_INLINE_ALL
@@ -45,6 +46,17 @@ wo_status woi_refuse_shard(const wo_index *index, const char *what, wo_error *er
     if (!index->shard.count) return WO_OK;
     return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_INDEX, "shard", "the index is shard %u of %u: alone it %s",
                           index->shard.number + 1, index->shard.count, what);
+}
+
+wo_status woi_refuse_other_layer(const wo_index *index, const wo_layer *layer, bool biased, wo_error *err)
+{
+    const bool forgotten = biased && !layer->dense.b;
+    if (layer->checksum == index->layer_checksum) return WO_OK;
+    return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, forgotten ? "bias" : "",
+                          "the layer is not the one that the index was built for: its checksum is %016" PRIx64
+                          ", expected %016" PRIx64 "%s",
+                          layer->checksum, index->layer_checksum,
+                          forgotten ? "; it has no bias: was that left out?" : "");
 }
 
 void woi_partition_free(woi_partition *partition)

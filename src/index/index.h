@@ -228,13 +228,9 @@ wo_build_options woi_build_defaults(wo_method method); /* options.c */
 wo_status woi_build_check(const wo_build_options *options, wo_error *err);
 /* A caller's options, of whatever size, completed and checked; NULL: the defaults. */
 wo_status woi_build_take(const wo_build_options *given, wo_build_options *options, wo_error *err);
-/* The sentence about a layer that an index was not built for, with its checksum, the expected one and the likely cause.
- */
-#define WOI_OTHER_LAYER \
-    "the layer is not the one that the index was built for: its checksum is %016" PRIx64 ", expected %016" PRIx64 "%s"
-/* The likely cause of that, and the option for it. */
-#define WOI_OTHER_LAYER_CAUSE(layer) ((layer)->dense.b ? "" : "; it has no bias: was that left out?")
-#define WOI_OTHER_LAYER_OPTION(layer) ((layer)->dense.b ? "" : "bias")
+/* Fails where the layer is not the one that the index was built for, with the likely cause: it has no bias, but the
+ * index may have one (`biased`; of an index without rows nobody knows). */
+wo_status woi_refuse_other_layer(const wo_index *index, const wo_layer *layer, bool biased, wo_error *err);
 
 /* Fails where the index is a shard: with what it cannot do, "is not updated". */
 wo_status woi_refuse_shard(const wo_index *index, const char *what, wo_error *err);

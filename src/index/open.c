@@ -337,13 +337,13 @@ static wo_status read_kept(opening *from, wo_error *err)
 
 static wo_status check_layer(const wo_index *index, const wo_layer *layer, wo_error *err)
 {
-    if (!layer && index->options.weights == WO_WEIGHTS_NONE)
+    const bool no_rows = index->options.weights == WO_WEIGHTS_NONE;
+    if (!layer && no_rows)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_INDEX, "layer",
                               "the index has no rows (it was built with weights none): the layer has them");
     if (!layer) return WO_OK;
-    if (layer->checksum != index->layer_checksum)
-        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, WOI_OTHER_LAYER_OPTION(layer), WOI_OTHER_LAYER,
-                              layer->checksum, index->layer_checksum, WOI_OTHER_LAYER_CAUSE(layer));
+    const wo_status status = woi_refuse_other_layer(index, layer, no_rows || woi_st_find(index->st, "bias"), err);
+    if (status) return status;
     if (layer->dense.m != index->rows.m || layer->dense.d != index->rows.d)
         return woi_fail(err, WO_ERR_FORMAT, 8, "the index says that its layer is %zu x %zu, but that is %zu x %zu",
                         index->rows.m, index->rows.d, layer->dense.m, layer->dense.d);

@@ -40,7 +40,7 @@ static bool read_counter(woi_energy *energy, const char *domain, const char *fil
 {
     char line[64], *end;
     if (!read_line(energy, domain, file, line, sizeof line))
-        return give_up(energy, "cannot read %s/%s: %s%s", domain, file, strerror(errno),
+        return give_up(energy, "%s/%s cannot be read: %s%s", domain, file, strerror(errno),
                        errno == EACCES ? " (needs root)" : "");
     errno = 0;
     *value = strtoull(line, &end, 10);
@@ -63,7 +63,7 @@ bool woi_energy_open(woi_energy *energy)
     const char *given = getenv("WIDEOUT_POWERCAP");
     snprintf(energy->folder, sizeof energy->folder, "%s", given && *given ? given : "/sys/class/powercap");
     DIR *folder = opendir(energy->folder);
-    if (!folder) return give_up(energy, "cannot open %.80s: %s", energy->folder, strerror(errno));
+    if (!folder) return give_up(energy, "%.80s cannot be opened: %s", energy->folder, strerror(errno));
     bool fine = true;
     int n = 0;
     for (const struct dirent *entry; fine && (entry = readdir(folder));) {

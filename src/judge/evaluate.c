@@ -36,13 +36,6 @@ void wo_eval_defaults(wo_eval_options *options, size_t options_bytes)
     woi_sized_defaults(options, options_bytes, &woi_eval_defaults, sizeof woi_eval_defaults);
 }
 
-size_t woi_eval_place(uint64_t seed, uint64_t stream, size_t i, size_t n, size_t total)
-{
-    const size_t low = (size_t)((__extension__(unsigned __int128) i * total) / n);
-    const size_t high = (size_t)((__extension__(unsigned __int128)(i + 1) * total) / n);
-    return low + (size_t)woi_rng_below(seed, stream, i, high - low);
-}
-
 /* ---- Judging ----------------------------------------------------------------------------------------------- */
 
 /* Whole numbers only. */
@@ -363,7 +356,7 @@ static wo_status pick(woi_eval *eval, wo_error *err)
     const size_t n = most && most < log->n ? (size_t)most : log->n;
     if (!(eval->picks = woi_alloc(n, sizeof *eval->picks, err))) return WO_ERR_MEMORY;
     for (size_t i = 0; i < n; i++) {
-        const size_t query = woi_eval_place(eval->options->seed, WOI_EVAL_STREAM_QUERIES, i, n, log->n);
+        const size_t query = woi_rng_place(eval->options->seed, WOI_EVAL_STREAM_QUERIES, i, n, log->n);
         if (woi_all_finite(log->queries + query * log->d, log->d))
             eval->picks[eval->n++] = query;
         else
@@ -403,9 +396,7 @@ wo_status wo_evaluate(const wo_index *index, const wo_layer *layer, const wo_log
     if (!woi_sized_set(result) || result->struct_size < offsetof(wo_eval_result, n))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size", "struct_size of the result is not set");
     if ((status = woi_refuse_shard(index, "is not to be compared with the whole layer", err))) return status;
-    if (layer && layer->checksum != index->layer_checksum)
-        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, WOI_OTHER_LAYER_OPTION(layer), WOI_OTHER_LAYER,
-                              layer->checksum, index->layer_checksum, WOI_OTHER_LAYER_CAUSE(layer));
+    if (layer && (status = woi_refuse_other_layer(index, layer, index->rows.b, err))) return status;
     if ((status = woi_log_check(log, index->rows.m, index->rows.d, err))) return woi_about(err, WO_ABOUT_LOG, status);
     if (log->n == 0) return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "", "the log has no queries");
     wo_eval_timing timings[WO_EVAL_MAX + 1];

@@ -21,10 +21,6 @@ extern const wo_eval_options woi_eval_defaults;
 /* Streams of the seed. */
 enum { WOI_EVAL_STREAM_QUERIES = 0x6576616c, WOI_EVAL_STREAM_RANKS };
 
-/* The i-th of n places in 0 .. total-1, n <= total: rising with i and distinct, one drawn from each n-th of the range;
- * all of them for n = total. */
-size_t woi_eval_place(uint64_t seed, uint64_t stream, size_t i, size_t n, size_t total);
-
 /* ranks.c: ranks of a query's labels among classes. */
 typedef struct woi_ranked {
     float logit;

@@ -10,6 +10,7 @@
 #include "base/hits.h"
 #include "base/mem.h"
 #include "base/progress.h"
+#include "base/rng.h"
 #include "kernels/gemm.h"
 #include "kernels/topk.h"
 
@@ -99,7 +100,7 @@ static wo_status gather_tile(const woi_eval *eval, worker *w, const tile *t, siz
     memset(w->needed, 0, (eval->full->m + BLOCK - 1) / BLOCK);
     for (size_t i = t->first; i < t->first + t->count; i++) {
         const size_t query =
-            eval->picks[woi_eval_place(eval->options->seed, WOI_EVAL_STREAM_RANKS, i, t->total, eval->n)];
+            eval->picks[woi_rng_place(eval->options->seed, WOI_EVAL_STREAM_RANKS, i, t->total, eval->n)];
         const size_t n_own = woi_labels_of(eval->log->indptr, eval->log->labels, query, w->own);
         if (n_own == 0) continue;
         wo_status status = woi_grow(&w->labels, &w->room, used, used + n_own, sizeof *w->labels, err);

@@ -1,5 +1,5 @@
-/* Opening wide layers: our own files, other people's models, arrays of NumPy's, the caller's memory. Floats that lie
- * where floats may lie are used where they are; everything else is converted once.
+/* Wide layers: of our own files, other people's models, arrays of NumPy's, the caller's memory. Floats that lie where
+ * floats may lie are used where they are; everything else is converted once.
  *
  *   kind of file    W                                 b
  *   layer, index    weight                            bias
@@ -446,16 +446,6 @@ wo_status woi_layer_read(woi_st *st, const wo_layer_options *options, wo_layer *
     return status;
 }
 
-static wo_status open_safetensors(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err)
-{
-    woi_st *st = NULL;
-    if (options->bias_path)
-        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "bias_path",
-                              "the file is no .npy file, and only beside one do biases have a file of their own");
-    const wo_status status = woi_st_open(path, &st, err);
-    return status ? status : woi_layer_read(st, options, layer, err);
-}
-
 /* ---- npy --------------------------------------------------------------------------------------------------- */
 
 /* The array's floats in C order: where they are, or in *copy. */
@@ -484,7 +474,7 @@ static wo_status read_npy_bias(wo_layer *layer, const char *path, wo_error *err)
     return woi_about(err, WO_ABOUT_BIAS, status);
 }
 
-static wo_status read_npy(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err)
+wo_status woi_layer_read_npy(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err)
 {
     wo_status status;
     if (options->weight_name || options->bias_name)
@@ -514,7 +504,7 @@ static wo_status refuse_options(const wo_layer_options *options, const char *wha
                           "the file is %s, whose one layer has neither another name nor biases", what);
 }
 
-static wo_status read_fasttext(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err)
+wo_status woi_layer_read_fasttext(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err)
 {
     wo_status status = refuse_options(options, "a model of fastText's", err);
     if (!status) status = woi_fasttext_open(path, &layer->fasttext, err);
@@ -544,53 +534,6 @@ static wo_status read_fasttext(wo_layer *layer, const char *path, const wo_layer
 }
 
 /* ---- Layers ------------------------------------------------------------------------------------------------ */
-
-/* Files whose reader fills a layer that is there. */
-typedef wo_status (*read_fn)(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err);
-
-static wo_status open_by(read_fn read, const char *path, const wo_layer_options *options, wo_layer **layer,
-                         wo_error *err)
-{
-    wo_layer *made = woi_alloc_zero(1, sizeof *made, err);
-    if (!made) return WO_ERR_MEMORY;
-    const wo_status status = read(made, path, options, err);
-    if (status)
-        wo_layer_free(made);
-    else
-        *layer = made;
-    return status;
-}
-
-static wo_status open_any(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err)
-{
-    woi_file_kind kind;
-    const wo_status status = woi_file_recognise(path, &kind, err);
-    if (status) return status;
-    if (kind == WOI_FILE_NPY) return open_by(read_npy, path, options, layer, err);
-    if (kind == WOI_FILE_GGUF) return open_by(woi_layer_read_gguf, path, options, layer, err);
-    if (kind == WOI_FILE_FASTTEXT) return open_by(read_fasttext, path, options, layer, err);
-    if (kind == WOI_FILE_SAFETENSORS || kind == WOI_FILE_SHARD_INDEX)
-        return open_safetensors(path, options, layer, err);
-    if (kind == WOI_FILE_GZIP) return woi_refuse_gzip("\x1f\x8b", 2, err);
-    return woi_fail(err, WO_ERR_FORMAT, 0, "the file is no layer: expected safetensors, .npy, GGUF or fastText");
-}
-
-wo_status wo_layer_open(const char *path, const wo_layer_options *options, wo_layer **layer, wo_error *err)
-{
-    if (!path || !layer) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the path or the result is NULL");
-    *layer = NULL;
-    wo_layer_options o = {.struct_size = sizeof o};
-    wo_status status = woi_sized_take(&o, sizeof o, options, "layer options", err);
-    if (!status) status = woi_check_range("verify", o.verify, WO_VERIFY_ALL, WO_VERIFY_NONE, err);
-    if (!status) status = woi_check_range("reserved", o.reserved, 0, 0, err);
-    if (!status) status = woi_about(err, WO_ABOUT_LAYER, open_any(path, &o, layer, err));
-    if (status || o.n_parts < 2 || !*layer || (*layer)->shard.count) return status;
-    if ((status = wo_layer_take_part(*layer, o.part, o.n_parts, err))) {
-        wo_layer_free(*layer);
-        *layer = NULL;
-    }
-    return status;
-}
 
 wo_status wo_layer_wrap(const float *weight, const float *bias, size_t m, size_t d, wo_layer **layer, wo_error *err)
 {

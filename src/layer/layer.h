@@ -29,7 +29,9 @@ wo_status woi_layer_read(woi_st *st, const wo_layer_options *options, wo_layer *
 /* shard.c: gives a part of a layer its own of all names, which are freed. */
 wo_status woi_shard_name(wo_layer *layer, woi_names *all, wo_error *err);
 
-/* Fills a zeroed layer from a GGUF file. On failure it is still to be freed. */
+/* Fill a zeroed layer from a file of their kind, GGUF's in gguf_layer.c. On failure it is still to be freed. */
+wo_status woi_layer_read_npy(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err);
+wo_status woi_layer_read_fasttext(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err);
 wo_status woi_layer_read_gguf(wo_layer *layer, const char *path, const wo_layer_options *options, wo_error *err);
 
 /* Looks through the rows and biases that `layer` has: they must be finite. Fills its checksum. */

@@ -315,9 +315,10 @@ wo_status wo_search_candidates(wo_searcher *s, const wo_search_call *call, int32
     forbid(&c, &t);
     const bool all = s->index->options.method == WO_METHOD_FULL ||
                      (s->index->options.method == WO_METHOD_SCREEN && !woi_has_screen(&t));
-    *n_candidates = (c.by == WO_BY_FULL || all ? list_all
-                     : s->index->cells.n       ? woi_list_by_cells
-                                               : woi_list_by_screen)(&t, ids, capacity);
+    if (c.by == WO_BY_FULL || all)
+        *n_candidates = list_all(&t, ids, capacity);
+    else if (!s->index->cells.n || !woi_list_by_cells(&t, ids, capacity, n_candidates))
+        *n_candidates = woi_list_by_screen(&t, ids, capacity);
     woi_shard_name_rows(&s->index->shard, ids, *n_candidates < capacity ? *n_candidates : capacity);
     allow_again(&c, &t);
     return WO_OK;

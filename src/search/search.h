@@ -1,8 +1,8 @@
-/* One call of a search, and the ways to answer it:
+/* One call of a search, and the ways to answer it. Each file calls those below it alone:
  *
  *   search.c         reads calls, checks them, and decides who answers
- *   search_cells.c   by the cells that a query opens: Algorithm 2
- *   search_all.c     by all classes: FULL, or the screen in int8 */
+ *   search_all.c     by all classes: FULL, or the screen in int8
+ *   search_cells.c   by the cells that a query opens: Algorithm 2 */
 #ifndef WOI_SEARCH_SEARCH_H
 #define WOI_SEARCH_SEARCH_H
 
@@ -70,6 +70,20 @@ static inline bool woi_is_masked(const woi_task *t)
     return t->forbidden && (t->n_mandatory || t->n_forbidden > t->s->index->n_removed);
 }
 
+/* Whether the screen is of use: there is one, and many more classes than would be scored exactly. */
+static inline bool woi_has_screen(const woi_task *t)
+{
+    const size_t keep = woi_screen_kept(t->k);
+    return t->s->index->screen.rows && keep <= WOI_MOST_KEPT && keep < t->s->index->rows.m / 2;
+}
+
+/* Whether it has a part in queries that know little. Not where a sum over candidates is wanted: log Z was learned
+ * without it. */
+static inline bool woi_screen_helps(const woi_task *t)
+{
+    return woi_screens_little(&t->s->index->options) && !woi_wants_sum(t) && woi_has_screen(t);
+}
+
 /* What became of query i. */
 static inline void woi_tell(const woi_task *t, size_t i, wo_query_stats about)
 {
@@ -134,8 +148,9 @@ void woi_route_all(const woi_task *t, uint32_t *routes);
 void woi_answer_by_cells(woi_task *t);
 /* Query i, which knows little: by more cells, and more candidates, the screen's. */
 void woi_answer_with(const woi_task *t, woi_worker *w, size_t i, woi_more more);
-/* The candidates of a call's only query: as many ids as there is room for. Returns how many there are. */
-size_t woi_list_by_cells(const woi_task *t, int32_t *ids, size_t capacity);
+/* The candidates of a call's only query, *n: as many ids as there is room for. False: it knows little, and is left to
+ * woi_list_by_screen. */
+bool woi_list_by_cells(const woi_task *t, int32_t *ids, size_t capacity, size_t *n);
 
 /* The cells of n queries, at most a block of them, in the worker; and those of query i of the block. */
 woi_routing woi_open_cells(const woi_task *t, woi_worker *w, const float *q, size_t n);
@@ -160,12 +175,7 @@ wo_status woi_answer_by_screen(woi_task *t, wo_error *err);
 /* Those that cells left. */
 void woi_answer_left_by_screen(woi_task *t);
 
-/* Whether the screen is of use: there is one, and many more classes than would be scored exactly. */
-bool woi_has_screen(const woi_task *t);
-/* Whether it has a part in queries that know little. Not where a sum over candidates is wanted: log Z was learned
- * without it. */
-bool woi_screen_helps(const woi_task *t);
-/* The candidates of a call's only query, as woi_list_by_cells: of the screen alone, or, with cells, as a query that
+/* The candidates of a call's only query, and how many there are: of the screen alone, or, with cells, as a query that
  * knows little has them. */
 size_t woi_list_by_screen(const woi_task *t, int32_t *ids, size_t capacity);
 

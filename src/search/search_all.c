@@ -113,12 +113,6 @@ wo_status woi_answer_by_full(const woi_task *t, size_t first, size_t n, wo_error
 
 /* ---- The screen ------------------------------------------------------------------------------------------- */
 
-bool woi_has_screen(const woi_task *t)
-{
-    const size_t keep = woi_screen_kept(t->k), m = t->s->index->rows.m;
-    return t->s->index->screen.rows && keep <= WOI_MOST_KEPT && keep < m / 2;
-}
-
 static woi_screen_call screen_call(const woi_task *t, woi_screened_fn found, void *ctx)
 {
     const wo_index *index = t->s->index;
@@ -172,11 +166,6 @@ wo_status woi_answer_by_screen(woi_task *t, wo_error *err)
     const woi_screen_call call = screen_call(t, rescore, t);
     woi_screen_run(t->s->kernels, &call);
     return WO_OK;
-}
-
-bool woi_screen_helps(const woi_task *t)
-{
-    return woi_screens_little(&t->s->index->options) && !woi_wants_sum(t) && woi_has_screen(t);
 }
 
 /* Queries that were left, from all over a call. */

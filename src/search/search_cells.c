@@ -416,7 +416,7 @@ size_t woi_candidates_with(const woi_task *t, woi_worker *w, const float *q, woi
     return unite(t, w, widen(t, w, q), more, candidates);
 }
 
-size_t woi_list_by_cells(const woi_task *t, int32_t *ids, size_t capacity)
+bool woi_list_by_cells(const woi_task *t, int32_t *ids, size_t capacity, size_t *n)
 {
     const wo_index *index = t->s->index;
     woi_worker *w = &t->s->workers[0];
@@ -424,10 +424,10 @@ size_t woi_list_by_cells(const woi_task *t, int32_t *ids, size_t capacity)
     const woi_routing asked = woi_open_cells(t, w, t->queries, 1);
     woi_opened opened = woi_opened_by(t, w, &asked, 0);
     if (index->options.fallback && knows_little(index, opened.cells, opened.n)) {
-        if (woi_screen_helps(t)) return woi_list_by_screen(t, ids, capacity);
+        if (woi_screen_helps(t)) return false;
         opened = widen(t, w, t->queries);
     }
-    const size_t n = unite(t, w, opened, (woi_more){0}, &candidates);
-    if (capacity) memcpy(ids, candidates, (n < capacity ? n : capacity) * sizeof *ids);
-    return n;
+    *n = unite(t, w, opened, (woi_more){0}, &candidates);
+    if (capacity) memcpy(ids, candidates, (*n < capacity ? *n : capacity) * sizeof *ids);
+    return true;
 }

@@ -31,7 +31,7 @@ static wo_status fail_output(wo_error *err, const char *what, int errnum)
 static wo_status check_place(const wo_journal *j, wo_error *err)
 {
     struct stat own, named;
-    if (fstat(j->fd, &own) != 0) return fail_output(err, "cannot stat", errno);
+    if (fstat(j->fd, &own) != 0) return fail_output(err, "the file cannot be looked at", errno);
     if (stat(j->path, &named) != 0 || named.st_dev != own.st_dev || named.st_ino != own.st_ino)
         return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_OUTPUT, "",
                               "the journal was removed, moved or replaced while it was in use");
@@ -49,7 +49,7 @@ static wo_status write_end(wo_journal *j, const void *data, size_t bytes, wo_err
         const ssize_t wrote = pwrite(j->fd, (const char *)data + done, bytes - done, (off_t)(j->bytes + done));
         if (wrote < 0 && errno == EINTR) continue;
         if (wrote <= 0) {
-            const wo_status status = fail_output(err, "cannot write", wrote < 0 ? errno : ENOSPC);
+            const wo_status status = fail_output(err, "the file cannot be written", wrote < 0 ? errno : ENOSPC);
             if (ftruncate(j->fd, (off_t)j->bytes) != 0) errno = 0; /* a torn tail: readers leave it out */
             return status;
         }
@@ -63,7 +63,7 @@ static wo_status write_end(wo_journal *j, const void *data, size_t bytes, wo_err
 static wo_status take_over(wo_journal *j, size_t bytes, wo_error *err)
 {
     void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, j->fd, 0);
-    if (data == MAP_FAILED) return fail_output(err, "cannot map", errno);
+    if (data == MAP_FAILED) return fail_output(err, "the file cannot be mapped", errno);
     unsigned char header[WOI_JOURNAL_HEADER_BYTES];
     woi_journal_header(j->d, header);
     woi_journal_extent extent = {0};
@@ -78,22 +78,22 @@ static wo_status take_over(wo_journal *j, size_t bytes, wo_error *err)
     if (status) return woi_about(err, WO_ABOUT_OUTPUT, status);
     j->bytes = extent.bytes;
     if (extent.bytes < bytes && ftruncate(j->fd, (off_t)extent.bytes) != 0)
-        return fail_output(err, "cannot be cut to its good records", errno);
+        return fail_output(err, "the journal cannot be cut to its good records", errno);
     return WO_OK;
 }
 
 static wo_status open_file(const char *path, wo_journal *j, wo_error *err)
 {
     j->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (j->fd < 0) return fail_output(err, "cannot open", errno);
+    if (j->fd < 0) return fail_output(err, "the file cannot be opened", errno);
     struct stat about;
-    if (fstat(j->fd, &about) != 0) return fail_output(err, "cannot stat", errno);
+    if (fstat(j->fd, &about) != 0) return fail_output(err, "the file cannot be looked at", errno);
     if (!S_ISREG(about.st_mode))
         return woi_fail_about(err, WO_ERR_IO, WO_ABOUT_OUTPUT, "", "the path is not a plain file");
     if (flock(j->fd, LOCK_EX | LOCK_NB) != 0)
         return errno == EWOULDBLOCK
                    ? woi_fail_about(err, WO_ERR_IO, WO_ABOUT_OUTPUT, "", "another process writes to the journal")
-                   : fail_output(err, "cannot lock", errno);
+                   : fail_output(err, "the file cannot be locked", errno);
     const wo_status status = about.st_size ? take_over(j, (size_t)about.st_size, err) : WO_OK;
     if (status || j->bytes) return status;
     unsigned char header[WOI_JOURNAL_HEADER_BYTES];
@@ -153,7 +153,7 @@ wo_status wo_journal_sync(wo_journal *j, wo_error *err)
 {
     const wo_status status = check_place(j, err);
     if (status) return status;
-    return fdatasync(j->fd) == 0 ? WO_OK : fail_output(err, "cannot sync", errno);
+    return fdatasync(j->fd) == 0 ? WO_OK : fail_output(err, "the file cannot be brought to the disk", errno);
 }
 
 void wo_journal_free(wo_journal *j)

@@ -13,11 +13,11 @@ wo_status woi_open_plain(const char *path, int *fd, uint64_t *size, wo_error *er
 {
     /* O_NONBLOCK: opening a fifo that nobody writes must not hang; it changes nothing for plain files. */
     int got = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (got < 0) return woi_fail_errno(err, "cannot open", errno);
+    if (got < 0) return woi_fail_errno(err, "the file cannot be opened", errno);
     struct stat about;
     wo_status status = WO_OK;
     if (fstat(got, &about) != 0)
-        status = woi_fail_errno(err, "cannot stat", errno);
+        status = woi_fail_errno(err, "the file cannot be looked at", errno);
     else if (S_ISDIR(about.st_mode))
         status = woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "the path is a directory, expected a file");
     else if (!S_ISREG(about.st_mode))
@@ -44,7 +44,7 @@ wo_status woi_map(const char *path, const void **data, size_t *bytes, wo_error *
     } else {
         void *got = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (got == MAP_FAILED) {
-            status = woi_fail_errno(err, "cannot map", errno);
+            status = woi_fail_errno(err, "the file cannot be mapped", errno);
         } else {
             *data = got;
             *bytes = (size_t)size;

@@ -40,7 +40,7 @@ static wo_status write_all(int fd, const char *data, size_t bytes, wo_error *err
     while (bytes > 0) {
         ssize_t wrote = write(fd, data, bytes);
         if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return fail_output(err, "cannot write", errno);
+        if (wrote < 0) return fail_output(err, "the file cannot be written", errno);
         data += wrote;
         bytes -= (size_t)wrote;
     }
@@ -76,7 +76,7 @@ static wo_status open_named(woi_outfile *out, int *fd, wo_error *err)
         *fd = open(out->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         out->named = *fd >= 0;
         if (*fd >= 0) return WO_OK;
-        if (errno != EEXIST || attempt == 1000) return fail_output(err, "cannot create", errno);
+        if (errno != EEXIST || attempt == 1000) return fail_output(err, "the file cannot be created", errno);
     }
 }
 
@@ -106,14 +106,14 @@ static wo_status copy_to_named(woi_outfile *out, wo_error *err)
     for (off_t at = 0;;) {
         const ssize_t got = pread(out->fd, out->buffer, BUFFER_BYTES, at);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) status = fail_output(err, "cannot read what was written", errno);
+        if (got < 0) status = fail_output(err, "what was written cannot be read", errno);
         if (got > 0) status = write_all(fd, out->buffer, (size_t)got, err);
         if (status || got == 0) break;
         at += got;
     }
     close(out->fd);
     out->fd = fd;
-    if (!status && fsync(fd) != 0) status = fail_output(err, "cannot write", errno);
+    if (!status && fsync(fd) != 0) status = fail_output(err, "the file cannot be written", errno);
     return status;
 }
 
@@ -140,13 +140,13 @@ wo_status woi_outfile_create(const char *path, woi_outfile **result, wo_error *e
     if (!*path) return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_OUTPUT, "", "the name of the output is empty");
     /* What the rename would say in the end, when the work is done: a name that is too long, a folder that is closed. */
     const bool there = stat(path, &about) == 0;
-    if (!there && errno != ENOENT) return fail_output(err, "cannot create", errno);
+    if (!there && errno != ENOENT) return fail_output(err, "the file cannot be created", errno);
     if (there && !S_ISREG(about.st_mode))
         return woi_fail_about(err, WO_ERR_IO, WO_ABOUT_OUTPUT, "", "the output exists and is not a plain file");
     /* Through a link to the file that it names: the rename would replace the link itself. */
     char target[PATH_MAX];
     if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode)) {
-        if (!realpath(path, target)) return fail_output(err, "cannot follow the link", errno);
+        if (!realpath(path, target)) return fail_output(err, "the link cannot be followed", errno);
         path = target;
     }
     woi_outfile *out = woi_alloc_zero(1, sizeof *out, err);
@@ -182,7 +182,7 @@ wo_status woi_outfile_patch(woi_outfile *out, uint64_t offset, const void *data,
     while (!status && bytes > 0) {
         ssize_t wrote = pwrite(out->fd, from, bytes, (off_t)offset);
         if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0) return fail_output(err, "cannot write", errno);
+        if (wrote < 0) return fail_output(err, "the file cannot be written", errno);
         from += wrote;
         offset += (uint64_t)wrote;
         bytes -= (size_t)wrote;
@@ -197,7 +197,7 @@ wo_status woi_outfile_read(woi_outfile *out, uint64_t offset, void *data, size_t
     while (!status && bytes > 0) {
         ssize_t got = pread(out->fd, to, bytes, (off_t)offset);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return fail_output(err, "cannot read what was written", got ? errno : EIO);
+        if (got <= 0) return fail_output(err, "what was written cannot be read", got ? errno : EIO);
         to += got;
         offset += (uint64_t)got;
         bytes -= (size_t)got;
@@ -219,7 +219,7 @@ wo_status woi_outfile_sync(woi_outfile *out, wo_error *err)
     if (out->synced) return WO_OK;
     const wo_status status = flush(out, err);
     if (status) return status;
-    if (fsync(out->fd) != 0) return fail_output(err, "cannot write", errno);
+    if (fsync(out->fd) != 0) return fail_output(err, "the file cannot be written", errno);
     out->synced = true;
     return WO_OK;
 }
@@ -232,14 +232,14 @@ wo_status woi_outfile_name(woi_outfile *out, wo_error *err)
     /* Some file systems report a failed write only here. */
     const int fd = out->fd;
     out->fd = -1;
-    return close(fd) == 0 ? WO_OK : fail_output(err, "cannot write", errno);
+    return close(fd) == 0 ? WO_OK : fail_output(err, "the file cannot be written", errno);
 }
 
 wo_status woi_outfile_commit(woi_outfile *out, wo_error *err)
 {
     const wo_status status = woi_outfile_name(out, err);
     if (status) return status;
-    if (rename(out->temporary, out->path) != 0) return fail_output(err, "cannot rename into place", errno);
+    if (rename(out->temporary, out->path) != 0) return fail_output(err, "the file cannot be renamed into place", errno);
     out->named = false;
     sync_folder(out->path);
     return WO_OK;

@@ -35,7 +35,7 @@ wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *er
         const int errnum = errno;
         if (got >= 0) continue;
         close(fd);
-        return woi_fail_errno(err, "cannot read", errnum);
+        return woi_fail_errno(err, "the file cannot be read", errnum);
     }
     close(fd);
     return woi_head_recognise(head, n, kind, err);

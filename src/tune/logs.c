@@ -1,9 +1,9 @@
 /* What a tuner builds from and what it judges on: seeded samples, where logs are large or one must serve as both. */
-#include "judge/evaluate.h"
 #include "tune/tune.h"
 
 #include "base/error.h"
 #include "base/finite.h"
+#include "base/rng.h"
 #include "base/size.h"
 
 #include <inttypes.h>
@@ -70,7 +70,7 @@ static size_t pick_judged(const woi_tune *t, const wo_log *from, size_t n, uint6
 {
     size_t found = 0;
     for (size_t i = 0; i < n; i++) {
-        const size_t query = woi_eval_place(t->build.seed, stream, i, n, from->n);
+        const size_t query = woi_rng_place(t->build.seed, stream, i, n, from->n);
         if (woi_all_finite(from->queries + query * from->d, from->d)) picks[found++] = query;
     }
     return found;
@@ -81,7 +81,7 @@ static wo_status sample(const wo_log *from, size_t n, uint64_t seed, uint64_t st
 {
     size_t *picks = woi_alloc(n, sizeof *picks, err);
     if (!picks) return WO_ERR_MEMORY;
-    for (size_t i = 0; i < n; i++) picks[i] = woi_eval_place(seed, stream, i, n, from->n);
+    for (size_t i = 0; i < n; i++) picks[i] = woi_rng_place(seed, stream, i, n, from->n);
     const wo_status status = copy(from, picks, n, to, err);
     woi_free(picks);
     return status;
@@ -129,7 +129,7 @@ wo_status woi_tune_pick_train(woi_tune *t, wo_error *err)
             rest[kept++] = i;
     if (t->few_hits && kept >= LEAST_HELD) {
         n_held = kept / HELD_OUT < MOST_HELD ? kept / HELD_OUT : MOST_HELD;
-        for (size_t i = 0; i < n_held; i++) held[i] = woi_eval_place(t->build.seed, STREAM_HELD, i, n_held, kept);
+        for (size_t i = 0; i < n_held; i++) held[i] = woi_rng_place(t->build.seed, STREAM_HELD, i, n_held, kept);
         size_t to = 0;
         for (size_t i = 0, at = 0; i < kept; i++)
             if (at < n_held && held[at] == i)
@@ -147,7 +147,7 @@ wo_status woi_tune_pick_train(woi_tune *t, wo_error *err)
     }
     if (kept > MOST_TRAIN) {
         for (size_t i = 0; i < MOST_TRAIN; i++)
-            rest[i] = rest[woi_eval_place(t->build.seed, STREAM_TRAIN, i, MOST_TRAIN, kept)]; /* never behind i */
+            rest[i] = rest[woi_rng_place(t->build.seed, STREAM_TRAIN, i, MOST_TRAIN, kept)]; /* never behind i */
         kept = MOST_TRAIN;
     }
     status = copy(log, rest, kept, &t->train, err);

@@ -1,5 +1,6 @@
 #!/bin/bash
-# The library's sentences name no option and no command of the tool: whoever embeds it has neither. The tool adds both.
+# The library's sentences name no option and no command of the tool: whoever embeds it has neither. The tool adds both. And
+# they have a subject: nobody need put the name of a file before them.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
@@ -10,6 +11,8 @@ tool_words() {
 }
 
 same 'no sentence of src/ names what the tool has' '' "$(tool_words src/*/*.[ch])"
+
+same 'each has a subject: "the file cannot be opened", not "cannot open"' '' "$(grep -nE '"cannot ' src/*/*.[ch] text/*.c net/*.c)"
 
 # What a failure is about stands in its fields. A sentence may be shown in other words, but never tells whose fault it was.
 same 'the tool looks at no sentence to find out' '' \

@@ -356,9 +356,9 @@ check 'popular without labels' build --log small.log --method popular --popular 
 same 'a layer that is a log' '1 1' "$(build --layer s/test.log.safetensors --method evidence -o bad 2>err; echo "$? $(wc -l <err)")"
 fails 'a log that is a layer' 1 "wideout: s/layer.safetensors: the file is no log: it has no tensor 'queries'; it is a layer: are two files swapped?" \
     "$WIDEOUT" build --layer s/layer.safetensors --log s/layer.safetensors --method evidence -o bad
-fails 'no such layer' 1 'wideout: none: cannot open: No such file or directory' build --layer none -o bad
-fails 'no such log' 1 'wideout: none: cannot open: No such file or directory' build --log none -o bad
-fails 'a missing folder' 1 'wideout: no/bad: cannot create: No such file or directory' build --method full -o no/bad
+fails 'no such layer' 1 'wideout: none: the file cannot be opened: No such file or directory' build --layer none -o bad
+fails 'no such log' 1 'wideout: none: the file cannot be opened: No such file or directory' build --log none -o bad
+fails 'a missing folder' 1 'wideout: no/bad: the file cannot be created: No such file or directory' build --method full -o no/bad
 check 'nothing was written' test ! -e bad -a -z "$(find . -name '*.tmp.*')"
 
 # ---- Other layers, damaged files ---------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ same 'has the same classes' "$("$WIDEOUT" predict -q --index once -k 9 s/test.lo
 "$WIDEOUT" data synthetic -q -m 500 -d 16 -n 300 -o wide >/dev/null
 fails 'logs of two networks' 1 'wideout: log 2 has queries of 16 numbers, the first of 8: they do not go together' \
     build --log s/train.log.safetensors --log wide/train.log.safetensors --method popular -o bad
-fails 'one of them is not there' 1 'wideout: none: cannot open: No such file or directory' \
+fails 'one of them is not there' 1 'wideout: none: the file cannot be opened: No such file or directory' \
     build --log s/train.log.safetensors --log none --method popular -o bad
 usage 'labels for two logs' '--labels goes with one --log: several must have labels of their own' \
     --layer s/layer.safetensors --log a --log b --labels c -o bad

@@ -87,7 +87,7 @@ usage 'deb822 without -o' 'data deb822' 'needs -o DIR, the folder to write to' s
 usage 'deb822 of two files' 'data deb822' 'expected one file, found 2' a b -o d
 usage 'deb822: a count of 0' 'data deb822' "--min-label-count takes a whole number of 1 or more, not '0'" --min-label-count 0
 fails 'deb822 into a file' 1 'wideout: stanzas: exists and is not a folder' "$WIDEOUT" data deb822 stanzas -o stanzas
-fails 'deb822 below a missing folder' 1 'wideout: no/no: cannot make the folder: No such file or directory' \
+fails 'deb822 below a missing folder' 1 'wideout: no/no: the folder cannot be made: No such file or directory' \
     "$WIDEOUT" data deb822 stanzas -o no/no
 mkdir folder folder/labels.txt
 fails 'deb822: a folder in the way' 1 'wideout: folder/labels.txt: the output exists and is not a plain file' \
@@ -107,7 +107,7 @@ wait $reader
 same 'deb822: Ctrl-C in a pipe' '130 wideout: standard input: stopped while reading' "$? $(cat stopped.err)"
 check 'deb822: then there is no folder' test ! -e stopped
 before=$(contents s1)
-fails 'deb822: a full disk' 1 'wideout: s1/train.txt: cannot write: File too large' no_space "$WIDEOUT" data deb822 many -o s1
+fails 'deb822: a full disk' 1 'wideout: s1/train.txt: the file cannot be written: File too large' no_space "$WIDEOUT" data deb822 many -o s1
 same 'deb822: the old files stay' "$before" "$(contents s1)"
 
 # ---- text --------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ fails 'text: too short to split' 1 'wideout: two: has 2 tokens: too few for a va
 head -c 40 one.gz >cut.gz
 fails 'text: cut gzip' 1 'wideout: cut.gz: gzip data after byte 36 of the text: the file is truncated' "$WIDEOUT" data text cut.gz -o t
 seq 9000 >numbers
-fails 'text: a full disk' 1 'wideout: t/train.tokens.safetensors: cannot write: File too large' \
+fails 'text: a full disk' 1 'wideout: t/train.tokens.safetensors: the file cannot be written: File too large' \
     no_space "$WIDEOUT" data text numbers -o t
 same 'text: the old files stay' "$before" "$(contents t)"
 usage 'text of two files' 'data text' 'expected one file or three, found 2' a b -o t
@@ -179,7 +179,7 @@ fails 'split: nothing to validate on' 1 'wideout: rows: with --valid 0 none of i
 printf '1 2\n0:1\n' >matrix
 fails 'split: half of the two-file form' 1 "wideout: matrix: is one half of the two-file form: join it with 'wideout data xc' first" \
     "$WIDEOUT" data split matrix -o p
-fails 'split: a full disk' 1 'wideout: p/train.txt: cannot write: File too large' no_space "$WIDEOUT" data split rows -o p
+fails 'split: a full disk' 1 'wideout: p/train.txt: the file cannot be written: File too large' no_space "$WIDEOUT" data split rows -o p
 same 'split: the old files stay' "$before" "$(contents p)"
 usage 'split: a share over 1' 'data split' "--valid takes a number from 0 to 1, not '5'" rows --valid 5 -o p
 usage 'split: a share that is no number' 'data split' "--valid takes a number from 0 to 1, not 'x'" rows --valid x -o p
@@ -210,7 +210,7 @@ check "draw: every query has a chance: $seen of 400 in 40 draws of 20" test "$se
 fails 'draw: more than there are' 1 "wideout: $log: has 400 queries, fewer than the 401 to draw" "$WIDEOUT" data draw $log -n 401 -o drawn6
 check 'draw: nothing is left behind' test ! -e drawn6
 fails 'draw: no log' 1 "wideout: rows: the file is not a safetensors file; it looks like text: 'wideout embed' makes a log of raw data" "$WIDEOUT" data draw rows -n 3 -o drawn6
-fails 'draw: a full disk' 1 'wideout: drawn1: cannot write: File too large' no_space "$WIDEOUT" data draw $log -n 400 -o drawn1
+fails 'draw: a full disk' 1 'wideout: drawn1: the file cannot be written: File too large' no_space "$WIDEOUT" data draw $log -n 400 -o drawn1
 check 'draw: the old file stays' cmp drawn1 drawn2
 usage 'draw: how many' 'data draw' 'needs -n N, how many queries to draw' $log -o drawn6
 usage 'draw: where to' 'data draw' 'needs -o FILE for the log' $log -n 3
@@ -240,7 +240,7 @@ same 'synthetic: text twice, the same bytes' "$(contents y4)" "$(contents y5)"
 for part in train valid test; do check "synthetic: $part.txt is canonical" "$WIDEOUT" data xc y4/$part.txt; done
 same 'synthetic: names' 'class-499 word-1249' "$(tail -qn 1 y4/labels.txt y4/features.txt | paste -sd ' ')"
 before=$(contents y1)
-fails 'synthetic: a full disk' 1 'wideout: y1/layer.safetensors: cannot write: File too large' no_space "$WIDEOUT" "${made[@]}" -o y1
+fails 'synthetic: a full disk' 1 'wideout: y1/layer.safetensors: the file cannot be written: File too large' no_space "$WIDEOUT" "${made[@]}" -o y1
 same 'synthetic: the old files stay' "$before" "$(contents y1)"
 usage 'synthetic: one class' 'data synthetic' '-m takes 2 to 2147483647 classes, not 1' -m 1 -o y
 usage 'synthetic: dimensions of text' 'data synthetic' '-d is for --as layer' -d 4 --as text -o y

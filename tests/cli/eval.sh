@@ -122,7 +122,7 @@ check 'every timing is complete' jq -e '[.timings[] | .us_per_query, .us_per_que
 check 'the headline is batch 1024' jq -e '.batch == 1024 and .threads == 2 and .k == 5 and
     .us_per_query == .timings[1].us_per_query and .full_us_per_query == .timings[1].full_us_per_query and
     .speedup == .timings[1].speedup and .cold_us > 0 and .full_cold_us > 0' timed.json
-same 'energy is not measured' "[null,null,\"not measured: cannot open $WIDEOUT_POWERCAP: No such file or directory\"]" \
+same 'energy is not measured' "[null,null,\"not measured: $WIDEOUT_POWERCAP cannot be opened: No such file or directory\"]" \
     "$(jq -c '[.energy_j_per_1000, .full_energy_j_per_1000, .energy_note]' timed.json)"
 
 same 'a small layer is not held against the machine' '[null,null,false]' \
@@ -182,15 +182,15 @@ fails 'another d' 1 "wideout: wide.log: the log's queries have 8 numbers, the la
 fails 'labels beyond m' 1 'wideout: beyond.log: query 1 has label 600, the layer 600 classes: do labels count from 1? Here they count from 0' \
     "$WIDEOUT" eval --index popular.idx --log beyond.log
 fails 'no query' 1 'wideout: empty.log: the log has no queries' "$WIDEOUT" eval --index popular.idx --log empty.log
-fails 'a missing index' 1 'wideout: no.idx: cannot open: No such file or directory' "$WIDEOUT" eval --index no.idx --log $log
+fails 'a missing index' 1 'wideout: no.idx: the file cannot be opened: No such file or directory' "$WIDEOUT" eval --index no.idx --log $log
 seq -f 'line %.0f' 9 >rows.txt
 printf '\001%.0s' {1..80} >junk
 raw="rows.txt: the file is not a safetensors file; it looks like text: 'wideout embed' makes a log of raw data"
 fails 'text is no log' 1 "wideout: $raw" "$WIDEOUT" eval --index popular.idx --log rows.txt
 fails 'nor is it for build' 1 "wideout: $raw" "$WIDEOUT" build --layer $layer --log rows.txt -o x.idx
 fails 'what is no text is not called so' 1 'wideout: junk: the file is not a safetensors file' "$WIDEOUT" eval --index popular.idx --log junk
-fails 'a missing log' 1 'wideout: no.log: cannot open: No such file or directory' "$WIDEOUT" eval --index popular.idx --log no.log
-fails 'a missing layer' 1 'wideout: no.layer: cannot open: No such file or directory' \
+fails 'a missing log' 1 'wideout: no.log: the file cannot be opened: No such file or directory' "$WIDEOUT" eval --index popular.idx --log no.log
+fails 'a missing layer' 1 'wideout: no.layer: the file cannot be opened: No such file or directory' \
     "$WIDEOUT" eval --index popular.idx --log $log --layer no.layer
 fails 'no rows anywhere' 1 \
     'wideout: bare.idx: the index has no rows (it was built with weights none): the layer has them; give the layer too: --layer FILE' \

@@ -65,9 +65,9 @@ if [ -z "$keep" ]; then
     judge folder 'the path is a directory, expected a file'
     mkfifo "$dir/fifo"
     judge fifo 'the path is not a plain file'
-    judge absent 'cannot open: No such file or directory'
+    judge absent 'the file cannot be opened: No such file or directory'
     ln -s loop "$dir/loop"
-    judge loop 'cannot open: Too many levels of symbolic links'
+    judge loop 'the file cannot be opened: Too many levels of symbolic links'
 fi
 
 # ---- safetensors: the frame --------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ raw index-empty-map 'the JSON file has no weight_map: expected the index of a sh
 raw index-map-number "tensor 'x': its shard in weight_map is not a string" '{"weight_map":{"x":1}}'
 raw index-outside "tensor 'x': its shard '../shard-x' is not a plain file name" '{"weight_map":{"x":"../shard-x"}}'
 raw index-absolute "tensor 'x': its shard '/etc/passwd' is not a plain file name" '{"weight_map":{"x":"/etc/passwd"}}'
-raw index-missing-file "shard 'none': cannot open: No such file or directory" '{"weight_map":{"x":"none"}}'
+raw index-missing-file "shard 'none': the file cannot be opened: No such file or directory" '{"weight_map":{"x":"none"}}'
 raw index-missing-tensor "tensor 'y': weight_map puts it in shard 'shard-x', which does not have it" '{"weight_map":{"x":"shard-x","y":"shard-x"}}'
 cp "$dir/shard-x" "$dir/shard-x2"
 raw index-twice "tensor 'x': it stands in two shards" '{"weight_map":{"x":"shard-x","z":"shard-x2"}}'

@@ -31,7 +31,7 @@ fi
 # Stopped when all is found and the index is to be written, it goes on; with other options it does not.
 if [ -z "${SAN:-}" ]; then
     mkdir stopped
-    fails 'a full disk' 1 'wideout: stopped/index: cannot write: No space left on device' env LD_PRELOAD="$built/tests/failing_io.so" \
+    fails 'a full disk' 1 'wideout: stopped/index: the file cannot be written: No space left on device' env LD_PRELOAD="$built/tests/failing_io.so" \
         IO_UNDER="$scratch/stopped" IO_CALL=write IO_AT=2 IO_HOW=28 "$WIDEOUT" "${build[@]}" --memory 16M -o stopped/index
     same 'what took long stays' index.checkpoint "$(ls -A stopped)"
     fails 'a build with other options' 1 'wideout: stopped/index.checkpoint: the checkpoint is of a build with other options, and does not go on with these: cap differs' "$WIDEOUT" "${build[@]}" --cap 3 --resume -o stopped/index

@@ -169,7 +169,7 @@ esac
 fails 'an unknown command' 2 "wideout-mpi: unknown command 'bild' (see 'wideout-mpi --help')" run 2 "$mpi" bild
 cp s/index-00001-of-00004.safetensors keep
 rm s/index-00003-of-00004.safetensors
-fails 'a missing shard' 1 'wideout-mpi: s/index-00003-of-00004.safetensors: cannot open: No such file or directory' \
+fails 'a missing shard' 1 'wideout-mpi: s/index-00003-of-00004.safetensors: the file cannot be opened: No such file or directory' \
     run 4 "$mpi" predict --index s/index $test
 cp s/index-00002-of-00004.safetensors s/index-00003-of-00004.safetensors
 fails 'a shard twice' 1 'wideout-mpi: s/index-00003-of-00004.safetensors: it is shard 2 of 4, but rank 2 of 4 wants shard 3 of 4' \
@@ -239,7 +239,7 @@ sed 's/ 700$/ seven hundred/' names >other_names
 fails 'other names' 1 "$dealing 1" each names names other_names "$mpi" build --layer "$scratch/$layer" --log "$scratch/$train" --names names \
     --router tree -q -o x
 fails 'shards for another number of processes' 1 \
-    'wideout-mpi: s/net2-00001-of-00002.safetensors: cannot open: No such file or directory' \
+    'wideout-mpi: s/net2-00001-of-00002.safetensors: the file cannot be opened: No such file or directory' \
     run 2 "$mpi" build --layer s/net2 "${tree[@]}" -o x
 fails 'a whole index in a job of two' 1 \
     'wideout-mpi: one: it is a whole index, but this is a job of 2 processes: each has a shard' run 2 "$mpi" predict --index one $test
@@ -248,7 +248,7 @@ few="layer.safetensors: a layer of 3 classes cannot be in 4 shards: each has at 
 fails 'more processes than classes' 1 "wideout-mpi: three/$few" run 4 "$mpi" build --layer three/layer.safetensors --log three/train.log.safetensors --router tree -o x
 fails 'shard: more files than classes' 1 "wideout: three/$few" "$WIDEOUT" shard --layer three/layer.safetensors -n 4 -o x
 fails 'an output folder that is not there' 1 \
-    'wideout-mpi: nowhere/x-00001-of-00002.safetensors: cannot create: No such file or directory' \
+    'wideout-mpi: nowhere/x-00001-of-00002.safetensors: the file cannot be created: No such file or directory' \
     run 2 "$mpi" build --layer $layer "${tree[@]}" -o nowhere/x
 # A silent pipe, and a rank that is stopped: mpirun ends the first, and wakes the second, which have nothing to say then.
 silent() { # COMMAND...
@@ -277,7 +277,7 @@ WIDEOUT_MPI_TIMEOUT=2 anyone 'rank 0 is stopped' 'wideout-mpi: rank N waited 2 s
 # One rank's disk is full: neither has an index. A sanitizer wants to be loaded first.
 mkdir full
 if [ -z "${SAN:-}" ]; then
-    fails 'a full disk' 1 'wideout-mpi: full/index-00002-of-00002.safetensors: cannot write: No space left on device' \
+    fails 'a full disk' 1 'wideout-mpi: full/index-00002-of-00002.safetensors: the file cannot be written: No space left on device' \
         run 2 bash -c "[ \$OMPI_COMM_WORLD_RANK -eq 0 ] || export LD_PRELOAD=$built/tests/failing_io.so; export IO_UNDER=$scratch/full \
 IO_CALL=write IO_AT=1 IO_HOW=28; exec $mpi build --layer $layer ${tree[*]} -o full/index"
     same 'what took long is left of it' index.checkpoint "$(ls -A full)"

@@ -81,7 +81,7 @@ fails 'resume by wideout' 1 \
     "$WIDEOUT" train xc "${options[@]}" "${long[@]}" -o k.net --resume
 mv k.net.checkpoint.1 aside
 rm -f k.net.checkpoint.1.next # whole, where the run was stopped just then
-fails 'resume: a checkpoint is missing' 1 'wideout-mpi: k.net: its checkpoint of rank 1: cannot open: No such file or directory' \
+fails 'resume: a checkpoint is missing' 1 'wideout-mpi: k.net: its checkpoint of rank 1: the file cannot be opened: No such file or directory' \
     ranks 3 "${long[@]}" -o k.net --resume
 head -c 5000 aside >k.net.checkpoint.1
 same 'resume: a checkpoint is cut' '1 1 1' "$(ranks 3 "${long[@]}" -o k.net --resume 2>err >/dev/null; echo "$? $(wc -l <err) $(grep -c 'k.net: its checkpoint of rank 1: ' err)")"
@@ -145,12 +145,12 @@ mkdir full
 full() { # NAME RANK N SENTENCE: the N-th write of this rank finds no space
     fails "$1" 1 "wideout-mpi: $4" odd "LD_PRELOAD=$preload IO_UNDER=$PWD/full/ IO_CALL=write IO_AT=$3 IO_HOW=28" "$2" -e 2 -o "$PWD/full/f.net"
 }
-full 'no space for the checkpoint of rank 1' 1 1 "$PWD/full/f.net: its checkpoint of rank 1: cannot write: No space left on device"
+full 'no space for the checkpoint of rank 1' 1 1 "$PWD/full/f.net: its checkpoint of rank 1: the file cannot be written: No space left on device"
 same 'nothing is left' '' "$(ls full)"
-full 'no space for the checkpoint of rank 0' 0 1 "$PWD/full/f.net: its checkpoint of rank 0: cannot write: No space left on device"
+full 'no space for the checkpoint of rank 0' 0 1 "$PWD/full/f.net: its checkpoint of rank 0: the file cannot be written: No space left on device"
 same 'nothing is left' '' "$(ls full)"
 # The checkpoint takes one write, and so does that of the second epoch; then comes the network.
-full 'no space for the network' 0 3 "$PWD/full/f.net: cannot write: No space left on device"
+full 'no space for the network' 0 3 "$PWD/full/f.net: the file cannot be written: No space left on device"
 same 'the checkpoints stay' 'f.net.checkpoint f.net.checkpoint.1' "$(echo full/* | sed 's/full.//g')"
 ranks 2 -e 2 -o full/f.net --resume >/dev/null
 ranks 2 -e 2 -o f.net >/dev/null

@@ -47,7 +47,7 @@ fit 'a sentence that quotes' "$(printf 'w\u202ev w\n' | "$WIDEOUT" predict --ind
 fit 'a path' "$("$WIDEOUT" info $'no\u202efile\u009b31m' 2>&1)"
 fit 'an option' "$("$WIDEOUT" info $'--no\u202efile\u009b31m' 2>&1)"
 fit 'a command' "$("$WIDEOUT" $'no\u202efile\u009b31m' 2>&1)"
-same 'bytes that are no UTF-8' 'wideout: a?b??: cannot open: No such file or directory' "$("$WIDEOUT" info $'a\x9bb\xe2\x80' 2>&1)"
+same 'bytes that are no UTF-8' 'wideout: a?b??: the file cannot be opened: No such file or directory' "$("$WIDEOUT" info $'a\x9bb\xe2\x80' 2>&1)"
 
 # ---- Paths that are not UTF-8 ------------------------------------------------------------------------------------
 odd=$'caf\xe9' shown=$(printf 'caf\xef\xbf\xbd')
@@ -75,11 +75,11 @@ for letters in "$(printf 'n%.0s' $(seq 250))" "$(printf 'ü%.0s' $(seq 127))"; d
     check 'build' "$WIDEOUT" build -q --layer net --log log --method full -o "$letters"
     check 'and it is whole' "$WIDEOUT" info "$letters"
     fails 'train: too long for its checkpoint, said at once' 1 \
-        "wideout: $letters: its checkpoint: cannot create: File name too long" \
+        "wideout: $letters: its checkpoint: the file cannot be created: File name too long" \
         timeout 20 "$WIDEOUT" train xc --train train.txt "${small[@]}" -e 1000000 -o "$letters"
     for option in '--memory 4G' --resume; do
         # shellcheck disable=SC2086 # words
-        fails "build $option: too" 1 "wideout: $letters: its checkpoint: cannot create: File name too long" \
+        fails "build $option: too" 1 "wideout: $letters: its checkpoint: the file cannot be created: File name too long" \
             "$WIDEOUT" build -q --layer net --log log --method popular --popular 3 $option -o "$letters"
     done
 done
@@ -88,7 +88,7 @@ fails 'a long name does not hide what is wrong' 1 \
     "wideout: ${letters:0:115}.checkpoint: the file exists and is no checkpoint of a build of wideout's: move it away" \
     "$WIDEOUT" build -q --layer net --log log --method popular --popular 3 --resume -o "${letters:0:115}"
 long=$(printf 'n%.0s' $(seq 256))
-fails 'a name that is too long is refused before the work' 1 "wideout: $long: cannot create: File name too long" \
+fails 'a name that is too long is refused before the work' 1 "wideout: $long: the file cannot be created: File name too long" \
     timeout 20 "$WIDEOUT" train xc --train train.txt "${small[@]}" -e 1000000 -o "$long"
 check 'nothing is left behind' test -z "$(find . -name '*.tmp.*')"
 finish

@@ -100,7 +100,7 @@ same 'and names in masks' "$("$WIDEOUT" predict --index full --forbid 0,1,2,3 q.
 head -59 names.txt >few.txt
 fails 'too few names' 1 'wideout: few.txt: has 59 names, one a line, but there are 60 classes' build --layer w.npy --log q.npy --names few.txt -o bad
 fails 'for predict too' 1 'wideout: few.txt: has 59 names, one a line, but there are 60 classes' "$WIDEOUT" predict --index full --names few.txt q.npy
-fails 'no names' 1 'wideout: none: cannot open: No such file or directory' "$WIDEOUT" predict --index full --names none q.npy
+fails 'no names' 1 'wideout: none: the file cannot be opened: No such file or directory' "$WIDEOUT" predict --index full --names none q.npy
 fails 'names are not written over' 2 "wideout build: -o 'names.txt' would replace what is read (see 'wideout build --help')" \
     build --layer w.npy --log q.npy --names names.txt -o names.txt
 

@@ -303,8 +303,8 @@ bad 'queries of another size' 's/test.log.safetensors: has queries of 4 numbers,
     "$WIDEOUT" predict --index x.idx s/test.log.safetensors
 bad 'an array of another size' 'test.npy: has 2 dimensions, the last of 16, expected (n, 4) or (4)' "$WIDEOUT" predict --index s.idx test.npy
 bad 'a network of another size' 'x.net: makes queries of 16 numbers, the index takes 4' "$WIDEOUT" predict --index s.idx --net x.net rows
-bad 'no such file' 'none: cannot open: No such file or directory' predict x none
-bad 'no such network' 'none: cannot open: No such file or directory' "$WIDEOUT" predict --index x.idx --net none rows
+bad 'no such file' 'none: the file cannot be opened: No such file or directory' predict x none
+bad 'no such network' 'none: the file cannot be opened: No such file or directory' "$WIDEOUT" predict --index x.idx --net none rows
 bad 'no network' "test.log: is not a network of wideout's" "$WIDEOUT" predict --index x.idx --net test.log rows
 bad 'too many probes' "$("$WIDEOUT" predict --index x.idx --probes 65 test.log 2>&1 | sed 's/^wideout: //')" \
     "$WIDEOUT" predict --index x.idx --probes 65 test.log
@@ -315,12 +315,12 @@ bad 'a name that is none' "list: line 1: 'class-x' is neither the number nor the
 truncate -s 4G endless
 bad 'a list with a line without an end, which is not read to it' 'endless: line 1 has more than 1048576 bytes' \
     timeout 10 "$WIDEOUT" predict --index x.idx --forbid endless test.log
-bad 'a list that is missing' 'no-list: cannot open: No such file or directory' "$WIDEOUT" predict --index x.idx --forbid no-list test.log
+bad 'a list that is missing' 'no-list: the file cannot be opened: No such file or directory' "$WIDEOUT" predict --index x.idx --forbid no-list test.log
 mkfifo pipe
 bad 'a list from a pipe, which may not have all of it' 'pipe: a list of classes is read from a plain file' \
     timeout 10 "$WIDEOUT" predict --index x.idx --forbid pipe test.log
 bad 'a list that is a folder' 'twins: a list of classes is read from a plain file' "$WIDEOUT" predict --index x.idx --forbid twins test.log
-bad 'a list that cannot be read' '/proc/self/mem: cannot read on after line 0: Input/output error' \
+bad 'a list that cannot be read' '/proc/self/mem: the file cannot be read on after line 0: Input/output error' \
     "$WIDEOUT" predict --index x.idx --forbid /proc/self/mem test.log
 bad 'stanzas for a network of words' "x.net: was not trained on package stanzas ('data deb822')" predict x --format deb822 two
 bad 'rows for a language model' 'lm.net: is a network of words, which takes text only' predict lm --format xc rows

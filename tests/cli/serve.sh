@@ -60,7 +60,7 @@ for pair in 'xx ./xx' 'folder/xx link/xx' "xx $scratch/folder/../xx"; do
         in_scratch "$WIDEOUT" serve "$PWD/$index" --listen 127.0.0.1:0 --learn --access-log "${pair% *}" --learned "${pair#* }"
 done
 same 'and none was made' '' "$(find "$scratch" -name xx)"
-fails 'no file' 1 'wideout: none: cannot open: No such file or directory' "$WIDEOUT" serve none
+fails 'no file' 1 'wideout: none: the file cannot be opened: No such file or directory' "$WIDEOUT" serve none
 fails 'another file' 1 "wideout: $golden/log.safetensors: the file is of kind log, not an index" "$WIDEOUT" serve $golden/log.safetensors
 fails 'an index without rows' 1 "wideout: $golden/index-none.safetensors: the index has no rows (it was built with weights none): the layer has them; --layer FILE gives it, or --net where the network has it" \
     "$WIDEOUT" serve $golden/index-none.safetensors

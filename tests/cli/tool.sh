@@ -156,7 +156,7 @@ fails 'a bad last row' 1 "wideout: $scratch/late.txt: line 30001: expected a lab
     "$WIDEOUT" data xc "$scratch/late.txt" -o "$scratch/kept"
 same 'keeps the old file' old "$(cat "$scratch/kept")"
 sed -i '$s/x/0 1:1/' "$scratch/late.txt"
-fails 'a full disk' 1 "wideout: $scratch/kept: cannot write: File too large" \
+fails 'a full disk' 1 "wideout: $scratch/kept: the file cannot be written: File too large" \
     bash -c "trap '' XFSZ; ulimit -f 100; exec '$WIDEOUT' data xc '$scratch/late.txt' -o '$scratch/kept'"
 same 'keeps the old file too' old "$(cat "$scratch/kept")"
 check 'and leaves no temporary file' test -z "$(find "$scratch" -name '*.tmp.*')"

@@ -206,7 +206,7 @@ sed '2s/:[0-9]/:9/' x/train.txt >x/changed.txt
 fails 'resume: other data' 1 "$other" "$WIDEOUT" train xc --train x/changed.txt "${small[@]}" "${long[@]}" --resume -o k.net
 check 'then the checkpoint is as it was' cmp kept k.net.checkpoint
 same 'and so is the network' old "$(cat k.net)"
-fails 'resume: nothing to go on from' 1 'wideout: none.net: its checkpoint: cannot open: No such file or directory' \
+fails 'resume: nothing to go on from' 1 'wideout: none.net: its checkpoint: the file cannot be opened: No such file or directory' \
     train xc none.net "${long[@]}" --resume
 head -c 5000 kept >k.net.checkpoint
 same 'resume: a cut checkpoint' '1 1' "$(train xc k.net "${long[@]}" --resume 2>err >/dev/null; echo "$? $(wc -l <err)")"
@@ -278,14 +278,14 @@ same 'a number of epochs: P@1 of each, the last is kept' '[3,3,3,true]' \
 
 # ---- A full disk -------------------------------------------------------------------------------------------------
 cp kept k.net.checkpoint
-full_disk 'a full disk' 'wideout: k.net: its checkpoint: cannot write: File too large' \
+full_disk 'a full disk' 'wideout: k.net: its checkpoint: the file cannot be written: File too large' \
     100 "$WIDEOUT" train xc --train x/train.txt "${small[@]}" "${long[@]}" --resume -o k.net
 check 'keeps the last good checkpoint' cmp kept k.net.checkpoint
 check 'from which a run goes on' train xc k.net "${long[@]}" --resume
 check 'to the very same network' cmp k.net through.net
 "$WIDEOUT" embed xc.net --data x/test.txt -o full.log >/dev/null
 cp full.log full.kept
-full_disk 'embed: a full disk' 'wideout: full.log: cannot write: File too large' \
+full_disk 'embed: a full disk' 'wideout: full.log: the file cannot be written: File too large' \
     4 "$WIDEOUT" embed xc.net --data x/train.txt -o full.log
 check 'keeps the old log' cmp full.log full.kept
 check 'and nothing is left behind' test -z "$(find . -name '*.tmp.*')"
@@ -300,14 +300,14 @@ early() { # NAME SENTENCE ARCH ARGUMENT...
 sed '1s/1100$/1101/' x/valid.txt >labels
 sed '1s/ [0-9]* / 999999 /' x/valid.txt >features
 sed '1s/1100$/9/' x/train.txt >out-of-range
-early 'a missing folder' 'no/o.net: cannot create: No such file or directory' xc --train x/train.txt -o no/o.net
+early 'a missing folder' 'no/o.net: the file cannot be created: No such file or directory' xc --train x/train.txt -o no/o.net
 early 'an output that is a folder' 'x: the output exists and is not a plain file' xc --train x/train.txt -o x
-early 'no training file' 'nowhere: cannot open: No such file or directory' xc --train nowhere -o o.net
+early 'no training file' 'nowhere: the file cannot be opened: No such file or directory' xc --train nowhere -o o.net
 for what in valid test; do
     early "$what: more labels than the network has" 'labels: has 1101 labels, the network 1100' xc --train x/train.txt --$what labels -o o.net
     early "$what: more features" "features: has 999999 features, the network $(sed -n '1s/.* \(.*\) .*/\1/p' x/train.txt)" \
         xc --train x/train.txt --$what features -o o.net
-    early "$what: a missing file" 'nowhere: cannot open: No such file or directory' lm --train "${data[lm]}" --$what nowhere -o o.net
+    early "$what: a missing file" 'nowhere: the file cannot be opened: No such file or directory' lm --train "${data[lm]}" --$what nowhere -o o.net
 done
 same 'a label out of range' '1 1' "$("$WIDEOUT" train xc --train out-of-range -o o.net "${small[@]}" 2>err >/dev/null; echo "$? $(wc -l <err)")"
 printf '0 5 3\n' >empty.txt
@@ -335,7 +335,7 @@ early 'w2v: every word dropped' "${data[w2v]}: --drop-top 601 leaves none of the
 head -n 1099 x/labels.txt >few
 early 'label names of another length' 'few: has 1099 names, the data 1100' xc --train x/train.txt --label-names few -o o.net
 early 'feature names of another length' "few: has 1099 names, the data $(wc -l <x/features.txt)" xc --train x/train.txt --feature-names few -o o.net
-early 'no such names' 'nowhere: cannot open: No such file or directory' xc --train x/train.txt --label-names nowhere -o o.net
+early 'no such names' 'nowhere: the file cannot be opened: No such file or directory' xc --train x/train.txt --label-names nowhere -o o.net
 mkdir beside
 cp x/train.txt few beside
 mv beside/few beside/labels.txt
@@ -396,7 +396,7 @@ fails 'embed: no network' 1 "wideout: xc.log: is not a network of wideout's" "$W
 fails 'embed: data of more labels' 1 'wideout: labels: has 1101 labels, the network 1100' "$WIDEOUT" embed xc.net --data labels -o p.log
 fails 'embed: text longer than the corpus' 1 "wideout: ${tests[lm]}: has $(($(jq .n embed.json) + 1)) words, expected more than 999999" \
     "$WIDEOUT" embed lm.net --data "${tests[lm]}" --next 999999 -o p.log
-fails 'embed into a missing folder' 1 'wideout: no/p.log: cannot create: No such file or directory' \
+fails 'embed into a missing folder' 1 'wideout: no/p.log: the file cannot be created: No such file or directory' \
     "$WIDEOUT" embed xc.net --data x/test.txt -o no/p.log
 fails 'embed: words that the network lacks' 1 \
     "wideout: abc.d/test.tokens.safetensors: the word 'a' is not in the network's vocabulary, which has no <unk>" \

@@ -42,10 +42,10 @@ static void sentences_are_cut_with_dots(void **state)
     assert_int_equal(err.offset, 7);
     assert_int_equal(woi_fail(NULL, WO_ERR_IO, 0, "nobody listens"), WO_ERR_IO);
 
-    woi_error_set_errno(&err, "cannot open", ENOENT);
-    assert_string_equal(err.text, "cannot open: No such file or directory");
+    woi_error_set_errno(&err, "the file cannot be opened", ENOENT);
+    assert_string_equal(err.text, "the file cannot be opened: No such file or directory");
     woi_error_prefix(&err, "shard 'a'");
-    assert_string_equal(err.text, "shard 'a': cannot open: No such file or directory");
+    assert_string_equal(err.text, "shard 'a': the file cannot be opened: No such file or directory");
     for (int i = 0; i < 20; i++) woi_error_prefix(&err, "outer");
     woi_error_prefix(&err, longer);
     assert_int_equal(strlen(err.text), 239);
@@ -220,6 +220,36 @@ static void streams_and_seeds_differ(void **state)
     assert_int_not_equal(a, woi_rng_u64(1, 1, 1ull << 32 | 1));
 }
 
+static void a_permutation_has_each_place_once(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {1, 2, 3, 16, 17, 1000};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        bool seen[1000] = {false};
+        size_t moved = 0;
+        for (uint64_t i = 0; i < sizes[s]; i++) {
+            const uint64_t at = woi_rng_permute(5, 1, s, sizes[s], i);
+            assert_true(at < sizes[s] && !seen[at]);
+            seen[at] = true;
+            moved += at != i;
+        }
+        if (sizes[s] == 1000) assert_true(moved > 900);
+    }
+    const uint64_t many = (UINT64_C(1) << 40) + 7;
+    assert_true(woi_rng_permute(5, 1, 0, many, many - 1) < many);
+}
+
+/* A sample rises, has no place twice, and spreads over all n-ths; as many as there are: all of them. */
+static void a_sample_has_one_place_of_each_part(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 100; i++) {
+        const size_t at = woi_rng_place(7, 1, i, 100, 1000);
+        assert_true(at >= 10 * i && at < 10 * (i + 1));
+        assert_int_equal(woi_rng_place(7, 1, i, 100, 100), i);
+    }
+}
+
 /* ---- Processor and progress -------------------------------------------------------------------------------- */
 
 static void levels_include_the_ones_below(void **state)
@@ -353,6 +383,8 @@ int main(void)
         cmocka_unit_test(philox_matches_its_test_vectors),
         cmocka_unit_test(numbers_have_their_distributions),
         cmocka_unit_test(streams_and_seeds_differ),
+        cmocka_unit_test(a_permutation_has_each_place_once),
+        cmocka_unit_test(a_sample_has_one_place_of_each_part),
         cmocka_unit_test(levels_include_the_ones_below),
         cmocka_unit_test(progress_can_cancel),
         cmocka_unit_test(hits_are_those_of_a_plain_count),

@@ -107,7 +107,7 @@ static void no_folder_is_not_measured(void **state)
 {
     (void)state;
     setenv("WIDEOUT_POWERCAP", "/nonexistent/powercap", 1);
-    assert_not_measured("cannot open /nonexistent/powercap: No such file or directory");
+    assert_not_measured("/nonexistent/powercap cannot be opened: No such file or directory");
 }
 
 static void no_package_is_not_measured(void **state)
@@ -130,10 +130,10 @@ static void an_unreadable_counter_is_not_measured(void **state)
     if (geteuid() == 0) { /* root may read everything but a folder */
         assert_int_equal(unlink(path), 0);
         assert_int_equal(mkdir(path, 0700), 0);
-        assert_not_measured("cannot read intel-rapl:1/energy_uj: Is a directory");
+        assert_not_measured("intel-rapl:1/energy_uj cannot be read: Is a directory");
     } else {
         assert_int_equal(chmod(path, 0), 0);
-        assert_not_measured("cannot read intel-rapl:1/energy_uj: Permission denied (needs root)");
+        assert_not_measured("intel-rapl:1/energy_uj cannot be read: Permission denied (needs root)");
     }
 }
 
@@ -145,7 +145,7 @@ static void odd_counters_are_not_measured(void **state)
     put("intel-rapl:0", "energy_uj", "99999999999999999999999\n");
     assert_not_measured("intel-rapl:0/energy_uj does not hold a number");
     put("intel-rapl:0", "energy_uj", "");
-    assert_not_measured("cannot read intel-rapl:0/energy_uj: No data available");
+    assert_not_measured("intel-rapl:0/energy_uj cannot be read: No data available");
     put("intel-rapl:0", "energy_uj", "5");
     put("intel-rapl:0", "max_energy_range_uj", "many");
     assert_not_measured("intel-rapl:0/max_energy_range_uj does not hold a number");
@@ -160,7 +160,7 @@ static void a_counter_may_go_away(void **state)
     assert_true(woi_energy_open(&energy));
     assert_int_equal(unlink(path_of("intel-rapl:0", "energy_uj")), 0);
     assert_false(woi_energy_read(&energy, &joules));
-    assert_string_equal(energy.reason, "cannot read intel-rapl:0/energy_uj: No such file or directory");
+    assert_string_equal(energy.reason, "intel-rapl:0/energy_uj cannot be read: No such file or directory");
     assert_false(woi_energy_read(&energy, &joules));
 }
 

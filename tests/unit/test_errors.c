@@ -273,6 +273,59 @@ static void indexes(void **state)
     free_scene(&wider);
 }
 
+/* Build options have the names of the table, by which wo_build_set knows them, not those of their fields. */
+static void build_options(void **state)
+{
+    (void)state;
+    wo_build_options o;
+    wo_build_defaults(WO_METHOD_POPULAR, &o, sizeof o);
+    o.n_popular = 0;
+    ABOUT(wo_build_check(&o, &err), WO_ABOUT_OPTION, "popular");
+    assert_int_equal(wo_build_set(&o, "popular", "1", NULL), WO_OK);
+    assert_int_equal(o.n_popular, 1);
+    wo_build_defaults(WO_METHOD_LSS, &o, sizeof o);
+    o.last_step = 1;
+    assert_int_equal(wo_build_set(&o, "max_neurons", "5", NULL), WO_OK);
+    assert_int_equal(o.max_classes, 5);
+    ABOUT(wo_build_check(&o, &err), WO_ABOUT_OPTION, "max_neurons");
+}
+
+/* A bias was forgotten only where the index may have one. */
+static void other_layers(void **state)
+{
+    (void)state;
+    scene biased = make_scene(10, 3, 60, true, 1), plain = make_scene(10, 3, 60, false, 1);
+    scene other = make_scene(10, 3, 60, false, 2);
+    const wo_open_options oo = {.struct_size = sizeof oo, .layer = other.layer};
+    wo_eval_options eo;
+    wo_eval_result r = {.struct_size = sizeof r};
+    wo_eval_defaults(&eo, sizeof eo);
+    eo.skip_timing = 1;
+    const struct {
+        const scene *of;
+        wo_weights weights;
+        const char *opened, *judged;
+    } cases[] = {
+        {&biased, WO_WEIGHTS_F32, "bias", "bias"}, {&biased, WO_WEIGHTS_NONE, "bias", "bias"},
+        {&plain, WO_WEIGHTS_F32, "", ""},          {&plain, WO_WEIGHTS_BF16, "", ""},
+        {&plain, WO_WEIGHTS_NONE, "bias", ""}, /* its file does not say whether it has one */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wo_build_options o;
+        wo_index *index = NULL, *again = NULL;
+        wo_build_defaults(WO_METHOD_SLIDE, &o, sizeof o);
+        o.weights = cases[i].weights;
+        assert_int_equal(wo_index_build(cases[i].of->layer, NULL, &o, &index, NULL), WO_OK);
+        assert_int_equal(wo_index_save(index, scratch("index"), NULL), WO_OK);
+        ABOUT(wo_index_open(scratch("index"), &oo, &again, &err), WO_ABOUT_LAYER, cases[i].opened);
+        ABOUT(wo_evaluate(index, other.layer, other.log, &eo, &r, &err), WO_ABOUT_LAYER, cases[i].judged);
+        wo_index_free(index);
+    }
+    free_scene(&biased);
+    free_scene(&plain);
+    free_scene(&other);
+}
+
 static void memory(void **state)
 {
     (void)state;
@@ -295,6 +348,8 @@ int main(void)
         cmocka_unit_test(labels),
         cmocka_unit_test(building),
         cmocka_unit_test(indexes),
+        cmocka_unit_test(build_options),
+        cmocka_unit_test(other_layers),
         cmocka_unit_test(memory),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

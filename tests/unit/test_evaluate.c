@@ -521,7 +521,7 @@ static void timings_are_listed(void **state)
     }
     assert_true(r.cold_us > 0 && r.full_cold_us > 0);
     assert_true(isnan(r.energy_j_per_1000) && isnan(r.full_energy_j_per_1000));
-    assert_string_equal(r.energy_note, "cannot open /nonexistent: No such file or directory");
+    assert_string_equal(r.energy_note, "/nonexistent cannot be opened: No such file or directory");
     free_scene(&s);
 }
 

@@ -326,7 +326,7 @@ static void what_is_not_ours_stays(void **state)
     assert_int_equal(wo_build_forget(j.o.checkpoint, &err), WO_OK);
     j.o.checkpoint = "/nowhere/checkpoint";
     assert_int_equal(run(&j, 2), WO_ERR_IO);
-    assert_string_equal(j.errs[0].text, "cannot create: No such file or directory");
+    assert_string_equal(j.errs[0].text, "the file cannot be created: No such file or directory");
     assert_int_equal(j.errs[0].about, WO_ABOUT_OPTION);
     assert_string_equal(j.errs[0].option, "checkpoint");
     free_scene(&s);

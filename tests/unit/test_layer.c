@@ -431,7 +431,7 @@ static void bad_arrays_are_refused(void **state)
 static void bad_files_of_our_own_are_refused(void **state)
 {
     (void)state;
-    refuse("nowhere", PLAIN, WO_ERR_IO, "cannot open: No such file or directory");
+    refuse("nowhere", PLAIN, WO_ERR_IO, "the file cannot be opened: No such file or directory");
     scratch_text("text", "1 2 3\n0 1:1\n");
     refuse("text", PLAIN, WO_ERR_FORMAT, "the file is no layer: expected safetensors, .npy, GGUF or fastText");
     write_own("log", "log", "weight", "bias", ROWS, 0);
@@ -539,7 +539,8 @@ static void bad_numpy_arrays_are_refused(void **state)
     refuse("w.npy", (wo_layer_options){.bias_path = path}, WO_ERR_FORMAT,
            "the array of biases has 1 dimensions, 4 elements: expected 5, one for each class");
     snprintf(path, sizeof path, "%s", scratch("none.npy"));
-    refuse("w.npy", (wo_layer_options){.bias_path = path}, WO_ERR_IO, "cannot open: No such file or directory");
+    refuse("w.npy", (wo_layer_options){.bias_path = path}, WO_ERR_IO,
+           "the file cannot be opened: No such file or directory");
 }
 
 /* ---- Without memory ---------------------------------------------------------------------------------------- */

@@ -283,7 +283,7 @@ static void a_full_disk_leaves_nothing(void **state)
         wo_log_writer_free(w);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
         assert_int_equal(status, WO_ERR_IO);
-        assert_string_equal(err.text, "cannot write: File too large");
+        assert_string_equal(err.text, "the file cannot be written: File too large");
         assert_int_equal(err.about, WO_ABOUT_OUTPUT);
         assert_int_equal(count_files(), before);
         failed++;

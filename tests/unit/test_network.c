@@ -271,7 +271,7 @@ static void bad_checkpoints_are_refused(void **state)
     (void)state;
     woi_network *net = make_network(WOI_ARCH_XC, true), *other = NULL;
     unlink(scratch("point"));
-    refuse_checkpoint(net, "f", "cannot open: No such file");
+    refuse_checkpoint(net, "f", "the file cannot be opened: No such file");
     assert_int_equal(woi_checkpoint_save(net, scratch("point"), "f", 1, 2, NULL), WO_OK);
     damage("point", 1);
     refuse_checkpoint(net, "f", "tensor 'output.bias.adam_v' (92 bytes at byte ");
@@ -512,7 +512,7 @@ static void bad_state_dicts_are_refused(void **state)
     woi_network_free(none);
     none = NULL;
     assert_int_equal(woi_network_open_lm(scratch("index.json"), scratch("nowhere"), &none, &err), WO_ERR_IO);
-    assert_non_null(strstr(err.text, "nowhere: cannot open"));
+    assert_non_null(strstr(err.text, "nowhere: the file cannot be opened"));
     woi_network_free(net);
 
     /* 16 GB of LSTM are not asked for before its tensors are seen. */

@@ -230,7 +230,7 @@ static void a_failed_write_fails_everywhere(void **state)
     run_together(3, save_one, &c);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(c.status[r], WO_ERR_IO);
-        assert_string_equal(c.err[r].text, "cannot create: No such file or directory");
+        assert_string_equal(c.err[r].text, "the file cannot be created: No such file or directory");
     }
     c.path = "/dev/full";
     run_together(3, save_one, &c);
@@ -492,7 +492,7 @@ static void resumed_runs_write_the_same(void **state)
         assert_all_say(&t, SIZE, "its checkpoints are of different epochs, and none is there of all 3 ranks");
         put(&t, (const had[]){{2, 0}, {2, 0}, {0, 0}}, SIZE);
         run_together(SIZE, train_one, &t);
-        assert_all_say(&t, SIZE, "its checkpoint of rank 2: cannot open: No such file or directory");
+        assert_all_say(&t, SIZE, "its checkpoint of rank 2: the file cannot be opened: No such file or directory");
         assert_true(there(checkpoint_of(&t, 0, "")));
 
         put(&t, (const had[]){{2, 0}, {2, 0}, {2, 0}}, SIZE);
@@ -542,7 +542,7 @@ static void what_cannot_be_is_said_by_all(void **state)
 
     t.odd_train = lasting("nowhere.txt");
     run_together(3, train_one, &t);
-    assert_all_say(&t, 3, "cannot open: No such file or directory");
+    assert_all_say(&t, 3, "the file cannot be opened: No such file or directory");
     for (int r = 0; r < 3; r++)
         if (r != 2) assert_string_equal(t.at[r], t.o.train);
 

@@ -242,7 +242,7 @@ static void places_that_cannot_be_written_are_sentences(void **state)
     woi_outfile *out = NULL;
     wo_error err;
     assert_int_equal(woi_outfile_create("/nonexistent/x", &out, &err), WO_ERR_IO);
-    assert_string_equal(err.text, "cannot create: No such file or directory");
+    assert_string_equal(err.text, "the file cannot be created: No such file or directory");
     assert_int_equal(woi_outfile_create(scratch_folder, &out, &err), WO_ERR_IO);
     assert_string_equal(err.text, "the output exists and is not a plain file");
     assert_null(out);
