@@ -207,8 +207,8 @@ void woi_v1_feedback(woi_server *server, const woi_request *request, woi_reply *
         return;
     }
     if (!woi_no_arguments(request, reply)) return;
-    if (!raw &&
-        (!woi_check_json(type, reply) || !(object = woi_body_object(request->body, request->body_bytes, reply))))
+    if (!raw && (!woi_check_json(type, reply) ||
+                 !(object = woi_body_object(server, request->body, request->body_bytes, server->options.max_k, reply))))
         return;
     woi_lease lease;
     woi_snapshot_take(server, &lease);

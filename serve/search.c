@@ -42,13 +42,42 @@ bool woi_refuse_error(woi_reply *reply, const wo_error *err)
     return woi_refuse(reply, status, "%s", err->text);
 }
 
-json_t *woi_body_object(const char *body, size_t bytes, woi_reply *reply)
+/* Whether JSON has no more parts than a request can need: each becomes an object, of up to some hundred bytes, also
+ * that of two characters. What follows the first mistake is counted too. */
+static bool has_room(const char *body, size_t bytes, size_t most_lists, size_t most_values, woi_reply *reply)
 {
+    size_t lists = 0, commas = 0;
+    bool within = false; /* a text */
+    for (size_t i = 0; i < bytes; i++) {
+        const char c = body[i];
+        if (c == '"')
+            within = !within;
+        else if (within)
+            i += c == '\\';
+        else if (c == ',')
+            commas++;
+        else
+            lists += c == '[' || c == '{';
+    }
+    if (lists > most_lists)
+        return woi_refuse(reply, 413, "the body has %zu lists and objects, at most %zu are taken", lists, most_lists);
+    return commas < most_values ||
+           woi_refuse(reply, 413, "the body has %zu values or more, at most %zu are taken", commas + 1, most_values);
+}
+
+json_t *woi_body_object(woi_server *server, const char *body, size_t bytes, size_t beside, woi_reply *reply)
+{
+    enum { OTHER_PARTS = 1024 }; /* names and options */
     json_error_t error;
     if (!bytes) {
         woi_refusal(reply, 400, "there is no body, expected a JSON object");
         return NULL;
     }
+    pthread_mutex_lock(&server->lock);
+    const size_t d = server->current->info.d, m = server->current->m;
+    pthread_mutex_unlock(&server->lock);
+    const size_t n = server->options.max_queries;
+    if (!has_room(body, bytes, 2 * n + OTHER_PARTS, n * (d + beside) + 3 * m + OTHER_PARTS, reply)) return NULL;
     json_t *object = json_loadb(body, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!object)
         woi_refusal(reply, 400, "the body is not JSON: line %d, column %d: %s", error.line, error.column, error.text);

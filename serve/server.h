@@ -389,8 +389,9 @@ bool woi_job_fits(const woi_server *server, size_t n, woi_reply *reply);
 /* Searches, and counts what was searched. */
 bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_reply *reply);
 const char *woi_job_scores(const woi_job *job, const woi_snapshot *snapshot); /* "logits+prior" */
-/* A body that should be a JSON object; NULL: the reply says why it is none. */
-json_t *woi_body_object(const char *body, size_t bytes, woi_reply *reply);
+/* A body that should be a JSON object; NULL: the reply says why it is none. It may have as many values as the most
+ * queries need, each with d numbers and so many values `beside` them, and as three masks of all classes. */
+json_t *woi_body_object(woi_server *server, const char *body, size_t bytes, size_t beside, woi_reply *reply);
 /* Whether a header, Content-Type or Accept, names this type. */
 bool woi_names_type(const char *header, const char *type);
 

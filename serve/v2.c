@@ -293,7 +293,7 @@ static void write_outputs(woi_infer *infer, const woi_server *server, const woi_
 }
 
 /* The JSON of a request, and the tensors behind it. */
-static json_t *read_body(const woi_request *request, woi_infer *infer, woi_reply *reply)
+static json_t *read_body(woi_server *server, const woi_request *request, woi_infer *infer, woi_reply *reply)
 {
     const char *length = request->header(request->ctx, "Inference-Header-Content-Length");
     size_t bytes = request->body_bytes;
@@ -309,7 +309,7 @@ static json_t *read_body(const woi_request *request, woi_infer *infer, woi_reply
     }
     infer->tail = request->body ? (const char *)request->body + bytes : NULL;
     infer->tail_bytes = request->body_bytes - bytes;
-    return woi_body_object(request->body, bytes, reply);
+    return woi_body_object(server, request->body, bytes, 0, reply);
 }
 
 static void finish(woi_server *server, woi_work *work, woi_reply *reply, bool done)
@@ -339,7 +339,7 @@ void woi_v2_infer(woi_server *server, const woi_request *request, woi_reply *rep
         woi_refusal(reply, 503, "out of memory");
         return;
     }
-    json_t *object = read_body(request, infer, reply);
+    json_t *object = read_body(server, request, infer, reply);
     if (!object) {
         free(infer);
         return;

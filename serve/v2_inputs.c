@@ -82,11 +82,11 @@ static bool take_queries(woi_infer *infer, const woi_server *server, const woi_s
     return true;
 }
 
-/* Texts behind the JSON, each after its length in 4 bytes, as a list. */
-static json_t *texts_of(const tensor *t, woi_reply *reply)
+/* Texts behind the JSON, each after its length in 4 bytes, as a list: n of them, or one more. */
+static json_t *texts_of(const tensor *t, size_t n, woi_reply *reply)
 {
     json_t *list = json_array();
-    for (size_t at = 0; list && at < t->n_bytes;) {
+    for (size_t at = 0; list && at < t->n_bytes && json_array_size(list) <= n;) {
         uint32_t bytes;
         if (t->n_bytes - at < 4) break;
         memcpy(&bytes, t->bytes + at, 4);
@@ -110,13 +110,15 @@ static bool take_texts(woi_infer *infer, const woi_server *server, const woi_sna
 {
     if (strcmp(t->type, "BYTES") != 0)
         return woi_refuse(reply, 400, "input 'text' is of %.20s, expected BYTES", t->type);
-    json_t *texts = t->bytes ? texts_of(t, reply) : json_incref((json_t *)t->data);
+    const size_t n = t->n * t->width;
+    if (!woi_job_fits(server, n, reply)) return false;
+    json_t *texts = t->bytes ? texts_of(t, n, reply) : json_incref((json_t *)t->data);
     if (!texts) return false;
     const woi_raw_input input = {texts, WOI_RAW_TEXT, "text"};
-    const bool fine = json_array_size(texts) == t->n * t->width
+    const bool fine = json_array_size(texts) == n
                           ? woi_job_read(&infer->work.job, server, s, &input, reply)
-                          : woi_refuse(reply, 400, "input 'text' has %zu texts, expected %zu", json_array_size(texts),
-                                       t->n * t->width);
+                          : woi_refuse(reply, 400, "input 'text' has %zu texts%s, expected %zu", json_array_size(texts),
+                                       json_array_size(texts) > n ? " or more" : "", n);
     json_decref(texts);
     return fine;
 }

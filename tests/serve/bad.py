@@ -35,8 +35,7 @@ with Server(GOLDEN + "index-prior.safetensors", "--max-body", "20000", "--max-qu
     refused("half of it", 400, "the body is not JSON: line 1, column 12: ']' expected near end of file", b'{"query": [1')
     refused("a list", 400, "the body is JSON, but no object", b"[1]")
     refused("twice the same", 400, 'the body is not JSON: line 1, column 14: duplicate object key near \'"k"\'', b'{"k": 1, "k": 2}')
-    deep = s.ask("/v1/search", b'{"query": ' + b"[" * 9000 + b"]" * 9000 + b"}")
-    check("deep nesting", deep.status == 400 and "depth" in deep.error(), deep.body)
+    refused("deep nesting", 413, "the body has 9001 lists and objects, at most 1064 are taken", b'{"query": ' + b"[" * 9000 + b"]" * 9000 + b"}")
     deep = s.ask("/v1/search", b'{"query": ' + b"[" * 1000 + b"1" + b"]" * 1000 + b"}")
     check("nesting that JSON still allows", deep.status == 400, deep.body)
     refused("a query that is none", 400, "query is no list", {"query": 7})
@@ -244,6 +243,37 @@ with Server(GOLDEN + "index-prior.safetensors", "-q", "--max-body", "1000000") a
     same("a small one still comes", 200, s.ask("/v1/search", good).status)
     for c in unread:
         c.close()
+
+# ---- JSON of many small parts: each would take a hundred times its bytes ----
+with Server(GOLDEN + "index-prior.safetensors", "-q") as s:
+    def many(piece, n=None):
+        return b'{"forbid": [' + (piece + b",") * ((n or (1 << 24) // (len(piece) + 1) - 10) - 1) + piece + b"]}"
+
+    def peak():
+        with open(f"/proc/{s.process.pid}/status") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+
+    deep = s.ask("/v1/search", b'{"query": ' + b"[" * 3000 + b"]" * 3000 + b"}")
+    check("deep nesting where so many lists may be", deep.status == 400 and "depth" in deep.error(), deep.body)
+    before = peak()
+    for path in ("/v1/search", "/v1/predict", "/v2/models/wideout/infer"):
+        for piece, what in ((b"{}", "lists and objects, at most 9216 are taken"), (b"[]", "lists and objects, at most 9216 are taken"), (b"1", "values or more, at most "), (b'""', "values or more, at most ")):
+            reply = s.ask(path, many(piece), {"Content-Type": "application/json"})
+            check(f"16 MiB of {piece.decode()}: {path}", reply.status == 413 and what in reply.error(), reply.body)
+    check("take no more than the body itself, twice", peak() - before < 40000 or os.environ.get("SAN"), peak() - before)
+    same("the most that are taken", "the object has neither query nor queries", s.ask("/v1/search", many(b"3", 4096 * 16 + 3 * 64 + 1023), {"Content-Type": "application/json"}).error())
+    same("and one more", (413, "the body has 66753 values or more, at most 66752 are taken"),
+         (lambda r: (r.status, r.error()))(s.ask("/v1/search", many(b"3", 4096 * 16 + 3 * 64 + 1025), {"Content-Type": "application/json"})))
+    same("what is in a text is none", 400, s.ask("/v1/search", json.dumps({"text": ',[{\\"' * 100000}).encode(), {"Content-Type": "application/json"}).status)
+    same("the largest request is answered", 200, s.ask("/v1/search", {"queries": [row] * 4096, "k": 1, "forbid": list(range(3)), "bias": {"5": 1}}).status)
+
+    # Texts behind the JSON: no more are taken apart than are wanted.
+    head = json.dumps({"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 16 << 20}}]}).encode()
+with Server(GOLDEN + "index-names.safetensors", "--net", GOLDEN + "network-xc.safetensors", "-q", "--max-body", str(17 << 20)) as s:
+    before = peak()
+    reply = s.ask("/v2/models/wideout/infer", head + bytes(16 << 20), {"Inference-Header-Content-Length": str(len(head)), "Content-Type": BYTES})
+    same("4 million empty texts behind it", (400, "input 'text' has 2 texts or more, expected 1"), (reply.status, reply.error()))
+    check("nor more of these", peak() - before < 40000 or os.environ.get("SAN"), peak() - before)
 
 # ---- An answer that is read too slowly ----
 # The socket is handed over, with a small buffer: else the kernel would take most of the answer.
