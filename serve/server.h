@@ -12,7 +12,6 @@
 #ifndef WOI_SERVE_SERVER_H
 #define WOI_SERVE_SERVER_H
 
-#include "base/clock.h"
 #include "net/net.h"
 #include "out.h"
 #include "serve.h"
