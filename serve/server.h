@@ -361,8 +361,10 @@ bool woi_read_number(const char *text, long long *number);
 /* Queries as JSON: numbers, lists of d numbers; `what` is for the sentence. */
 bool woi_job_queries(woi_job *job, const woi_server *server, const woi_snapshot *snapshot, const json_t *list,
                      const char *what, woi_reply *reply);
-/* Numbers of a list, lists in it taken apart: *n counts all, and the first `room` of them are written. */
-bool woi_json_floats(const json_t *list, float *to, size_t room, size_t *n, woi_reply *reply);
+/* One query: a list of d numbers, and of nothing else. */
+bool woi_json_row(const json_t *row, size_t query, size_t d, float *to, woi_reply *reply);
+/* The same where its numbers are those from `first` on of a longer list. */
+bool woi_json_numbers(const json_t *list, size_t query, size_t first, size_t d, float *to, woi_reply *reply);
 /* Queries of texts, or of features, by the network: predict.c. */
 typedef struct woi_raw_input {
     const json_t *texts; /* a list of strings, or of objects, which are features */

@@ -194,10 +194,10 @@ static bool no_parameters(const json_t *object, const char *where, woi_reply *re
 static bool no_parameters_in_each(const json_t *list, const char *where, const char *within, woi_reply *reply)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *object = json_array_get(list, i);
-        if (!no_parameters(object, where, reply) ||
-            !no_parameters(json_object_get(object, "parameters"), within, reply))
-            return false;
+        const json_t *object = json_array_get(list, i), *parameters = member(object, "parameters");
+        if (!json_is_object(object)) return woi_refuse(reply, 400, "%s is no object", where);
+        if (parameters && !json_is_object(parameters)) return woi_refuse(reply, 400, "%s are no object", within);
+        if (!no_parameters(object, where, reply) || !no_parameters(parameters, within, reply)) return false;
     }
     return true;
 }
