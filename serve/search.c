@@ -30,6 +30,7 @@ void woi_refusal(woi_reply *reply, int status, const char *format, ...)
     reply->status = status;
     reply->type = woi_type_json;
     reply->json_bytes = 0;
+    reply->checksum = 0;
     if (status == 503 && !reply->retry_after_s) reply->retry_after_s = 1;
     woi_out_text(&reply->body, "{\"error\": ");
     woi_out_json_text(&reply->body, sentence);
@@ -180,8 +181,6 @@ bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_r
     wo_status status = wo_search_run(lease->searcher, &call, &err);
     if (!status && job->wants_log_z) status = wo_log_partition(lease->searcher, &call, job->log_z, &err);
     job->seconds = woi_now_s() - before;
-    if (woi_guard_met()) atomic_store(&s->damaged, true);
-    if (atomic_load(&s->damaged)) return woi_refuse(reply, 503, "%s", woi_damaged);
     if (status) return woi_refuse_error(reply, &err);
     for (size_t i = 0; i < job->n; i++)
         if (job->stats[i].status)
@@ -221,6 +220,7 @@ void woi_work_begin(woi_server *server, const woi_request *request, woi_work *wo
 
 void woi_work_run(woi_server *server, woi_work *work, bool read, woi_reply *reply)
 {
+    if (woi_guard_met()) atomic_store(&work->lease.snapshot->damaged, true); /* in the network; others may go on */
     if (read && server->shards) {
         read = woi_shards_take(server, work, reply);
         if (read) return;
@@ -234,8 +234,9 @@ void woi_work_run(woi_server *server, woi_work *work, bool read, woi_reply *repl
     work->finish(server, work, reply, read && woi_job_run(&work->job, server, &work->lease, reply));
 }
 
-void woi_work_end(woi_server *server, woi_work *work)
+void woi_work_end(woi_server *server, woi_work *work, woi_reply *reply)
 {
+    if (!woi_snapshot_whole(work->lease.snapshot)) woi_refusal(reply, 503, "%s", woi_damaged);
     woi_snapshot_give(server, &work->lease);
     woi_job_free(&work->job);
 }

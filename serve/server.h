@@ -87,8 +87,9 @@ typedef struct woi_generation {
 } woi_generation;
 
 /* What stat says of the index, the network, the layer and its biases: four words each. */
+enum { WOI_FILES = 4 };
 typedef struct woi_file_state {
-    uint64_t words[16];
+    uint64_t words[WOI_FILES][4];
 } woi_file_state;
 
 /* An index with its network and searchers, as they were opened together. Never changes but for what is lent; freed when
@@ -104,8 +105,9 @@ typedef struct woi_snapshot {
     int32_t *by_name; /* the classes in the order of their names, where feedback may say them; or NULL */
     uint32_t max_probes;
     struct woi_members *members; /* the shards that answer in place of the index, which is NULL then */
-    woi_file_state files;        /* before they were opened */
-    atomic_bool damaged;         /* what is mapped is no longer what was opened: see guard.c and woi_reload */
+    woi_file_state files;        /* as they were when they were opened, */
+    int held[WOI_FILES];         /* and descriptors of them; -1: there is none */
+    atomic_bool damaged;         /* what is mapped is no longer what was opened: see woi_snapshot_whole */
     /* under the server's lock */
     size_t refs, n_idle, n_searchers;
     wo_searcher **idle; /* made for a generation that may be gone: moved to one before they search */
@@ -173,12 +175,21 @@ wo_status woi_snapshot_replace(woi_server *server, woi_snapshot *snapshot, wo_in
 /* The class of a name; -1: there is none. */
 int32_t woi_snapshot_find(const woi_snapshot *snapshot, const char *name, size_t bytes);
 
+/* files.c: as they are now; and the same, waiting for so long that every write from then on changes their times. */
+woi_file_state woi_files_look(const woi_serve_options *options);
+woi_file_state woi_files_settled(const woi_serve_options *options);
+/* Descriptors of the files that a snapshot was opened from, whatever their names lead to later. */
+void woi_files_hold(woi_snapshot *snapshot, const woi_serve_options *options);
+void woi_files_let_go(woi_snapshot *snapshot);
+/* Whether all that this thread has read of the snapshot's files up to now was as they were opened: asked before
+ * anything is answered out of them. Where it was not, the snapshot is damaged from then on. */
+bool woi_snapshot_whole(woi_snapshot *snapshot);
+
 /* reload.c: opens the files again, answers all that wait for it, and says on standard error what came of it. Where they
  * cannot be opened, what is served stays, unless its files were overwritten: then nobody is answered from them. */
 void woi_reload(woi_server *server);
 /* Those that wait will not be answered by a reload any more. */
 void woi_reload_refuse(woi_server *server);
-woi_file_state woi_files_look(const woi_serve_options *options);
 /* Whether the files have changed since the last call, and are the same as a moment ago: half-written ones may wait. */
 typedef struct woi_watch {
     woi_file_state loaded, seen;
@@ -342,8 +353,9 @@ void woi_work_begin(woi_server *server, const woi_request *request, woi_work *wo
 /* Runs it, or leaves it to a batch, which then finishes it; `read`: its job is complete, else it is finished as it is.
  */
 void woi_work_run(woi_server *server, woi_work *work, bool read, woi_reply *reply);
-/* What every finish ends with: gives back the snapshot and frees the job. */
-void woi_work_end(woi_server *server, woi_work *work);
+/* What every finish ends with: gives back the snapshot and frees the job. The answer becomes a refusal where it may be
+ * out of files that have changed. */
+void woi_work_end(woi_server *server, woi_work *work, woi_reply *reply);
 
 void woi_job_begin(woi_job *job, const woi_server *server);
 void woi_job_free(woi_job *job);

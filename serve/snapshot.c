@@ -29,6 +29,7 @@ static void free_snapshot(woi_snapshot *s)
     wo_layer_free(s->layer);
     woi_network_free(s->net);
     woi_members_free(s->members);
+    woi_files_let_go(s);
     free(s);
 }
 
@@ -231,7 +232,8 @@ static wo_status open_all(woi_server *server, woi_snapshot **result, const char 
     *at = NULL;
     if (!s) return fail(err, WO_ERR_MEMORY, "out of memory");
     (void)woi_guard_met();
-    s->files = woi_files_look(o);
+    s->files = woi_files_settled(o);
+    for (size_t i = 0; i < WOI_FILES; i++) s->held[i] = -1;
     wo_build_options built = {.struct_size = sizeof built};
     s->info.struct_size = sizeof s->info;
     wo_status status = server->shards ? woi_shards_describe(server, s, err) : open_index(s, o, at, err);
@@ -240,10 +242,12 @@ static wo_status open_all(woi_server *server, woi_snapshot **result, const char 
         s->m = s->info.m_whole;
     }
     if (!status) status = open_network(s, o, at, err);
+    if (!status) woi_files_hold(s, o);
     if (!status && s->index && !(s->generation = new_generation(s->index, 0, err))) status = WO_ERR_MEMORY;
     if (!status && o->learn && s->info.has_names) status = sort_names(s, err);
     if (!status && s->index) status = make_searchers(s, (size_t)server->threads + 2, err);
     if (status) {
+        (void)woi_guard_met(); /* what is served is another */
         free_snapshot(s);
         return status;
     }

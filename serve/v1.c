@@ -118,7 +118,7 @@ static void finish(woi_server *server, woi_work *work, woi_reply *reply, bool do
         write_raw(reply, &work->job);
     else if (done)
         write_json(reply, &work->job, work->lease.snapshot);
-    woi_work_end(server, work);
+    woi_work_end(server, work, reply);
     free(p);
 }
 

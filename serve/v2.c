@@ -316,7 +316,7 @@ static void finish(woi_server *server, woi_work *work, woi_reply *reply, bool do
 {
     woi_infer *infer = (woi_infer *)work;
     if (done) write_outputs(infer, server, work->lease.snapshot, reply);
-    woi_work_end(server, work);
+    woi_work_end(server, work, reply);
     json_decref(infer->id);
     free(infer);
 }
