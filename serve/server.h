@@ -172,7 +172,8 @@ void woi_snapshot_drop(woi_server *server); /* nothing is current any more */
 /* From now on searches of the snapshot are by this index, which is the snapshot's then. */
 wo_status woi_snapshot_replace(woi_server *server, woi_snapshot *snapshot, wo_index *index, uint64_t number,
                                wo_error *err);
-/* The class of a name; -1: there is none. */
+/* The class of a name; -1: there is none; WOI_SEVERAL: there is more than one. */
+enum { WOI_SEVERAL = -2 };
 int32_t woi_snapshot_find(const woi_snapshot *snapshot, const char *name, size_t bytes);
 
 /* files.c: as they are now; and the same, waiting for so long that every write from then on changes their times. */

@@ -195,6 +195,13 @@ static wo_status sort_names(woi_snapshot *s, wo_error *err)
     return WO_OK;
 }
 
+static bool is_called(const woi_snapshot *s, size_t at, const char *name, size_t bytes)
+{
+    size_t own_bytes = 0;
+    const char *own = at < s->info.m ? wo_index_label(s->index, s->by_name[at], &own_bytes) : NULL;
+    return own && compare_names(own, own_bytes, name, bytes) == 0;
+}
+
 int32_t woi_snapshot_find(const woi_snapshot *s, const char *name, size_t bytes)
 {
     for (size_t low = 0, high = s->by_name ? s->info.m : 0; low < high;) {
@@ -202,7 +209,10 @@ int32_t woi_snapshot_find(const woi_snapshot *s, const char *name, size_t bytes)
         size_t own_bytes = 0;
         const char *own = wo_index_label(s->index, s->by_name[middle], &own_bytes);
         const int order = own ? compare_names(own, own_bytes, name, bytes) : 0;
-        if (order == 0) return own ? s->by_name[middle] : -1;
+        if (order == 0) {
+            const bool two = is_called(s, middle + 1, name, bytes) || (middle && is_called(s, middle - 1, name, bytes));
+            return !own ? -1 : two ? WOI_SEVERAL : s->by_name[middle];
+        }
         if (order < 0)
             low = middle + 1;
         else
