@@ -61,7 +61,7 @@ try:
     Server(GOLDEN + "index-popular.safetensors", "-q", "--learn").stop()
     check("an index that cannot learn is refused", False)
 except RuntimeError as e:
-    check("an index that cannot learn is refused", "an index of method popular learns nothing from queries: evidence does" in str(e), e)
+    check("an index that cannot learn is refused", "an index of method popular learns nothing from queries: evidence does; wideout build --method evidence makes one" in str(e), e)
 
 # ---- Feedback ----
 with Server(base, "-q", "--learn", "--learned", journal) as s:
