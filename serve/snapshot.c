@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PROBES = 64 };
+/* Beside the threads that answer: the batch, the shadow, the thread that learns and the one that waits for signals. */
+enum { MOST_PROBES = 64, OTHER_BORROWERS = 4 };
 
 const char woi_no_exact[] = "the index has no f32 rows, which exact answers need: build it with --weights f32, or give "
                             "its layer with --layer FILE";
@@ -255,7 +256,7 @@ static wo_status open_all(woi_server *server, woi_snapshot **result, const char 
     if (!status) woi_files_hold(s, o);
     if (!status && s->index && !(s->generation = new_generation(s->index, 0, err))) status = WO_ERR_MEMORY;
     if (!status && o->learn && s->info.has_names) status = sort_names(s, err);
-    if (!status && s->index) status = make_searchers(s, (size_t)server->threads + 2, err);
+    if (!status && s->index) status = make_searchers(s, (size_t)server->threads + OTHER_BORROWERS, err);
     if (status) {
         (void)woi_guard_met(); /* what is served is another */
         free_snapshot(s);
