@@ -413,9 +413,47 @@ with Server(here, "-q", "--token-file", folder.name + "/token") as s:
         same("with the token it is told", 404, s.get(path, right).status)
     same("and a token does not help another page", 403, s.ask("/admin/reload", b"", {**right, "Origin": "http://evil.example"}).status)
     same("nothing was said", "", s.stderr().replace(f"index {sums['prior']}", ""))
-with Server(here, "-q", "--listen", "0.0.0.0:0") as s:
+def own_address():
+    """Of this machine, where it has one beyond loopback: nothing is sent to find it out."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as c:
+        try:
+            c.connect(("203.0.113.1", 9))
+            return c.getsockname()[0]
+        except OSError:
+            return None
+
+
+alone = "without a token this machine alone may ask for this, by its loopback address"
+own = own_address()
+put(learning)
+with Server(here, "-q", "--learn", "--listen", "0.0.0.0:0") as s:
     check("open to the world without a token: a warning",
           "can be reached from other machines, and no token is asked for (--token-file)" in s.stderr(), s.stderr())
+    body = {"query": rows[0], "labels": [9]}
+    same("by loopback it may be changed", [200, 200], [s.ask(path, b, {"Host": "127.0.0.1"}).status for path, b in (("/v1/feedback", body), ("/admin/reload", b""))])
+    s.base = f"http://{own}:{s.address[1]}"
+    if own is None:
+        check("no peer beyond loopback: this machine has no other address # skip", True)
+    else:  # the peer's address is this one then, too
+        for host in (own, "127.0.0.1", "localhost"):
+            same(f"beyond it not, as {host}", [(403, alone)] * 2, [(r.status, r.error()) for r in (s.ask("/v1/feedback", body, {"Host": host}), s.ask("/admin/reload", b"", {"Host": host}))])
+        same("searches are for everyone there too", 200, s.ask("/v1/search", {"query": rows[0]}).status)
+with Server(here, "-q", "--learn", "--listen", "0.0.0.0:0", "--token-file", folder.name + "/token") as s:
+    s.base = f"http://{own or '127.0.0.1'}:{s.address[1]}"
+    same("with the token it may, from anywhere", [401, 200, 200], [r.status for r in (s.ask("/admin/reload", b""), s.ask("/v1/feedback", body, right), s.ask("/admin/reload", b"", right))])
+    same("and no warning", "", s.stderr())
+try:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6):
+        six = True
+except OSError:
+    six = False
+    check("no IPv6 here # skip", True)
+if six:
+    with Server(here, "-q", "--learn", "--listen", "[::1]:0") as s:
+        same("IPv6: where it listens", ("::1", ""), (s.address[0], s.stderr()))
+        same("it answers, and may be changed", [200] * 3, [r.status for r in (s.ask("/v1/search", {"query": rows[0]}), s.ask("/v1/feedback", body), s.ask("/admin/reload", b""))])
+        same("by its own name alone", 403, s.ask("/admin/reload", b"", {"Host": "evil.example"}).status)
+put(kinds["prior"])
 for text, sentence in (("short", "the token has 5 characters, expected 16 to 4096"),
                        ("has a space in the middle", "the token has a space, or what is no ASCII, at place 3")):
     with open(folder.name + "/bad", "w") as file:
