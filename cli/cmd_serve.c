@@ -167,8 +167,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                                    .json = args->common.json,
                                    .quiet = args->common.quiet};
     if (!woi_serve(&how, &at, &err)) return cli_end();
-    return cli_fail_hint(
-        at, &err, strcmp(err.option, "layer") == 0 ? "--layer FILE gives it, or --net where the network has it" : NULL);
+    const char *hint = NULL;
+    if (strcmp(err.option, "layer") == 0) hint = "--layer FILE gives it, or --net where the network has it";
+    if (strcmp(err.option, "method") == 0) hint = "wideout build --method evidence makes one";
+    return cli_fail_hint(at, &err, hint);
 #else
     (void)rest;
     cli_set_error(&err, WO_ERR_UNSUPPORTED,

@@ -1,8 +1,9 @@
 /* The workshop: networks that end in a wide layer, and their data. All that the tool and the benchmarks use of net/ and
- * text/. */
+ * text/, and with them the clock. */
 #ifndef WOI_NET_NET_H
 #define WOI_NET_NET_H
 
+#include "base/clock.h"
 #include "net/examples.h"
 #include "net/network.h"
 #include "net/queries.h"

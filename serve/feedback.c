@@ -28,8 +28,12 @@ static bool read_label(const json_t *value, const woi_snapshot *s, size_t query,
     if (json_is_string(value)) {
         if (!s->by_name) return woi_refuse(reply, 400, "labels of query %zu: the index has no names of classes", query);
         *id = woi_snapshot_find(s, json_string_value(value), json_string_length(value));
-        return *id >= 0 || woi_refuse(reply, 400, "labels of query %zu: no class is called '%.60s'", query,
-                                      json_string_value(value));
+        return *id >= 0 ||
+               woi_refuse(reply, 400,
+                          *id == WOI_SEVERAL ? "labels of query %zu: more than one class is called '%.60s', "
+                                               "say which by its number"
+                                             : "labels of query %zu: no class is called '%.60s'",
+                          query, json_string_value(value));
     }
     if (!json_is_integer(value))
         return woi_refuse(reply, 400, "labels of query %zu: expected classes, by number or name", query);
@@ -162,7 +166,7 @@ static bool check_queries(const feedback *f, size_t d, woi_reply *reply)
  */
 static bool check_removed(const feedback *f, const woi_lease *lease, woi_reply *reply)
 {
-    woi_snapshot *s = lease->snapshot;
+    const woi_snapshot *s = lease->snapshot;
     if (!s->info.n_removed) return true;
     if (!lease->searcher) return woi_refuse(reply, 503, "all searchers are busy");
     float *zeros = calloc(s->info.d, sizeof *zeros), logit;
@@ -172,7 +176,6 @@ static bool check_removed(const feedback *f, const woi_lease *lease, woi_reply *
             if (wo_score(lease->searcher, zeros, &f->ids[at], 1, &logit, NULL))
                 fine = woi_refuse(reply, 400, "labels of query %zu: class %d was removed from the index", i,
                                   (int)f->ids[at]);
-    if (woi_guard_met()) atomic_store(&s->damaged, true);
     free(zeros);
     return fine;
 }
@@ -207,16 +210,19 @@ void woi_v1_feedback(woi_server *server, const woi_request *request, woi_reply *
         return;
     }
     if (!woi_no_arguments(request, reply)) return;
-    if (!raw &&
-        (!woi_check_json(type, reply) || !(object = woi_body_object(request->body, request->body_bytes, reply))))
+    if (!raw && (!woi_check_json(type, reply) ||
+                 !(object = woi_body_object(server, request->body, request->body_bytes, server->options.max_k, reply))))
         return;
     woi_lease lease;
     woi_snapshot_take(server, &lease);
     const woi_snapshot *s = lease.snapshot;
     feedback f = {.one = false};
-    if ((raw ? read_raw(&f, server, s, request, reply)
-             : read_object(&f, server, s, object, reply) && read_labels(&f, server, s, reply)) &&
-        check_queries(&f, s->info.d, reply) && check_removed(&f, &lease, reply))
+    const bool fine = (raw ? read_raw(&f, server, s, request, reply)
+                           : read_object(&f, server, s, object, reply) && read_labels(&f, server, s, reply)) &&
+                      check_queries(&f, s->info.d, reply) && check_removed(&f, &lease, reply);
+    if (!woi_snapshot_whole(lease.snapshot))
+        woi_refusal(reply, 503, "%s", woi_damaged);
+    else if (fine)
         accept(server, &f, s, reply);
     woi_snapshot_give(server, &lease);
     woi_job_free(&f.job);

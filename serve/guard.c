@@ -1,6 +1,7 @@
 /* A mapped file that is cut short: its last pages are gone, and whoever reads one gets SIGBUS. A server must not end of
  * that, nor answer from it. The handler puts a page of zeros in the place that was read, and notes it for the thread
- * that did: whoever searched asks woi_guard_met afterwards, and says that the index is damaged instead of answering.
+ * that did: whoever searched asks woi_snapshot_whole afterwards, and says that the index is damaged instead of
+ * answering.
  *
  * mmap is a system call and nothing else, which a handler may make. */
 #include "server.h"

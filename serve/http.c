@@ -44,6 +44,7 @@ typedef struct connection {
     /* the request that is under way */
     bool begun, decided, ambiguous; /* ambiguous: nobody can say where it ends */
     bool has_nul;                   /* its path or an argument: both are read as if they ended there */
+    bool has_space;                 /* its path or an argument: where it ends is anyone's guess */
     size_t route;
     char *body;
     size_t bytes, room, passed_over;
@@ -149,6 +150,7 @@ static void *on_line(void *cls, const char *uri, struct MHD_Connection *from)
     if (!c) return NULL;
     atomic_fetch_add(&c->http->server->metrics.in_flight, 1);
     c->has_nul = strstr(uri, "%00");
+    c->has_space = strchr(uri, ' ');
     enter(c, RECEIVING);
     return c;
 }
@@ -162,7 +164,7 @@ static void on_completed(void *cls, struct MHD_Connection *from, void **context,
     if (!c) return;
     free_body(c);
     woi_reply_free(&c->ticket.reply);
-    c->begun = c->decided = c->ambiguous = c->has_nul = c->woken = false;
+    c->begun = c->decided = c->ambiguous = c->has_nul = c->has_space = c->woken = false;
     c->bytes = c->passed_over = 0;
     c->ticket = (woi_ticket){0};
     state was = ANSWERING;
@@ -275,7 +277,7 @@ static const char *name_at(const void *ctx, woi_part part, size_t i)
 
 /* Headers that say where a request and its JSON end, and for whom it is. */
 typedef struct framing {
-    size_t lengths, codings, hosts, heads;
+    size_t lengths, codings, hosts, heads, spaced;
     const char *coding;
 } framing;
 
@@ -289,19 +291,26 @@ static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const c
         found->coding = value;
     }
     found->hosts += strcasecmp(name, "Host") == 0;
+    found->spaced += name[strcspn(name, " \t")] != '\0'; /* "Content-Length : 5" is one to some */
     found->heads += strcasecmp(name, "Inference-Header-Content-Length") == 0;
     return MHD_YES;
 }
 
 /* A proxy in front may take another of two lengths, or of two hosts, for the right one, and let a second request, or
  * other parameters, through within the first. */
-static bool is_ambiguous(struct MHD_Connection *from, woi_reply *reply)
+static bool is_ambiguous(struct MHD_Connection *from, const char *version, bool has_space, woi_reply *reply)
 {
     framing found = {0};
     MHD_get_connection_values(from, MHD_HEADER_KIND, count_framing, &found);
     if (found.lengths + found.codings > 1)
         woi_refusal(reply, 400,
                     "the request says more than once how long it is: expected one Content-Length or Transfer-Encoding");
+    else if (found.spaced)
+        woi_refusal(reply, 400, "the name of a header has a space");
+    else if (has_space)
+        woi_refusal(reply, 400, "the path or an argument has a space");
+    else if (found.hosts == 0 && strcmp(version, "HTTP/1.0") != 0)
+        woi_refusal(reply, 400, "the request has no header 'Host'");
     else if (found.hosts > 1)
         woi_refusal(reply, 400, "the request has %zu headers 'Host', expected one", found.hosts);
     else if (found.heads > 1)
@@ -330,14 +339,15 @@ static void wake(woi_ticket *ticket)
 }
 
 /* The head of a request. */
-static enum MHD_Result begin(woi_server *server, connection *c, const woi_request *request, struct MHD_Connection *from)
+static enum MHD_Result begin(woi_server *server, connection *c, const woi_request *request, const char *version)
 {
+    struct MHD_Connection *from = (struct MHD_Connection *)(uintptr_t)request->ctx;
     c->begun = true;
     const char *length = header(from, "Content-Length");
     const unsigned long long bytes = length ? strtoull(length, NULL, 10) : 0;
     const size_t most = server->options.max_body;
     c->route = WOI_MAX_ROUTES;
-    c->ambiguous = is_ambiguous(from, &c->ticket.reply);
+    c->ambiguous = is_ambiguous(from, version, c->has_space, &c->ticket.reply);
     if (!c->ambiguous && c->over)
         woi_refusal(&c->ticket.reply, 503, "there are more than %zu connections", server->options.max_connections);
     else if (!c->ambiguous && c->has_nul)
@@ -398,7 +408,6 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *from, const 
     woi_http *http = cls;
     woi_server *server = http->server;
     connection *c = *context;
-    (void)version;
     if (!c) return MHD_NO;
     woi_request request = {.method = method,
                            .path = path_of(url),
@@ -407,7 +416,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *from, const 
                            .name_at = name_at,
                            .ctx = from,
                            .loopback = c->loopback};
-    if (!c->begun) return begin(server, c, &request, from);
+    if (!c->begun) return begin(server, c, &request, version);
     if (*bytes) {
         const enum MHD_Result result = take_body(server, c, data, *bytes);
         *bytes = 0;
@@ -474,11 +483,14 @@ wo_status woi_http_start(woi_server *server, int listening, woi_http **result, w
 {
     woi_http *http = calloc(1, sizeof *http);
     const size_t connections = server->options.max_connections + SPARE_CONNECTIONS;
+    /* Up to 0.9.75 to be strict means to refuse a path with spaces and a request without Host, in HTML and with two
+     * headers, and no more: is_ambiguous does that. Later versions refuse more. */
+    const int strict = strcmp(MHD_get_version(), "0.9.75") > 0;
     const struct MHD_OptionItem options[] = {
         {MHD_OPTION_LISTEN_SOCKET, listening, NULL},
         {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)connections, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY, NULL},
-        {MHD_OPTION_STRICT_FOR_CLIENT, 1, NULL},
+        {MHD_OPTION_STRICT_FOR_CLIENT, strict, NULL},
         {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)(2 * server->options.timeout_s) + 1, NULL},
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, http},
         {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, http},

@@ -186,9 +186,7 @@ static void forget_counts(woi_learner *l)
 static bool still_whole(woi_server *server)
 {
     woi_learner *l = server->learner;
-    woi_snapshot *s = l->lease.snapshot;
-    if (woi_guard_met()) atomic_store(&s->damaged, true);
-    if (!atomic_load(&s->damaged)) return true;
+    if (woi_snapshot_whole(l->lease.snapshot)) return true;
     if (l->adapter) {
         fprintf(stderr, "wideout serve: %s: %s; nothing is learned until another is opened\n", server->options.index,
                 woi_damaged);

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -74,6 +75,8 @@ wo_status woi_listen(const char *where, int *listening, wo_error *err)
     const char *port;
     if (!split(where, host, &port))
         return fail(err, WO_ERR_ARGUMENT, "expected an address and a port, as 127.0.0.1:8080 or [::1]:8080", NULL);
+    if (strlen(port) > 5 || strtol(port, NULL, 10) > 65535) /* getaddrinfo would take what is left of 16 bits */
+        return fail(err, WO_ERR_ARGUMENT, "a port is at most 65535", NULL);
     const struct addrinfo how = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     const int code = getaddrinfo(host, port, &how, &found);

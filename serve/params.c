@@ -244,19 +244,22 @@ bool woi_job_arguments(woi_job *job, const woi_snapshot *s, const woi_request *r
 
 /* ---- Queries ----------------------------------------------------------------------------------------------- */
 
-bool woi_json_floats(const json_t *list, float *to, size_t room, size_t *n, woi_reply *reply)
+bool woi_json_numbers(const json_t *list, size_t query, size_t first, size_t d, float *to, woi_reply *reply)
 {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *value = json_array_get(list, i);
-        if (json_is_array(value)) {
-            if (!woi_json_floats(value, to, room, n, reply)) return false;
-            continue;
-        }
-        if (!json_is_number(value)) return woi_refuse(reply, 400, "number %zu of the queries is none", *n);
-        if (*n < room) to[*n] = (float)json_number_value(value);
-        ++*n;
+    for (size_t i = 0; i < d; i++) {
+        const json_t *value = json_array_get(list, first + i);
+        if (!json_is_number(value)) return woi_refuse(reply, 400, "query %zu has no number at place %zu", query, i);
+        to[i] = (float)json_number_value(value);
     }
     return true;
+}
+
+bool woi_json_row(const json_t *row, size_t query, size_t d, float *to, woi_reply *reply)
+{
+    if (!json_is_array(row)) return woi_refuse(reply, 400, "query %zu is no list of numbers", query);
+    if (json_array_size(row) != d)
+        return woi_refuse(reply, 400, "query %zu has %zu numbers, the index takes %zu", query, json_array_size(row), d);
+    return woi_json_numbers(row, query, 0, d, to, reply);
 }
 
 bool woi_job_fits(const woi_server *server, size_t n, woi_reply *reply)
@@ -277,13 +280,8 @@ bool woi_job_queries(woi_job *job, const woi_server *server, const woi_snapshot 
     if (!woi_job_fits(server, nested ? n : json_array_size(list) > 0, reply)) return false;
     free(job->made);
     if (!(job->made = malloc(n * d * sizeof *job->made))) return no_memory(reply);
-    for (size_t i = 0; i < n; i++) {
-        size_t found = 0;
-        const json_t *row = nested ? json_array_get(list, i) : list;
-        if (!json_is_array(row)) return woi_refuse(reply, 400, "query %zu is no list of numbers", i);
-        if (!woi_json_floats(row, job->made + i * d, d, &found, reply)) return false;
-        if (found != d) return woi_refuse(reply, 400, "query %zu has %zu numbers, the index takes %zu", i, found, d);
-    }
+    for (size_t i = 0; i < n; i++)
+        if (!woi_json_row(nested ? json_array_get(list, i) : list, i, d, job->made + i * d, reply)) return false;
     job->queries = job->made;
     job->n = n;
     return true;

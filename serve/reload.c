@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- Asking ------------------------------------------------------------------------------------------------ */
@@ -54,49 +53,15 @@ void woi_reload_refuse(woi_server *server)
     }
 }
 
-/* ---- Looking at files -------------------------------------------------------------------------------------- */
-
-woi_file_state woi_files_look(const woi_serve_options *o)
-{
-    const char *const files[] = {o->index, o->net, o->layer, o->bias_path};
-    woi_file_state state = {{0}};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        struct stat about;
-        if (!files[i] || stat(files[i], &about) != 0) continue;
-        uint64_t *words = state.words + 4 * i;
-        words[0] = (uint64_t)about.st_dev ^ (uint64_t)about.st_ino << 8;
-        words[1] = (uint64_t)about.st_size;
-        words[2] = (uint64_t)about.st_mtim.tv_sec;
-        words[3] = (uint64_t)about.st_mtim.tv_nsec;
-    }
-    return state;
-}
-
-static bool same_state(const woi_file_state *a, const woi_file_state *b)
-{
-    return memcmp(a, b, sizeof *a) == 0;
-}
-
-/* Whether a file that is served has been written to where it lies: the same file, and not as it was opened. */
-static bool is_overwritten(const woi_snapshot *served, const woi_file_state *now)
-{
-    const uint64_t *before = served->files.words;
-    for (size_t i = 0; i < sizeof now->words / sizeof *before; i += 4)
-        if (now->words[i] == before[i] && memcmp(now->words + i, before + i, 4 * sizeof *before) != 0) return true;
-    return false;
-}
-
 /* ---- Doing it ---------------------------------------------------------------------------------------------- */
 
-/* No answer is given out of files that were overwritten. */
-static void mind_overwritten(woi_server *server)
+static bool is_whole(woi_server *server)
 {
-    const woi_file_state now = woi_files_look(&server->options);
     woi_lease lease;
     woi_snapshot_take(server, &lease);
-    if (is_overwritten(lease.snapshot, &now) && !atomic_exchange(&lease.snapshot->damaged, true))
-        fprintf(stderr, "wideout serve: %s; nobody is answered until another is opened\n", woi_damaged);
+    const bool whole = woi_snapshot_whole(lease.snapshot);
     woi_snapshot_give(server, &lease);
+    return whole;
 }
 
 /* The digits of what is current. */
@@ -122,7 +87,8 @@ void woi_reload(woi_server *server)
         fprintf(stderr, "wideout serve: %s: %s; index %s stays\n", at ? at : "reload", err.text, before);
     else if (!server->options.quiet)
         fprintf(stderr, "wideout serve: index %s is served, %s before\n", after, before);
-    if (status) mind_overwritten(server);
+    if (status && !is_whole(server))
+        fprintf(stderr, "wideout serve: %s; nobody is answered until another is opened\n", woi_damaged);
     for (woi_ticket *t = waiting, *next; t; t = next) {
         next = t->next;
         woi_reply *reply = &t->reply;
@@ -138,6 +104,11 @@ void woi_reload(woi_server *server)
 }
 
 /* ---- Watching ---------------------------------------------------------------------------------------------- */
+
+static bool same_state(const woi_file_state *a, const woi_file_state *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
 
 void woi_watch_begin(woi_watch *watch, const woi_serve_options *options)
 {
@@ -157,11 +128,7 @@ bool woi_watch_changed(woi_watch *watch, const woi_serve_options *options)
 bool woi_watch_overwritten(woi_watch *watch, woi_server *server)
 {
     const woi_file_state now = woi_files_look(&server->options);
-    if (same_state(&now, &watch->loaded)) return false;
-    woi_lease lease;
-    woi_snapshot_take(server, &lease);
-    const bool overwritten = is_overwritten(lease.snapshot, &now);
-    woi_snapshot_give(server, &lease);
-    if (overwritten) watch->loaded = watch->seen = now;
-    return overwritten;
+    if (same_state(&now, &watch->loaded) || is_whole(server)) return false;
+    watch->loaded = watch->seen = now;
+    return true;
 }

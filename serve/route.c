@@ -85,7 +85,7 @@ bool woi_is_ready(woi_server *server, const char **why)
 {
     woi_lease lease;
     woi_snapshot_take(server, &lease);
-    const bool damaged = atomic_load(&lease.snapshot->damaged);
+    const bool damaged = !woi_snapshot_whole(lease.snapshot);
     woi_snapshot_give(server, &lease);
     *why = atomic_load(&server->draining) ? "the server is about to leave" : damaged ? woi_damaged : NULL;
     return !*why && (!server->shards || woi_shards_ready(server, why));

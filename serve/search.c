@@ -30,6 +30,7 @@ void woi_refusal(woi_reply *reply, int status, const char *format, ...)
     reply->status = status;
     reply->type = woi_type_json;
     reply->json_bytes = 0;
+    reply->checksum = 0;
     if (status == 503 && !reply->retry_after_s) reply->retry_after_s = 1;
     woi_out_text(&reply->body, "{\"error\": ");
     woi_out_json_text(&reply->body, sentence);
@@ -42,13 +43,42 @@ bool woi_refuse_error(woi_reply *reply, const wo_error *err)
     return woi_refuse(reply, status, "%s", err->text);
 }
 
-json_t *woi_body_object(const char *body, size_t bytes, woi_reply *reply)
+/* Whether JSON has no more parts than a request can need: each becomes an object, of up to some hundred bytes, also
+ * that of two characters. What follows the first mistake is counted too. */
+static bool has_room(const char *body, size_t bytes, size_t most_lists, size_t most_values, woi_reply *reply)
 {
+    size_t lists = 0, commas = 0;
+    bool within = false; /* a text */
+    for (size_t i = 0; i < bytes; i++) {
+        const char c = body[i];
+        if (c == '"')
+            within = !within;
+        else if (within)
+            i += c == '\\';
+        else if (c == ',')
+            commas++;
+        else
+            lists += c == '[' || c == '{';
+    }
+    if (lists > most_lists)
+        return woi_refuse(reply, 413, "the body has %zu lists and objects, at most %zu are taken", lists, most_lists);
+    return commas < most_values ||
+           woi_refuse(reply, 413, "the body has %zu values or more, at most %zu are taken", commas + 1, most_values);
+}
+
+json_t *woi_body_object(woi_server *server, const char *body, size_t bytes, size_t beside, woi_reply *reply)
+{
+    enum { OTHER_PARTS = 1024 }; /* names and options */
     json_error_t error;
     if (!bytes) {
         woi_refusal(reply, 400, "there is no body, expected a JSON object");
         return NULL;
     }
+    pthread_mutex_lock(&server->lock);
+    const size_t d = server->current->info.d, m = server->current->m;
+    pthread_mutex_unlock(&server->lock);
+    const size_t n = server->options.max_queries;
+    if (!has_room(body, bytes, 2 * n + OTHER_PARTS, n * (d + beside) + 3 * m + OTHER_PARTS, reply)) return NULL;
     json_t *object = json_loadb(body, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!object)
         woi_refusal(reply, 400, "the body is not JSON: line %d, column %d: %s", error.line, error.column, error.text);
@@ -151,8 +181,6 @@ bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_r
     wo_status status = wo_search_run(lease->searcher, &call, &err);
     if (!status && job->wants_log_z) status = wo_log_partition(lease->searcher, &call, job->log_z, &err);
     job->seconds = woi_now_s() - before;
-    if (woi_guard_met()) atomic_store(&s->damaged, true);
-    if (atomic_load(&s->damaged)) return woi_refuse(reply, 503, "%s", woi_damaged);
     if (status) return woi_refuse_error(reply, &err);
     for (size_t i = 0; i < job->n; i++)
         if (job->stats[i].status)
@@ -192,6 +220,7 @@ void woi_work_begin(woi_server *server, const woi_request *request, woi_work *wo
 
 void woi_work_run(woi_server *server, woi_work *work, bool read, woi_reply *reply)
 {
+    if (woi_guard_met()) atomic_store(&work->lease.snapshot->damaged, true); /* in the network; others may go on */
     if (read && server->shards) {
         read = woi_shards_take(server, work, reply);
         if (read) return;
@@ -205,8 +234,9 @@ void woi_work_run(woi_server *server, woi_work *work, bool read, woi_reply *repl
     work->finish(server, work, reply, read && woi_job_run(&work->job, server, &work->lease, reply));
 }
 
-void woi_work_end(woi_server *server, woi_work *work)
+void woi_work_end(woi_server *server, woi_work *work, woi_reply *reply)
 {
+    if (!woi_snapshot_whole(work->lease.snapshot)) woi_refusal(reply, 503, "%s", woi_damaged);
     woi_snapshot_give(server, &work->lease);
     woi_job_free(&work->job);
 }

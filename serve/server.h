@@ -12,7 +12,6 @@
 #ifndef WOI_SERVE_SERVER_H
 #define WOI_SERVE_SERVER_H
 
-#include "base/clock.h"
 #include "net/net.h"
 #include "out.h"
 #include "serve.h"
@@ -88,8 +87,9 @@ typedef struct woi_generation {
 } woi_generation;
 
 /* What stat says of the index, the network, the layer and its biases: four words each. */
+enum { WOI_FILES = 4 };
 typedef struct woi_file_state {
-    uint64_t words[16];
+    uint64_t words[WOI_FILES][4];
 } woi_file_state;
 
 /* An index with its network and searchers, as they were opened together. Never changes but for what is lent; freed when
@@ -105,8 +105,9 @@ typedef struct woi_snapshot {
     int32_t *by_name; /* the classes in the order of their names, where feedback may say them; or NULL */
     uint32_t max_probes;
     struct woi_members *members; /* the shards that answer in place of the index, which is NULL then */
-    woi_file_state files;        /* before they were opened */
-    atomic_bool damaged;         /* what is mapped is no longer what was opened: see guard.c and woi_reload */
+    woi_file_state files;        /* as they were when they were opened, */
+    int held[WOI_FILES];         /* and descriptors of them; -1: there is none */
+    atomic_bool damaged;         /* what is mapped is no longer what was opened: see woi_snapshot_whole */
     /* under the server's lock */
     size_t refs, n_idle, n_searchers;
     wo_searcher **idle; /* made for a generation that may be gone: moved to one before they search */
@@ -171,15 +172,25 @@ void woi_snapshot_drop(woi_server *server); /* nothing is current any more */
 /* From now on searches of the snapshot are by this index, which is the snapshot's then. */
 wo_status woi_snapshot_replace(woi_server *server, woi_snapshot *snapshot, wo_index *index, uint64_t number,
                                wo_error *err);
-/* The class of a name; -1: there is none. */
+/* The class of a name; -1: there is none; WOI_SEVERAL: there is more than one. */
+enum { WOI_SEVERAL = -2 };
 int32_t woi_snapshot_find(const woi_snapshot *snapshot, const char *name, size_t bytes);
+
+/* files.c: as they are now; and the same, waiting for so long that every write from then on changes their times. */
+woi_file_state woi_files_look(const woi_serve_options *options);
+woi_file_state woi_files_settled(const woi_serve_options *options);
+/* Descriptors of the files that a snapshot was opened from, whatever their names lead to later. */
+void woi_files_hold(woi_snapshot *snapshot, const woi_serve_options *options);
+void woi_files_let_go(woi_snapshot *snapshot);
+/* Whether all that this thread has read of the snapshot's files up to now was as they were opened: asked before
+ * anything is answered out of them. Where it was not, the snapshot is damaged from then on. */
+bool woi_snapshot_whole(woi_snapshot *snapshot);
 
 /* reload.c: opens the files again, answers all that wait for it, and says on standard error what came of it. Where they
  * cannot be opened, what is served stays, unless its files were overwritten: then nobody is answered from them. */
 void woi_reload(woi_server *server);
 /* Those that wait will not be answered by a reload any more. */
 void woi_reload_refuse(woi_server *server);
-woi_file_state woi_files_look(const woi_serve_options *options);
 /* Whether the files have changed since the last call, and are the same as a moment ago: half-written ones may wait. */
 typedef struct woi_watch {
     woi_file_state loaded, seen;
@@ -343,8 +354,9 @@ void woi_work_begin(woi_server *server, const woi_request *request, woi_work *wo
 /* Runs it, or leaves it to a batch, which then finishes it; `read`: its job is complete, else it is finished as it is.
  */
 void woi_work_run(woi_server *server, woi_work *work, bool read, woi_reply *reply);
-/* What every finish ends with: gives back the snapshot and frees the job. */
-void woi_work_end(woi_server *server, woi_work *work);
+/* What every finish ends with: gives back the snapshot and frees the job. The answer becomes a refusal where it may be
+ * out of files that have changed. */
+void woi_work_end(woi_server *server, woi_work *work, woi_reply *reply);
 
 void woi_job_begin(woi_job *job, const woi_server *server);
 void woi_job_free(woi_job *job);
@@ -362,8 +374,10 @@ bool woi_read_number(const char *text, long long *number);
 /* Queries as JSON: numbers, lists of d numbers; `what` is for the sentence. */
 bool woi_job_queries(woi_job *job, const woi_server *server, const woi_snapshot *snapshot, const json_t *list,
                      const char *what, woi_reply *reply);
-/* Numbers of a list, lists in it taken apart: *n counts all, and the first `room` of them are written. */
-bool woi_json_floats(const json_t *list, float *to, size_t room, size_t *n, woi_reply *reply);
+/* One query: a list of d numbers, and of nothing else. */
+bool woi_json_row(const json_t *row, size_t query, size_t d, float *to, woi_reply *reply);
+/* The same where its numbers are those from `first` on of a longer list. */
+bool woi_json_numbers(const json_t *list, size_t query, size_t first, size_t d, float *to, woi_reply *reply);
 /* Queries of texts, or of features, by the network: predict.c. */
 typedef struct woi_raw_input {
     const json_t *texts; /* a list of strings, or of objects, which are features */
@@ -389,8 +403,9 @@ bool woi_job_fits(const woi_server *server, size_t n, woi_reply *reply);
 /* Searches, and counts what was searched. */
 bool woi_job_run(woi_job *job, woi_server *server, const woi_lease *lease, woi_reply *reply);
 const char *woi_job_scores(const woi_job *job, const woi_snapshot *snapshot); /* "logits+prior" */
-/* A body that should be a JSON object; NULL: the reply says why it is none. */
-json_t *woi_body_object(const char *body, size_t bytes, woi_reply *reply);
+/* A body that should be a JSON object; NULL: the reply says why it is none. It may have as many values as the most
+ * queries need, each with d numbers and so many values `beside` them, and as three masks of all classes. */
+json_t *woi_body_object(woi_server *server, const char *body, size_t bytes, size_t beside, woi_reply *reply);
 /* Whether a header, Content-Type or Accept, names this type. */
 bool woi_names_type(const char *header, const char *type);
 

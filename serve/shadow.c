@@ -113,9 +113,7 @@ static bool ask(const woi_lease *lease, const float *queries, size_t n, wo_by by
                                      .no_prior = no_prior};
         fine = !wo_search_run(lease->searcher, &call, NULL);
     }
-    if (woi_guard_met())
-        atomic_store(&lease->snapshot->damaged, true); /* also where it failed: the next index is whole */
-    return fine && !atomic_load(&lease->snapshot->damaged);
+    return woi_snapshot_whole(lease->snapshot) && fine; /* asked also where it failed: the next index is whole */
 }
 
 /* `full`: the window is, and its oldest query leaves. */

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PROBES = 64 };
+/* Beside the threads that answer: the batch, the shadow, the thread that learns and the one that waits for signals. */
+enum { MOST_PROBES = 64, OTHER_BORROWERS = 4 };
 
 const char woi_no_exact[] = "the index has no f32 rows, which exact answers need: build it with --weights f32, or give "
                             "its layer with --layer FILE";
@@ -29,6 +30,7 @@ static void free_snapshot(woi_snapshot *s)
     wo_layer_free(s->layer);
     woi_network_free(s->net);
     woi_members_free(s->members);
+    woi_files_let_go(s);
     free(s);
 }
 
@@ -194,6 +196,13 @@ static wo_status sort_names(woi_snapshot *s, wo_error *err)
     return WO_OK;
 }
 
+static bool is_called(const woi_snapshot *s, size_t at, const char *name, size_t bytes)
+{
+    size_t own_bytes = 0;
+    const char *own = at < s->info.m ? wo_index_label(s->index, s->by_name[at], &own_bytes) : NULL;
+    return own && compare_names(own, own_bytes, name, bytes) == 0;
+}
+
 int32_t woi_snapshot_find(const woi_snapshot *s, const char *name, size_t bytes)
 {
     for (size_t low = 0, high = s->by_name ? s->info.m : 0; low < high;) {
@@ -201,7 +210,10 @@ int32_t woi_snapshot_find(const woi_snapshot *s, const char *name, size_t bytes)
         size_t own_bytes = 0;
         const char *own = wo_index_label(s->index, s->by_name[middle], &own_bytes);
         const int order = own ? compare_names(own, own_bytes, name, bytes) : 0;
-        if (order == 0) return own ? s->by_name[middle] : -1;
+        if (order == 0) {
+            const bool two = is_called(s, middle + 1, name, bytes) || (middle && is_called(s, middle - 1, name, bytes));
+            return !own ? -1 : two ? WOI_SEVERAL : s->by_name[middle];
+        }
         if (order < 0)
             low = middle + 1;
         else
@@ -231,7 +243,8 @@ static wo_status open_all(woi_server *server, woi_snapshot **result, const char 
     *at = NULL;
     if (!s) return fail(err, WO_ERR_MEMORY, "out of memory");
     (void)woi_guard_met();
-    s->files = woi_files_look(o);
+    s->files = woi_files_settled(o);
+    for (size_t i = 0; i < WOI_FILES; i++) s->held[i] = -1;
     wo_build_options built = {.struct_size = sizeof built};
     s->info.struct_size = sizeof s->info;
     wo_status status = server->shards ? woi_shards_describe(server, s, err) : open_index(s, o, at, err);
@@ -240,10 +253,12 @@ static wo_status open_all(woi_server *server, woi_snapshot **result, const char 
         s->m = s->info.m_whole;
     }
     if (!status) status = open_network(s, o, at, err);
+    if (!status) woi_files_hold(s, o);
     if (!status && s->index && !(s->generation = new_generation(s->index, 0, err))) status = WO_ERR_MEMORY;
     if (!status && o->learn && s->info.has_names) status = sort_names(s, err);
-    if (!status && s->index) status = make_searchers(s, (size_t)server->threads + 2, err);
+    if (!status && s->index) status = make_searchers(s, (size_t)server->threads + OTHER_BORROWERS, err);
     if (status) {
+        (void)woi_guard_met(); /* what is served is another */
         free_snapshot(s);
         return status;
     }

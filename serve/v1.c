@@ -118,7 +118,7 @@ static void finish(woi_server *server, woi_work *work, woi_reply *reply, bool do
         write_raw(reply, &work->job);
     else if (done)
         write_json(reply, &work->job, work->lease.snapshot);
-    woi_work_end(server, work);
+    woi_work_end(server, work, reply);
     free(p);
 }
 
@@ -156,14 +156,14 @@ void woi_v1_search(woi_server *server, const woi_request *request, woi_reply *re
     const bool raw = woi_names_type(type, woi_type_bytes);
     json_t *object = NULL;
     if (!check_npy(request, reply) || (!raw && !woi_no_arguments(request, reply))) return;
-    if (!raw &&
-        (!woi_check_json(type, reply) || !(object = woi_body_object(request->body, request->body_bytes, reply))))
+    if (!raw && (!woi_check_json(type, reply) ||
+                 !(object = woi_body_object(server, request->body, request->body_bytes, 0, reply))))
         return;
     plain *p = begin(server, request, reply);
     const woi_snapshot *s = p ? p->work.lease.snapshot : NULL;
     const bool read = p && (raw ? read_raw(&p->work.job, server, s, request, reply)
                                 : read_search(&p->work.job, server, s, object, reply));
-    json_decref(object); /* twenty times the body: nobody who waits keeps it */
+    json_decref(object); /* many times the body: nobody who waits keeps it */
     if (!p) return;
     if (p->raw) p->work.job.names = false; /* they have no place there */
     woi_work_run(server, &p->work, read, reply);
@@ -221,7 +221,7 @@ void woi_v1_predict(woi_server *server, const woi_request *request, woi_reply *r
 {
     json_t *object;
     if (!woi_no_arguments(request, reply) || !woi_check_json(request->header(request->ctx, "Content-Type"), reply) ||
-        !(object = woi_body_object(request->body, request->body_bytes, reply)))
+        !(object = woi_body_object(server, request->body, request->body_bytes, server->options.max_k, reply)))
         return;
     plain *p = begin(server, request, reply);
     const bool read = p && read_predict(&p->work.job, server, p->work.lease.snapshot, object, reply);

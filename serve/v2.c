@@ -194,10 +194,10 @@ static bool no_parameters(const json_t *object, const char *where, woi_reply *re
 static bool no_parameters_in_each(const json_t *list, const char *where, const char *within, woi_reply *reply)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *object = json_array_get(list, i);
-        if (!no_parameters(object, where, reply) ||
-            !no_parameters(json_object_get(object, "parameters"), within, reply))
-            return false;
+        const json_t *object = json_array_get(list, i), *parameters = member(object, "parameters");
+        if (!json_is_object(object)) return woi_refuse(reply, 400, "%s is no object", where);
+        if (parameters && !json_is_object(parameters)) return woi_refuse(reply, 400, "%s are no object", within);
+        if (!no_parameters(object, where, reply) || !no_parameters(parameters, within, reply)) return false;
     }
     return true;
 }
@@ -293,7 +293,7 @@ static void write_outputs(woi_infer *infer, const woi_server *server, const woi_
 }
 
 /* The JSON of a request, and the tensors behind it. */
-static json_t *read_body(const woi_request *request, woi_infer *infer, woi_reply *reply)
+static json_t *read_body(woi_server *server, const woi_request *request, woi_infer *infer, woi_reply *reply)
 {
     const char *length = request->header(request->ctx, "Inference-Header-Content-Length");
     size_t bytes = request->body_bytes;
@@ -309,14 +309,14 @@ static json_t *read_body(const woi_request *request, woi_infer *infer, woi_reply
     }
     infer->tail = request->body ? (const char *)request->body + bytes : NULL;
     infer->tail_bytes = request->body_bytes - bytes;
-    return woi_body_object(request->body, bytes, reply);
+    return woi_body_object(server, request->body, bytes, 0, reply);
 }
 
 static void finish(woi_server *server, woi_work *work, woi_reply *reply, bool done)
 {
     woi_infer *infer = (woi_infer *)work;
     if (done) write_outputs(infer, server, work->lease.snapshot, reply);
-    woi_work_end(server, work);
+    woi_work_end(server, work, reply);
     json_decref(infer->id);
     free(infer);
 }
@@ -339,7 +339,7 @@ void woi_v2_infer(woi_server *server, const woi_request *request, woi_reply *rep
         woi_refusal(reply, 503, "out of memory");
         return;
     }
-    json_t *object = read_body(request, infer, reply);
+    json_t *object = read_body(server, request, infer, reply);
     if (!object) {
         free(infer);
         return;

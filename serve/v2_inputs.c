@@ -6,7 +6,7 @@
 
 typedef struct tensor {
     const char *name, *type;
-    size_t n, width; /* shape: (n, width); width 1 where it has one dimension */
+    size_t dims, n, width; /* shape: (n, width); width 1 where it has one dimension */
     const json_t *data;
     const char *bytes; /* or these, behind the JSON */
     size_t n_bytes;
@@ -14,14 +14,15 @@ typedef struct tensor {
 
 static bool read_shape(tensor *t, const json_t *shape, woi_reply *reply)
 {
-    const size_t dims = json_array_size(shape);
-    if (dims < 1 || dims > 2) return woi_refuse(reply, 400, "shape of input '%s' has %zu dimensions", t->name, dims);
+    t->dims = json_array_size(shape);
+    if (t->dims < 1 || t->dims > 2)
+        return woi_refuse(reply, 400, "shape of input '%.60s' has %zu dimensions", t->name, t->dims);
     size_t *const to[] = {&t->n, &t->width};
     t->width = 1;
-    for (size_t i = 0; i < dims; i++) {
+    for (size_t i = 0; i < t->dims; i++) {
         const json_t *size = json_array_get(shape, i);
         if (!json_is_integer(size) || json_integer_value(size) < 0 || json_integer_value(size) > INT32_MAX)
-            return woi_refuse(reply, 400, "shape of input '%s' has a size that is none", t->name);
+            return woi_refuse(reply, 400, "shape of input '%.60s' has a size that is none", t->name);
         *to[i] = (size_t)json_integer_value(size);
     }
     return true;
@@ -52,11 +53,28 @@ static bool read_tensor(woi_infer *infer, const json_t *input, tensor *t, woi_re
     return true;
 }
 
+/* One number behind the other, or lists within a list as the shape says. */
+static bool take_numbers(const tensor *t, size_t n, size_t d, float *to, woi_reply *reply)
+{
+    const size_t size = json_array_size(t->data);
+    const bool nested = json_is_array(json_array_get(t->data, 0));
+    if (nested && t->dims == 1)
+        return woi_refuse(reply, 400, "data of input 'queries' is nested, and its shape is not");
+    if (size != (nested ? n : n * d))
+        return woi_refuse(reply, 400, "data of input 'queries' has %zu %s, expected %zu", size,
+                          nested ? "lists" : "numbers", nested ? n : n * d);
+    for (size_t i = 0; i < n; i++)
+        if (!(nested ? woi_json_row(json_array_get(t->data, i), i, d, to + i * d, reply)
+                     : woi_json_numbers(t->data, i, i * d, d, to + i * d, reply)))
+            return false;
+    return true;
+}
+
 static bool take_queries(woi_infer *infer, const woi_server *server, const woi_snapshot *s, const tensor *t,
                          woi_reply *reply)
 {
     const size_t d = s->info.d;
-    const bool flat = t->width == 1 && t->n == d; /* one query */
+    const bool flat = t->dims == 1 && t->n == d; /* one query */
     if (strcmp(t->type, "FP32") != 0)
         return woi_refuse(reply, 400, "input 'queries' is of %.20s, expected FP32", t->type);
     if (!flat && t->width != d)
@@ -68,25 +86,20 @@ static bool take_queries(woi_infer *infer, const woi_server *server, const woi_s
     if (t->bytes && t->n_bytes != n * d * sizeof(float))
         return woi_refuse(reply, 400, "input 'queries' has %zu bytes, expected %zu", t->n_bytes, n * d * sizeof(float));
     if (!(job->made = malloc(n * d * sizeof(float)))) return woi_refuse(reply, 503, "out of memory");
-    size_t found = n * d;
     if (t->bytes)
         memcpy(job->made, t->bytes, t->n_bytes); /* where the JSON ends nothing is aligned */
-    else {
-        found = 0;
-        if (!woi_json_floats(t->data, job->made, n * d, &found, reply)) return false;
-    }
-    if (found != n * d)
-        return woi_refuse(reply, 400, "data of input 'queries' has %zu numbers, expected %zu", found, n * d);
+    else if (!take_numbers(t, n, d, job->made, reply))
+        return false;
     job->queries = job->made;
     job->n = n;
     return true;
 }
 
-/* Texts behind the JSON, each after its length in 4 bytes, as a list. */
-static json_t *texts_of(const tensor *t, woi_reply *reply)
+/* Texts behind the JSON, each after its length in 4 bytes, as a list: n of them, or one more. */
+static json_t *texts_of(const tensor *t, size_t n, woi_reply *reply)
 {
     json_t *list = json_array();
-    for (size_t at = 0; list && at < t->n_bytes;) {
+    for (size_t at = 0; list && at < t->n_bytes && json_array_size(list) <= n;) {
         uint32_t bytes;
         if (t->n_bytes - at < 4) break;
         memcpy(&bytes, t->bytes + at, 4);
@@ -110,13 +123,15 @@ static bool take_texts(woi_infer *infer, const woi_server *server, const woi_sna
 {
     if (strcmp(t->type, "BYTES") != 0)
         return woi_refuse(reply, 400, "input 'text' is of %.20s, expected BYTES", t->type);
-    json_t *texts = t->bytes ? texts_of(t, reply) : json_incref((json_t *)t->data);
+    const size_t n = t->n * t->width;
+    if (!woi_job_fits(server, n, reply)) return false;
+    json_t *texts = t->bytes ? texts_of(t, n, reply) : json_incref((json_t *)t->data);
     if (!texts) return false;
     const woi_raw_input input = {texts, WOI_RAW_TEXT, "text"};
-    const bool fine = json_array_size(texts) == t->n * t->width
+    const bool fine = json_array_size(texts) == n
                           ? woi_job_read(&infer->work.job, server, s, &input, reply)
-                          : woi_refuse(reply, 400, "input 'text' has %zu texts, expected %zu", json_array_size(texts),
-                                       t->n * t->width);
+                          : woi_refuse(reply, 400, "input 'text' has %zu texts%s, expected %zu", json_array_size(texts),
+                                       json_array_size(texts) > n ? " or more" : "", n);
     json_decref(texts);
     return fine;
 }

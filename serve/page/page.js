@@ -101,7 +101,8 @@ function parse(text) {
   return values
 }
 
-// The latency below which a share of the requests between two samples stayed: the upper bound of its bucket, in seconds.
+// The latency below which a share of the requests between two samples stayed: the upper bound of its bucket, in seconds. The
+// last bucket has none: then it is over the bound of the one before.
 function quantile(now, before, share) {
   const buckets = []
   for (const [name, value] of now) {
@@ -109,9 +110,13 @@ function quantile(now, before, share) {
     if (bound) buckets.push([bound[1] === '+Inf' ? Infinity : Number(bound[1]), value - (before.get(name) || 0)])
   }
   const all = buckets.length ? buckets[buckets.length - 1][1] : 0
-  const found = all && buckets.find(([, n]) => n >= share * all)
-  return found ? found[0] : null
+  const at = all ? buckets.findIndex(([, n]) => n >= share * all) : -1
+  if (at < 0) return null
+  const over = buckets[at][0] === Infinity
+  return { seconds: buckets[over ? at - 1 : at][0], over }
 }
+
+const latency = q => (q.over ? 'over ' : '') + us(1e6 * q.seconds)
 
 function draw(id, lists, top, label) {
   const lines = lists.map((list, i) => {
@@ -138,13 +143,14 @@ async function sample() {
     if (last) {
       const n = now.get('wideout_request_seconds_count') - last.now.get('wideout_request_seconds_count') - 1 // not this one
       push(history.requests, Math.max(0, n) / (at - last.at) * 1000)
-      push(history.p50, quantile(now, last.now, 0.5))
-      push(history.p99, quantile(now, last.now, 0.99))
+      const p50 = quantile(now, last.now, 0.5), p99 = quantile(now, last.now, 0.99)
+      push(history.p50, p50 && p50.seconds)
+      push(history.p99, p99 && p99.seconds)
       push(history.at1, now.get('wideout_agreement{k="1"}') ?? null)
       push(history.at5, now.get('wideout_agreement{k="5"}') ?? null)
       const end = list => list[list.length - 1], most = list => Math.max(...list.map(v => v || 0))
       const rate = number.format(Math.round(end(history.requests)))
-      const late = end(history.p99) === null ? 'none' : `${us(1e6 * end(history.p50))}, ${us(1e6 * end(history.p99))}`
+      const late = p99 ? `${latency(p50)}, ${latency(p99)}` : 'none'
       const agree = end(history.at1) === null ? 'not checked (--shadow)'
         : `${(100 * end(history.at1)).toFixed(1)}% of the best, ${(100 * end(history.at5)).toFixed(1)}% of five`
       $('requests-now').textContent = rate

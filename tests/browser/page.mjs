@@ -73,6 +73,18 @@ async function look(browser, width, scheme) {
   await page.waitForFunction(() => /% of the best/.test(document.querySelector('#agreement-now').textContent), null, { timeout: 20000 })
   check(`${name}: agreement is told`, true)
 
+  // Requests that took longer than the last bound: of each sample a million more.
+  let slow = 0
+  await page.route('**/metrics', async route => {
+    const reply = await route.fetch(), text = await reply.text()
+    await route.fulfill({ response: reply, body: text.replace(/(wideout_request_seconds_bucket\{le="\+Inf"\}|wideout_request_seconds_count) (\d+)/g, (_, key, n) => `${key} ${Number(n) + 1e6 * ++slow}`) })
+  })
+  await page.waitForFunction(() => /^over \S+.*, over /.test(document.querySelector('#latency-now').textContent), null, { timeout: 20000 })
+  check(`${name}: a latency beyond the last bound is told`, true)
+  const drawn = await page.$$eval('#latency polyline', lines => lines.map(line => line.getAttribute('points')))
+  check(`${name}: and drawn`, drawn.length === 2 && drawn.every(points => points && !/NaN|Infinity/.test(points)), drawn)
+  await page.unroute('**/metrics')
+
   check(`${name}: nothing is cut off`, (await page.evaluate(layout)).length === 0, await page.evaluate(layout))
   const tops = await page.$$eval('figure svg', charts => charts.map(c => c.getBoundingClientRect()).map(b => Math.round(b.top)))
   check(`${name}: the charts stand in one row, or one below the other`, new Set(tops).size === (width > 700 ? 1 : 3), tops)

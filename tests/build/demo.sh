@@ -71,6 +71,14 @@ elif demo; then
         <(sed 's/\\/../g' "$scratch/out")
     check 'the command that serves the index comes last' grep -qE '^      # then open http://127.0.0.1:8080/$|needs libmicrohttpd-dev' \
         <(tail -n 1 "$scratch/out")
+    command=$(tail -n 2 "$scratch/out" | sed -n 's/^ *\(.* serve .*\)/\1/p')
+    if [ -n "$command" ]; then
+        # shellcheck disable=SC2086 # it is one as it is shown
+        timeout 60 $command --listen 127.0.0.1:0 --ready-file "$scratch/ready" >/dev/null &
+        for _ in $(seq 600); do [ -e "$scratch/ready" ] || sleep 0.05; done
+        check 'and does so as it stands' grep -q '^127.0.0.1:' "$scratch/ready"
+        kill %% && wait
+    fi
     check 'the report is there' grep -q '<h1>wideout: the demo</h1>' "$scratch/build/demo/report.html"
     # What --specific is for: libc6 leads where the order is that of scores, and the library that was named with it.
     echo 'a tool for kind7 people' >"$scratch/kind"

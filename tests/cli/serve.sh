@@ -72,6 +72,9 @@ fails 'a network of another size' 1 \
     "$WIDEOUT" serve $index --net $golden/network-xc.safetensors
 fails 'no port' 1 'wideout: 127.0.0.1: expected an address and a port, as 127.0.0.1:8080 or [::1]:8080' \
     "$WIDEOUT" serve $index --listen 127.0.0.1
+for port in 65536 99999 4294967376 18446744073709551617; do
+    fails "port $port" 1 "wideout: 127.0.0.1:$port: a port is at most 65535" timeout 20 "$WIDEOUT" serve $index --listen "127.0.0.1:$port"
+done
 fails 'no such address' 1 'wideout: 203.0.113.1:80: cannot listen there: Cannot assign requested address' \
     "$WIDEOUT" serve $index --listen 203.0.113.1:80
 fails 'a ready file that cannot be' 1 "wideout: $scratch/none/ready: cannot be written: No such file or directory" \

@@ -5,8 +5,8 @@
  *
  *   body
  *
- * Whatever it says, the reply has a status and a type, a refusal is an object with one sentence, JSON is JSON, and what
- * was lent is given back. */
+ * With a header 'Peer' it comes from another machine, which may not change the server. Whatever it says, the reply has
+ * a status and a type, a refusal is an object with one sentence, JSON is JSON, and what was lent is given back. */
 #include "fuzz.h"
 
 #include "serve/server.h"
@@ -138,13 +138,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                                  .ctx = &p,
                                  .body = rest ? exact : NULL,
                                  .body_bytes = rest,
-                                 .loopback = true};
+                                 .loopback = !find(p.headers, p.n_headers, "Peer")};
     woi_ticket ticket = {.done = on_done};
     size_t route;
     if (woi_route_find(server, &request, &route, &ticket.reply))
         woi_route_answer(server, route, &request, &ticket.reply);
     if (ticket.reply.later) ticket.reply.later(server, &ticket);
     check_reply(&ticket.reply);
+    const bool changes = strcmp(path, "/v1/feedback") == 0 || strcmp(path, "/admin/reload") == 0;
+    require(request.loopback || !changes || (ticket.reply.status != 200 && !ticket.reply.later));
+    if (!request.loopback && changes && strcmp(head, "POST") == 0) require(ticket.reply.status == 403);
     require(server->current->refs == 1 && server->current->n_idle == server->current->n_searchers);
     woi_reply_free(&ticket.reply);
     free(exact);

@@ -35,12 +35,16 @@ with Server(GOLDEN + "index-prior.safetensors", "--max-body", "20000", "--max-qu
     refused("half of it", 400, "the body is not JSON: line 1, column 12: ']' expected near end of file", b'{"query": [1')
     refused("a list", 400, "the body is JSON, but no object", b"[1]")
     refused("twice the same", 400, 'the body is not JSON: line 1, column 14: duplicate object key near \'"k"\'', b'{"k": 1, "k": 2}')
-    deep = s.ask("/v1/search", b'{"query": ' + b"[" * 9000 + b"]" * 9000 + b"}")
-    check("deep nesting", deep.status == 400 and "depth" in deep.error(), deep.body)
+    refused("deep nesting", 413, "the body has 9001 lists and objects, at most 1064 are taken", b'{"query": ' + b"[" * 9000 + b"]" * 9000 + b"}")
     deep = s.ask("/v1/search", b'{"query": ' + b"[" * 1000 + b"1" + b"]" * 1000 + b"}")
     check("nesting that JSON still allows", deep.status == 400, deep.body)
     refused("a query that is none", 400, "query is no list", {"query": 7})
-    refused("of texts", 400, "number 0 of the queries is none", {"query": ["a"]})
+    refused("of texts", 400, "query 0 has no number at place 1", {"query": [1, "a"] + row[2:]})
+    refused("of numbers and a list of numbers", 400, "query 0 has 2 numbers, the index takes 16", {"query": [row[0], row[1:]]})
+    refused("with a list within", 400, "query 0 has no number at place 2", {"query": row[:2] + [[row[2]]] + row[3:]})
+    refused("a query in two parts", 400, "query 0 has 2 numbers, the index takes 16", {"queries": [[row[:8], row[8:]]]})
+    refused("one in a list", 400, "query 1 has 1 numbers, the index takes 16", {"queries": [row, [row]]})
+    refused("a number among queries", 400, "query 1 is no list of numbers", {"queries": [row, 1]})
     refused("too short", 400, "query 0 has 15 numbers, the index takes 16", {"query": row[:15]})
     refused("too long", 400, "query 1 has 17 numbers, the index takes 16", {"queries": [row, row + [1]]})
     refused("no queries", 400, "queries is no list of lists of numbers", {"queries": []})
@@ -164,7 +168,22 @@ with Server(GOLDEN + "index-prior.safetensors", "--max-body", "20000", "--max-qu
                 more += piece
             check(name, reply and reply.status == 400 and reply.headers.get("Connection") == "close" and reply.rest + more == b""
                   and (reply.headers.get("Content-Type") != "application/json" or reply.error() == sentence), reply and (reply.headers, reply.body, more))
-    same("no host at all", 400, s.raw(b"GET /healthz HTTP/1.1\r\n\r\n").status)
+    for name, head, sentence in (
+            ("no host at all", b"GET /healthz HTTP/1.1\r\nX: y\r\n", "the request has no header 'Host'"),
+            ("nor in a later version", b"GET /healthz HTTP/1.2\r\n", "the request has no header 'Host'"),
+            ("a space in the path", b"GET /health z HTTP/1.1\r\nHost: x\r\n", "the path or an argument has a space"),
+            ("a version that is none", b"GET /healthz x HTTP/1.1\r\nHost: x\r\n", "the path or an argument has a space"),
+            ("one in an argument", b"GET /healthz?a=b c HTTP/1.1\r\nHost: x\r\n", "the path or an argument has a space"),
+            ("a length behind a space", b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length : 5\r\n", "the name of a header has a space")):
+        with s.connect() as c:
+            c.sendall(head + b"\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            reply, more = read_answer(c), b""
+            while reply and (piece := receive(c)):
+                more += piece
+            # Later versions of libmicrohttpd say it themselves, in HTML.
+            check(name, reply and reply.status == 400 and reply.headers.get("Connection") == "close" and reply.rest + more == b""
+                  and (reply.headers.get("Content-Type") != "application/json" or reply.error() == sentence), reply and (reply.headers, reply.body, more))
+    same("HTTP/1.0 needs none", 200, s.raw(b"GET /healthz HTTP/1.0\r\n\r\n").status)
     check("it lives", s.alive())
 
     # ---- Too slow ----
@@ -244,6 +263,37 @@ with Server(GOLDEN + "index-prior.safetensors", "-q", "--max-body", "1000000") a
     same("a small one still comes", 200, s.ask("/v1/search", good).status)
     for c in unread:
         c.close()
+
+# ---- JSON of many small parts: each would take a hundred times its bytes ----
+with Server(GOLDEN + "index-prior.safetensors", "-q") as s:
+    def many(piece, n=None):
+        return b'{"forbid": [' + (piece + b",") * ((n or (1 << 24) // (len(piece) + 1) - 10) - 1) + piece + b"]}"
+
+    def peak():
+        with open(f"/proc/{s.process.pid}/status") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+
+    deep = s.ask("/v1/search", b'{"query": ' + b"[" * 3000 + b"]" * 3000 + b"}")
+    check("deep nesting where so many lists may be", deep.status == 400 and "depth" in deep.error(), deep.body)
+    before = peak()
+    for path in ("/v1/search", "/v1/predict", "/v2/models/wideout/infer"):
+        for piece, what in ((b"{}", "lists and objects, at most 9216 are taken"), (b"[]", "lists and objects, at most 9216 are taken"), (b"1", "values or more, at most "), (b'""', "values or more, at most ")):
+            reply = s.ask(path, many(piece), {"Content-Type": "application/json"})
+            check(f"16 MiB of {piece.decode()}: {path}", reply.status == 413 and what in reply.error(), reply.body)
+    check("take no more than the body itself, twice", peak() - before < 40000 or os.environ.get("SAN"), peak() - before)
+    same("the most that are taken", "the object has neither query nor queries", s.ask("/v1/search", many(b"3", 4096 * 16 + 3 * 64 + 1023), {"Content-Type": "application/json"}).error())
+    same("and one more", (413, "the body has 66753 values or more, at most 66752 are taken"),
+         (lambda r: (r.status, r.error()))(s.ask("/v1/search", many(b"3", 4096 * 16 + 3 * 64 + 1025), {"Content-Type": "application/json"})))
+    same("what is in a text is none", 400, s.ask("/v1/search", json.dumps({"text": ',[{\\"' * 100000}).encode(), {"Content-Type": "application/json"}).status)
+    same("the largest request is answered", 200, s.ask("/v1/search", {"queries": [row] * 4096, "k": 1, "forbid": list(range(3)), "bias": {"5": 1}}).status)
+
+    # Texts behind the JSON: no more are taken apart than are wanted.
+    head = json.dumps({"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 16 << 20}}]}).encode()
+with Server(GOLDEN + "index-names.safetensors", "--net", GOLDEN + "network-xc.safetensors", "-q", "--max-body", str(17 << 20)) as s:
+    before = peak()
+    reply = s.ask("/v2/models/wideout/infer", head + bytes(16 << 20), {"Inference-Header-Content-Length": str(len(head)), "Content-Type": BYTES})
+    same("4 million empty texts behind it", (400, "input 'text' has 2 texts or more, expected 1"), (reply.status, reply.error()))
+    check("nor more of these", peak() - before < 40000 or os.environ.get("SAN"), peak() - before)
 
 # ---- An answer that is read too slowly ----
 # The socket is handed over, with a small buffer: else the kernel would take most of the answer.

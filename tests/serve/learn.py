@@ -61,7 +61,7 @@ try:
     Server(GOLDEN + "index-popular.safetensors", "-q", "--learn").stop()
     check("an index that cannot learn is refused", False)
 except RuntimeError as e:
-    check("an index that cannot learn is refused", "an index of method popular learns nothing from queries: evidence does" in str(e), e)
+    check("an index that cannot learn is refused", "an index of method popular learns nothing from queries: evidence does; wideout build --method evidence makes one" in str(e), e)
 
 # ---- Feedback ----
 with Server(base, "-q", "--learn", "--learned", journal) as s:
@@ -333,4 +333,14 @@ with Server(index, "--net", net, "-q", "--learn", "--token-file", folder.name + 
     reply = s.ask("/v1/feedback", {"text": features[0], "labels": ["no such class"]}, bearer)
     same("a name that is none", (400, "labels of query 0: no class is called 'no such class'"), (reply.status, reply.error()))
     check("they are learned", until(lambda: any(line == "wideout_learned_queries 4" for line in s.get("/metrics", bearer).body.decode().splitlines())))
+
+# ---- A name that two classes have ----
+with open(folder.name + "/twice", "w") as file:
+    file.write("\n".join(["same"] + [f"class {i}" for i in range(1, 63)] + ["same"]) + "\n")
+subprocess.run([TOOL, "build", "-q", "--layer", GOLDEN + "layer.safetensors", "--log", GOLDEN + "log.safetensors", "--router", "tree", "--nodes", "2",
+                "--leaves", "4", "--names", folder.name + "/twice", "-o", folder.name + "/twins"], check=True, capture_output=True)
+with Server(folder.name + "/twins", "-q", "--learn") as s:
+    reply = s.ask("/v1/feedback", {"query": rows[0], "labels": ["class 7", "same"]})
+    same("says nothing", (400, "labels of query 0: more than one class is called 'same', say which by its number"), (reply.status, reply.error()))
+    same("numbers do, and names of one", 200, s.ask("/v1/feedback", {"query": rows[0], "labels": ["class 7", 0, 63]}).status)
 finish()

@@ -236,6 +236,64 @@ with Server(here, "-q") as s:
     same("and no more", (200, sums["popular"]), (s.get("/readyz").status, served(s)))
     same("it leaves with", 0, s.stop())
 
+# Two layers of one size, the second backwards, and requests without a pause while one is copied over the other: no answer is
+# out of the new bytes under the old checksum. One that is cut short within a page, where reads give zeros and no signal, is
+# noticed with the next request.
+values = [((i * 7919 + j * 104729) % 1009 - 504) / 504 for i in range(400) for j in range(16)]
+twins = {}
+for name, matrix in (("ahead", values), ("backwards", [x for i in range(399, -1, -1) for x in values[i * 16: i * 16 + 16]])):
+    npy(layer, "(400, 16)", matrix)
+    subprocess.run([TOOL, "build", "-q", "--layer", layer, "--method", "full", "-o", f"{folder.name}/{name}"], check=True, capture_output=True)
+    twins[checksum(f"{folder.name}/{name}")] = [a["id"] for a in predict(f"{folder.name}/{name}", GOLDEN + "log.safetensors")[0]["answers"]]
+same("they answer differently, and are as long", (2, 1), (len({str(a) for a in twins.values()}), len({os.path.getsize(f"{folder.name}/{name}") for name in ("ahead", "backwards")})))
+put(folder.name + "/ahead")
+with Server(here, "-q") as s:
+    wrong, refused, seen, stop = [], [], set(), threading.Event()
+    body = json.dumps({"query": rows[0], "k": len(next(iter(twins.values())))}).encode()
+    message = b"POST /v1/search HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+    def ask_on():
+        with socket.create_connection(s.address, timeout=30) as c:
+            while not stop.is_set():
+                c.sendall(message)
+                reply = read_answer(c)
+                if reply.status != 200:
+                    refused.append((reply.status, reply.error(), reply.headers.get("X-Wideout-Index")))
+                    continue
+                seen.add(reply.headers["X-Wideout-Index"])
+                if [a["id"] for a in reply.json()["results"][0]["answers"]] != twins[reply.headers["X-Wideout-Index"]]:
+                    wrong.append(reply.body)
+
+    threads = [threading.Thread(target=ask_on) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for name in ("backwards", "ahead") * 3:
+        shutil.copyfile(f"{folder.name}/{name}", here)
+        check("copied over what is served: it is served", until(lambda: served(s) == checksum(f"{folder.name}/{name}")), s.stderr())
+    stop.set()
+    for t in threads:
+        t.join()
+    same("no answer is out of one under the name of the other", [], wrong[:3])
+    same("both were seen", set(twins), seen)
+    same("the others are refused", {(503, gone, None)}, set(refused))
+    os.truncate(here, os.path.getsize(here) - 100)
+    same("cut short within a page: nobody is answered", [503] * 20, [s.ask("/v1/search", {"query": rows[0]}).status for _ in range(20)])
+    same("and it is not ready", 503, s.get("/readyz").status)
+    same("it leaves with", 0, s.stop())
+
+# One that was replaced by rename is another file: what is written to the new one does nothing to what is served.
+put(folder.name + "/ahead")
+with Server(here, "-q") as s:
+    os.link(here, here + ".old")
+    put(folder.name + "/backwards")
+    os.truncate(here, 100)
+    time.sleep(1.2)
+    same("a new file that is overwritten", (200, ""), (s.ask("/v1/search", {"query": rows[0]}).status, s.stderr()))
+    os.truncate(here + ".old", 5000)
+    same("the old one, by another name", 503, s.ask("/v1/search", {"query": rows[0]}).status)
+    put(folder.name + "/backwards")
+    check("heals", until(lambda: s.ask("/v1/search", {"query": rows[0]}).status == 200), s.stderr())
+
 # Learning reads the cells too: it publishes nothing out of what is gone.
 learning = folder.name + "/learning"
 subprocess.run([TOOL, "build", "-q", "--layer", GOLDEN + "layer.safetensors", "--log", GOLDEN + "log.safetensors", "--router", "tree", "--nodes", "2",
@@ -250,7 +308,7 @@ with Server(here, "-q", "--learn") as s:
     check("then nothing is learned any more", until(lambda: s.metric("wideout_learning_stopped") == 1), s.stderr())
     time.sleep(1.2)
     same("nor published", 1.0, s.metric("wideout_generation"))
-    same("feedback hears why", (503, "the index file was shortened or overwritten, and nothing is learned until another is opened"), (feed().status, feed().error()))
+    same("feedback hears why", (503, gone), (feed().status, feed().error()))
     same("so do searches, and who asks whether it is ready", [(503, gone)] * 2, [(r.status, r.error()) for r in (s.ask("/v1/search", {"query": rows[0]}), s.get("/readyz"))])
     same("standard error says so once", 1, s.stderr().count(gone + "; nothing is learned until another is opened"))
     put(learning)
@@ -355,9 +413,47 @@ with Server(here, "-q", "--token-file", folder.name + "/token") as s:
         same("with the token it is told", 404, s.get(path, right).status)
     same("and a token does not help another page", 403, s.ask("/admin/reload", b"", {**right, "Origin": "http://evil.example"}).status)
     same("nothing was said", "", s.stderr().replace(f"index {sums['prior']}", ""))
-with Server(here, "-q", "--listen", "0.0.0.0:0") as s:
+def own_address():
+    """Of this machine, where it has one beyond loopback: nothing is sent to find it out."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as c:
+        try:
+            c.connect(("203.0.113.1", 9))
+            return c.getsockname()[0]
+        except OSError:
+            return None
+
+
+alone = "without a token this machine alone may ask for this, by its loopback address"
+own = own_address()
+put(learning)
+with Server(here, "-q", "--learn", "--listen", "0.0.0.0:0") as s:
     check("open to the world without a token: a warning",
           "can be reached from other machines, and no token is asked for (--token-file)" in s.stderr(), s.stderr())
+    body = {"query": rows[0], "labels": [9]}
+    same("by loopback it may be changed", [200, 200], [s.ask(path, b, {"Host": "127.0.0.1"}).status for path, b in (("/v1/feedback", body), ("/admin/reload", b""))])
+    s.base = f"http://{own}:{s.address[1]}"
+    if own is None:
+        check("no peer beyond loopback: this machine has no other address # skip", True)
+    else:  # the peer's address is this one then, too
+        for host in (own, "127.0.0.1", "localhost"):
+            same(f"beyond it not, as {host}", [(403, alone)] * 2, [(r.status, r.error()) for r in (s.ask("/v1/feedback", body, {"Host": host}), s.ask("/admin/reload", b"", {"Host": host}))])
+        same("searches are for everyone there too", 200, s.ask("/v1/search", {"query": rows[0]}).status)
+with Server(here, "-q", "--learn", "--listen", "0.0.0.0:0", "--token-file", folder.name + "/token") as s:
+    s.base = f"http://{own or '127.0.0.1'}:{s.address[1]}"
+    same("with the token it may, from anywhere", [401, 200, 200], [r.status for r in (s.ask("/admin/reload", b""), s.ask("/v1/feedback", body, right), s.ask("/admin/reload", b"", right))])
+    same("and no warning", "", s.stderr())
+try:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6):
+        six = True
+except OSError:
+    six = False
+    check("no IPv6 here # skip", True)
+if six:
+    with Server(here, "-q", "--learn", "--listen", "[::1]:0") as s:
+        same("IPv6: where it listens", ("::1", ""), (s.address[0], s.stderr()))
+        same("it answers, and may be changed", [200] * 3, [r.status for r in (s.ask("/v1/search", {"query": rows[0]}), s.ask("/v1/feedback", body), s.ask("/admin/reload", b""))])
+        same("by its own name alone", 403, s.ask("/admin/reload", b"", {"Host": "evil.example"}).status)
+put(kinds["prior"])
 for text, sentence in (("short", "the token has 5 characters, expected 16 to 4096"),
                        ("has a space in the middle", "the token has a space, or what is no ASCII, at place 3")):
     with open(folder.name + "/bad", "w") as file:

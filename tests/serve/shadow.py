@@ -1,5 +1,6 @@
 """The shadow check, and requests that share a batch."""
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -36,7 +37,18 @@ def expected_agreement(index, *how):
 body = b"".join(floats(row) for row in rows)
 at1, at5 = expected_agreement(popular)
 check("an index that is worse than exact, and not by much or all", 0.2 < at1 < 0.97, at1)
+
+
+def low(s):
+    """Its threads of the lowest priority."""
+    tasks = f"/proc/{s.process.pid}/task"
+    return sum(open(f"{tasks}/{task}/stat").read().rsplit(")", 1)[1].split()[16] == "19" for task in os.listdir(tasks))
+
+
+with Server(popular, "-q") as s:
+    usual = low(s)
 with Server(popular, "-q", "--shadow", "1", "--alarm", "0.98") as s:
+    check("the shadow is one thread of low priority", until(lambda: low(s) == usual + 1) or os.nice(0) == 19, (usual, low(s)))
     same("nothing is known at first", None, s.get("/readyz").json().get("agreement"))
     # Few enough at a time that none is dropped.
     n = 10 * len(rows)

@@ -351,6 +351,8 @@ refused("one that wants a token", f"shard {other.address}: it answers with statu
 refused("nobody", "shard 127.0.0.1:1: Couldn't connect to server", "--shards", "127.0.0.1:1")
 refused("an address that is none", "shards: 'here' is no host:port", "--shards", "here")
 refused("nothing", "shards: '' is no host:port", "--shards", "127.0.0.1:1,")
+for port in ("0", "65536", "4294967376"):
+    refused("port " + port, f"shards: '127.0.0.1:{port}' is no host:port", "--shards", "127.0.0.1:" + port)
 refused("an address twice", "shards: 127.0.0.1:1 is there twice", "--shards", "127.0.0.1:1,127.0.0.1:1")
 halves = [Stub(range(i, M, 2)) for i in range(2)]
 halves[0].how = "closed"

@@ -125,6 +125,20 @@ with Server(prior, "--name", "mymodel") as s:
             {"inputs": [{"name": "queries", "shape": [1, 16], "datatype": "FP64", "data": rows[0]}]})
     refused("another shape", "input 'queries' has shape (2, 15), the index takes (n, 16)",
             {"inputs": [{"name": "queries", "shape": [2, 15], "datatype": "FP32", "data": flat[:30]}]})
+    def shaped(data, *shape, **more):
+        return {"inputs": [{"name": "queries", "shape": list(shape), "datatype": "FP32", "data": data, **more}]}
+
+    refused("a column", "input 'queries' has shape (16, 1), the index takes (n, 16)", shaped(rows[0], 16, 1))
+    refused("rows of another length", "query 0 has 17 numbers, the index takes 16", shaped([flat[:17], flat[17:32]], 2, 16))
+    refused("more rows than the shape says", "data of input 'queries' has 4 lists, expected 2", shaped([flat[i * 8:i * 8 + 8] for i in range(4)], 2, 16))
+    refused("rows in a list", "data of input 'queries' has 1 lists, expected 2", shaped([[flat[:16], flat[16:32]]], 2, 16))
+    refused("nested once more", "query 1 has 1 numbers, the index takes 16", shaped([flat[:16], [flat[16:32]]], 2, 16))
+    refused("a list among numbers", "query 1 has no number at place 15", shaped(flat[:31] + [flat[31:32]], 2, 16))
+    refused("a shape that is flat, and data that are not", "data of input 'queries' is nested, and its shape is not", shaped([rows[0]], 16))
+    refused("parameters of an input that are none", "an input's parameters are no object", shaped(rows[0], 16, parameters=7))
+    refused("an input that is none", "an input is no object", {"inputs": [7]})
+    refused("parameters of an output", "an output's parameters are no object", {**one, "outputs": [{"name": "ids", "parameters": []}]})
+    same("none at all", 200, s.ask("/v2/models/mymodel/infer", shaped(rows[0], 16, parameters=None)).status)
     refused("a shape that is none", "shape of input 'queries' has 3 dimensions",
             {"inputs": [{"name": "queries", "shape": [2, 4, 4], "datatype": "FP32", "data": flat}]})
     refused("too few numbers", "data of input 'queries' has 31 numbers, expected 32",
