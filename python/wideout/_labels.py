@@ -25,14 +25,28 @@ def _refuse_shape(shape: tuple[int, ...], n: int, m: int | None) -> None:
         raise _refuse(f"labels have shape {tuple(shape)}, and a matrix of labels has a column for each of the {m} classes")
 
 
+def _copied(matrix: Any) -> Any:
+    """A copy in CSR, whose arrays nobody else can change, and which agree: scipy's functions, and the library, read
+    wherever they point."""
+    own = matrix.copy()
+    if hasattr(own, "indptr"):  # of the other forms scipy looks at each number
+        own.check_format(full_check=True)
+        if (np.diff(own.indptr) < 0).any():  # which the check leaves out where nothing is stored
+            raise ValueError("indptr falls")
+    csr = own.tocsr()
+    csr.check_format(full_check=True)
+    return csr
+
+
 def _from_sparse(labels: Any, n: int, m: int | None) -> tuple[np.ndarray, np.ndarray]:
-    csr = labels.tocsr()
-    _refuse_shape(csr.shape, n, m)
-    if not csr.has_canonical_format or (csr.data == 0).any():
-        csr = csr.copy()
-        csr.sum_duplicates()
-        csr.eliminate_zeros()
-    return csr.indptr.astype(np.int64, copy=False), csr.indices.astype(np.int32, copy=False)
+    _refuse_shape(labels.shape, n, m)
+    try:
+        csr = _copied(labels)
+    except (ValueError, IndexError, TypeError) as error:
+        raise _refuse(f"labels are a sparse matrix whose parts do not agree: {error}") from None
+    csr.sum_duplicates()
+    csr.eliminate_zeros()
+    return csr.indptr.astype(np.int64), _to_int32(csr.indices)
 
 
 def _from_flags(flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

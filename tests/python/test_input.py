@@ -269,6 +269,52 @@ class Labels(unittest.TestCase):
         with self.assertRaisesRegex(wideout.ArgumentError, f"column for each of the {M} classes"):
             wideout.build(W, b, queries, np.zeros((len(queries), 50), bool), method="popular")
 
+    @unittest.skipUnless(sparse, "scipy is not installed")
+    def test_sparse_that_is_damaged(self):
+        """Scipy's functions, and the library, would read wherever such arrays point."""
+        flags = np.eye(3, 9)
+        empty = sparse.csr_matrix((3, 9))
+        empty.indptr[1] = 10**9
+        for kind in (sparse.csr_matrix, sparse.csc_matrix, sparse.bsr_matrix, sparse.csr_array):
+            for array, at, value in (
+                ("indptr", 1, 10**9),
+                ("indptr", 1, -7),
+                ("indptr", 0, -(10**9)),
+                ("indptr", -1, 10**9),
+                ("indices", 1, -4),
+                ("indices", 1, 10**9),
+            ):
+                bad = kind(flags)
+                getattr(bad, array)[at] = value
+                with self.subTest((kind.__name__, array, at, value)):
+                    with self.assertRaisesRegex(wideout.ArgumentError, "sparse matrix whose parts do not agree: "):
+                        wideout.Log(queries[:3], bad)
+        coordinates = sparse.coo_matrix(flags)
+        coordinates.row[1] = 10**9
+        for bad in (empty, empty.T, coordinates):
+            with self.assertRaisesRegex(wideout.ArgumentError, "whose parts do not agree|of 9 queries"):
+                wideout.Log(queries[:3], bad)
+
+    @unittest.skipUnless(sparse, "scipy is not installed")
+    def test_sparse_is_copied(self):
+        """What is changed after it was looked at is not what is read."""
+        ids = labels.astype(np.int32)
+        matrix = sparse.csr_matrix((np.ones(len(ids)), ids, np.arange(len(ids) + 1, dtype=np.int64)), shape=(len(ids), M))
+        log = wideout.Log(queries, matrix, m=M)
+        matrix.indices[:] = 10**8
+        matrix.indptr[1:-1] = -(10**9)
+        options = {"method": "popular", "popular": 50}
+        np.testing.assert_array_equal(
+            wideout.build(W, b, log, **options).search(queries[:9], 3)[1],
+            wideout.build(W, b, queries, labels, **options).search(queries[:9], 3)[1],
+        )
+
+    @unittest.skipUnless(sparse, "scipy is not installed")
+    def test_sparse_columns_beyond_ids(self):
+        wide = sparse.csr_matrix((np.ones(3), [5, 2**32 + 7, 1], [0, 1, 2, 3]), shape=(3, 2**33))
+        with self.assertRaisesRegex(wideout.ArgumentError, f"label {2**32 + 7} is no class"):
+            wideout.Log(queries[:3], wide)
+
     def test_out_of_range(self):
         for y in (np.full(len(queries), M), np.where(labels == labels[5], M + 5, labels)):
             with self.assertRaises(wideout.Error) as caught:
