@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arrays import as_array, to_floats
+from ._arrays import as_array, held, to_floats
 from ._errors import ABOUTS, STATUSES, argument_error, make_error
 from ._labels import to_csr
 from ._layer import FilePath
@@ -98,7 +98,7 @@ class Log(_core.Log):
         if array.ndim != 2:
             raise argument_error("queries", "queries have one dimension: a log has two, (n, d)")
         indptr, ids = to_csr(labels, len(array), m)
-        self = cls._wrap(array, indptr, ids)
+        self = cls._wrap(held(queries, array), indptr, ids)
         self.has_labels, self.path = ids is not None and len(ids) > 0, None
         return self
 
@@ -125,7 +125,7 @@ class Log(_core.Log):
     @property
     def queries(self) -> np.ndarray:
         """(n, d), float32, not to be written to; not copied."""
-        return np.asarray(self)
+        return np.asarray(memoryview(self))  # of self alone numpy would keep to itself why there are none
 
     def __len__(self) -> int:
         return self.n

@@ -63,10 +63,10 @@ def _refuse_kind(x: Tensor, what: str) -> None:
     refuse_short(x, what)
 
 
-def _floats(x: Tensor, what: str) -> np.ndarray:
+def _floats(x: Tensor, what: str) -> Tensor:
     """float32 where it lies; bfloat16 is converted."""
     _refuse_kind(x, what)
-    return x.detach().float().contiguous().numpy()
+    return x.detach().float().contiguous()
 
 
 def _as_tensor(x: Any, what: str) -> Tensor:
@@ -270,7 +270,10 @@ class WideLinear(nn.Linear):
             )
         if self._is_stale():
             self._refuse_computed()
-            raise argument_error("index", "the weights have changed since the index was built: call build again")
+            raise argument_error(
+                "index",
+                "the weights have changed since the index was built, or share_memory() has moved them: call build again",
+            )
         return self._index
 
     def _refuse_computed(self) -> None:

@@ -7,7 +7,7 @@ import unittest
 import numpy as np
 
 import wideout
-from data import D, M, W, b, index, labels, queries
+from data import D, M, W, b, index, labels, queries, scratch
 from wideout._labels import to_csr
 
 try:
@@ -415,6 +415,47 @@ class Tensors(unittest.TestCase):
             with self.assertRaises(RuntimeError):
                 x.storage().resize_(0)
         np.testing.assert_array_equal(ix.search(queries[:8], 3)[1], before)
+
+    def test_memory_that_moves(self):
+        """share_memory() gives a storage other memory, and frees what an index reads."""
+        import torch
+
+        small = index()
+        for as_given in (lambda x: x, lambda x: x.numpy(), lambda x: x.as_subclass(type("Sub", (torch.Tensor,), {}))):
+            for moved in range(2):
+                tensors = [torch.from_numpy(x).clone() for x in (W, b, queries)]
+                weight, bias, q = map(as_given, tensors)
+                log = wideout.Log(q, labels)
+                ix = wideout.build(weight, bias, log, method="full")
+                tensors[moved].share_memory_()
+                tensors[2].share_memory_()
+                for use in (
+                    lambda: ix.search(queries[:3], 3),
+                    lambda: ix.search(queries[0], 3),
+                    lambda: ix.score(queries[0], [1]),
+                    lambda: ix.log_partition(queries[:3], by="full"),
+                    lambda: ix.evaluate(queries, labels, timing=False),
+                    lambda: ix.save(scratch("moved.index")),
+                    lambda: wideout.build(ix.layer, method="full"),
+                    lambda: small.evaluate(queries, labels, timing=False, layer=ix.layer),
+                    lambda: wideout.Index.from_bytes(small.to_bytes(), layer=ix.layer),
+                ):
+                    with self.assertRaisesRegex(wideout.ArgumentError, "the layer's .* has moved, .*call share_memory"):
+                        use()
+                for use in (
+                    lambda: log.queries,
+                    lambda: small.evaluate(log, timing=False),
+                    lambda: wideout.build(W, b, log, method="popular"),
+                ):
+                    with self.assertRaisesRegex(wideout.ArgumentError, "the memory of the queries has moved"):
+                        use()
+                self.assertEqual((ix.info["method"], ix.name(3)), ("full", None))
+                ix.close()
+        shared = [torch.from_numpy(x).clone().share_memory_() for x in (W, b)]
+        ix = wideout.build(*shared, method="full")
+        for x in shared:
+            x.share_memory_()
+        np.testing.assert_array_equal(ix.search(queries[:9], 3)[1], index(method="full").search(queries[:9], 3)[1])
 
     def test_lists_of_scalars(self):
         import torch
