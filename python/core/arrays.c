@@ -91,7 +91,7 @@ int wopy_ids_drop_none(wopy_ids *ids, int32_t **kept)
     for (size_t i = 0; i < n; i++) n_none += ids->data[i] == -1;
     if (!n_none) return 0;
     if (!(*kept = PyMem_New(int32_t, n - n_none + 1))) {
-        PyErr_NoMemory();
+        wopy_no_memory((double)(n - n_none) * sizeof **kept);
         return -1;
     }
     for (size_t i = 0; i < n; i++)
@@ -117,6 +117,11 @@ PyObject *wopy_array_new(PyObject *dtype, bool one, size_t n, size_t k, void **d
     PyObject *const args[] = {shape, dtype};
     PyObject *array = PyObject_Vectorcall(wopy.ndarray, args, 2, NULL);
     Py_DECREF(shape);
+    if (!array && (PyErr_ExceptionMatches(PyExc_MemoryError) || PyErr_ExceptionMatches(PyExc_ValueError))) {
+        PyErr_Clear();
+        const size_t width = dtype == wopy.stats ? sizeof(wo_query_stats) : 4;
+        return wopy_no_memory((double)n * (double)k * (double)width);
+    }
     Py_buffer view;
     if (array && PyObject_GetBuffer(array, &view, PyBUF_WRITABLE)) Py_CLEAR(array);
     if (!array) return NULL;

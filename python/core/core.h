@@ -36,6 +36,9 @@ void *wopy_raise(const wo_error *err, PyObject *path);
 /* The caller's mistake, as the library would say it; `option` is the argument. */
 void *wopy_refuse(const char *option, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* An allocation of so many bytes failed: in place of PyErr_NoMemory, which has no sentence. */
+void *wopy_no_memory(double bytes);
+
 /* A whole number from 0 to `most`; where it was not given (NULL, None) the number stays as it is. */
 int wopy_number(PyObject *object, const char *what, uint64_t most, uint64_t *number);
 

@@ -185,6 +185,7 @@ static int set_threads(PyObject *object, PyObject *value, void *ignored)
 {
     (void)ignored;
     uint64_t threads = 0;
+    if (!value) return wopy_refuse("threads", "threads cannot be deleted: 0 stands for all cores"), -1;
     if (wopy_number(value, "threads", WOPY_MAX_THREADS, &threads)) return -1;
     ((wopy_index *)object)->threads = (int)threads;
     return 0;

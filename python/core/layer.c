@@ -44,7 +44,7 @@ static int set_names(wo_layer *layer, PyObject *names)
     const char **texts = PyMem_New(const char *, (size_t)n + 1);
     int failed = -1;
     if (!texts) {
-        PyErr_NoMemory();
+        wopy_no_memory((double)n * sizeof *texts);
         goto done;
     }
     for (Py_ssize_t i = 0; i < n; i++) {

@@ -52,7 +52,7 @@ static wopy_searcher *take_searcher(wopy_index *self, int threads, uint32_t prob
     }
     wo_searcher_defaults(&o, sizeof o);
     wopy_searcher *s = small ? *small : PyMem_Calloc(1, sizeof *s);
-    if (!s) return (wopy_searcher *)PyErr_NoMemory();
+    if (!s) return wopy_no_memory(sizeof *s);
     if (small) *small = s->next;
     o.threads = threads;
     o.max_probes = probes > s->max_probes ? probes : s->max_probes;

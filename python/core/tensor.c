@@ -182,7 +182,7 @@ PyObject *wopy_tensor_new(wopy_kind kind, bool one, size_t n, size_t k, void **d
     const size_t head = sizeof(block) + LINE;
     const bool fits = !k || n <= (PY_SSIZE_T_MAX - head) / width / k;
     block *b = fits ? PyMem_RawMalloc(head + n * k * width) : NULL;
-    if (!b) return PyErr_NoMemory();
+    if (!b) return wopy_no_memory((double)n * (double)k * (double)width);
     *data = (void *)(((uintptr_t)b + sizeof(block) + LINE - 1) / LINE * LINE);
     *b = (block){.managed.tensor = {.data = *data,
                                     .device = 1,

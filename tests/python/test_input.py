@@ -106,10 +106,15 @@ class Queries(unittest.TestCase):
         for args, names in [((), {}), ((queries, 3, 4), {}), ((queries,), {"nosuch": 1}), ((queries, 3), {"k": 3})]:
             with self.assertRaises(TypeError):
                 ix.search(*args, **names)
-        with self.assertRaises(MemoryError):
+        with self.assertRaisesRegex(wideout.OutOfMemory, f"^there is no memory for {100000 * (2**31 - 1) * 4} bytes$"):
             ix.search(np.zeros((100000, D), np.float32), 2**31 - 1)
         with self.assertRaises(wideout.ArgumentError):
             ix.threads = -1
+        with self.assertRaisesRegex(wideout.ArgumentError, "cannot be deleted"):
+            del ix.threads
+        for bad in (2**80, -1, M):
+            with self.assertRaisesRegex(wideout.ArgumentError, f"id takes a number from 0 to {M - 1}, not {bad}$"):
+                ix.name(bad)
         for bad in ("two", 1025, 10**30):
             with self.assertRaisesRegex(wideout.ArgumentError, "threads takes a"):
                 ix.threads = bad
@@ -351,6 +356,12 @@ class Tensors(unittest.TestCase):
         self.assertIsInstance(ix.log_partition(t[:8], by="full"), torch.Tensor)
         self.assertIsInstance(ix.sample(t[:8]), torch.Tensor)
         np.testing.assert_array_equal(ix.search(t[:8], 3, forbid=ids[:, 0])[1], ix.search(queries[:8], 3, forbid=expected[1][:, 0])[1])
+
+    def test_no_memory(self):
+        import torch
+
+        with self.assertRaisesRegex(wideout.OutOfMemory, "^there is no memory for 8"):
+            index().search(torch.zeros(100000, D), 2**31 - 1)
 
     def test_everything_from_tensors(self):
         import torch
