@@ -11,10 +11,12 @@ static bool is_plain(const Py_buffer *view, char format)
            PyBuffer_IsContiguous(view, 'C') && (uintptr_t)view->buf % 4 == 0;
 }
 
-/* A view of it as it is; false: it is not plain, and nothing is held. */
+/* A view of it as it is; false: it is not plain, and nothing is held. Subclasses of numpy's array may have a mask. */
 static bool take_plain(PyObject *object, char format, Py_buffer *view)
 {
     if (!PyObject_CheckBuffer(object)) return false;
+    PyTypeObject *ndarray = (PyTypeObject *)wopy.ndarray;
+    if (Py_TYPE(object) != ndarray && PyType_IsSubtype(Py_TYPE(object), ndarray)) return false;
     if (PyObject_GetBuffer(object, view, PyBUF_RECORDS_RO)) {
         PyErr_Clear();
         return false;

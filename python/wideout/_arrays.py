@@ -110,9 +110,11 @@ def _stacked(tensors: Any, what: str) -> Any:
 
 
 def as_array(x: Any, what: str) -> np.ndarray:
-    """Whatever it is, as an array."""
+    """Whatever it is, as an array, of no subclass."""
     if isinstance(x, np.ndarray):
-        return x
+        if np.ma.is_masked(x):
+            raise argument_error(what, f"{what} is a masked array: wideout knows no masks, so call .filled() first")
+        return np.asarray(x)
     if is_tensor(x):
         return from_tensor(x, what)
     if has_tensors(x):

@@ -64,6 +64,26 @@ class Queries(unittest.TestCase):
                 ix.search(bad)
         self.assertEqual(ix.search(np.zeros((0, D), np.float32), 2)[1].shape, (0, 2))
 
+    def test_subclasses(self):
+        """A mask is not overlooked; others are arrays."""
+        ix = index()
+        expected = ix.search(queries[:8], 3)[1]
+        masked = np.ma.masked_array(queries[:8])
+        for form in (queries[:8].view(np.recarray), np.matrix(queries[:8]), masked):
+            np.testing.assert_array_equal(ix.search(form, 3)[1], expected)
+        masked[2, 3] = np.ma.masked
+        ids = np.ma.masked_array(np.array([1, 2], np.int32), [True, False])
+        for use, what in (
+            (lambda: ix.search(masked), "queries"),
+            (lambda: ix.search(masked.astype(np.float64)), "queries"),
+            (lambda: wideout.Log(masked), "queries"),
+            (lambda: wideout.Log(queries[:2], ids), "labels"),
+            (lambda: ix.search(queries[:2], forbid=ids), "forbid"),
+            (lambda: wideout.Layer(masked), "the layer's weights"),
+        ):
+            with self.assertRaisesRegex(wideout.ArgumentError, f"^{what} is a masked array"):
+                use()
+
     def test_not_finite(self):
         q = queries[:6].copy()
         q[1, 3], q[4, 0] = np.nan, np.inf
@@ -248,6 +268,9 @@ class Labels(unittest.TestCase):
             (["a", "b", "c"], "whole numbers"),
             ([[1], ["a"], []], "whole numbers"),
             ([[1], 2, [3]], "some entries are lists"),
+            ([b"ab", b"c", b""], "must be a list of whole numbers, ids of classes, not bytes"),
+            ([[1], bytearray(b"c"), []], "not bytearray"),
+            ([{1: 2}, {}, {3: 4}], "not dict"),
             ([[[1], [2, 3]], [1], []], "not lists of them"),
             ([[[1]], [[2]], [[3]]], "whole numbers"),
             ([1, [2, 3], []], "differ in length"),
