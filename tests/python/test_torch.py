@@ -284,6 +284,9 @@ class Wide(unittest.TestCase):
         ):
             made = WideLinear.from_linear(self.plain, batches, given, **TREE)
             self.assertTrue(torch.equal(made.state_dict()["_extra_state"], expected))
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x), batch_size=300)  # lists of one
+        made = WideLinear.from_linear(self.plain, loader, list(y.split(300)), **TREE)
+        self.assertTrue(torch.equal(made.state_dict()["_extra_state"], expected))
         unlabelled = WideLinear.from_linear(self.plain, iter(many), **{**TREE, "source": "top"})
         self.assertEqual(unlabelled.index.options["source"], "top")
         tuned = WideLinear.from_linear(
