@@ -7,7 +7,7 @@ import os
 import warnings
 import zipfile
 import zlib
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -125,7 +125,8 @@ class Log(_core.Log):
     @property
     def queries(self) -> np.ndarray:
         """(n, d), float32, not to be written to; not copied."""
-        return np.asarray(memoryview(self))  # of self alone numpy would keep to itself why there are none
+        view: Any = memoryview(cast(Any, self))  # of self numpy would keep to itself why there are none
+        return np.asarray(view)
 
     def __len__(self) -> int:
         return self.n
