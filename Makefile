@@ -274,7 +274,7 @@ abi:  ## record the ABI of the shared library: after a change of it that is mean
 	abidw --headers-dir include --exported-interfaces-only --drop-private-types --drop-undefined-syms --no-corpus-path \
 	    --no-comp-dir-path --no-show-locs --no-write-default-sizes --out-file $(ABI) $(BUILD)/libwideout.so
 
-lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck, the ABI
+lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck, mypy, the ABI
 	$(call setup,build check)
 	@$(INNER) $(BUILD)/libwideout.so
 	$(if $(filter x86_64,$(MACHINE)),abidiff $(ABI) $(BUILD)/libwideout.so)
@@ -289,6 +289,7 @@ lint:  ## formatting, clang-tidy, cppcheck, include arrows, shellcheck, the ABI
 	    -isystem $(firstword $(PY_ASKED)) 2>/dev/null)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,portability,performance \
 	    --suppress=missingIncludeSystem -D_GNU_SOURCE -Iinclude python/core
+	mypy --ignore-missing-imports --cache-dir $(BUILD)/mypy python/wideout
 
 # ---- Demo and benchmarks ---------------------------------------------------------------------------------------------
 

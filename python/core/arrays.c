@@ -11,10 +11,12 @@ static bool is_plain(const Py_buffer *view, char format)
            PyBuffer_IsContiguous(view, 'C') && (uintptr_t)view->buf % 4 == 0;
 }
 
-/* A view of it as it is; false: it is not plain, and nothing is held. */
+/* A view of it as it is; false: it is not plain, and nothing is held. Subclasses of numpy's array may have a mask. */
 static bool take_plain(PyObject *object, char format, Py_buffer *view)
 {
     if (!PyObject_CheckBuffer(object)) return false;
+    PyTypeObject *ndarray = (PyTypeObject *)wopy.ndarray;
+    if (Py_TYPE(object) != ndarray && PyType_IsSubtype(Py_TYPE(object), ndarray)) return false;
     if (PyObject_GetBuffer(object, view, PyBUF_RECORDS_RO)) {
         PyErr_Clear();
         return false;
@@ -91,7 +93,7 @@ int wopy_ids_drop_none(wopy_ids *ids, int32_t **kept)
     for (size_t i = 0; i < n; i++) n_none += ids->data[i] == -1;
     if (!n_none) return 0;
     if (!(*kept = PyMem_New(int32_t, n - n_none + 1))) {
-        PyErr_NoMemory();
+        wopy_no_memory((double)(n - n_none) * sizeof **kept);
         return -1;
     }
     for (size_t i = 0; i < n; i++)
@@ -117,6 +119,11 @@ PyObject *wopy_array_new(PyObject *dtype, bool one, size_t n, size_t k, void **d
     PyObject *const args[] = {shape, dtype};
     PyObject *array = PyObject_Vectorcall(wopy.ndarray, args, 2, NULL);
     Py_DECREF(shape);
+    if (!array && (PyErr_ExceptionMatches(PyExc_MemoryError) || PyErr_ExceptionMatches(PyExc_ValueError))) {
+        PyErr_Clear();
+        const size_t width = dtype == wopy.stats ? sizeof(wo_query_stats) : 4;
+        return wopy_no_memory((double)n * (double)k * (double)width);
+    }
     Py_buffer view;
     if (array && PyObject_GetBuffer(array, &view, PyBUF_WRITABLE)) Py_CLEAR(array);
     if (!array) return NULL;

@@ -80,20 +80,12 @@ static int set_goals(PyObject *given, wo_tune_options *o)
     return 0;
 }
 
-static int log_of(PyObject *object, const wo_log **log)
-{
-    *log = NULL;
-    if (object == Py_None) return 0;
-    if (!PyObject_TypeCheck(object, wopy_log_type)) return wopy_refuse("log", "a log is a Log"), -1;
-    *log = ((wopy_log *)object)->log;
-    return 0;
-}
-
 /* Index._build(layer, log, tune_log, options, goals, threads, progress): goals None: exactly what the options say */
 PyObject *wopy_index_build(PyObject *type, PyObject *args)
 {
     PyObject *layer, *log, *tune_log, *given, *goals, *n_threads, *progress;
     uint64_t threads = 0;
+    const wo_layer *rows;
     const wo_log *of = NULL, *tuned_on = NULL;
     wo_build_options o;
     wo_tune_options tune;
@@ -103,7 +95,7 @@ PyObject *wopy_index_build(PyObject *type, PyObject *args)
                           &n_threads, &progress))
         return NULL;
     if (wopy_number(n_threads, "threads", WOPY_MAX_THREADS, &threads)) return NULL;
-    if (log_of(log, &of) || log_of(tune_log, &tuned_on)) return NULL;
+    if (wopy_layer_get(layer, &rows) || wopy_log_get(log, &of) || wopy_log_get(tune_log, &tuned_on)) return NULL;
     wo_build_defaults(WO_METHOD_EVIDENCE, &o, sizeof o);
     PyObject *method = PyDict_GetItemString(given, "method"); /* first: defaults go by it */
     const char *word = method ? PyUnicode_AsUTF8(method) : NULL;
@@ -123,7 +115,6 @@ PyObject *wopy_index_build(PyObject *type, PyObject *args)
     tune.build = &o;
     tune.enough = wopy_call_enough;
     tune.enough_ctx = &call;
-    const wo_layer *rows = ((wopy_layer *)layer)->layer;
     const wo_status status = goals != Py_None ? wo_index_tune(rows, of, tuned_on, &tune, &index, &err)
                                               : wo_index_build(rows, of, &o, &index, &err);
     if (wopy_call_end(&call)) {

@@ -37,6 +37,9 @@ void *wopy_raise(const wo_error *err, PyObject *path);
 /* The caller's mistake, as the library would say it; `option` is the argument. */
 void *wopy_refuse(const char *option, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* An allocation of so many bytes failed: in place of PyErr_NoMemory, which has no sentence. */
+void *wopy_no_memory(double bytes);
+
 /* A whole number from 0 to `most`; where it was not given (NULL, None) the number stays as it is. */
 int wopy_number(PyObject *object, const char *what, uint64_t most, uint64_t *number);
 
@@ -52,6 +55,7 @@ int wopy_forgive(void);
 typedef struct wopy_floats {
     Py_buffer view;
     PyObject *owner; /* the tensor's storage, where there is no view; or NULL */
+    uintptr_t begin; /* of the storage's memory */
     const float *data;
     size_t n, d; /* one dimension: n is 1 */
     bool one;    /* one dimension */
@@ -61,6 +65,9 @@ typedef struct wopy_floats {
 /* f32 in C order is taken as it is. `what` names the argument. */
 int wopy_floats_get(PyObject *object, const char *what, wopy_floats *floats);
 void wopy_floats_release(wopy_floats *floats);
+
+/* -1 with an exception: the tensor's storage has other memory now, and `data` is freed. */
+int wopy_floats_stay(const wopy_floats *floats, const char *what);
 
 /* A torch tensor that can be read where it lies: 1. 0: it is not one, and no exception is set; -1: one is. */
 int wopy_tensor_take(PyObject *object, wopy_floats *floats);
@@ -154,8 +161,14 @@ int wopy_log_register(PyObject *module);
 int wopy_log_writer_register(PyObject *module);
 int wopy_index_register(PyObject *module);
 
-/* The index, which stays until wopy_index_leave; NULL with an exception set: it was closed. */
+/* The library's layer or log of an object, NULL of None; -1 with an exception: it is another, or its memory moved. */
+int wopy_layer_get(PyObject *object, const wo_layer **layer);
+int wopy_log_get(PyObject *object, const wo_log **log);
+
+/* The index, which stays until wopy_index_leave; NULL with an exception set: it was closed. Its rows are for those who
+ * ask for them: they may be freed. */
 const wo_index *wopy_index_enter(wopy_index *self);
+const wo_index *wopy_index_enter_rows(wopy_index *self);
 void wopy_index_leave(wopy_index *self);
 void wopy_searchers_free(wopy_index *self);
 

@@ -136,13 +136,9 @@ done:
 PyObject *wopy_index_name(PyObject *object, PyObject *id)
 {
     wopy_index *self = (wopy_index *)object;
-    PyObject *number = PyNumber_Index(id);
-    if (!number) return NULL;
-    int overflow;
-    const long at = PyLong_AsLongAndOverflow(number, &overflow);
-    Py_DECREF(number);
-    if (overflow || at < 0 || (size_t)at >= self->m)
-        return wopy_refuse("id", "class %ld is not one of the %zu classes", at, self->m);
+    uint64_t at = self->m;
+    if (wopy_number(id, "id", self->m - 1, &at)) return NULL;
+    if (at == self->m) return wopy_refuse("id", "id takes a whole number");
     const wo_index *index = wopy_index_enter(self);
     if (!index) return NULL;
     size_t bytes = 0;

@@ -36,6 +36,13 @@ void *wopy_refuse(const char *option, const char *format, ...)
     return raise_as(WO_ERR_ARGUMENT, WO_ABOUT_OPTION, option, sentence, Py_NewRef(Py_None), NULL);
 }
 
+void *wopy_no_memory(double bytes)
+{
+    wo_error err = {.status = WO_ERR_MEMORY, .offset = WO_NO_OFFSET};
+    snprintf(err.text, sizeof err.text, "there is no memory for %.0f bytes", bytes);
+    return wopy_raise(&err, NULL);
+}
+
 /* Whether an exception says that an object is no number at all, or no number of this size: it is then cleared. */
 static bool is_no_number(void)
 {

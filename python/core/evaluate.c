@@ -106,6 +106,8 @@ PyObject *wopy_index_evaluate(PyObject *object, PyObject *args)
     PyObject *log, *layer, *ks, *batches, *progress, *given[6];
     uint64_t batch = 0, rounds = 0, probes = 0, threads = 0;
     int timing, prior;
+    const wo_layer *rows;
+    const wo_log *of;
     wo_eval_options o;
     wo_eval_timing timings[WO_EVAL_MAX + 1];
     wo_eval_result r = {.struct_size = sizeof r,
@@ -117,8 +119,6 @@ PyObject *wopy_index_evaluate(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!OOOOOOOpppOOO", wopy_log_type, &log, &layer, &ks, &batches, &given[0], &given[1],
                           &given[2], &given[3], &o.exact_fallback, &timing, &prior, &given[4], &given[5], &progress))
         return NULL;
-    if (layer != Py_None && !PyObject_TypeCheck(layer, wopy_layer_type))
-        return wopy_refuse("layer", "layer takes a Layer, not %s", Py_TYPE(layer)->tp_name);
     if (read_list(ks, "ks", o.ks, &o.n_ks) || read_list(batches, "batches", o.batches, &o.n_batches)) return NULL;
     if (wopy_number(given[0], "batch", UINT32_MAX, &batch) ||
         wopy_number(given[1], "max_queries", UINT64_MAX, &o.max_queries) ||
@@ -132,12 +132,12 @@ PyObject *wopy_index_evaluate(PyObject *object, PyObject *args)
     o.threads = (int)threads;
     o.skip_timing = !timing;
     o.no_prior = !prior;
-    const wo_index *index = wopy_index_enter(self);
+    if (wopy_layer_get(layer, &rows) || wopy_log_get(log, &of)) return NULL;
+    const wo_index *index = wopy_index_enter_rows(self);
     if (!index) return NULL;
     wopy_call call = wopy_call_begin(progress);
     o.progress = wopy_call_progress(&call);
-    const wo_status status = wo_evaluate(index, layer != Py_None ? ((wopy_layer *)layer)->layer : NULL,
-                                         ((wopy_log *)log)->log, &o, &r, &err);
+    const wo_status status = wo_evaluate(index, rows, of, &o, &r, &err);
     const int failed = wopy_call_end(&call);
     wopy_index_leave(self);
     if (failed) return NULL;

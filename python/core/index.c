@@ -25,6 +25,12 @@ const wo_index *wopy_index_enter(wopy_index *self)
     return self->index;
 }
 
+const wo_index *wopy_index_enter_rows(wopy_index *self)
+{
+    const wo_layer *layer;
+    return self->layer && wopy_layer_get(self->layer, &layer) ? NULL : wopy_index_enter(self);
+}
+
 void wopy_index_leave(wopy_index *self)
 {
     if (--self->inside == 0 && self->closed) free_index(self);
@@ -78,12 +84,10 @@ static PyObject *index_open(PyObject *type, PyObject *args)
     wo_index *index = NULL;
     wo_error err;
     if (!PyArg_ParseTuple(args, "OOOO", &path, &layer, &verify, &progress)) return NULL;
-    if (layer != Py_None && !PyObject_TypeCheck(layer, wopy_layer_type))
-        return wopy_refuse("layer", "layer takes a Layer, not %s", Py_TYPE(layer)->tp_name);
+    if (wopy_layer_get(layer, &o.layer)) return NULL;
     const int much = wopy_word(verify, "verify", wopy_verify_words, 3);
     if (much < 0 || !PyUnicode_FSConverter(path, &bytes)) return NULL;
     o.verify = (wo_verify)much;
-    o.layer = layer != Py_None ? ((wopy_layer *)layer)->layer : NULL;
     wopy_call call = wopy_call_begin(progress);
     o.progress = wopy_call_progress(&call);
     const wo_status status = wo_index_open(PyBytes_AS_STRING(bytes), &o, &index, &err);
@@ -106,10 +110,7 @@ static PyObject *index_open_bytes(PyObject *type, PyObject *args)
     wo_index *index = NULL;
     wo_error err;
     if (!PyArg_ParseTuple(args, "OO", &data, &layer)) return NULL;
-    if (layer != Py_None && !PyObject_TypeCheck(layer, wopy_layer_type))
-        return wopy_refuse("layer", "layer takes a Layer, not %s", Py_TYPE(layer)->tp_name);
-    if (PyObject_GetBuffer(data, &bytes, PyBUF_SIMPLE)) return NULL;
-    o.layer = layer != Py_None ? ((wopy_layer *)layer)->layer : NULL;
+    if (wopy_layer_get(layer, &o.layer) || PyObject_GetBuffer(data, &bytes, PyBUF_SIMPLE)) return NULL;
     wo_status status;
     Py_BEGIN_ALLOW_THREADS status = wo_index_open_memory(bytes.buf, (size_t)bytes.len, &o, &index, &err);
     Py_END_ALLOW_THREADS PyObject *self =
@@ -127,7 +128,7 @@ static PyObject *index_save(PyObject *object, PyObject *path)
     PyObject *bytes = NULL;
     wo_error err;
     if (!PyUnicode_FSConverter(path, &bytes)) return NULL;
-    const wo_index *index = wopy_index_enter(self);
+    const wo_index *index = wopy_index_enter_rows(self);
     if (!index) {
         Py_DECREF(bytes);
         return NULL;
@@ -184,6 +185,7 @@ static int set_threads(PyObject *object, PyObject *value, void *ignored)
 {
     (void)ignored;
     uint64_t threads = 0;
+    if (!value) return wopy_refuse("threads", "threads cannot be deleted: 0 stands for all cores"), -1;
     if (wopy_number(value, "threads", WOPY_MAX_THREADS, &threads)) return -1;
     ((wopy_index *)object)->threads = (int)threads;
     return 0;

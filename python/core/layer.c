@@ -14,6 +14,21 @@ static void layer_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
+int wopy_layer_get(PyObject *object, const wo_layer **layer)
+{
+    *layer = NULL;
+    if (object == Py_None) return 0;
+    if (!PyObject_TypeCheck(object, wopy_layer_type)) {
+        wopy_refuse("layer", "layer takes a Layer, not %s", Py_TYPE(object)->tp_name);
+        return -1;
+    }
+    const wopy_layer *self = (wopy_layer *)object;
+    *layer = self->layer;
+    return wopy_floats_stay(&self->weight, "the layer's weights") || wopy_floats_stay(&self->bias, "the layer's bias")
+               ? -1
+               : 0;
+}
+
 /* Names of classes, from a list of texts. */
 static int set_names(wo_layer *layer, PyObject *names)
 {
@@ -29,7 +44,7 @@ static int set_names(wo_layer *layer, PyObject *names)
     const char **texts = PyMem_New(const char *, (size_t)n + 1);
     int failed = -1;
     if (!texts) {
-        PyErr_NoMemory();
+        wopy_no_memory((double)n * sizeof *texts);
         goto done;
     }
     for (Py_ssize_t i = 0; i < n; i++) {

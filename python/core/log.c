@@ -15,6 +15,16 @@ static void log_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
+int wopy_log_get(PyObject *object, const wo_log **log)
+{
+    *log = NULL;
+    if (object == Py_None) return 0;
+    if (!PyObject_TypeCheck(object, wopy_log_type)) return wopy_refuse("log", "a log is a Log"), -1;
+    const wopy_log *self = (wopy_log *)object;
+    *log = self->log;
+    return wopy_floats_stay(&self->queries, "the queries");
+}
+
 /* Log._wrap(queries, indptr, labels): what wideout/_labels.py makes of labels, int64 and int32, or None and None. */
 static PyObject *log_wrap(PyObject *type, PyObject *args)
 {
@@ -92,6 +102,8 @@ static int log_view(PyObject *object, Py_buffer *view, int flags)
     wopy_log *self = (wopy_log *)object;
     const size_t n = wo_log_n(self->log), d = wo_log_d(self->log);
     float *queries = (float *)(uintptr_t)wo_log_queries(self->log);
+    view->obj = NULL;
+    if (wopy_floats_stay(&self->queries, "the queries")) return -1;
     if (PyBuffer_FillInfo(view, object, queries, (Py_ssize_t)(n * d * sizeof(float)), 1, flags)) return -1;
     self->shape[0] = (Py_ssize_t)n, self->shape[1] = (Py_ssize_t)d;
     self->strides[0] = (Py_ssize_t)(d * sizeof(float)), self->strides[1] = sizeof(float);

@@ -50,7 +50,7 @@ static wopy_searcher *take_searcher(wopy_index *self, int threads, uint32_t prob
     }
     wo_searcher_defaults(&o, sizeof o);
     wopy_searcher *s = small ? *small : PyMem_Calloc(1, sizeof *s);
-    if (!s) return (wopy_searcher *)PyErr_NoMemory();
+    if (!s) return wopy_no_memory(sizeof *s);
     if (small) *small = s->next;
     o.threads = threads;
     o.max_probes = probes > s->max_probes ? probes : s->max_probes;
@@ -330,7 +330,7 @@ static int run_call(const wopy_index *self, wo_searcher *searcher, const wo_sear
 static int run(wopy_index *self, const task *t, float *log_z)
 {
     const int threads = t->call.n == 1 ? 1 : (int)t->threads;
-    if (!wopy_index_enter(self)) return -1;
+    if (!wopy_index_enter_rows(self)) return -1;
     wopy_searcher *s = take_searcher(self, threads, t->call.probes, t->call.n_mandatory);
     const int failed = s ? run_call(self, s->searcher, &t->call, log_z) : -1;
     if (s) put_searcher(self, s);
@@ -391,7 +391,7 @@ PyObject *wopy_index_score(PyObject *object, PyObject *args)
         goto done;
     }
     result = new_answer(WOPY_FLOATS, q.tensor, q.one && ids.one, q.n, ids.d, &out);
-    if (!result || !wopy_index_enter(self)) goto failed;
+    if (!result || !wopy_index_enter_rows(self)) goto failed;
     s = take_searcher(self, 1, 0, 0);
     if (s) {
         const size_t piece = SCORE_WORK / (ids.d * q.d + 1) + 1;
@@ -457,7 +457,7 @@ PyObject *wopy_index_time(PyObject *object, PyObject *args)
     if (take_queries(self, given, &t.q)) goto done;
     t.call.n = t.q.n;
     t.call.k = (size_t)k;
-    if (take_places(&(asked){0}, &t) || !wopy_index_enter(self)) goto done;
+    if (take_places(&(asked){0}, &t) || !wopy_index_enter_rows(self)) goto done;
     const size_t step = calls ? 0 : 1, each = calls ? t.q.n : 1, n_calls = calls ? (size_t)calls : t.q.n;
     wopy_searcher *s = take_searcher(self, each == 1 ? 1 : threads, 0, 0);
     wo_status status = WO_OK;

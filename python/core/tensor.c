@@ -3,7 +3,8 @@
  * Tensor.numpy() takes 0.8 to 1.6 us, which is more than a search. The questions below take 0.05 us each. Torch is not
  * imported: who has a tensor has imported it.
  *
- * It is the storage that is held, not the tensor: model.half() and `parameter.data = ...` give a tensor another one. */
+ * It is the storage that is held, not the tensor: model.half() and `parameter.data = ...` give a tensor another one.
+ * But share_memory() gives the storage other memory, which nobody outside of torch can hold: it is noticed. */
 #include "core.h"
 
 /* Of torch, once somebody has imported it. */
@@ -92,7 +93,7 @@ static uintptr_t number(PyObject *object, PyObject *method)
 /* Whether all of the numbers are inside the storage: it can be made shorter than the tensors that it is of. */
 static bool is_inside(const wopy_floats *floats)
 {
-    const uintptr_t begin = number(floats->owner, names[DATA_PTR]), bytes = number(floats->owner, names[NBYTES]);
+    const uintptr_t begin = floats->begin, bytes = number(floats->owner, names[NBYTES]);
     const uintptr_t at = (uintptr_t)floats->data;
     if (PyErr_Occurred()) return false;
     if (!floats->n || !floats->d) return true; /* it has no address */
@@ -109,6 +110,7 @@ static bool take(PyObject *tensor, wopy_floats *floats)
     floats->tensor = true;
     floats->owner = PyObject_CallMethodNoArgs(tensor, names[STORAGE]);
     if (floats->owner) floats->data = (const float *)number(tensor, names[DATA_PTR]);
+    if (floats->data) floats->begin = number(floats->owner, names[DATA_PTR]);
     return !PyErr_Occurred() && is_inside(floats);
 }
 
@@ -122,6 +124,17 @@ int wopy_tensor_take(PyObject *object, wopy_floats *floats)
     Py_CLEAR(floats->owner);
     *floats = (wopy_floats){0};
     return wopy_forgive();
+}
+
+int wopy_floats_stay(const wopy_floats *floats, const char *what)
+{
+    if (!floats->begin || number(floats->owner, names[DATA_PTR]) == floats->begin) return 0;
+    if (!PyErr_Occurred())
+        wopy_refuse(what,
+                    "the memory of %s has moved, as share_memory() and torch.multiprocessing move it: call "
+                    "share_memory() first, then build",
+                    what);
+    return -1;
 }
 
 /* ---- Answers ------------------------------------------------------------------------------------------------ */
@@ -169,7 +182,7 @@ PyObject *wopy_tensor_new(wopy_kind kind, bool one, size_t n, size_t k, void **d
     const size_t head = sizeof(block) + LINE;
     const bool fits = !k || n <= (PY_SSIZE_T_MAX - head) / width / k;
     block *b = fits ? PyMem_RawMalloc(head + n * k * width) : NULL;
-    if (!b) return PyErr_NoMemory();
+    if (!b) return wopy_no_memory((double)n * (double)k * (double)width);
     *data = (void *)(((uintptr_t)b + sizeof(block) + LINE - 1) / LINE * LINE);
     *b = (block){.managed.tensor = {.data = *data,
                                     .device = 1,

@@ -80,6 +80,17 @@ def from_tensor(x: Any, what: str) -> np.ndarray:
     return (x.float() if x.dtype == torch.bfloat16 else x).resolve_conj().resolve_neg().numpy()
 
 
+def held(x: Any, array: Any) -> Any:
+    """What the extension is to hold of x, of which `array` was made: the tensor, where its memory is the array's. The
+    extension then notices when torch moves it. Torch refuses to make it shorter, for numpy has seen it."""
+    tensor = x.base if isinstance(x, np.ndarray) else x  # as Tensor.numpy() makes them
+    if is_tensor(tensor):
+        tensor = _plain(tensor).detach()
+        if tensor.shape == array.shape and tensor.data_ptr() == array.ctypes.data:
+            return tensor
+    return array
+
+
 def has_tensors(x: Any) -> bool:
     """Whether it is a list of tensors, going by its first."""
     return isinstance(x, (list, tuple)) and len(x) > 0 and is_tensor(x[0])
@@ -99,9 +110,11 @@ def _stacked(tensors: Any, what: str) -> Any:
 
 
 def as_array(x: Any, what: str) -> np.ndarray:
-    """Whatever it is, as an array."""
+    """Whatever it is, as an array, of no subclass."""
     if isinstance(x, np.ndarray):
-        return x
+        if np.ma.is_masked(x):
+            raise argument_error(what, f"{what} is a masked array: wideout knows no masks, so call .filled() first")
+        return np.asarray(x)
     if is_tensor(x):
         return from_tensor(x, what)
     if has_tensors(x):

@@ -17,7 +17,7 @@ import numpy as np
 
 from ._arrays import is_tensor, refuse_kind, refuse_short
 from ._errors import argument_error
-from ._labels import to_csr
+from ._labels import of_scalars, to_csr
 from ._log import LogWriter
 
 _PIECE = 4096  #: queries that the sample is written in at once
@@ -77,6 +77,7 @@ def _flags(a: np.ndarray, m: int) -> np.ndarray:
 def _to_ids(targets: Any, shape: tuple[int, ...], m: int, ignore: int) -> tuple[Any, np.ndarray | None]:
     """Targets as to_csr takes them, one entry a query, and which queries count; None: all."""
     n = math.prod(shape)
+    targets = of_scalars(targets, "targets")
     if hasattr(targets, "tocsr") or (isinstance(targets, (list, tuple)) and targets and not np.isscalar(targets[0])):
         return targets, None
     if is_tensor(targets):
@@ -163,7 +164,7 @@ class collect:
         seed: int = 0,
         bf16: bool = False,
     ) -> None:
-        weight = getattr(layer, "weight", None)
+        weight: Any = getattr(layer, "weight", None)
         if not is_tensor(weight) or weight.ndim != 2 or not hasattr(layer, "register_forward_pre_hook"):
             raise argument_error(
                 "layer",
@@ -192,6 +193,8 @@ class collect:
     # ---- The loop -------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> "collect":
+        if self._hook is not None:
+            raise argument_error("collect", "this collects already: make another for another log")
         self._writer = LogWriter(self._path, self._d, labels=self._labels, bf16=self._bf16)
         self._sample = None if self._limit is None else _Sample(self._limit, self._d, self._seed)
         self._waiting: tuple[np.ndarray, tuple[int, ...]] | None = None

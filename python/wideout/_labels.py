@@ -25,14 +25,28 @@ def _refuse_shape(shape: tuple[int, ...], n: int, m: int | None) -> None:
         raise _refuse(f"labels have shape {tuple(shape)}, and a matrix of labels has a column for each of the {m} classes")
 
 
+def _copied(matrix: Any) -> Any:
+    """A copy in CSR, whose arrays nobody else can change, and which agree: scipy's functions, and the library, read
+    wherever they point."""
+    own = matrix.copy()
+    if hasattr(own, "indptr"):  # of the other forms scipy looks at each number
+        own.check_format(full_check=True)
+        if (np.diff(own.indptr) < 0).any():  # which the check leaves out where nothing is stored
+            raise ValueError("indptr falls")
+    csr = own.tocsr()
+    csr.check_format(full_check=True)
+    return csr
+
+
 def _from_sparse(labels: Any, n: int, m: int | None) -> tuple[np.ndarray, np.ndarray]:
-    csr = labels.tocsr()
-    _refuse_shape(csr.shape, n, m)
-    if not csr.has_canonical_format or (csr.data == 0).any():
-        csr = csr.copy()
-        csr.sum_duplicates()
-        csr.eliminate_zeros()
-    return csr.indptr.astype(np.int64, copy=False), csr.indices.astype(np.int32, copy=False)
+    _refuse_shape(labels.shape, n, m)
+    try:
+        csr = _copied(labels)
+    except (ValueError, IndexError, TypeError) as error:
+        raise _refuse(f"labels are a sparse matrix whose parts do not agree: {error}") from None
+    csr.sum_duplicates()
+    csr.eliminate_zeros()
+    return csr.indptr.astype(np.int64), _to_int32(csr.indices)
 
 
 def _from_flags(flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -64,6 +78,9 @@ def _from_table(table: np.ndarray, m: int | None) -> tuple[np.ndarray, np.ndarra
 
 
 def _from_lists(lists: list) -> tuple[np.ndarray, np.ndarray]:
+    for x in lists:
+        if isinstance(x, (bytes, bytearray, dict)):  # which have whole numbers in them too
+            raise _refuse(f"labels of a query must be a list of whole numbers, ids of classes, not {type(x).__name__}")
     try:
         lengths = np.fromiter(map(len, lists), np.int64, len(lists))
     except TypeError:
@@ -78,6 +95,17 @@ def _from_lists(lists: list) -> tuple[np.ndarray, np.ndarray]:
     is_label = (ids != NONE[0]) & (ids != NONE[1])
     before = np.concatenate([[0], np.cumsum(is_label)])  # labels before each entry
     return before[np.concatenate([[0], np.cumsum(lengths)])].astype(np.int64), _to_int32(ids[is_label])
+
+
+def of_scalars(labels: Any, what: str) -> Any:
+    """A list of scalars of torch's and numpy's as one of numbers; other labels as they are."""
+    if not isinstance(labels, (list, tuple)) or not labels or getattr(labels[0], "ndim", None) != 0:
+        return labels
+    for x in labels:
+        if is_tensor(x):
+            refuse_kind(x, what, anywhere=True)
+            refuse_short(x, what)
+    return [x.item() if getattr(x, "ndim", None) == 0 else x for x in labels]
 
 
 def to_csr(labels: Any, n: int, m: int | None = None) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -96,8 +124,7 @@ def to_csr(labels: Any, n: int, m: int | None = None) -> tuple[np.ndarray | None
         if is_tensor(x):
             refuse_kind(x, "labels")
             refuse_short(x, "labels")
-    if isinstance(labels, (list, tuple)) and len(labels) and getattr(labels[0], "ndim", None) == 0:
-        labels = [x.item() if getattr(x, "ndim", None) == 0 else x for x in labels]  # scalars of torch's and numpy's
+    labels = of_scalars(labels, "labels")
     if isinstance(labels, (list, tuple)) and len(labels) and hasattr(labels[0], "__len__"):
         found = _from_lists([x.tolist() if is_tensor(x) or isinstance(x, np.ndarray) else x for x in labels])
         rows = len(labels)

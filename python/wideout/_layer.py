@@ -6,7 +6,7 @@ import os
 from typing import Any, Sequence, Union
 
 from . import _core
-from ._arrays import from_tensor, is_tensor
+from ._arrays import from_tensor, held, is_tensor
 from ._errors import argument_error
 from ._progress import Progress, reporting
 
@@ -35,12 +35,9 @@ class Layer(_core.Layer):
         if hasattr(weight, "weight") and hasattr(weight, "forward"):
             kind = type(weight).__name__
             raise argument_error("weight", f"W takes an array, not a module: give .weight and .bias of this {kind}")
-        # A tensor's storage can be freed or made shorter by who has it; of one that numpy has seen torch refuses that.
-        if is_tensor(weight):
-            weight = from_tensor(weight.detach(), "the layer's weights")
-        if is_tensor(bias):
-            bias = from_tensor(bias.detach(), "the layer's bias")
-        self = cls._wrap(weight, bias, names)
+        rows = from_tensor(weight, "the layer's weights") if is_tensor(weight) else weight
+        biases = from_tensor(bias, "the layer's bias") if is_tensor(bias) else bias
+        self = cls._wrap(held(weight, rows), held(bias, biases), names)
         self.path = None
         return self
 

@@ -7,12 +7,12 @@ import os
 import warnings
 import zipfile
 import zlib
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from . import _core
-from ._arrays import as_array, to_floats
+from ._arrays import as_array, held, to_floats
 from ._errors import ABOUTS, STATUSES, argument_error, make_error
 from ._labels import to_csr
 from ._layer import FilePath
@@ -98,7 +98,7 @@ class Log(_core.Log):
         if array.ndim != 2:
             raise argument_error("queries", "queries have one dimension: a log has two, (n, d)")
         indptr, ids = to_csr(labels, len(array), m)
-        self = cls._wrap(array, indptr, ids)
+        self = cls._wrap(held(queries, array), indptr, ids)
         self.has_labels, self.path = ids is not None and len(ids) > 0, None
         return self
 
@@ -125,7 +125,8 @@ class Log(_core.Log):
     @property
     def queries(self) -> np.ndarray:
         """(n, d), float32, not to be written to; not copied."""
-        return np.asarray(self)
+        view: Any = memoryview(cast(Any, self))  # of self numpy would keep to itself why there are none
+        return np.asarray(view)
 
     def __len__(self) -> int:
         return self.n

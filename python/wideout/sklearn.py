@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_regressor
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
@@ -50,13 +52,17 @@ def _is_fitted(estimator: Any) -> bool:
 def _row_of(estimator: Any, d: int) -> tuple[np.ndarray, float]:
     """One class's row and bias, of the estimators of one-vs-rest."""
     if hasattr(estimator, "coef_"):
-        return _dense(estimator.coef_)[0], float(np.ravel(estimator.intercept_)[0])
+        return _dense(estimator.coef_, "coef_")[0], float(np.ravel(estimator.intercept_)[0])
     return np.zeros(d, np.float32), float(np.ravel(estimator.predict(np.zeros((1, d))))[0])  # the same for every query
 
 
-def _dense(a: Any) -> np.ndarray:
+def _dense(a: Any, what: str) -> np.ndarray:
     a = a.toarray() if scipy.sparse.issparse(a) else np.asarray(a)
-    return np.ascontiguousarray(a, np.float32)
+    with np.errstate(over="ignore"):
+        a = np.ascontiguousarray(a, np.float32)
+    if not np.isfinite(a).all():
+        raise argument_error(what, f"{what} has numbers beyond float32, which wideout computes in")
+    return a
 
 
 def _rows_of(estimator: Any, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +71,13 @@ def _rows_of(estimator: Any, d: int) -> tuple[np.ndarray, np.ndarray]:
         pairs = [_row_of(one, d) for one in estimator.estimators_]
         W, b = np.stack([row for row, _ in pairs]), np.array([bias for _, bias in pairs], np.float32)
     elif hasattr(estimator, "coef_") and hasattr(estimator, "intercept_"):
-        W = np.atleast_2d(_dense(estimator.coef_))
+        if hasattr(estimator, "decision_function_shape") and len(estimator.classes_) > 2:  # libsvm's
+            raise argument_error(
+                "estimator",
+                f"WideClassifier takes a row for each class, and {type(estimator).__name__} has one for each pair of "
+                "classes: take LinearSVC, or OneVsRestClassifier of it",
+            )
+        W = np.atleast_2d(_dense(estimator.coef_, "coef_"))
         b = np.ascontiguousarray(np.broadcast_to(np.ravel(estimator.intercept_), len(W)), np.float32)
     else:
         raise argument_error(
@@ -99,14 +111,26 @@ def _number_of(k: Any) -> int:
     return number
 
 
-def _is_softmax(estimator: Any) -> bool:
-    """Whether predict_proba is a softmax; others normalise what each class has by itself."""
-    how = getattr(estimator, "multi_class", "auto")
-    return isinstance(estimator, LogisticRegression) and how != "ovr" and estimator.solver != "liblinear"
+def _chances_of(estimator: Any, m: int) -> tuple[str, int] | None:
+    """How predict_proba makes chances of the scores of m classes: a softmax, or sigmoids that are normalised, and what
+    the scores are multiplied by before. None: in another way, or not at all."""
+    if isinstance(estimator, OneVsRestClassifier):
+        of_one = _chances_of(estimator.estimator, 2)
+        return of_one and ("sigmoids", of_one[1])
+    if not hasattr(estimator, "predict_proba"):
+        return None
+    if isinstance(estimator, LogisticRegression):
+        how = getattr(estimator, "multi_class", "auto")
+        if how == "multinomial" and m == 2:
+            return "softmax", 2  # of -score and score
+        return "sigmoids" if how == "ovr" or m == 2 or estimator.solver == "liblinear" else "softmax", 1
+    if isinstance(estimator, SGDClassifier):
+        return ("sigmoids", 1) if estimator.loss in ("log_loss", "log") else None
+    return ("softmax", 1) if isinstance(estimator, LinearDiscriminantAnalysis) else None
 
 
 def _has_probabilities(self: "WideClassifier") -> bool:
-    return hasattr(getattr(self, "estimator_", self.estimator), "predict_proba")
+    return _chances_of(getattr(self, "estimator_", self.estimator), len(getattr(self, "classes_", ()))) is not None
 
 
 class WideClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -117,8 +141,8 @@ class WideClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     that the estimator has not seen. Not fitted: a clone of it is fitted first, to the same examples.
 
     target, k, max_time: as wideout.build has them; options: a dict of its other options. With fewer than 256 classes
-    all are scored, unless options name a method. The prior of an index (docs/PYTHON.md) is used for
-    LogisticRegression's softmax alone, unless options have one.
+    all are scored, unless options name a method. The prior of an index (docs/PYTHON.md) is used for a softmax alone,
+    unless options have one. predict_proba is there where it is known how the estimator makes it of scores.
 
     Attributes: estimator_, classes_, index_ (evaluate it, print it, give it threads), n_features_in_.
 
@@ -150,6 +174,9 @@ class WideClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 "estimator", f"WideClassifier takes a classifier, and {type(self.estimator).__name__} is a regressor"
             )
         _number_of(self.k)
+        for name in ("target", "k", "max_time"):
+            if name in (self.options or {}):
+                raise argument_error("options", f"{name} is no option: say WideClassifier(..., {name}=...)")
         several = type_of_target(y).startswith("multilabel")
         rows, labels = self._validated(X, y, multi_output=several)
         check_classification_targets(labels)
@@ -162,10 +189,10 @@ class WideClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             options["method"] = "full"
         elif "method" not in options or self.target is not None:
             options.update(target=self.target, k=self.k, max_time=self.max_time)
-        if not _is_softmax(self.estimator_) and options.get("method", "evidence") == "evidence":
+        if _chances_of(self.estimator_, len(W)) != ("softmax", 1) and options.get("method", "evidence") == "evidence":
             options.setdefault("prior", 0)  # evidence adds up with logits, and those of a softmax alone are such
         options.setdefault("progress", False)
-        self.index_ = build(W, b, _dense(rows), self._ids(labels, several), **options)
+        self.index_ = build(W, b, _dense(rows, "X"), self._ids(labels, several), **options)
         return self
 
     # ---- Answers --------------------------------------------------------------------------------------------------
@@ -190,7 +217,9 @@ class WideClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         best and their ids (n, k). Without: (n, m), 0 for every other class."""
         k = None if k is None else _number_of(k)
         scores, ids = self._best(X, _CANDIDATES)
-        if not self._several and (_is_softmax(self.estimator_) or len(self.classes_) == 2):
+        kind, times = _chances_of(self.estimator_, len(self.classes_)) or ("", 1)
+        scores = times * scores
+        if not self._several and (kind == "softmax" or len(self.classes_) == 2):
             odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         else:
             odds = 1 / (1 + np.exp(-np.maximum(scores, -80)))
@@ -244,7 +273,7 @@ class WideClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         step = max(1, _AT_ONCE // X.shape[1]) if scipy.sparse.issparse(X) else max(1, X.shape[0])
         for at in range(0, X.shape[0], step):
             piece = slice(at, at + step)
-            rows = _dense(X[piece])
+            rows = _dense(X[piece], "X")
             self.index_.search(rows, k, out=(scores[piece], ids[piece]))
             lost = np.flatnonzero(ids[piece, 0] < 0)
             if lost.size:

@@ -63,10 +63,10 @@ def _refuse_kind(x: Tensor, what: str) -> None:
     refuse_short(x, what)
 
 
-def _floats(x: Tensor, what: str) -> np.ndarray:
+def _floats(x: Tensor, what: str) -> Tensor:
     """float32 where it lies; bfloat16 is converted."""
     _refuse_kind(x, what)
-    return x.detach().float().contiguous().numpy()
+    return x.detach().float().contiguous()
 
 
 def _as_tensor(x: Any, what: str) -> Tensor:
@@ -88,6 +88,8 @@ def _log(batches: Any, labels: Any, m: int, d: int, what: str) -> Any:
     parts: list[tuple[Any, Any, Any]] = []
     given = iter(labels) if labels is not None else None
     for batch in batches:
+        if isinstance(batch, (tuple, list)) and len(batch) == 1 and isinstance(batch[0], Tensor):
+            batch = batch[0]  # as a DataLoader of queries alone has them
         pair = isinstance(batch, (tuple, list)) and len(batch) == 2
         if given is not None and pair:
             raise argument_error(what, "batches are pairs with their labels: leave the others out")
@@ -170,7 +172,8 @@ class WideLinear(nn.Linear):
             raise argument_error("linear", "the bias is no parameter: it is computed before each call, by pruning, say")
         m, d = weight.shape
         layer = cls(d, m, bias=bias is not None, device="meta")
-        layer.weight, layer.bias = weight, bias
+        layer.register_parameter("weight", weight)
+        layer.register_parameter("bias", bias)
         layer.train(linear.training)
         layer.build(batches, labels, target=target, **options)
         return layer
@@ -270,7 +273,10 @@ class WideLinear(nn.Linear):
             )
         if self._is_stale():
             self._refuse_computed()
-            raise argument_error("index", "the weights have changed since the index was built: call build again")
+            raise argument_error(
+                "index",
+                "the weights have changed since the index was built, or share_memory() has moved them: call build again",
+            )
         return self._index
 
     def _refuse_computed(self) -> None:

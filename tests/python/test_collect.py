@@ -79,6 +79,10 @@ class Collect(unittest.TestCase):
         y[0] = 7
         queries, labels = self.collected([(x, y.flatten())], ignore_index=7)
         self.assertEqual(len(queries), int((y != 7).sum()))
+        for targets in ([1, 7, 3], [torch.tensor(1), torch.tensor(7), torch.tensor(3)], list(np.array([1, 7, 3]))):
+            queries, labels = self.collected([(x[0, :3], targets)], ignore_index=7)
+            np.testing.assert_array_equal(queries, x[0, [0, 2]].numpy())
+            self.assertEqual(labels, [[1], [3]])
 
     def test_forms_of_targets(self):
         x = torch.randn(3, D)
@@ -173,6 +177,15 @@ class Collect(unittest.TestCase):
         for use in (lambda: log.labels([1, 2, 3]), lambda: log.__exit__(None, None, None)):
             with self.assertRaisesRegex(wideout.ArgumentError, r"say `with wideout.collect\(...\) as log:`"):
                 use()
+
+    def test_entered_twice(self):
+        log = wideout.collect(self.head, self.path, labels=False)
+        with self.assertRaisesRegex(wideout.ArgumentError, "collects already"), log, log:
+            pass
+        self.assertFalse(self.head._forward_pre_hooks)
+        with log:
+            self.head(torch.randn(3, D))
+        self.assertEqual(log.n, 3)
 
     def test_not_finite(self):
         """Such queries are left out with their labels, and counted: an index would refuse the whole log."""

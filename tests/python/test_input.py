@@ -7,7 +7,7 @@ import unittest
 import numpy as np
 
 import wideout
-from data import D, M, W, b, index, labels, queries
+from data import D, M, W, b, index, labels, queries, scratch
 from wideout._labels import to_csr
 
 try:
@@ -64,6 +64,26 @@ class Queries(unittest.TestCase):
                 ix.search(bad)
         self.assertEqual(ix.search(np.zeros((0, D), np.float32), 2)[1].shape, (0, 2))
 
+    def test_subclasses(self):
+        """A mask is not overlooked; others are arrays."""
+        ix = index()
+        expected = ix.search(queries[:8], 3)[1]
+        masked = np.ma.masked_array(queries[:8])
+        for form in (queries[:8].view(np.recarray), np.matrix(queries[:8]), masked):
+            np.testing.assert_array_equal(ix.search(form, 3)[1], expected)
+        masked[2, 3] = np.ma.masked
+        ids = np.ma.masked_array(np.array([1, 2], np.int32), [True, False])
+        for use, what in (
+            (lambda: ix.search(masked), "queries"),
+            (lambda: ix.search(masked.astype(np.float64)), "queries"),
+            (lambda: wideout.Log(masked), "queries"),
+            (lambda: wideout.Log(queries[:2], ids), "labels"),
+            (lambda: ix.search(queries[:2], forbid=ids), "forbid"),
+            (lambda: wideout.Layer(masked), "the layer's weights"),
+        ):
+            with self.assertRaisesRegex(wideout.ArgumentError, f"^{what} is a masked array"):
+                use()
+
     def test_not_finite(self):
         q = queries[:6].copy()
         q[1, 3], q[4, 0] = np.nan, np.inf
@@ -106,10 +126,15 @@ class Queries(unittest.TestCase):
         for args, names in [((), {}), ((queries, 3, 4), {}), ((queries,), {"nosuch": 1}), ((queries, 3), {"k": 3})]:
             with self.assertRaises(TypeError):
                 ix.search(*args, **names)
-        with self.assertRaises(MemoryError):
+        with self.assertRaisesRegex(wideout.OutOfMemory, f"^there is no memory for {100000 * (2**31 - 1) * 4} bytes$"):
             ix.search(np.zeros((100000, D), np.float32), 2**31 - 1)
         with self.assertRaises(wideout.ArgumentError):
             ix.threads = -1
+        with self.assertRaisesRegex(wideout.ArgumentError, "cannot be deleted"):
+            del ix.threads
+        for bad in (2**80, -1, M):
+            with self.assertRaisesRegex(wideout.ArgumentError, f"id takes a number from 0 to {M - 1}, not {bad}$"):
+                ix.name(bad)
         for bad in ("two", 1025, 10**30):
             with self.assertRaisesRegex(wideout.ArgumentError, "threads takes a"):
                 ix.threads = bad
@@ -243,6 +268,9 @@ class Labels(unittest.TestCase):
             (["a", "b", "c"], "whole numbers"),
             ([[1], ["a"], []], "whole numbers"),
             ([[1], 2, [3]], "some entries are lists"),
+            ([b"ab", b"c", b""], "must be a list of whole numbers, ids of classes, not bytes"),
+            ([[1], bytearray(b"c"), []], "not bytearray"),
+            ([{1: 2}, {}, {3: 4}], "not dict"),
             ([[[1], [2, 3]], [1], []], "not lists of them"),
             ([[[1]], [[2]], [[3]]], "whole numbers"),
             ([1, [2, 3], []], "differ in length"),
@@ -268,6 +296,52 @@ class Labels(unittest.TestCase):
                     index().evaluate(queries, sparse.csr_matrix((len(queries), columns)), timing=False)
         with self.assertRaisesRegex(wideout.ArgumentError, f"column for each of the {M} classes"):
             wideout.build(W, b, queries, np.zeros((len(queries), 50), bool), method="popular")
+
+    @unittest.skipUnless(sparse, "scipy is not installed")
+    def test_sparse_that_is_damaged(self):
+        """Scipy's functions, and the library, would read wherever such arrays point."""
+        flags = np.eye(3, 9)
+        empty = sparse.csr_matrix((3, 9))
+        empty.indptr[1] = 10**9
+        for kind in (sparse.csr_matrix, sparse.csc_matrix, sparse.bsr_matrix, sparse.csr_array):
+            for array, at, value in (
+                ("indptr", 1, 10**9),
+                ("indptr", 1, -7),
+                ("indptr", 0, -(10**9)),
+                ("indptr", -1, 10**9),
+                ("indices", 1, -4),
+                ("indices", 1, 10**9),
+            ):
+                bad = kind(flags)
+                getattr(bad, array)[at] = value
+                with self.subTest((kind.__name__, array, at, value)):
+                    with self.assertRaisesRegex(wideout.ArgumentError, "sparse matrix whose parts do not agree: "):
+                        wideout.Log(queries[:3], bad)
+        coordinates = sparse.coo_matrix(flags)
+        coordinates.row[1] = 10**9
+        for bad in (empty, empty.T, coordinates):
+            with self.assertRaisesRegex(wideout.ArgumentError, "whose parts do not agree|of 9 queries"):
+                wideout.Log(queries[:3], bad)
+
+    @unittest.skipUnless(sparse, "scipy is not installed")
+    def test_sparse_is_copied(self):
+        """What is changed after it was looked at is not what is read."""
+        ids = labels.astype(np.int32)
+        matrix = sparse.csr_matrix((np.ones(len(ids)), ids, np.arange(len(ids) + 1, dtype=np.int64)), shape=(len(ids), M))
+        log = wideout.Log(queries, matrix, m=M)
+        matrix.indices[:] = 10**8
+        matrix.indptr[1:-1] = -(10**9)
+        options = {"method": "popular", "popular": 50}
+        np.testing.assert_array_equal(
+            wideout.build(W, b, log, **options).search(queries[:9], 3)[1],
+            wideout.build(W, b, queries, labels, **options).search(queries[:9], 3)[1],
+        )
+
+    @unittest.skipUnless(sparse, "scipy is not installed")
+    def test_sparse_columns_beyond_ids(self):
+        wide = sparse.csr_matrix((np.ones(3), [5, 2**32 + 7, 1], [0, 1, 2, 3]), shape=(3, 2**33))
+        with self.assertRaisesRegex(wideout.ArgumentError, f"label {2**32 + 7} is no class"):
+            wideout.Log(queries[:3], wide)
 
     def test_out_of_range(self):
         for y in (np.full(len(queries), M), np.where(labels == labels[5], M + 5, labels)):
@@ -305,6 +379,12 @@ class Tensors(unittest.TestCase):
         self.assertIsInstance(ix.log_partition(t[:8], by="full"), torch.Tensor)
         self.assertIsInstance(ix.sample(t[:8]), torch.Tensor)
         np.testing.assert_array_equal(ix.search(t[:8], 3, forbid=ids[:, 0])[1], ix.search(queries[:8], 3, forbid=expected[1][:, 0])[1])
+
+    def test_no_memory(self):
+        import torch
+
+        with self.assertRaisesRegex(wideout.OutOfMemory, "^there is no memory for 8"):
+            index().search(torch.zeros(100000, D), 2**31 - 1)
 
     def test_everything_from_tensors(self):
         import torch
@@ -369,6 +449,47 @@ class Tensors(unittest.TestCase):
             with self.assertRaises(RuntimeError):
                 x.storage().resize_(0)
         np.testing.assert_array_equal(ix.search(queries[:8], 3)[1], before)
+
+    def test_memory_that_moves(self):
+        """share_memory() gives a storage other memory, and frees what an index reads."""
+        import torch
+
+        small = index()
+        for as_given in (lambda x: x, lambda x: x.numpy(), lambda x: x.as_subclass(type("Sub", (torch.Tensor,), {}))):
+            for moved in range(2):
+                tensors = [torch.from_numpy(x).clone() for x in (W, b, queries)]
+                weight, bias, q = map(as_given, tensors)
+                log = wideout.Log(q, labels)
+                ix = wideout.build(weight, bias, log, method="full")
+                tensors[moved].share_memory_()
+                tensors[2].share_memory_()
+                for use in (
+                    lambda: ix.search(queries[:3], 3),
+                    lambda: ix.search(queries[0], 3),
+                    lambda: ix.score(queries[0], [1]),
+                    lambda: ix.log_partition(queries[:3], by="full"),
+                    lambda: ix.evaluate(queries, labels, timing=False),
+                    lambda: ix.save(scratch("moved.index")),
+                    lambda: wideout.build(ix.layer, method="full"),
+                    lambda: small.evaluate(queries, labels, timing=False, layer=ix.layer),
+                    lambda: wideout.Index.from_bytes(small.to_bytes(), layer=ix.layer),
+                ):
+                    with self.assertRaisesRegex(wideout.ArgumentError, "the layer's .* has moved, .*call share_memory"):
+                        use()
+                for use in (
+                    lambda: log.queries,
+                    lambda: small.evaluate(log, timing=False),
+                    lambda: wideout.build(W, b, log, method="popular"),
+                ):
+                    with self.assertRaisesRegex(wideout.ArgumentError, "the memory of the queries has moved"):
+                        use()
+                self.assertEqual((ix.info["method"], ix.name(3)), ("full", None))
+                ix.close()
+        shared = [torch.from_numpy(x).clone().share_memory_() for x in (W, b)]
+        ix = wideout.build(*shared, method="full")
+        for x in shared:
+            x.share_memory_()
+        np.testing.assert_array_equal(ix.search(queries[:9], 3)[1], index(method="full").search(queries[:9], 3)[1])
 
     def test_lists_of_scalars(self):
         import torch

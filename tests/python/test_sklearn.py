@@ -17,12 +17,13 @@ except ImportError:
 else:
     from sklearn.base import BaseEstimator, clone
     from sklearn.exceptions import NotFittedError
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     from sklearn.linear_model import LinearRegression, LogisticRegression, Perceptron, SGDClassifier
     from sklearn.model_selection import GridSearchCV
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
-    from sklearn.svm import LinearSVC
+    from sklearn.svm import SVC, LinearSVC, NuSVC
     from sklearn.tree import DecisionTreeClassifier
     from sklearn.utils.estimator_checks import check_estimator
 
@@ -113,6 +114,53 @@ class Estimator(unittest.TestCase):
             self.assertEqual(wide.decision_function(X).shape, (600,))
             if hasattr(wide, "predict_proba"):
                 np.testing.assert_allclose(wide.predict_proba(X), wide.estimator_.predict_proba(X), atol=1e-4)
+
+    def test_probabilities(self):
+        """They are the estimator's, or there are none."""
+        X, y = few()
+        multinomial = LogisticRegression(multi_class="multinomial")
+        for estimator in (
+            LogisticRegression(),
+            multinomial,
+            LogisticRegression(solver="liblinear"),
+            quick(),
+            LinearDiscriminantAnalysis(),
+            OneVsRestClassifier(multinomial),
+            OneVsRestClassifier(LinearDiscriminantAnalysis()),
+        ):
+            for n_classes in (2, 3, 30):
+                with self.subTest((estimator, n_classes)), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    self.assertTrue(hasattr(WideClassifier(estimator), "predict_proba"))
+                    wide = WideClassifier(estimator).fit(X, y % n_classes)
+                    expected = wide.estimator_.predict_proba(X)
+                    np.testing.assert_allclose(wide.predict_proba(X), expected, atol=1e-4)
+        huber = quick(loss="modified_huber")
+        for estimator in (huber, OneVsRestClassifier(huber), SVC(kernel="linear", probability=True), LinearSVC()):
+            self.assertFalse(hasattr(WideClassifier(estimator), "predict_proba"))
+            wide = WideClassifier(estimator).fit(X, y % 2)
+            self.assertFalse(hasattr(wide, "predict_proba"))
+            np.testing.assert_array_equal(wide.predict(X), wide.estimator_.predict(X))
+
+    def test_rows_of_pairs(self):
+        """Three classes have three pairs: the shape does not tell."""
+        X, y = few()
+        for kind in (SVC, NuSVC):
+            options = {"nu": 0.1} if kind is NuSVC else {}
+            for n_classes in (3, 4):
+                with self.assertRaisesRegex(wideout.ArgumentError, f"{kind.__name__} has one for each pair of classes"):
+                    WideClassifier(kind(kernel="linear", **options)).fit(X, y % n_classes)
+            wide = WideClassifier(OneVsRestClassifier(kind(kernel="linear", **options))).fit(X, y % 3)
+            np.testing.assert_array_equal(wide.predict(X), wide.estimator_.predict(X))
+
+    def test_beyond_float32(self):
+        X, y = few()
+        for form in (X.astype(np.float64), scipy.sparse.csr_matrix(X.astype(np.float64))):
+            wide = WideClassifier(quick()).fit(form, y)
+            form[3, 1] = 1e39
+            for use in (wide.predict, wide.predict_proba, lambda x: WideClassifier(wide.estimator_).fit(x, y)):
+                with self.assertRaisesRegex(wideout.ArgumentError, "X has numbers beyond float32"):
+                    use(form)
 
     def test_an_index(self):
         X, y = many()
@@ -219,6 +267,9 @@ class Estimator(unittest.TestCase):
             wide.predict(X * np.nan)
         with self.assertRaises(TypeError):
             WideClassifier(plain, options={"method": "full", "no_such": 1}).fit(X, y)
+        for name in ("target", "k", "max_time"):
+            with self.assertRaisesRegex(wideout.ArgumentError, rf"{name} is no option: say WideClassifier\(..., {name}="):
+                WideClassifier(plain, options={name: 1}).fit(X, y)
         wide.index_.save(scratch("sklearn.index"))
         self.assertEqual(wideout.open(scratch("sklearn.index")).m, len(plain.classes_))
 

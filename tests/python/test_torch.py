@@ -15,6 +15,8 @@ try:
 except ImportError:
     torch = None
 else:
+    from torch.multiprocessing.reductions import ForkingPickler
+
     from wideout.torch import WideLinear
 
     x, y = torch.from_numpy(queries), torch.from_numpy(labels)
@@ -234,9 +236,16 @@ class Wide(unittest.TestCase):
         with self.assertRaisesRegex(wideout.ArgumentError, "have changed since"):
             wide.topk(x[:3], 2)
         shared = WideLinear.from_linear(linear(), x, y, **TREE)
+        before = shared.index
         shared.share_memory()  # moves the storage itself, which the index reads
-        with self.assertRaisesRegex(wideout.ArgumentError, "have changed since"):
+        with self.assertRaisesRegex(wideout.ArgumentError, r"have changed since .*, or share_memory\(\) has moved them"):
             shared.topk(x[:3], 2)
+        with self.assertRaisesRegex(wideout.ArgumentError, "has moved"):
+            before.search(x[:3], 2)
+        self.assertIn("index=evidence", repr(shared))
+        shared.build(x, y, **TREE)
+        ForkingPickler(io.BytesIO()).dump(shared)  # as it goes to a child: what is shared already is not moved again
+        self.assertTrue(torch.equal(shared.topk(x[:9], 3).indices, self.wide.topk(x[:9], 3).indices))
 
     def test_tied(self):
         embedding = torch.nn.Embedding(M, D)
@@ -275,6 +284,9 @@ class Wide(unittest.TestCase):
         ):
             made = WideLinear.from_linear(self.plain, batches, given, **TREE)
             self.assertTrue(torch.equal(made.state_dict()["_extra_state"], expected))
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x), batch_size=300)  # lists of one
+        made = WideLinear.from_linear(self.plain, loader, list(y.split(300)), **TREE)
+        self.assertTrue(torch.equal(made.state_dict()["_extra_state"], expected))
         unlabelled = WideLinear.from_linear(self.plain, iter(many), **{**TREE, "source": "top"})
         self.assertEqual(unlabelled.index.options["source"], "top")
         tuned = WideLinear.from_linear(
