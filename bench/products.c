@@ -405,6 +405,7 @@ static process start(size_t contender, const char *folder)
 {
     int ask[2], answer[2];
     process p = {0};
+    fflush(stdout); /* or what waits there is the child's, too */
     if (pipe(ask) || pipe(answer) || (p.pid = fork()) < 0) {
         perror("products");
         exit(1);
