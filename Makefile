@@ -340,7 +340,17 @@ bench-exact:  ## the exact layer beside the bare product and a plain read
 	@$(BUILD)/bench/exact --json bench/results/exact.json
 
 # Rivals are loaded where they are installed. On another machine: products --libs DIR, with the libraries in DIR.
-bench-products:  ## our products beside those of OpenBLAS, oneDNN and BLIS
+# libxsmm is static in Debian, and not there for Arm: where it is, it becomes a library beside the program. A product that it
+# has no tiles for it leaves to a BLAS: here to its own, which is slow and says so.
+XSMM_LIBS := $(if $(filter $(BUILD)/bench/products,$(MAKECMDGOALS)),$(shell $(PKG_CONFIG) --libs libxsmmext libxsmmnoblas 2>/dev/null))
+ONEDNN    := $(BUILD)/obj/bench/peers/onednn.o
+$(BUILD)/bench/libxsmm.so:
+	@mkdir -p $(@D)
+	$(call say,LD) $(CC) -shared -o $@ $(patsubst %,-u libxsmm_%,smmdispatch sgemm_omp_ get_target_arch) $(XSMM_LIBS)
+$(BUILD)/bench/products: $(ONEDNN) $(if $(XSMM_LIBS),$(BUILD)/bench/libxsmm.so)
+$(BUILD)/bench/products: BENCH_LIBS := $(ONEDNN) -Wl,-rpath,'$$ORIGIN'
+-include $(ONEDNN:.o=.d)
+bench-products:  ## our products beside those of OpenBLAS, oneDNN, BLIS and libxsmm
 	$(call setup,build bench)
 	@$(INNER) $(BUILD)/bench/products
 	@$(BUILD)/bench/products --json bench/results/products.json

@@ -9,7 +9,7 @@
 #   cli, bench: net/net.h, text/, store/store.h, store/log.h and base/clock.h too, cli base/utf8.h and serve/serve.h
 #   bench: what it measures on a machine: kernels, layer/, base/cpu.h, judge/energy.h, and how: base/team.h, base/hits.h
 #   tests: anything
-#   bench/peers: their own headers and one library each, hnswlib or Faiss; nothing of ours but for the test beside them.
+#   bench/peers: their own headers and one library each, hnswlib, Faiss or oneDNN; nothing of ours but for the test beside them.
 set -eu
 cd "$(dirname "$0")/.."
 bad=0
@@ -72,9 +72,9 @@ allow text "wideout.h base/ store/ text/" text/*.[ch]
 allow net "wideout.h base/ kernels/ store/ layer/ text/ net/" net/*.[ch]
 allow cli "wideout.h serve/serve.h store/store.h store/log.h net/net.h text/ base/clock.h base/utf8.h" cli/*.[ch]
 # wideout-bench reads options and speaks as the tool does, hands the layer's rows to the peers, and meters them itself.
-allow bench "wideout.h store/store.h store/log.h net/net.h text/ kernels/ base/clock.h base/cpu.h base/team.h base/hits.h judge/energy.h layer/exact.h layer/screen.h layer/layer.h ../cli/cli.h ../cli/inputs.h peers/peers.h" bench/*.[ch]
+allow bench "wideout.h store/store.h store/log.h net/net.h text/ kernels/ base/clock.h base/cpu.h base/team.h base/hits.h judge/energy.h layer/exact.h layer/screen.h layer/layer.h ../cli/cli.h ../cli/inputs.h peers/peers.h peers/onednn.h" bench/*.[ch]
 # A shim knows its own library and what peers.h promises; the test beside them reads layers and logs.
-allow bench/peers "" bench/peers/*.cpp bench/peers/*.h bench/peers/peers.c
+allow bench/peers "" bench/peers/*.cpp bench/peers/*.h bench/peers/peers.c bench/peers/onednn.c
 allow bench/peers "store/store.h store/log.h base/clock.h" bench/peers/test_peers.c
 only hnswlib bench/peers/hnswlib.cpp
 only faiss bench/peers/faiss.cpp

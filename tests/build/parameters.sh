@@ -63,7 +63,7 @@ cat >"$scratch/exceptions" <<'END'
 (wo_search|wo_log_wrap) has # public, and callers have them: wo_search_run is the one with a struct
 ^src/kernels/(ref|x86|avx[0-9a-z]*|neon[0-9a-z_]*)[.][ch]: # inner loops, some called for a single row: a struct would have to be filled before every call
 ^(serve/http|bench/load)[.]c:[0-9]+: on_(request|echo) has # libmicrohttpd calls it
-^bench/products[.]c:[0-9]+: (cblas|dnnl)_ # other people's functions
+^bench/products[.]c:[0-9]+: [*]?(cblas|dnnl|xsmm)_ # other people's functions
 END
 sed 's/ *#.*//' "$scratch/exceptions" >"$scratch/patterns"
 
