@@ -20,7 +20,7 @@
 
 enum {
     REPORT_ERROR_BYTES = 512,
-    REPORT_COLOURS = 12, /* --s0 .. --s11 of the style */
+    REPORT_COLOURS = 13, /* --s0 .. --s12 of the style */
     REPORT_INK = -1,     /* of text; FULL's */
     REPORT_MUTED = -2,
     REPORT_MAX_SERIES = 64, /* methods on a page */

@@ -26,10 +26,10 @@ extern char **environ;
 static const struct {
     const char *rgb, *variable;
 } colours[] = {
-    {"#c2410c", "var(--s0)"},    {"#6b7280", "var(--s1)"},    {"#0891b2", "var(--s2)"},   {"#7c3aed", "var(--s3)"},
-    {"#c026d3", "var(--s4)"},    {"#15803d", "var(--s5)"},    {"#2563eb", "var(--s6)"},   {"#65a30d", "var(--s7)"},
-    {"#854d0e", "var(--s8)"},    {"#be123c", "var(--s9)"},    {"#0f766e", "var(--s10)"},  {"#475569", "var(--s11)"},
-    {"#1f2328", "currentColor"}, {"#59636e", "var(--muted)"}, {"#d8dde3", "var(--line)"},
+    {"#c2410c", "var(--s0)"},  {"#6b7280", "var(--s1)"},    {"#0891b2", "var(--s2)"},    {"#7c3aed", "var(--s3)"},
+    {"#c026d3", "var(--s4)"},  {"#15803d", "var(--s5)"},    {"#2563eb", "var(--s6)"},    {"#65a30d", "var(--s7)"},
+    {"#854d0e", "var(--s8)"},  {"#be123c", "var(--s9)"},    {"#0f766e", "var(--s10)"},   {"#475569", "var(--s11)"},
+    {"#831843", "var(--s12)"}, {"#1f2328", "currentColor"}, {"#59636e", "var(--muted)"}, {"#d8dde3", "var(--line)"},
 };
 enum { N_COLOURS = sizeof colours / sizeof *colours };
 
@@ -286,6 +286,10 @@ static void put_marks(FILE *out, const char *ground)
         "M0,-1.41 L1.41,0 L0,1.41 L-1.41,0 z",
         "M0,-1.33 L1.265,-0.411 L0.782,1.067 L-0.782,1.067 L-1.265,-0.411 z"};
     fputs("<defs>\n", out);
+    fputs("<path id=\"gpPt2\" stroke-width=\"0.35\" stroke=\"currentColor\" fill=\"currentColor\" d=\"M-1.3,-0.7 "
+          "L-0.7,-1.3 L0,-0.6 "
+          "L0.7,-1.3 L1.3,-0.7 L0.6,0 L1.3,0.7 L0.7,1.3 L0,0.6 L-0.7,1.3 L-1.3,0.7 L-0.6,0 z\"/>\n",
+          out);                  /* a cross */
     for (int i = 0; i < 12; i++) /* open ones hide the line below them */
         fprintf(out, "<path id=\"gpPt%d\" stroke-width=\"0.35\" stroke=\"currentColor\" fill=\"%s\" d=\"%s\"/>\n",
                 3 + i, i % 2 ? "currentColor" : ground, shapes[i / 2]);

@@ -401,8 +401,9 @@ static void order_series(report *r)
 void report_finish(report *r)
 {
     order_series(r);
-    /* gnuplot's point types: filled and open circle, square, triangles, diamond, pentagon; one for each colour. */
-    static const int marks[REPORT_COLOURS] = {7, 5, 9, 11, 13, 6, 4, 8, 10, 12, 15, 14};
+    /* gnuplot's point types: filled and open circle, square, triangles, diamond, pentagon, and a cross; one for each
+     * colour. */
+    static const int marks[REPORT_COLOURS] = {7, 5, 9, 11, 13, 6, 4, 8, 10, 12, 15, 14, 3};
     bool taken[REPORT_COLOURS] = {false};
     for (int i = 0; i < r->n_series; i++) {
         report_series *s = &r->series[i];

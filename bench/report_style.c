@@ -6,11 +6,11 @@ const char *const report_style[] = {
     ":root{color-scheme:light dark;--ground:#ffffff;--card:#f6f8fa;--ink:#1f2328;--muted:#59636e;--line:#d8dde3;"
     "--accent:#b93c0a;--tint:#fdf1ea;--good:#1a7f37;--edge:rgba(31,35,40,.22);"
     "--s0:#c2410c;--s1:#6b7280;--s2:#0891b2;--s3:#7c3aed;--s4:#c026d3;--s5:#15803d;--s6:#2563eb;--s7:#65a30d;"
-    "--s8:#854d0e;--s9:#be123c;--s10:#0f766e;--s11:#475569}\n",
+    "--s8:#854d0e;--s9:#be123c;--s10:#0f766e;--s11:#475569;--s12:#831843}\n",
     "@media screen and (prefers-color-scheme:dark){:root{--ground:#0f1216;--card:#171b21;--ink:#e6e9ed;"
     "--muted:#9aa4af;--line:#2d343d;--accent:#ff9a5c;--tint:#231a15;--good:#56d364;--edge:rgba(0,0,0,.75);"
     "--s0:#fb8b4a;--s1:#a3abb5;--s2:#38cbe6;--s3:#a78bfa;--s4:#e879f9;--s5:#4ade80;--s6:#6aa9ff;--s7:#a3e635;"
-    "--s8:#e3b341;--s9:#fb7185;--s10:#2dd4bf;--s11:#cbd5e1}}\n",
+    "--s8:#e3b341;--s9:#fb7185;--s10:#2dd4bf;--s11:#cbd5e1;--s12:#f9a8d4}}\n",
     "*{box-sizing:border-box}\n",
     "html{background:var(--ground);color:var(--ink);font:16px/1.55 system-ui,-apple-system,'Segoe UI',Roboto,"
     "'Noto Sans','DejaVu Sans',sans-serif;-webkit-text-size-adjust:100%}\n",
