@@ -705,11 +705,12 @@ int main(int argc, char **argv)
         double peak = 0;
         for (int number = 0; number < N_SHAPES; number++) compare(all, number, t ? o.threads : 1, &o, &peak, results);
     }
+    /* All before any is waited for: each has the pipes of those before it. */
     for (size_t c = 0; c < N_CONTENDERS; c++) {
         close(all[c].ask);
         close(all[c].answer);
-        waitpid(all[c].pid, NULL, 0);
     }
+    for (size_t c = 0; c < N_CONTENDERS; c++) waitpid(all[c].pid, NULL, 0);
     json_t *report = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o}", "machine", cpu.model, "features",
                                cpu.features, "compiler", COMPILER, "version", wo_version(), "rounds", o.rounds,
                                "threads", o.threads, "libraries", libraries, "results", results);
