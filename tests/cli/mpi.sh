@@ -238,6 +238,57 @@ done
 sed 's/ 700$/ seven hundred/' names >other_names
 fails 'other names' 1 "$dealing 1" each names names other_names "$mpi" build --layer "$scratch/$layer" --log "$scratch/$train" --names names \
     --router tree -q -o x
+# Another layer on rank 1, of which it reads its own rows alone: another's, one number changed in its rows or biases.
+other_layer='wideout-mpi: the layer differs between ranks 0 and 1'
+"$WIDEOUT" data synthetic -q -m 1501 -d 24 -n 100 -t 1 --seed 2 -o data3 >/dev/null
+python3 - $layer <<'PY'
+import array, json, random, struct, sys
+data = open(sys.argv[1], 'rb').read()
+n = struct.unpack('<Q', data[:8])[0]
+tensors = {k: v for k, v in json.loads(data[8:8 + n]).items() if k != '__metadata__'}
+m, d = tensors['weight']['shape']
+a, b = tensors['weight']['data_offsets']
+rows = bytearray(data[8 + n + a:8 + n + b])
+random.seed(1)
+biases = bytearray(array.array('f', [random.random() for _ in range(m)]).tobytes())
+def change(body): # the last number, which is rank 1's
+    other = bytearray(body)
+    other[-4] ^= 1
+    return other
+def npy(name, shape, body):
+    head = repr({'descr': '<f4', 'fortran_order': False, 'shape': shape})
+    head += ' ' * (-(len(head) + 11) % 64) + '\n'
+    open(name, 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + body)
+npy('w.npy', (m, d), rows)
+npy('b.npy', (m,), biases)
+npy('b_other.npy', (m,), change(biases))
+def st(name, rows, biases): # as another's file, without checksums
+    head = {'weight': {'dtype': 'F32', 'shape': [m, d], 'data_offsets': [0, len(rows)]},
+            'bias': {'dtype': 'F32', 'shape': [m], 'data_offsets': [len(rows), len(rows) + len(biases)]}}
+    text = json.dumps(head).encode()
+    text += b' ' * (-len(text) % 8)
+    open(name, 'wb').write(struct.pack('<Q', len(text)) + text + rows + biases)
+st('l', rows, biases)
+st('l_row', change(rows), biases)
+st('l_bias', rows, change(biases))
+flipped = bytearray(data)
+flipped[8 + n + b - 4] ^= 1
+open('flipped', 'wb').write(flipped)
+PY
+others=("$layer data3/layer.safetensors" "$layer flipped" 'l l_row' 'l l_bias')
+for other in "${others[@]}"; do
+    fails "layers: $other" 1 "$other_layer" each layer "${other% *}" "${other#* }" "$mpi" build --layer layer --log "$scratch/$train" \
+        --router tree -q -o x
+done
+same 'one layer in two folders' 2 "$(each layer l l "$mpi" build --layer layer --log "$scratch/$train" --router tree -q -t 1 \
+    -o "$scratch/two" >/dev/null && find . -maxdepth 1 -name 'two-*' | wc -l)"
+fails 'other biases' 1 "$other_layer" each bias b.npy b_other.npy "$mpi" build --layer "$scratch/w.npy" --bias bias --log "$scratch/$train" \
+    --router tree -q -o x
+run 2 "$mpi" build --layer $layer --log "$train" --router tree --weights none -q -t 1 -o none >/dev/null
+for other in "${others[@]:0:2}"; do
+    fails "an index without rows, and ${other#* }" 1 "$other_layer" each layer $layer "${other#* }" "$mpi" predict --layer layer \
+        --index "$scratch/none" "$scratch/$test"
+done
 fails 'shards for another number of processes' 1 \
     'wideout-mpi: s/net2-00001-of-00002.safetensors: cannot open: No such file or directory' \
     run 2 "$mpi" build --layer s/net2 "${tree[@]}" -o x
