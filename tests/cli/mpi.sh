@@ -43,11 +43,10 @@ fails 'ranks with different words' 1 'collective: the command line differs betwe
 # Each process says who it is, so that one of them can be killed.
 echo "echo \$\$ >pid.\$OMPI_COMM_WORLD_RANK; exec \"\$@\"" >with_pid.sh
 killed() { # RANK COMMAND...: mpirun's code, once that rank of two is killed
-    rm -f pid.*
+    rm -f pid.* begun.*
     run 2 bash with_pid.sh "${@:2}" &
     local job=$! i
-    for ((i = 0; i < 300; i++)); do [ ! -s pid.0 ] || [ ! -s pid.1 ] || break; sleep 0.1; done
-    sleep 2
+    for ((i = 0; i < 600; i++)); do [ ! -e begun.0 ] || [ ! -e begun.1 ] || break; sleep 0.1; done
     kill -9 "$(<"pid.$1")"
     wait $job
 }
@@ -142,6 +141,17 @@ near 'probabilities over the candidates of all'
 "$WIDEOUT" predict --index one --exact --logprob $test >expected
 run 4 "$mpi" predict -t 1 --index s/index --exact --logprob $test >got
 near 'log Z of all shards'
+# A file of answers; of standard output mpirun says nothing.
+"$WIDEOUT" predict --index one --json $test >expected
+same 'answers to a file: standard output has none' '' "$(run 4 "$mpi" predict -t 1 --index s/index --json -o answers $test)"
+check 'answers to a file' cmp expected answers
+run 4 "$mpi" predict -t 1 --index s/index --json --phases -o answers $test
+same 'with phases, over what was there' "$(cat expected)" "$(sed \$d answers)"
+fails 'answers over the queries' 2 "wideout-mpi predict: -o '$test' would replace what is read (see 'wideout-mpi predict --help')" run 4 "$mpi" predict --index s/index -o $test $test
+fails 'answers over a shard' 2 "wideout-mpi predict: -o 's/index-00002-of-00004.safetensors' would replace what is read (see \
+'wideout-mpi predict --help')" run 4 "$mpi" predict --index s/index -o s/index-00002-of-00004.safetensors $test
+fails 'answers to a folder that is not there' 1 'wideout-mpi: nowhere/answers: cannot create: No such file or directory' \
+    run 4 "$mpi" predict --index s/index -o nowhere/answers $test
 "$WIDEOUT" eval --index one --log $test --no-timing -t 1 --json >one.json
 run 4 "$mpi" eval -t 1 --index s/index --log $test --json --rounds 1 -b 100 >four.json
 wanted='[.p_at_1, .p_at_3, .p_at_5, .full_p_at_1, .full_p_at_5, .agreement_at_1, .agreement_at_5, .sample_size, .n]'
@@ -339,6 +349,14 @@ IO_CALL=write IO_AT=1 IO_HOW=28; exec $mpi build --layer $layer ${tree[*]} -o fu
     "$WIDEOUT" build -q -t 1 --layer $layer --log $train --router tree -o one >/dev/null
     check 'and writes the same files' cmp one joined
     same 'and what was left is gone' '' "$(find full -name '*.checkpoint')"
+    fails 'no space for answers' 1 'wideout-mpi: full/answers: cannot write: No space left on device' \
+        run 4 bash -c "[ \$OMPI_COMM_WORLD_RANK -ne 0 ] || export LD_PRELOAD=$built/tests/failing_io.so; export IO_UNDER=$scratch/full/ \
+IO_CALL=write IO_AT=1 IO_HOW=28; exec $mpi predict -t 1 --index s/four -o full/answers $test"
+    same 'nothing is left of them' '' "$(find full -name 'answers*')"
+    # All is written, and rank 0 does not come to say so.
+    WIDEOUT_MPI_TIMEOUT=10 fails 'a rank that is late for the report' 1 'wideout-mpi: rank 1 waited 10 s for the other ranks, which is the limit' \
+        run 2 bash -c "[ \$OMPI_COMM_WORLD_RANK -ne 0 ] || export LD_PRELOAD=$built/tests/failing_io.so; export \
+IO_UNDER=$scratch/late.checkpoint IO_CALL=unlink IO_AT=1 IO_HOW=sleep; exec $mpi build --layer $layer ${tree[*]} -o late"
 fi
 
 echo 'a letter' >x.checkpoint
