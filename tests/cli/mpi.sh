@@ -181,6 +181,19 @@ cp s/index-00001-of-00004.safetensors keep
 rm s/index-00003-of-00004.safetensors
 fails 'a missing shard' 1 'wideout-mpi: s/index-00003-of-00004.safetensors: cannot open: No such file or directory' \
     run 4 "$mpi" predict --index s/index $test
+# An empty one: no bytes, or no rows.
+: >s/index-00003-of-00004.safetensors
+fails 'an index of no bytes' 1 'wideout-mpi: s/index-00003-of-00004.safetensors: the file is empty' run 4 "$mpi" predict --index s/index $test
+cp s/net-00001-of-00002.safetensors empty-00001-of-00002.safetensors
+: >empty-00002-of-00002.safetensors
+fails 'a shard of no bytes' 1 'wideout-mpi: empty-00002-of-00002.safetensors: the file is empty' \
+    run 2 "$mpi" build --layer empty "${tree[@]}" -o x
+python3 -c 'import struct
+text = b"{\"weight\":{\"dtype\":\"F32\",\"shape\":[0,24],\"data_offsets\":[0,0]}}"
+text += b" " * (-len(text) % 8)
+open("empty-00002-of-00002.safetensors", "wb").write(struct.pack("<Q", len(text)) + text)'
+fails 'a shard of no rows' 1 'wideout-mpi: empty-00002-of-00002.safetensors: a layer of 0 classes and 24 dimensions cannot be: expected at least 1, '\
+'and at most 2147483647 and 536870911' run 2 "$mpi" build --layer empty "${tree[@]}" -o x
 cp s/index-00002-of-00004.safetensors s/index-00003-of-00004.safetensors
 fails 'a shard twice' 1 'wideout-mpi: s/index-00003-of-00004.safetensors: it is shard 2 of 4, but rank 2 of 4 wants shard 3 of 4' \
     run 4 "$mpi" predict --index s/index $test
@@ -407,10 +420,14 @@ for ((i = 0; died < ${KILLS:-3} && i < 4 * ${KILLS:-3}; i++)); do
     wait $job
     code=$?
     if [ "$code" -eq 0 ]; then takes=$((takes * 9 / 10)); else died=$((died + 1)); fi
-    # Nothing, or the one sentence: where the rank died before the job had begun there is nobody to say it.
+    # One sentence; or nothing where the rank died while MPI started. A checkpoint is there when all ranks had begun.
     said=$(<stderr)
-    [ -z "$said" ] || [ "$said" = 'wideout-mpi: the job was ended from outside: perhaps a rank died' ] || problems+=" said: $said"
-    [ -z "$said" ] || n_said=$((n_said + 1))
+    if [ -n "$said" ]; then n_said=$((n_said + 1)); fi
+    case $said in
+    'wideout-mpi: the job was ended from outside: perhaps a rank died') ;;
+    '') if [ "$code" -ne 0 ] && [ -e k/index.checkpoint ]; then problems+=" nobody says that rank $rank died"; fi ;;
+    *) problems+=" said: $said" ;;
+    esac
     n=$(find k -name '*.safetensors' | wc -l)
     [ "$code" -ne 124 ] || problems+=" a job hangs"
     if [ "$code" -eq 0 ] && [ "$n" -ne 4 ]; then problems+=" done, but $n files"; fi

@@ -123,4 +123,18 @@ run 2 "$mpi" build -q -t 1 --layer $layer --log $train --log data/valid.log.safe
 "$WIDEOUT" join parts/two-* -o joined >/dev/null
 check 'two logs as one, within a limit' cmp one joined
 same 'no file is left beside' 'two-00001-of-00002.safetensors two-00002-of-00002.safetensors' "$(find parts -name 'two*' -printf '%f\n' | sort | paste -sd' ')"
+
+# A limit of the system's, which is too little for the small rows of a rank: MPI alone takes 20 MB.
+if [ -z "${SAN:-}" ]; then
+    "$WIDEOUT" data synthetic -m 300000 -d 64 -n 5000 -o wide -q >/dev/null
+    wide=(build --layer wide/layer.safetensors --log wide/train.log.safetensors --method evidence --router tree --nodes 8 --leaves 8
+        --source labels --weights int8-bf16 -t 1 -q)
+    limited=(prlimit --data=36000000 "$mpi" "${wide[@]}")
+    fails 'without --memory, two processes of 36 MB have too little' 1 'wideout-mpi: out of memory: 19200000 bytes asked for' \
+        run 2 "${limited[@]}" -o parts/wide
+    check 'with it they do' run 2 "${limited[@]}" --memory 8M -o parts/wide
+    "$WIDEOUT" "${wide[@]}" -o one >/dev/null
+    "$WIDEOUT" join parts/wide-* -o joined >/dev/null
+    check 'and make the same index' cmp one joined
+fi
 finish

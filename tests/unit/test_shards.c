@@ -527,6 +527,30 @@ static wo_status open_changed(const char *path, const char *was, const char *is,
     return status;
 }
 
+/* A shard as ours are, but without a class. */
+static void an_empty_shard(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value;
+    } lines[] = {{"shard.number", "1"}, {"shard.count", "2"}, {"shard.m", "9"}, {"layer.xxh3", "0123456789abcdef"}};
+    char path[96];
+    woi_st_writer *writer = NULL;
+    wo_layer *layer = NULL;
+    wo_error err;
+    snprintf(path, sizeof path, "%s/empty", scratch_folder);
+    assert_int_equal(woi_st_create(path, "layer", &writer, &err), WO_OK);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        assert_int_equal(woi_st_set_meta(writer, lines[i].key, lines[i].value, &err), WO_OK);
+    assert_int_equal(woi_st_declare(writer, "weight", WOI_F32, 2, (const uint64_t[]){0, 4}, &err), WO_OK);
+    assert_int_equal(woi_st_declare(writer, "classes", WOI_I32, 1, (const uint64_t[]){0}, &err), WO_OK);
+    assert_int_equal(woi_st_finish(writer, &err), WO_OK);
+    woi_st_writer_free(writer);
+    assert_int_equal(wo_layer_open(path, NULL, &layer, &err), WO_ERR_FORMAT);
+    assert_non_null(strstr(err.text, "a layer of 0 classes and 4 dimensions cannot be"));
+    assert_null(layer);
+}
+
 static void shards_of_strangers(void **state)
 {
     (void)state;
@@ -607,6 +631,7 @@ int main(void)
         cmocka_unit_test(a_shard_speaks_of_the_whole_layer),
         cmocka_unit_test(what_does_not_go_together),
         cmocka_unit_test(answers_by_records_are_the_same),
+        cmocka_unit_test(an_empty_shard),
         cmocka_unit_test(shards_of_strangers),
         cmocka_unit_test(every_allocation_may_fail),
     };
