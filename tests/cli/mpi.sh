@@ -386,6 +386,16 @@ fails 'a host that is not there' 1 'wideout-mpirun: host bad1 does not answer by
 WIDEOUT_SSH_TIMEOUT=1 fails 'one that is silent, and another' 1 \
     'wideout-mpirun: 2 hosts do not answer by ssh within 1 s, the first is bad2: nothing was started' \
     env WIDEOUT_SSH="$start" timeout 30 "$wrapper" --host good1,slow1:2,bad2 -n 2 "$mpi" predict --index x
+printf '%s\n' '# two programs' '-n 1 --host good1 wideout-mpi predict --index x' '-n 1 --host bad2 wideout-mpi predict --index x' >app
+gone='does not answer by ssh within 10 s: nothing was started'
+fails 'a host of --app' 1 "wideout-mpirun: host bad2 $gone" env WIDEOUT_SSH="$start" "$wrapper" --app app
+fails 'a host of the default hostfile' 1 "wideout-mpirun: host bad1 $gone" env WIDEOUT_SSH="$start" "$wrapper" --default-hostfile hosts -n 2 \
+    "$mpi" predict --index x
+fails 'a host of the environment'"'"'s' 1 "wideout-mpirun: host bad1 $gone" env WIDEOUT_SSH="$start" OMPI_MCA_orte_default_hostfile=hosts \
+    "$wrapper" -n 2 "$mpi" predict --index x
+same 'which is not read beside others' fine "$(OMPI_MCA_orte_default_hostfile=hosts WIDEOUT_SSH=$start timeout 60 "$wrapper" --quiet \
+    --host localhost:2 -n 2 "$built/tests/mpi/collective" 2>&1)"
+fails 'no file of --app' 1 'wideout-mpirun: nowhere: the file of --app cannot be read' "$wrapper" --app nowhere
 fails 'no hostfile' 1 'wideout-mpirun: nowhere: the hostfile cannot be read' "$wrapper" --hostfile nowhere -n 2 "$mpi" predict
 same 'all are there: it is mpirun' fine "$(WIDEOUT_SSH=$start timeout 60 "$wrapper" --quiet --host localhost:2 -n 2 \
     "$built/tests/mpi/collective" 2>&1)"
