@@ -49,7 +49,8 @@ static wo_status same_dealing(uint64_t dealing, wo_error *err)
 }
 
 /* Rank 0 reads all of a whole layer and tells the others what is `known`: the checksum of all of it, then that of each
- * rank's rows. They read their own rows and put down what they found there. Of shards each has its own: nobody waits. */
+ * rank's rows. They read their own rows and put down what they found there. Of shards each has its own: nobody waits.
+ */
 static int open_told(const cli_command *self, cli_layer *own, const char *names, uint64_t *known, wo_layer **layer)
 {
     const wo_collective *calls = job_calls();
