@@ -16,7 +16,7 @@ paths() {
         while read -r path; do
             # shellcheck disable=SC2086 # a pattern
             set -- $path
-            [ -e "$1" ] || { [[ $path == bench/results/* ]] && grep -qF "$path" bench/*.sh; } || echo "$path"
+            [ -e "$1" ] || { [[ $path == bench/results/* ]] && grep -qF "$path" bench/*.sh bench/*.py; } || echo "$path"
         done
 }
 
