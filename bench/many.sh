@@ -1,27 +1,27 @@
 #!/bin/bash
 # Very many classes: made-up layers that no log names more than a hundredth of, built with --rows. Writes bench/results/many.json.
 #
-#   bench/many.sh [--one|--shards] [FOLDER]
+#   bench/many.sh [--one|--shards|--all] [FOLDER]
 #
-# --one: M classes of D dimensions in one index, within 12 GiB; quality beside FULL's, the most popular labels and the ceiling (labels
+# --one, the default: M classes of D dimensions in one index, within 12 GiB; quality beside FULL's, the most popular labels and the ceiling (labels
 # that the log names at all), and times. --shards: MANY classes in P shards, one after the other: made, built within 4 GiB, asked, FULL
-# asked, and all but the index thrown away. Both without either. Limits are on the address space of a process, mapped files included.
+# asked, and all but the index thrown away. --all: both. Limits are on the address space of a process, mapped files included.
 # Of each step many.json has seconds, CPU seconds, the most memory, and page-ins: pages of 4 KiB that were read from the disk, most of
 # them ahead, so that few were waited for (major_faults). Of a query it has microseconds by the clock and of CPU, in batches of 1,024
 # and alone. asked_from_disk is 2,000 queries of an index of which the system had forgotten every page.
-# FOLDER, by default in TMPDIR, is emptied at the end. M=1000000 MANY=4000000 P=4 bench/many.sh is a trial of two minutes.
+# RESULTS names another file. FOLDER, by default in TMPDIR, is emptied at the end. M=1000000 MANY=4000000 P=4 bench/many.sh --all is a trial of two minutes.
 # shellcheck disable=SC2016 # jq's variables
 set -eu
 cd "$(dirname "$0")/.."
 wideout=${BUILD:-build}/wideout
-what=all
-case ${1:-} in --one | --shards) what=${1#--} && shift ;; esac
+what=one
+case ${1:-} in --one | --shards | --all) what=${1#--} && shift ;; esac
 folder=${1:-${TMPDIR:-/tmp}/wideout-many}
 M=${M:-10000000} D=${D:-128} CAP=${CAP:-1400} MANY=${MANY:-100000000} MANY_D=${MANY_D:-64} P=${P:-20} MANY_CAP=${MANY_CAP:-150}
 MANY_LEAVES=${MANY_LEAVES:-10000} THREADS=${THREADS:-0}
 mkdir -p "$folder" bench/results
 about=$(bench/about.sh "${BUILD:-build}")
-result=bench/results/many.json
+result=${RESULTS:-bench/results/many.json}
 evidence=(--method evidence --router tree --beam 4 --source labels --lambda 0 --thin 0 --keep 0 --rows 1 --weights int8-bf16)
 
 # limited GIB NAME COMMAND...: its output in NAME.out; what it took in NAME.cost

@@ -24,8 +24,11 @@ row() {
         jq -sc --arg row "$name" --argjson ranks "$p" '{row: $row, ranks: $ranks} + min_by(.cpu_s // .cpu_us)' | tee -a "$folder/rows"
 }
 
+# Of shards that are dealt out by frequency, so that each rank has as many candidates.
 build_it() { # P INDEX OPTION...
-    mpirun --quiet -n "$1" "$build/wideout-mpi" build -q -t 1 --layer "$data/layer.safetensors" --log "$data/train.log.safetensors" \
+    local layer=$data/layer.safetensors
+    [ "$1" = 1 ] || layer=$data/net
+    mpirun --quiet -n "$1" "$build/wideout-mpi" build -q -t 1 --layer "$layer" --log "$data/train.log.safetensors" \
         "${@:3}" --json -o "$2" | jq -c '{wall_s: .seconds, cpu_s: ([.phases[].cpu_s] | add), bytes: ([.phases[].bytes] | add), peak_mib}'
 }
 
@@ -39,6 +42,7 @@ stream() { # P INDEX OPTION...
 }
 
 for p in $ranks; do
+    [ "$p" = 1 ] || "$build/wideout" shard --resume --layer "$data/layer.safetensors" --log "$data/train.log.safetensors" -n "$p" -o "$data/net" >/dev/null
     row 'build, tree' "$p" build_it "$p" "$folder/small-$p" --router tree
     row 'build, hash' "$p" build_it "$p" "$folder/hash-$p" --router hash -K 9 -L 4
     row 'build, large cells' "$p" build_it "$p" "$folder/large-$p" --router tree --nodes 1 --leaves 64 --beam 4 --probes 2 --cap 0 --lambda 0

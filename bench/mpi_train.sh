@@ -7,8 +7,9 @@
 # times less it is than with the first P; the share of a step that rank 0 waits for others; and the bytes that it receives a
 # step. Times need idle cores: where fewer than P are, a rank waits for one that has no core, and the load average that is
 # printed says so. CPU time is what a step would take then, but for waiting and for the memory's bandwidth. $ROUNDS (5), $STEPS
-# (10) and $OPTIONS (of train xc, "--sampled 8192") change what is measured, $MPIRUN (bench/mpi_hosts.sh) who starts the ranks;
-# Writes bench/results/mpi_train.json, or $RESULTS.
+# (10) and $OPTIONS (of train xc, "--sampled 8192") change what is measured, $MPIRUN (bench/mpi_hosts.sh) who starts the ranks.
+# Then what every rank does alike: a step of the same rows with 50 classes, that is of the bag and its embedding, on one process, and
+# how many features a batch has. Writes bench/results/mpi_train.json, or $RESULTS.
 set -eu
 cd "$(dirname "$0")/.."
 wideout=$(realpath "${BUILD:-build}")/wideout
@@ -33,6 +34,18 @@ for ((round = 0; round < rounds; round++)); do
             -o "$scratch/net" --json >>"$scratch/$p.json"
     done
 done
+# The same rows with few classes: class modulo 50, each once.
+awk 'NR == 1 { print $1, $2, 50; next }
+     /^ / { print; next }
+     { n = split($1, labels, ","); $1 = ""
+       for (i = 1; i <= n; i++) if (seen[labels[i] % 50] != NR) { seen[labels[i] % 50] = NR; $1 = $1 ($1 == "" ? "" : ",") labels[i] % 50 }
+       print }' "$train" >"$scratch/few.txt"
+for ((round = 0; round < rounds; round++)); do
+    "$wideout" train xc --train "$scratch/few.txt" -d 128 -b 512 --time-steps "$steps" -t 1 -o "$scratch/net" --json -q
+done | jq -s 'map(.ms_per_step) | sort | .[length / 2 | floor]' >"$scratch/bag_ms"
+awk 'NR > 1 { for (i = 2; i <= NF; i++) { split($i, p, ":"); if (seen[p[1]] != batch + 1) { seen[p[1]] = batch + 1; n++ } } }
+     NR > 1 && (NR - 1) % 512 == 0 { batch++; sum += n; n = 0 }
+     END { print batch ? int(sum / batch) : n }' "$train" >"$scratch/features"
 for p in "$@"; do
     # 5 steps go before those that are timed
     jq -s --argjson p "$p" --argjson steps "$((steps + 5))" \
@@ -42,7 +55,8 @@ for p in "$@"; do
           cpu_ms: ([$train[].cpu_s * 1000 / $steps] | median), waited: ([$train[] | .waited / .seconds] | median),
           bytes_a_step: ($train[0].bytes / $steps | floor)}' "$scratch/$p.json"
 done | jq -s --argjson about "$about" --arg mpirun "${MPIRUN:-mpirun}" \
-    '.[0] as $one | $about + {mpirun: $mpirun,
+    --slurpfile bag "$scratch/bag_ms" --slurpfile features "$scratch/features" \
+    '.[0] as $one | $about + {mpirun: $mpirun, bag_ms: $bag[0], features_a_batch: $features[0],
      rows: map(. + {speedup: ($one.ms / .ms), fastest_speedup: ($one.fastest_ms / .fastest_ms), cpu_speedup: ($one.cpu_ms / .cpu_ms)})}' \
     >"$scratch/all.json"
 cp "$scratch/all.json" "${RESULTS:-bench/results/mpi_train.json}"
@@ -51,3 +65,4 @@ jq -r '.rows[] | [.ranks, .m, .d, .ms, .speedup, .fastest_ms, .fastest_speedup, 
     "$scratch/all.json" |
     awk 'BEGIN { print " P  classes    d  ms a step       fastest ms      CPU ms a rank   waited  bytes a step" }
          { printf "%2d %8d %4d %8.1f %5.2fx %9.1f %5.2fx %8.1f %5.2fx %7.1f%% %13d\n", $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 }'
+jq -r '"of a step every rank does \(.bag_ms * 10 | round / 10) ms alike, the bag; a batch has \(.features_a_batch) features"' "$scratch/all.json"

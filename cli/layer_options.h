@@ -7,7 +7,7 @@
 typedef struct cli_layer {
     const char *path, *weight_name, *bias_name, *bias_path;
     uint32_t part, n_parts; /* these and the next as in wo_layer_options */
-    uint64_t checksum;
+    uint64_t checksum, *part_checksums;
 } cli_layer;
 
 #define CLI_LAYER_OPTIONS(args_type, member, help)                                                        \
@@ -41,7 +41,8 @@ static inline int cli_layer_open(const cli_command *self, const cli_layer *given
                                 .bias_path = given->bias_path,
                                 .part = given->part,
                                 .n_parts = given->n_parts,
-                                .checksum = given->checksum};
+                                .checksum = given->checksum,
+                                .part_checksums = given->part_checksums};
     wo_error err;
     if (wo_layer_open(given->path, &o, layer, &err))
         return cli_blame(self, &(cli_files){.layer = given->path, .bias = given->bias_path}, &err);

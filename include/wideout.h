@@ -187,6 +187,10 @@ typedef struct wo_layer_options {
     /* With a part: the whole layer's checksum (wo_layer_info), as who has read all of it found it. Of a file in
      * safetensors the other rows are then not read, and W and b not compared with their checksums. 0: it is found. */
     uint64_t checksum;
+    /* NULL, or of a whole layer in safetensors (n_parts): filled with a checksum of the rows and biases of each part
+     * that is read; with `checksum` that is this part alone. Who was given the checksum learns by it whether the file
+     * is that of who has read all of it. */
+    uint64_t *part_checksums;
 } wo_layer_options;
 
 /* Opens a layer, an index, a network or a model in safetensors (its shards too), W as .npy, a supervised model of

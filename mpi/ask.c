@@ -18,7 +18,7 @@
 enum {
     PIECES = 4,            /* of a block, between which what is under way advances */
     ROOMS = 3,             /* of queries: one arrives, one is routed, one is scored */
-    MOST_BYTES = 1 << 28,  /* of a block's answers, of all ranks: a block of very many answers is divided */
+    MOST_BYTES = 1 << 28,  /* of a block's queries, records or all answers: where they are more, blocks are smaller */
     REFUSED = INT32_MAX,   /* in place of its candidates: a query that a rank cannot answer */
     ALIGN = sizeof(double) /* of a rank's answers, whose sums come first */
 };
@@ -95,10 +95,13 @@ static wo_status make(asking *a, const wo_index *index, wo_error *err)
     a->d = wo_index_d(index);
     a->size = (size_t)job_size();
     a->rank = (size_t)job_rank();
-    const size_t most = MOST_BYTES / (said_bytes(a, 1) * a->size);
-    a->block = o->block < most ? o->block : most < 1 ? 1 : most;
     const wo_search_call call = call_of(a);
     if (a->size > 1 && (status = woi_search_words(a->searcher, &call, &a->words, err))) return status;
+    const size_t of_a_query[] = {said_bytes(a, 1) * a->size, a->d * sizeof(float), a->words * sizeof(uint32_t)};
+    a->block = o->block;
+    for (size_t i = 0; i < sizeof of_a_query / sizeof *of_a_query; i++)
+        while (a->block > 1 && a->block * of_a_query[i] > MOST_BYTES) a->block = (a->block + 1) / 2;
+    if (o->sent) *o->sent = a->block;
     const size_t n = a->block;
     bool there = true;
     for (int i = 0; i < ROOMS; i++) there &= (a->room[i] = malloc(n * a->d * sizeof(float))) != NULL;

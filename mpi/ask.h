@@ -28,6 +28,7 @@ typedef struct ask_options {
     bool ahead; /* blocks may be asked for before this one is answered: not of somebody who types */
     ask_answered_fn answered;
     void *answered_ctx;
+    size_t *sent; /* NULL, or how many queries a block has after all: fewer where their numbers are very many */
 } ask_options;
 
 /* Until there are no more queries. The phases "exchange", "routing", "search", "merging" and "answers" are counted. At

@@ -60,15 +60,19 @@ static wo_status same_log(const wo_log *log, wo_error *err)
     return job_same("the log, by its queries and labels,", all, sizeof all, err);
 }
 
-static int report(const arguments *args, const wo_index *index, double seconds)
+/* Of all ranks. */
+static wo_status count_entries(const wo_index *index, uint64_t *entries, wo_error *err)
+{
+    const wo_collective *calls = job_calls();
+    double sum = (double)cli_index_of(index).info.n_entries;
+    const wo_status status = calls->sum_f64(calls->ctx, &sum, 1, err);
+    *entries = (uint64_t)sum;
+    return status;
+}
+
+static int report(const arguments *args, const wo_index *index, uint64_t entries, double seconds)
 {
     const cli_index about = cli_index_of(index);
-    uint64_t entries = 0;
-    const wo_collective *calls = job_calls();
-    wo_error err;
-    double sum = (double)about.info.n_entries;
-    if (calls->sum_f64(calls->ctx, &sum, 1, &err)) return CLI_FAILED;
-    entries = (uint64_t)sum;
     if (args->common.json) {
         json_t *json = cli_index_json(&about);
         json_object_update_new(json, json_pack("{s:o, s:I, s:i, s:f, s:f, s:o}", "index", cli_json_text(args->output),
@@ -109,8 +113,10 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     job_phase("writing");
     if (!code && wo_index_save_together(index, path, job_calls(), &err)) code = part_blame(self, &files, &err);
     if (!code && job_rank() == 0 && wo_build_forget(o.checkpoint, &err)) code = cli_fail(o.checkpoint, &err);
+    uint64_t entries = 0;
+    if (!code && count_entries(index, &entries, &err)) code = part_blame(self, &files, &err);
     cli_progress_end();
-    if (!code) code = report(args, index, woi_now_s() - start);
+    if (!code) code = report(args, index, entries, woi_now_s() - start);
     wo_index_free(index);
     cli_logs_free(&log);
     wo_layer_free(layer);

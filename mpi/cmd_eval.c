@@ -98,6 +98,7 @@ typedef struct judged {
     const cli_command *self;
     const wo_index *index;
     uint32_t ks[WO_EVAL_MAX];
+    size_t block;        /* queries that were sent at once */
     size_t n_ks, k;      /* answers asked for: the most of ks, and five */
     cli_labelled log;    /* of rank 0, as are: */
     size_t *picks;       /* (n): the queries that are judged; NULL: all */
@@ -139,7 +140,8 @@ static wo_status run_stream(judged *j, wo_by by, int32_t *ids, uint64_t rounds, 
                                .next_ctx = &s,
                                .ahead = !j->args->in_turn,
                                .answered = answered,
-                               .answered_ctx = &s};
+                               .answered_ctx = &s,
+                               .sent = &j->block};
         const double start = woi_now_s();
         status = ask_all(j->index, &o, err);
         times[round] = 1e6 * (woi_now_s() - start) / (double)j->n;
@@ -232,13 +234,13 @@ static int report(const judged *j)
         json_object_set_new(json, name, real(agreement(j, j->ks[i])));
     }
     json_object_update_new(
-        json, json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "sample_size",
-                        real(s->candidates / n), "cells", real(s->cells / n), "empty_share", real((double)s->empty / n),
-                        "wider_share", real((double)s->wider / n), "exact_share", real((double)s->exact / n), "batch",
-                        (json_int_t)(j->args->batch ? j->args->batch : DEFAULT_BATCH), "threads",
-                        (json_int_t)j->args->common.threads, "us_per_query", real(timed ? j->us : (double)NAN),
-                        "full_us_per_query", real(asked && timed ? j->full_us : (double)NAN), "speedup",
-                        real(asked && timed ? j->full_us / j->us : (double)NAN), "phases", job_phases_json()));
+        json,
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "sample_size", real(s->candidates / n),
+                  "cells", real(s->cells / n), "empty_share", real((double)s->empty / n), "wider_share",
+                  real((double)s->wider / n), "exact_share", real((double)s->exact / n), "batch", (json_int_t)j->block,
+                  "threads", (json_int_t)j->args->common.threads, "us_per_query", real(timed ? j->us : (double)NAN),
+                  "full_us_per_query", real(asked && timed ? j->full_us : (double)NAN), "speedup",
+                  real(asked && timed ? j->full_us / j->us : (double)NAN), "phases", job_phases_json()));
     return cli_print_json(json);
 }
 

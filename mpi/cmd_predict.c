@@ -1,6 +1,8 @@
-/* wideout-mpi predict: the best classes of queries, by all ranks; rank 0 reads and prints. */
+/* wideout-mpi predict: the best classes of queries, by all ranks; rank 0 reads and prints, or writes a file. */
 #include "../cli/class_list.h"
 #include "../cli/class_names.h"
+#include "../cli/inputs.h"
+#include "../cli/outputs.h"
 #include "../cli/predict_source.h"
 #include "ask.h"
 #include "commands.h"
@@ -17,7 +19,7 @@ enum { DEFAULT_K = 5, MAX_K = 1 << 20, BLOCK = 1024 };
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
-    const char *index, *net, *vocab, *names;
+    const char *index, *net, *vocab, *names, *output;
     uint64_t k, probes;
     int format, arch; /* CLI_CHOICE */
     bool softmax, logprob, exact, exact_fallback, no_prior, one_based, phases;
@@ -30,6 +32,9 @@ static const cli_option options[] = {
     {"arch", 0, CLI_CHOICE, offsetof(arguments, arch), "lm", "it is another's state dict: an LSTM", false},
     {"vocab", 0, CLI_TEXT, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
     {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
+    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE",
+     "the answers in a file, there when it is complete;\nof standard output mpirun does not say that a disk is full",
+     false},
     {"format", 0, CLI_CHOICE, offsetof(arguments, format), "auto|log|npy|xc|text|deb822",
      "what FILE is (default: auto, by its content)", false},
     {"top", 'k', CLI_SIZE, offsetof(arguments, k), "N", "how many classes (default: 5)", false},
@@ -64,6 +69,10 @@ typedef struct session {
     woi_network *net;
     woi_names given; /* by --names; n = 0: none */
     const char *at;
+    FILE *to;          /* stdout, or text that goes to `file` block by block */
+    woi_outfile *file; /* of --output, or NULL */
+    char *text;
+    size_t text_bytes;
     uint64_t n, n_bad;
 } session;
 
@@ -226,19 +235,19 @@ static int take_masks(session *s)
 
 /* ---- Answers ----------------------------------------------------------------------------------------------- */
 
-static void print_answers(const ask_block *b, size_t i, const block_names *names)
+static void print_answers(FILE *to, const ask_block *b, size_t i, const block_names *names)
 {
     for (size_t at = i * b->k; at < (i + 1) * b->k && b->ids[at] >= 0; at++) {
-        if (at > i * b->k) putchar('\t');
+        if (at > i * b->k) putc('\t', to);
         size_t bytes = 0;
         const char *name = name_of(names, at, b->ids[at], &bytes);
         if (name)
-            cli_print_bytes(stdout, name, bytes);
+            cli_print_bytes(to, name, bytes);
         else
-            printf("%" PRId32, b->ids[at]);
-        printf("\t%.6g", (double)b->scores[at]);
+            fprintf(to, "%" PRId32, b->ids[at]);
+        fprintf(to, "\t%.6g", (double)b->scores[at]);
     }
-    putchar('\n');
+    putc('\n', to);
 }
 
 static wo_status print_json(const session *s, const ask_block *b, size_t i, const block_names *names, wo_error *err)
@@ -268,24 +277,56 @@ static wo_status print_json(const session *s, const ask_block *b, size_t i, cons
     char *text = query ? json_dumps(query, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(query);
     if (!text) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
-    puts(text);
+    fprintf(s->to, "%s\n", text);
     free(text);
     return WO_OK;
 }
 
-static int print_phases(void)
+static wo_status print_phases(const session *s, wo_error *err)
 {
     json_t *line = json_pack("{s:i, s:o}", "ranks", job_size(), "phases", job_phases_json());
     char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    wo_error err;
     json_decref(line);
-    if (!text) {
-        cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
-        return cli_fail(NULL, &err);
-    }
-    puts(text);
+    if (!text) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    fprintf(s->to, "%s\n", text);
     free(text);
-    return CLI_OK;
+    return WO_OK;
+}
+
+/* ---- The file of --output ---------------------------------------------------------------------------------- */
+
+/* Rank 0's answers go to standard output, or to a file. */
+static wo_status open_output(session *s, wo_error *err)
+{
+    s->to = stdout;
+    if (!s->args->output || job_rank() != 0) return WO_OK;
+    if (!(s->to = open_memstream(&s->text, &s->text_bytes))) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    return woi_outfile_create(s->args->output, &s->file, err);
+}
+
+/* The text that there is, to the file. */
+static wo_status pass_on(session *s, wo_error *err)
+{
+    if (!s->file) return WO_OK;
+    if (fflush(s->to) != 0) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    const wo_status status = woi_outfile_write(s->file, s->text, s->text_bytes, err);
+    rewind(s->to);
+    return status;
+}
+
+/* What is left, and the file gets its name. */
+static wo_status end_output(session *s, wo_error *err)
+{
+    wo_status status = s->args->phases ? print_phases(s, err) : WO_OK;
+    if (!status) status = pass_on(s, err);
+    return status || !s->file ? status : woi_outfile_commit(s->file, err);
+}
+
+static void free_output(session *s)
+{
+    woi_outfile_free(s->file);
+    if (s->to && s->to != stdout) fclose(s->to);
+    free(s->text);
 }
 
 static wo_status answered(void *ctx, const ask_block *b, wo_error *err)
@@ -304,10 +345,10 @@ static wo_status answered(void *ctx, const ask_block *b, wo_error *err)
         if (s->args->common.json)
             status = print_json(s, b, i, &names, err);
         else
-            print_answers(b, i, &names);
+            print_answers(s->to, b, i, &names);
     }
     names_free(&names);
-    return status;
+    return status ? status : pass_on(s, err);
 }
 
 static wo_status next(void *ctx, size_t most, const float **q, size_t *n, wo_error *err)
@@ -368,7 +409,12 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->k > MAX_K) return cli_usage(self, "--top takes at most %d", MAX_K);
     if (args->phases && !args->common.json) return cli_usage(self, "--phases goes with --json");
     session s = {.self = self, .args = args, .info = {.struct_size = sizeof s.info}};
-    int code = args->layer.path ? part_open_layer(self, &args->layer, NULL, &layer) : CLI_OK;
+    char *own = part_file(args->index);
+    const char *const in[] = {own, args->net, args->vocab, args->names, n ? rest[0] : "-", args->layer.path};
+    int code = args->output ? cli_refuse_inputs(self, args->output, in, sizeof in / sizeof *in) : CLI_OK;
+    free(own);
+    if (!code && open_output(&s, &err)) code = part_blame(self, &(cli_files){.output = args->output}, &err);
+    if (!code && args->layer.path) code = part_open_layer(self, &args->layer, NULL, &layer);
     if (!code) code = part_open_index(self, args->index, layer, &s.index);
     if (!code) {
         wo_build_options built = {.struct_size = sizeof built};
@@ -399,13 +445,14 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                            .ahead = !args->net,
                            .answered = answered,
                            .answered_ctx = &s};
-    if (!code && ask_all(s.index, &o, &err))
-        code = part_blame(self, &(cli_files){.index = args->index, .query = s.at}, &err);
-    if (!code && args->phases && job_rank() == 0) code = print_phases();
+    const cli_files files = {.index = args->index, .query = s.at, .output = args->output};
+    if (!code && ask_all(s.index, &o, &err)) code = part_blame(self, &files, &err);
+    if (!code && job_rank() == 0 && end_output(&s, &err)) code = part_blame(self, &files, &err);
     if (!code && job_rank() == 0) code = cli_end();
     if (!code && s.n_bad) code = CLI_FAILED;
     free(s.forbidden.ids);
     free(s.mandatory.ids);
+    free_output(&s);
     cli_source_free(&s.source);
     woi_names_free(&s.given);
     woi_network_free(s.net);
@@ -423,7 +470,10 @@ const cli_command mpi_cmd_predict = {
     "merged:\n"
     "\n"
     "  mpirun -n 4 wideout-mpi predict --index parts/index -k 3 test.log\n"
-    "  mpirun -n 4 wideout-mpi predict --index parts/index --exact --logprob queries.npy\n"
+    "  mpirun -n 4 wideout-mpi predict --index parts/index --exact --logprob -o answers.tsv queries.npy\n"
+    "\n"
+    "Standard output is mpirun's to hand on: it says nothing where a disk is full or a pipe closed. The file\n"
+    "of -o, which rank 0 writes, is complete or not there.\n"
     "\n"
     "Rank 0 reads the files of --forbid and --require too. --phases adds a line to --json: seconds, CPU\n"
     "seconds, seconds waited and bytes that arrived, of rank 0.\n"

@@ -216,6 +216,7 @@ static struct lane {
 wo_status job_broadcast_begin(job_lane lane, void *data, size_t bytes, wo_error *err)
 {
     if (refuse(err)) return WO_ERR_CANCELLED;
+    if (bytes > PIECE_BYTES) return fail(err, WO_ERR_ARGUMENT, "a block's queries are more than MPI sends");
     if (job_rank() != 0) count(bytes);
     if (MPI_Ibcast(data, (int)bytes, MPI_BYTE, 0, job_now.data, &lanes[lane].request) == MPI_SUCCESS) return WO_OK;
     return fail(err, WO_ERR_IO, "MPI cannot begin a call");

@@ -42,27 +42,34 @@ static int open_layer(const cli_command *self, const cli_layer *given, const cha
     return names ? cli_names_give(names, *layer) : CLI_OK;
 }
 
-/* Rank 0 reads all of a whole layer and tells the others its checksum; they read their own rows. Of shards each has its
- * own: nobody waits. */
-static int open_told(const cli_command *self, cli_layer *own, const char *names, bool whole, wo_layer **layer)
-{
-    const wo_collective *calls = job_calls();
-    const bool told = whole && job_rank() > 0;
-    wo_error err;
-    int code = CLI_OK;
-    wo_status status = told ? calls->broadcast(calls->ctx, &own->checksum, sizeof own->checksum, 0, &err) : WO_OK;
-    if (!status) code = open_layer(self, own, names, layer);
-    if (!status && !code && !told) {
-        uint64_t checksum = cli_layer_about(*layer).checksum;
-        status = calls->broadcast(calls->ctx, &checksum, sizeof checksum, 0, &err);
-    }
-    return status ? part_blame(self, &(cli_files){0}, &err) : code;
-}
-
 /* Shards of two dealings may have a class twice and lack another. */
 static wo_status same_dealing(uint64_t dealing, wo_error *err)
 {
     return job_same("the dealing of classes to shards, or what they are called,", &dealing, sizeof dealing, err);
+}
+
+/* Rank 0 reads all of a whole layer and tells the others what is `known`: the checksum of all of it, then that of each
+ * rank's rows. They read their own rows and put down what they found there. Of shards each has its own: nobody waits.
+ */
+static int open_told(const cli_command *self, cli_layer *own, const char *names, uint64_t *known, wo_layer **layer)
+{
+    const wo_collective *calls = job_calls();
+    const size_t of_parts = (size_t)calls->size * sizeof *known, bytes = sizeof *known + of_parts;
+    const bool told = own->part_checksums && calls->rank > 0;
+    wo_error err;
+    wo_status status = told ? calls->broadcast(calls->ctx, known, bytes, 0, &err) : WO_OK;
+    own->checksum = known[0];
+    const int code = status ? CLI_FAILED : open_layer(self, own, names, layer);
+    if (!code) {
+        const wo_layer_info info = cli_layer_about(*layer);
+        const uint64_t same[] = {info.checksum, info.m_whole, info.d};
+        known[0] = info.checksum;
+        if (!told) status = calls->broadcast(calls->ctx, known, bytes, 0, &err);
+        if (!status) status = job_same("the layer", same, sizeof same, &err);
+        if (!status) status = job_same("the layer", known + 1, of_parts, &err);
+        if (!status) status = same_dealing(info.dealing, &err);
+    }
+    return status ? part_blame(self, &(cli_files){0}, &err) : code;
 }
 
 int part_open_layer(const cli_command *self, const cli_layer *given, const char *names, wo_layer **layer)
@@ -70,22 +77,22 @@ int part_open_layer(const cli_command *self, const cli_layer *given, const char 
     wo_error err;
     cli_layer own = *given;
     char *path = part_file(given->path);
-    int code = CLI_FAILED;
-    if (path && names && strcmp(path, given->path) != 0) {
+    uint64_t *known = calloc(1 + (size_t)job_size(), sizeof *known);
+    const bool whole = path && strcmp(path, given->path) == 0;
+    int code;
+    if (!path || !known) {
+        cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
+        code = cli_fail(NULL, &err);
+    } else if (names && !whole) {
         code = cli_usage(self, "--names goes with a whole layer: 'wideout shard --names' gives them to shards");
-    } else if (path) {
+    } else {
         own.path = path;
         own.part = (uint32_t)job_rank();
         own.n_parts = (uint32_t)job_size();
-        code = open_told(self, &own, names, strcmp(path, given->path) == 0, layer);
+        own.part_checksums = whole ? known + 1 : NULL;
+        code = open_told(self, &own, names, known, layer);
     }
-    if (!code) {
-        const wo_layer_info info = cli_layer_about(*layer);
-        const uint64_t same[] = {info.checksum, info.m_whole, info.d};
-        wo_status status = job_same("the layer", same, sizeof same, &err);
-        if (!status) status = same_dealing(info.dealing, &err);
-        if (status) code = part_blame(self, &(cli_files){0}, &err);
-    }
+    free(known);
     free(path);
     return code;
 }

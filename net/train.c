@@ -69,12 +69,16 @@ uint64_t woi_hash(uint64_t hash, const void *data, size_t bytes)
     return XXH3_64bits_withSeed(data, bytes, hash);
 }
 
+static uint64_t hash_names(uint64_t hash, const woi_names *names)
+{
+    if (!names->n) return hash;
+    hash = woi_hash(hash, names->indptr, ((size_t)names->n + 1) * sizeof *names->indptr);
+    return woi_hash(hash, names->bytes, (size_t)names->indptr[names->n]);
+}
+
 uint64_t woi_hash_tokens(const woi_tokens *tokens)
 {
-    const woi_names *words = &tokens->words;
-    uint64_t hash = woi_hash(tokens->n, tokens->ids, (size_t)tokens->n * sizeof *tokens->ids);
-    hash = woi_hash(hash, words->indptr, ((size_t)words->n + 1) * sizeof *words->indptr);
-    return woi_hash(hash, words->bytes, (size_t)words->indptr[words->n]);
+    return hash_names(woi_hash(tokens->n, tokens->ids, (size_t)tokens->n * sizeof *tokens->ids), &tokens->words);
 }
 
 /* ---- Rates ------------------------------------------------------------------------------------------------- */
@@ -479,14 +483,27 @@ static wo_status compare_ranks(run *r, wo_status prepared, wo_error *err)
     *r->at = places[place] ? places[place] : o->output;
     if (status || !o->ranks) return status;
 
+    /* Each file under its own name; what else there may be under that of the training data. */
     const uint64_t numbers[] = {o->resume, o->time_steps, o->valid != NULL, o->test != NULL};
-    uint64_t hash = woi_hash(0, r->fingerprint, sizeof r->fingerprint);
-    hash = woi_hash(hash, numbers, sizeof numbers);
-    if (o->valid) status = hash_file(o->valid, &hash, err);
-    if (!status && o->test) status = hash_file(o->test, &hash, err);
-    *r->at = o->train;
-    status = woi_ranks_agree(o->ranks, status, NULL, err);
-    return status ? status : woi_ranks_same(o->ranks, hash, "has other files or options than rank 0", err);
+    const woi_network *net = r->trainer.net;
+    struct {
+        const char *at, *differs;
+        uint64_t hash;
+    } all[] = {
+        {o->valid, "has another file than rank 0", 0},
+        {o->test, "has another file than rank 0", 0},
+        {o->label_names, "has other names of labels than rank 0", hash_names(0, &net->labels)},
+        {o->feature_names, "has other names of features than rank 0", hash_names(0, &net->features)},
+        {o->train, "has other files or options than rank 0",
+         woi_hash(woi_hash(0, r->fingerprint, sizeof r->fingerprint), numbers, sizeof numbers)},
+    };
+    for (size_t i = 0; !status && i < sizeof all / sizeof *all; i++) {
+        *r->at = all[i].at ? all[i].at : o->train;
+        wo_status read = i < 2 && all[i].at ? hash_file(all[i].at, &all[i].hash, err) : WO_OK;
+        status = woi_ranks_agree(o->ranks, read, NULL, err);
+        if (!status) status = woi_ranks_same(o->ranks, all[i].hash, all[i].differs, err);
+    }
+    return status;
 }
 
 /* Epochs, the network and what is said of it. */

@@ -66,6 +66,11 @@ typedef struct pass {
     wo_status status;   /* what a number that is not finite fails with */
     const wo_progress *progress;
     uint64_t done, total; /* bytes */
+    /* of parts (woi_part_start), from `first` on; sums NULL: not wanted */
+    uint64_t *sums;
+    size_t m;
+    uint32_t first, n_parts;
+    XXH3_state_t of_part;
 } pass;
 
 static wo_status not_finite(const array *a, size_t at, float value, wo_status status, wo_error *err)
@@ -96,6 +101,25 @@ static wo_status take_block(const array *a, size_t at, size_t n, float *room, co
     return status;
 }
 
+/* Elements `at` and on, which may be of several parts, to the parts' checksums: that of W seeds that of b. Returns the
+ * part that comes next, or goes on. */
+static uint32_t hash_parts(pass *p, const array *a, uint32_t part, size_t at, const float *floats, size_t n)
+{
+    const size_t row = a->columns ? a->columns : 1;
+    while (n > 0) {
+        const size_t begin = woi_part_start(part, p->n_parts, p->m) * row;
+        const size_t end = woi_part_start((size_t)part + 1, p->n_parts, p->m) * row;
+        const size_t now = end - at < n ? end - at : n;
+        if (at == begin) XXH3_64bits_reset_withSeed(&p->of_part, a->columns ? 0 : p->sums[part]);
+        XXH3_64bits_update(&p->of_part, floats, now * sizeof *floats);
+        at += now;
+        floats += now;
+        n -= now;
+        if (at == end) p->sums[part++] = XXH3_64bits_digest(&p->of_part);
+    }
+    return part;
+}
+
 /* Each block is read from memory once: converted, looked at, and hashed for the tensor's and for the layer's checksum
  * while it is in the cache. A changed bit is called that, not what it has made of a number. */
 static wo_status scan(pass *p, const array *a, wo_error *err)
@@ -105,6 +129,7 @@ static wo_status scan(pass *p, const array *a, wo_error *err)
     size_t bad = a->n;
     float value = 0, room[BLOCK];
     const float *floats;
+    uint32_t part = p->first;
     wo_status status;
     XXH3_state_t tensor;
     XXH3_INITSTATE(&tensor);
@@ -117,6 +142,7 @@ static wo_status scan(pass *p, const array *a, wo_error *err)
         if ((status = take_block(a, at, n, room, &floats, err))) return status;
         if (p->st && from) XXH3_64bits_update(&tensor, from, n * bytes);
         XXH3_64bits_update(&p->layer, floats, n * sizeof(float));
+        if (p->sums) part = hash_parts(p, a, part, at, floats, n);
         if (bad == a->n && !woi_all_finite(floats, n)) {
             size_t i = 0;
             while (isfinite(floats[i])) i++;
@@ -137,6 +163,7 @@ static wo_status scan_layer(pass *p, const array *w, const array *b, wo_layer *l
     static const float zeros[4096];
     const uint64_t shape[2] = {layer->dense.m, layer->dense.d};
     XXH3_INITSTATE(&p->layer);
+    XXH3_INITSTATE(&p->of_part);
     XXH3_64bits_reset(&p->layer);
     XXH3_64bits_update(&p->layer, shape, sizeof shape);
     wo_status status = scan(p, w, err);
@@ -411,11 +438,15 @@ static wo_status read_tensors(wo_layer *layer, const wo_layer_options *options, 
     layer->part_b = b.to > 0;
     pass p = {.st = options->verify == WO_VERIFY_NONE || !woi_st_kind(layer->st) ? NULL : layer->st,
               .status = WO_ERR_FORMAT,
-              .progress = &options->progress};
+              .progress = &options->progress,
+              .sums = n ? options->part_checksums : NULL,
+              .m = dense->m,
+              .n_parts = options->n_parts};
     wo_verify verify = options->verify;
     const bool known = n && options->checksum; /* the other rows are another's to look at */
     if (known) {
         p.total = look_at_rows(&w, first, n) + look_at_rows(&b, first, n);
+        p.first = options->part;
         if (verify == WO_VERIFY_ALL) verify = WO_VERIFY_USED;
     } else {
         for (size_t i = 0; i < woi_st_n_tensors(layer->st); i++) p.total += woi_st_tensor(layer->st, i)->bytes;

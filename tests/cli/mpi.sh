@@ -43,11 +43,10 @@ fails 'ranks with different words' 1 'collective: the command line differs betwe
 # Each process says who it is, so that one of them can be killed.
 echo "echo \$\$ >pid.\$OMPI_COMM_WORLD_RANK; exec \"\$@\"" >with_pid.sh
 killed() { # RANK COMMAND...: mpirun's code, once that rank of two is killed
-    rm -f pid.*
+    rm -f pid.* begun.*
     run 2 bash with_pid.sh "${@:2}" &
     local job=$! i
-    for ((i = 0; i < 300; i++)); do [ ! -s pid.0 ] || [ ! -s pid.1 ] || break; sleep 0.1; done
-    sleep 2
+    for ((i = 0; i < 600; i++)); do [ ! -e begun.0 ] || [ ! -e begun.1 ] || break; sleep 0.1; done
     kill -9 "$(<"pid.$1")"
     wait $job
 }
@@ -142,6 +141,17 @@ near 'probabilities over the candidates of all'
 "$WIDEOUT" predict --index one --exact --logprob $test >expected
 run 4 "$mpi" predict -t 1 --index s/index --exact --logprob $test >got
 near 'log Z of all shards'
+# A file of answers; of standard output mpirun says nothing.
+"$WIDEOUT" predict --index one --json $test >expected
+same 'answers to a file: standard output has none' '' "$(run 4 "$mpi" predict -t 1 --index s/index --json -o answers $test)"
+check 'answers to a file' cmp expected answers
+run 4 "$mpi" predict -t 1 --index s/index --json --phases -o answers $test
+same 'with phases, over what was there' "$(cat expected)" "$(sed \$d answers)"
+fails 'answers over the queries' 2 "wideout-mpi predict: -o '$test' would replace what is read (see 'wideout-mpi predict --help')" run 4 "$mpi" predict --index s/index -o $test $test
+fails 'answers over a shard' 2 "wideout-mpi predict: -o 's/index-00002-of-00004.safetensors' would replace what is read (see \
+'wideout-mpi predict --help')" run 4 "$mpi" predict --index s/index -o s/index-00002-of-00004.safetensors $test
+fails 'answers to a folder that is not there' 1 'wideout-mpi: nowhere/answers: cannot create: No such file or directory' \
+    run 4 "$mpi" predict --index s/index -o nowhere/answers $test
 "$WIDEOUT" eval --index one --log $test --no-timing -t 1 --json >one.json
 run 4 "$mpi" eval -t 1 --index s/index --log $test --json --rounds 1 -b 100 >four.json
 wanted='[.p_at_1, .p_at_3, .p_at_5, .full_p_at_1, .full_p_at_5, .agreement_at_1, .agreement_at_5, .sample_size, .n]'
@@ -171,6 +181,19 @@ cp s/index-00001-of-00004.safetensors keep
 rm s/index-00003-of-00004.safetensors
 fails 'a missing shard' 1 'wideout-mpi: s/index-00003-of-00004.safetensors: the file cannot be opened: No such file or directory' \
     run 4 "$mpi" predict --index s/index $test
+# An empty one: no bytes, or no rows.
+: >s/index-00003-of-00004.safetensors
+fails 'an index of no bytes' 1 'wideout-mpi: s/index-00003-of-00004.safetensors: the file is empty' run 4 "$mpi" predict --index s/index $test
+cp s/net-00001-of-00002.safetensors empty-00001-of-00002.safetensors
+: >empty-00002-of-00002.safetensors
+fails 'a shard of no bytes' 1 'wideout-mpi: empty-00002-of-00002.safetensors: the file is empty' \
+    run 2 "$mpi" build --layer empty "${tree[@]}" -o x
+python3 -c 'import struct
+text = b"{\"weight\":{\"dtype\":\"F32\",\"shape\":[0,24],\"data_offsets\":[0,0]}}"
+text += b" " * (-len(text) % 8)
+open("empty-00002-of-00002.safetensors", "wb").write(struct.pack("<Q", len(text)) + text)'
+fails 'a shard of no rows' 1 'wideout-mpi: empty-00002-of-00002.safetensors: a layer of 0 classes and 24 dimensions cannot be: expected at least 1, '\
+'and at most 2147483647 and 536870911' run 2 "$mpi" build --layer empty "${tree[@]}" -o x
 cp s/index-00002-of-00004.safetensors s/index-00003-of-00004.safetensors
 fails 'a shard twice' 1 'wideout-mpi: s/index-00003-of-00004.safetensors: it is shard 2 of 4, but rank 2 of 4 wants shard 3 of 4' \
     run 4 "$mpi" predict --index s/index $test
@@ -238,6 +261,57 @@ done
 sed 's/ 700$/ seven hundred/' names >other_names
 fails 'other names' 1 "$dealing 1" each names names other_names "$mpi" build --layer "$scratch/$layer" --log "$scratch/$train" --names names \
     --router tree -q -o x
+# Another layer on rank 1, of which it reads its own rows alone: another's, one number changed in its rows or biases.
+other_layer='wideout-mpi: the layer differs between ranks 0 and 1'
+"$WIDEOUT" data synthetic -q -m 1501 -d 24 -n 100 -t 1 --seed 2 -o data3 >/dev/null
+python3 - $layer <<'PY'
+import array, json, random, struct, sys
+data = open(sys.argv[1], 'rb').read()
+n = struct.unpack('<Q', data[:8])[0]
+tensors = {k: v for k, v in json.loads(data[8:8 + n]).items() if k != '__metadata__'}
+m, d = tensors['weight']['shape']
+a, b = tensors['weight']['data_offsets']
+rows = bytearray(data[8 + n + a:8 + n + b])
+random.seed(1)
+biases = bytearray(array.array('f', [random.random() for _ in range(m)]).tobytes())
+def change(body): # the last number, which is rank 1's
+    other = bytearray(body)
+    other[-4] ^= 1
+    return other
+def npy(name, shape, body):
+    head = repr({'descr': '<f4', 'fortran_order': False, 'shape': shape})
+    head += ' ' * (-(len(head) + 11) % 64) + '\n'
+    open(name, 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + body)
+npy('w.npy', (m, d), rows)
+npy('b.npy', (m,), biases)
+npy('b_other.npy', (m,), change(biases))
+def st(name, rows, biases): # as another's file, without checksums
+    head = {'weight': {'dtype': 'F32', 'shape': [m, d], 'data_offsets': [0, len(rows)]},
+            'bias': {'dtype': 'F32', 'shape': [m], 'data_offsets': [len(rows), len(rows) + len(biases)]}}
+    text = json.dumps(head).encode()
+    text += b' ' * (-len(text) % 8)
+    open(name, 'wb').write(struct.pack('<Q', len(text)) + text + rows + biases)
+st('l', rows, biases)
+st('l_row', change(rows), biases)
+st('l_bias', rows, change(biases))
+flipped = bytearray(data)
+flipped[8 + n + b - 4] ^= 1
+open('flipped', 'wb').write(flipped)
+PY
+others=("$layer data3/layer.safetensors" "$layer flipped" 'l l_row' 'l l_bias')
+for other in "${others[@]}"; do
+    fails "layers: $other" 1 "$other_layer" each layer "${other% *}" "${other#* }" "$mpi" build --layer layer --log "$scratch/$train" \
+        --router tree -q -o x
+done
+same 'one layer in two folders' 2 "$(each layer l l "$mpi" build --layer layer --log "$scratch/$train" --router tree -q -t 1 \
+    -o "$scratch/two" >/dev/null && find . -maxdepth 1 -name 'two-*' | wc -l)"
+fails 'other biases' 1 "$other_layer" each bias b.npy b_other.npy "$mpi" build --layer "$scratch/w.npy" --bias bias --log "$scratch/$train" \
+    --router tree -q -o x
+run 2 "$mpi" build --layer $layer --log "$train" --router tree --weights none -q -t 1 -o none >/dev/null
+for other in "${others[@]:0:2}"; do
+    fails "an index without rows, and ${other#* }" 1 "$other_layer" each layer $layer "${other#* }" "$mpi" predict --layer layer \
+        --index "$scratch/none" "$scratch/$test"
+done
 fails 'shards for another number of processes' 1 \
     'wideout-mpi: s/net2-00001-of-00002.safetensors: the file cannot be opened: No such file or directory' \
     run 2 "$mpi" build --layer s/net2 "${tree[@]}" -o x
@@ -288,6 +362,14 @@ IO_CALL=write IO_AT=1 IO_HOW=28; exec $mpi build --layer $layer ${tree[*]} -o fu
     "$WIDEOUT" build -q -t 1 --layer $layer --log $train --router tree -o one >/dev/null
     check 'and writes the same files' cmp one joined
     same 'and what was left is gone' '' "$(find full -name '*.checkpoint')"
+    fails 'no space for answers' 1 'wideout-mpi: full/answers: cannot write: No space left on device' \
+        run 4 bash -c "[ \$OMPI_COMM_WORLD_RANK -ne 0 ] || export LD_PRELOAD=$built/tests/failing_io.so; export IO_UNDER=$scratch/full/ \
+IO_CALL=write IO_AT=1 IO_HOW=28; exec $mpi predict -t 1 --index s/four -o full/answers $test"
+    same 'nothing is left of them' '' "$(find full -name 'answers*')"
+    # All is written, and rank 0 does not come to say so.
+    WIDEOUT_MPI_TIMEOUT=10 fails 'a rank that is late for the report' 1 'wideout-mpi: rank 1 waited 10 s for the other ranks, which is the limit' \
+        run 2 bash -c "[ \$OMPI_COMM_WORLD_RANK -ne 0 ] || export LD_PRELOAD=$built/tests/failing_io.so; export \
+IO_UNDER=$scratch/late.checkpoint IO_CALL=unlink IO_AT=1 IO_HOW=sleep; exec $mpi build --layer $layer ${tree[*]} -o late"
 fi
 
 echo 'a letter' >x.checkpoint
@@ -304,6 +386,16 @@ fails 'a host that is not there' 1 'wideout-mpirun: host bad1 does not answer by
 WIDEOUT_SSH_TIMEOUT=1 fails 'one that is silent, and another' 1 \
     'wideout-mpirun: 2 hosts do not answer by ssh within 1 s, the first is bad2: nothing was started' \
     env WIDEOUT_SSH="$start" timeout 30 "$wrapper" --host good1,slow1:2,bad2 -n 2 "$mpi" predict --index x
+printf '%s\n' '# two programs' '-n 1 --host good1 wideout-mpi predict --index x' '-n 1 --host bad2 wideout-mpi predict --index x' >app
+gone='does not answer by ssh within 10 s: nothing was started'
+fails 'a host of --app' 1 "wideout-mpirun: host bad2 $gone" env WIDEOUT_SSH="$start" "$wrapper" --app app
+fails 'a host of the default hostfile' 1 "wideout-mpirun: host bad1 $gone" env WIDEOUT_SSH="$start" "$wrapper" --default-hostfile hosts -n 2 \
+    "$mpi" predict --index x
+fails 'a host of the environment'"'"'s' 1 "wideout-mpirun: host bad1 $gone" env WIDEOUT_SSH="$start" OMPI_MCA_orte_default_hostfile=hosts \
+    "$wrapper" -n 2 "$mpi" predict --index x
+same 'which is not read beside others' fine "$(OMPI_MCA_orte_default_hostfile=hosts WIDEOUT_SSH=$start timeout 60 "$wrapper" --quiet \
+    --host localhost:2 -n 2 "$built/tests/mpi/collective" 2>&1)"
+fails 'no file of --app' 1 'wideout-mpirun: nowhere: the file of --app cannot be read' "$wrapper" --app nowhere
 fails 'no hostfile' 1 'wideout-mpirun: nowhere: the hostfile cannot be read' "$wrapper" --hostfile nowhere -n 2 "$mpi" predict
 same 'all are there: it is mpirun' fine "$(WIDEOUT_SSH=$start timeout 60 "$wrapper" --quiet --host localhost:2 -n 2 \
     "$built/tests/mpi/collective" 2>&1)"
@@ -338,10 +430,14 @@ for ((i = 0; died < ${KILLS:-3} && i < 4 * ${KILLS:-3}; i++)); do
     wait $job
     code=$?
     if [ "$code" -eq 0 ]; then takes=$((takes * 9 / 10)); else died=$((died + 1)); fi
-    # Nothing, or the one sentence: where the rank died before the job had begun there is nobody to say it.
+    # One sentence; or nothing where the rank died while MPI started. A checkpoint is there when all ranks had begun.
     said=$(<stderr)
-    [ -z "$said" ] || [ "$said" = 'wideout-mpi: the job was ended from outside: perhaps a rank died' ] || problems+=" said: $said"
-    [ -z "$said" ] || n_said=$((n_said + 1))
+    if [ -n "$said" ]; then n_said=$((n_said + 1)); fi
+    case $said in
+    'wideout-mpi: the job was ended from outside: perhaps a rank died') ;;
+    '') if [ "$code" -ne 0 ] && [ -e k/index.checkpoint ]; then problems+=" nobody says that rank $rank died"; fi ;;
+    *) problems+=" said: $said" ;;
+    esac
     n=$(find k -name '*.safetensors' | wc -l)
     [ "$code" -ne 124 ] || problems+=" a job hangs"
     if [ "$code" -eq 0 ] && [ "$n" -ne 4 ]; then problems+=" done, but $n files"; fi

@@ -44,6 +44,12 @@ for batch in 7 64 1024; do # many blocks on their way, two, one
     run 4 "$mpi" eval -t 1 --index parts/index --log $test --json --rounds 1 -b $batch --in-turn >four.json
     same "blocks of $batch in turn" "$(jq -c "$wanted" one.json)" "$(jq -c "$wanted" four.json)"
 done
+# Numbers that are too many for a call of MPI's: blocks are smaller.
+"$WIDEOUT" data synthetic -q -m 10 -d 9000 -n 20 -t 1 -o long >/dev/null
+run 2 "$mpi" build -q -t 1 --layer long/layer.safetensors --method full -o parts/long >/dev/null
+run 2 "$mpi" eval -t 1 --index parts/long --log long/test.log.safetensors --json --rounds 1 -b 65536 --no-full >two.json
+check 'a block of at most 2^28 bytes' jq -e '.batch > 1000 and .batch * .d * 4 <= 268435456 and .n > 0' two.json
+same 'blocks as asked for' 1024 "$(jq .batch four.json)"
 same 'each rank routes its share' true "$(jq '[.phases[].phase] | index("routing") != null' four.json)"
 "$WIDEOUT" eval --index one --log $test --no-timing -t 1 --json -k 3,20 --max-queries 150 >one.json
 run 2 "$mpi" eval -t 1 --index parts/index --log $test 2>/dev/null >/dev/null && not_ok 'an index of four in a job of two'
@@ -117,4 +123,18 @@ run 2 "$mpi" build -q -t 1 --layer $layer --log $train --log data/valid.log.safe
 "$WIDEOUT" join parts/two-* -o joined >/dev/null
 check 'two logs as one, within a limit' cmp one joined
 same 'no file is left beside' 'two-00001-of-00002.safetensors two-00002-of-00002.safetensors' "$(find parts -name 'two*' -printf '%f\n' | sort | paste -sd' ')"
+
+# A limit of the system's, which is too little for the small rows of a rank: MPI alone takes 20 MB.
+if [ -z "${SAN:-}" ]; then
+    "$WIDEOUT" data synthetic -m 300000 -d 64 -n 5000 -o wide -q >/dev/null
+    wide=(build --layer wide/layer.safetensors --log wide/train.log.safetensors --method evidence --router tree --nodes 8 --leaves 8
+        --source labels --weights int8-bf16 -t 1 -q)
+    limited=(prlimit --data=36000000 "$mpi" "${wide[@]}")
+    fails 'without --memory, two processes of 36 MB have too little' 1 'wideout-mpi: out of memory: 19200000 bytes asked for' \
+        run 2 "${limited[@]}" -o parts/wide
+    check 'with it they do' run 2 "${limited[@]}" --memory 8M -o parts/wide
+    "$WIDEOUT" "${wide[@]}" -o one >/dev/null
+    "$WIDEOUT" join parts/wide-* -o joined >/dev/null
+    check 'and make the same index' cmp one joined
+fi
 finish

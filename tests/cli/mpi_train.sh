@@ -120,6 +120,26 @@ fails 'P larger than the classes' 1 'wideout-mpi: few.txt: has 2 classes for 3 p
     timeout 60 mpirun -q -n 3 "$mpi" train xc --train few.txt -o few.net -t 1
 same 'nothing is left' 'few.txt' "$(echo few*)"
 
+# Files that are others on rank 1: the one that is at fault is named.
+seq -f 'class %.0f' 0 299 >x/names.txt
+for other in valid.txt test.txt names.txt train.txt; do
+    rm -rf r0 r1
+    cp -r x r0
+    cp -r x r1
+    { head -1 x/$other; tail -n +2 x/$other | tac; } >r1/$other
+    case $other in
+    names.txt) differs='other names of labels' ;;
+    train.txt) differs='other files or options' ;;
+    *) differs='another file' ;;
+    esac
+    [ $other != names.txt ] || tac x/$other >r1/$other
+    # shellcheck disable=SC2016 # the rank's own
+    fails "another $other on rank 1" 1 "wideout-mpi: $other: rank 1 has $differs than rank 0" timeout 120 mpirun -q -n 2 bash -c \
+        'cd r$OMPI_COMM_WORLD_RANK && exec "$@"' _ "$mpi" train xc --train train.txt --valid valid.txt --test test.txt \
+        --label-names names.txt -d 12 -b 100 -e 1 -t 1 -q -o "$scratch/other.net"
+done
+rm -rf r0 r1
+
 cat >rank <<'END'
 #!/bin/bash
 # rank SETTINGS RANK COMMAND...: the command, with these variables on one rank

@@ -1,5 +1,6 @@
 /* The collective calls of wideout-mpi, run by tests/cli/mpi.sh under mpirun: rank 0 prints what is wrong, and 'fine'.
- * collective fail: rank 1 fails while the others wait. collective late: it never comes. collective time: rank 0 prints
+ * collective fail: rank 1 fails while the others wait. collective late: it never comes, and each rank
+ * leaves a file begun.RANK. collective time: rank 0 prints
  * the median microseconds of gathering 8 bytes of each rank, the bytes a second that it receives of large
  * ones, and the CPU nanoseconds of merging an answer of another rank (bench/mpi_model.py). */
 #include "../../cli/cli.h"
@@ -95,6 +96,7 @@ static void check_lanes(const wo_collective *c)
     for (size_t i = 0; i < N; i++)
         if (all[i] != (char)('0' + i % 7)) expect(false, "what was gathered is not in its place"), i = N;
     expect(!job_lane_end(JOB_QUERIES, &err) && data[0] == 'y' && data[N - 1] == 'y', "a broadcast does not end");
+    expect(job_broadcast_begin(JOB_QUERIES, data, (size_t)1 << 32, &err) == WO_ERR_ARGUMENT, "an int overflows");
     job_lanes_leave();
 }
 
@@ -113,6 +115,10 @@ static int check_failing(const char *how)
         _exit(CLI_OK);
     }
     if (strcmp(how, "stay") == 0) return CLI_OK;
+    char begun[32];
+    snprintf(begun, sizeof begun, "begun.%d", c->rank);
+    FILE *file = strcmp(how, "late") == 0 ? fopen(begun, "w") : NULL;
+    if (file) fclose(file);
     if (c->rank == 1) sleep(30);
     if (!c->broadcast(c->ctx, data, sizeof data, 1, &err)) return CLI_OK;
     return job_failed_elsewhere() ? CLI_FAILED : cli_fail(NULL, &err);

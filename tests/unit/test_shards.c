@@ -90,8 +90,23 @@ static void a_part_is_converted_alone(void **state)
     assert_int_equal(wo_layer_open(path, &many, &part, &err), WO_ERR_ARGUMENT);
     assert_null(part);
 
+    /* Who reads all of it finds what each part finds that reads its own rows. */
+    uint64_t found[3] = {0}, parts[3] = {0};
+    for (uint32_t i = 0; i < 3; i++) {
+        wo_layer_options one = {.struct_size = sizeof one, .part = i, .n_parts = 3, .part_checksums = found};
+        assert_int_equal(wo_layer_open(path, &one, &part, &err), WO_OK);
+        wo_layer_free(part);
+        one.part_checksums = parts;
+        one.checksum = whole->checksum;
+        assert_int_equal(wo_layer_open(path, &one, &part, &err), WO_OK);
+        wo_layer_free(part);
+        assert_true(parts[i] == found[i] && found[i] != found[(i + 1) % 3]);
+        for (uint32_t j = i + 1; j < 3; j++) assert_int_equal(parts[j], 0);
+    }
+
     /* With the checksum of the whole the other rows are not looked at: here one of them has changed. */
-    const wo_layer_options told = {.struct_size = sizeof told, .part = 1, .n_parts = 3, .checksum = whole->checksum};
+    const wo_layer_options told = {
+        .struct_size = sizeof told, .part = 1, .n_parts = 3, .checksum = whole->checksum, .part_checksums = parts};
     struct stat about;
     FILE *file = fopen(path, "r+");
     assert_non_null(file);
@@ -103,8 +118,20 @@ static void a_part_is_converted_alone(void **state)
     if (wo_layer_open(path, &told, &part, &err)) fail_msg("%s", err.text);
     assert_memory_equal(part->dense.w, w + FIRST * D, N * D * sizeof *w);
     assert_memory_equal(part->dense.b, b + FIRST, N * sizeof *b);
-    assert_true(part->checksum == whole->checksum);
+    assert_true(part->checksum == whole->checksum && parts[1] == found[1]);
     wo_layer_free(part);
+    /* Of its own rows a change is seen in their checksum: of a row, of a bias. */
+    const long before_end[] = {(long)sizeof biases + (long)((M - FIRST) * D) * 2 - 8, (long)(M - FIRST) * 2 - 8};
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(file = fopen(path, "r+"));
+        assert_int_equal(fseek(file, about.st_size - before_end[i], SEEK_SET), 0);
+        assert_int_equal(fputc(0x55, file), 0x55);
+        assert_int_equal(fclose(file), 0);
+        assert_int_equal(wo_layer_open(path, &told, &part, &err), WO_OK);
+        wo_layer_free(part);
+        assert_true(parts[1] != found[1]);
+        found[1] = parts[1];
+    }
     wo_layer_free(whole);
 }
 
@@ -500,6 +527,30 @@ static wo_status open_changed(const char *path, const char *was, const char *is,
     return status;
 }
 
+/* A shard as ours are, but without a class. */
+static void an_empty_shard(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value;
+    } lines[] = {{"shard.number", "1"}, {"shard.count", "2"}, {"shard.m", "9"}, {"layer.xxh3", "0123456789abcdef"}};
+    char path[96];
+    woi_st_writer *writer = NULL;
+    wo_layer *layer = NULL;
+    wo_error err;
+    snprintf(path, sizeof path, "%s/empty", scratch_folder);
+    assert_int_equal(woi_st_create(path, "layer", &writer, &err), WO_OK);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        assert_int_equal(woi_st_set_meta(writer, lines[i].key, lines[i].value, &err), WO_OK);
+    assert_int_equal(woi_st_declare(writer, "weight", WOI_F32, 2, (const uint64_t[]){0, 4}, &err), WO_OK);
+    assert_int_equal(woi_st_declare(writer, "classes", WOI_I32, 1, (const uint64_t[]){0}, &err), WO_OK);
+    assert_int_equal(woi_st_finish(writer, &err), WO_OK);
+    woi_st_writer_free(writer);
+    assert_int_equal(wo_layer_open(path, NULL, &layer, &err), WO_ERR_FORMAT);
+    assert_non_null(strstr(err.text, "a layer of 0 classes and 4 dimensions cannot be"));
+    assert_null(layer);
+}
+
 static void shards_of_strangers(void **state)
 {
     (void)state;
@@ -580,6 +631,7 @@ int main(void)
         cmocka_unit_test(a_shard_speaks_of_the_whole_layer),
         cmocka_unit_test(what_does_not_go_together),
         cmocka_unit_test(answers_by_records_are_the_same),
+        cmocka_unit_test(an_empty_shard),
         cmocka_unit_test(shards_of_strangers),
         cmocka_unit_test(every_allocation_may_fail),
     };
