@@ -30,11 +30,12 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"index", 0, CLI_TEXT, offsetof(arguments, index), "FILE", "the index ('wideout build')", false},
-    {"net", 0, CLI_TEXT, offsetof(arguments, net), "FILE", "the network that makes queries of raw examples", false},
+    {"index", 0, CLI_TEXT_ONCE, offsetof(arguments, index), "FILE", "the index ('wideout build')", false},
+    {"net", 0, CLI_TEXT_ONCE, offsetof(arguments, net), "FILE", "the network that makes queries of raw examples",
+     false},
     {"arch", 0, CLI_CHOICE, offsetof(arguments, arch), "lm", "it is another's state dict: an LSTM", false},
-    {"vocab", 0, CLI_TEXT, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
-    {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
+    {"vocab", 0, CLI_TEXT_ONCE, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
+    {"names", 0, CLI_TEXT_ONCE, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"format", 0, CLI_CHOICE, offsetof(arguments, format), "auto|log|npy|xc|text|deb822",
      "what FILE is (default: auto, by its content)", false},
     {"top", 'k', CLI_SIZE, offsetof(arguments, k), "N", "how many classes (default: 5)", false},

@@ -105,6 +105,11 @@ static int store(const cli_command *command, const cli_option *option, void *arg
         if (*(const char **)target) return cli_usage(command, "--%s is given twice", option->name);
         *(const char **)target = text;
         return CLI_OK;
+    case CLI_OUTPUT:
+        if (strcmp(text, "-") == 0)
+            return cli_usage(command, "--%s takes a name, not '-': standard output cannot be it", option->name);
+        *(const char **)target = text;
+        return CLI_OK;
     case CLI_TEXT: *(const char **)target = text; return CLI_OK;
     case CLI_TEXTS: {
         cli_texts *texts = target;

@@ -316,8 +316,8 @@ static wo_status turn_for_quality(woi_tune *t, trial *tr, size_t *found, wo_erro
 
 /* ---- Settings ---------------------------------------------------------------------------------------------- */
 
-/* Ends a trial, with its best row that reaches the goal; where it was stopped, with the best until then, which counts as
- * any other. */
+/* Ends a trial, with its best row that reaches the goal; where it was stopped, with the best until then, which counts
+ * as any other. */
 static wo_status remember(woi_tune *t, wo_status status, const double *settings, size_t row, wo_error *err)
 {
     const bool stopped = status == WO_ERR_CANCELLED && t->stopped;

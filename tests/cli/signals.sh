@@ -100,7 +100,7 @@ LD_PRELOAD=$preload IO_UNDER=$scratch/shards/ IO_CALL=rename IO_AT=2 IO_HOW=nap 
     "$WIDEOUT" shard -q --layer s/layer.safetensors -n 3 -o shards/part >/dev/null 2>&1 &
 run=$!
 for _ in $(seq 200); do
-    [ "$(cat shards.calls 2>/dev/null | wc -l)" != 2 ] || break
+    [ "$(grep -c . shards.calls 2>/dev/null)" != 2 ] || break
     sleep 0.05
 done
 kill -TERM $run
