@@ -98,7 +98,7 @@ sources 'CRLF' predict x crlf
 sources 'an array' "$WIDEOUT" predict --index x.idx test.npy
 { printf '\x93NUMPY\1\0\x76\0%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (16,), }"; tail -c +129 test.npy | head -c 64; } >one.npy
 same 'an array that is one query' "$(head -1 answers)" "$("$WIDEOUT" predict --index x.idx one.npy)"
-same 'no example, no answer' '' "$(predict x </dev/null)"
+same 'no example, no answer' '' "$(echo | predict x)"
 
 # ---- What they are -----------------------------------------------------------------------------------------------
 "$WIDEOUT" predict --index x.idx --exact test.log >exact
@@ -282,6 +282,13 @@ for nothing in /dev/null empty; do
 done
 bad 'nothing from a pipe' 'standard input: is empty: expected queries' "$WIDEOUT" predict --index x.idx < <(true)
 bad 'an empty file' 'empty: is empty: expected queries' "$WIDEOUT" predict --index x.idx empty
+bad 'nothing, by its name' '/dev/null: is empty: expected queries' "$WIDEOUT" predict --index x.idx /dev/null
+for format in auto log npy xc text deb822; do
+    bad "nothing to be read as $format" 'standard input: is empty: expected queries' predict x --format $format </dev/null
+    bad "nothing to be read as $format, by its name" '/dev/null: is empty: expected queries' predict x --format $format /dev/null
+    bad "an empty file to be read as $format" 'empty: is empty: expected queries' predict x --format $format empty
+    bad "an empty pipe to be read as $format" 'standard input: is empty: expected queries' predict x --format $format < <(true)
+done
 bad 'an archive from a pipe' 'standard input: the file is a zip archive (.npz or PyTorch .pt): save the arrays as .npy or as safetensors' \
     "$WIDEOUT" predict --index x.idx < <(printf 'PK\003\004.............')
 "$WIDEOUT" predict --index x.idx test.npy >expected
