@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 enum { BATCH = 1024 };
+#define TRANSPOSED ": is it transposed? Its rows are queries"
 
 /* ---- Files of queries -------------------------------------------------------------------------------------- */
 
@@ -21,10 +22,11 @@ static wo_status open_npy(cli_source *s, const char *path, wo_error *err)
     wo_status status = woi_npy_open(path, &npy, err);
     if (status) return status;
     const uint64_t columns = npy.n_dims ? npy.shape[npy.n_dims - 1] : 0;
+    const bool turned = npy.n_dims == 2 && npy.shape[0] == s->d;
     if (npy.n_dims < 1 || npy.n_dims > 2 || columns != s->d)
-        status =
-            cli_set_error(err, WO_ERR_FORMAT, "has %d dimensions, the last of %" PRIu64 ", expected (n, %zu) or (%zu)",
-                          npy.n_dims, columns, s->d, s->d);
+        status = cli_set_error(err, WO_ERR_FORMAT,
+                               "has %d dimensions, the last of %" PRIu64 ", expected (n, %zu) or (%zu)%s", npy.n_dims,
+                               columns, s->d, s->d, turned ? TRANSPOSED : "");
     else if (!(s->array = malloc((size_t)npy.n * sizeof *s->array + 1)))
         status = cli_set_error(err, WO_ERR_MEMORY, "out of memory: %" PRIu64 " numbers", npy.n);
     else
@@ -42,7 +44,8 @@ static wo_status open_log(cli_source *s, const char *path, wo_error *err)
     s->n = wo_log_n(s->log);
     s->q = wo_log_queries(s->log);
     if (wo_log_d(s->log) == s->d) return WO_OK;
-    return cli_set_error(err, WO_ERR_FORMAT, "has queries of %zu numbers, the index takes %zu", wo_log_d(s->log), s->d);
+    return cli_set_error(err, WO_ERR_FORMAT, "has queries of %zu numbers, the index takes %zu%s", wo_log_d(s->log),
+                         s->d, s->n == s->d ? TRANSPOSED : "");
 }
 
 /* ---- Which it is ------------------------------------------------------------------------------------------- */
