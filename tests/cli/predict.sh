@@ -322,7 +322,8 @@ bad 'a name that is none' "list: line 1: 'class-x' is neither the number nor the
 truncate -s 4G endless
 bad 'a list with a line without an end, which is not read to it' 'endless: line 1 has more than 1048576 bytes' \
     timeout 10 "$WIDEOUT" predict --index x.idx --forbid endless test.log
-bad 'a list that is missing' 'no-list: cannot open: No such file or directory' "$WIDEOUT" predict --index x.idx --forbid no-list test.log
+bad 'a list that is missing' 'no-list: cannot open: No such file or directory; --forbid takes numbers, 3,17, or a file of numbers or names, one a line' \
+    "$WIDEOUT" predict --index x.idx --forbid no-list test.log
 mkfifo pipe
 bad 'a list from a pipe, which may not have all of it' 'pipe: a list of classes is read from a plain file' \
     timeout 10 "$WIDEOUT" predict --index x.idx --forbid pipe test.log
