@@ -203,6 +203,14 @@ check 'a log is no index' grep -q "^wideout: $log: " <<<"$("$WIDEOUT" eval --ind
 check 'too many probes' grep -q '^wideout: --probes: 99 probes are too many' <<<"$(evaluate slide --probes 99 2>&1)"
 
 usage="(see 'wideout eval --help')"
+for method in full popular screen; do
+    "$WIDEOUT" build -q --layer "$layer" --log $log --method $method -o cells.$method >/dev/null
+    for command in eval predict; do
+        fails "$command --probes of $method" 2 "wideout $command: --probes belongs to indexes of method slide, lss and evidence: \
+'cells.$method' is of method $method (see 'wideout $command --help')" "$WIDEOUT" $command --index cells.$method --probes 4 \
+            $([ $command = predict ] || echo --log) $log
+    done
+done
 fails 'no index' 2 "wideout eval: needs --index FILE $usage" "$WIDEOUT" eval --log $log
 fails 'no log' 2 "wideout eval: needs --log FILE $usage" "$WIDEOUT" eval --index popular.idx
 fails 'two logs' 2 "wideout eval: --log is given twice $usage" "$WIDEOUT" eval --index popular.idx --log $log --log $log
