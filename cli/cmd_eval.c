@@ -402,6 +402,7 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
     }
     wo_searcher_free(searcher);
     info = cli_index_of(index);
+    if ((code = cli_index_refuse_probes(self, args->index, &info, o->probes))) goto done;
     cli_index_warn(args->index, &info, args->exact_fallback);
     for (size_t i = 0; args->ks && i < o->n_ks; i++) most = o->ks[i] > most ? o->ks[i] : most;
     cli_index_warn_k(args->index, index, most);

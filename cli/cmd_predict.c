@@ -261,6 +261,8 @@ static int open_index(session *s)
     s->d = wo_index_d(s->index);
     if (args->names && cli_names_read(args->names, s->m, &s->given)) return CLI_FAILED;
     const cli_index about = cli_index_of(s->index);
+    const int code = cli_index_refuse_probes(s->self, args->index, &about, args->probes);
+    if (code) return code;
     cli_index_warn(args->index, &about, args->exact_fallback);
     if (!args->exact) cli_index_warn_k(args->index, s->index, args->k);
     if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)

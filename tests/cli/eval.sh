@@ -114,6 +114,18 @@ same 'build says it too' 'wideout: warning: large.log: 1 of 3 queries with numbe
 same 'and of a tune log' 'wideout: warning: four.log: 2 of 4 queries with numbers or scores that are not finite: no index answers them' \
     "$("$WIDEOUT" build --layer $layer --log $train --tune-log four.log --target 0.1 --max-time 1s -o four.idx 2>&1 >/dev/null | grep four.log:)"
 
+# A layer with rows so large that most scores are not finite: as many as eval leaves out.
+{
+    printf '\x93NUMPY\1\0\x76\0%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (600, 16), }"
+    for ((i = 0; i < 9600; i++)); do printf '\xff\xff\x7f\x7f'; done
+} >big.npy
+"$WIDEOUT" build --layer big.npy --log $log --method full -o big.idx >/dev/null 2>err
+refused=$("$WIDEOUT" eval --index big.idx --log $log --no-timing --json 2>/dev/null | jq .not_finite)
+n=$("$WIDEOUT" info --json $log | jq '.tensors[] | select(.name == "queries").shape[0]')
+same 'large rows' "wideout: warning: $log: $refused of $n queries with numbers or scores that are not finite: no index answers them" \
+    "$(grep finite err)"
+check 'most queries' test "$refused" -gt $((n / 2))
+
 # ---- Time --------------------------------------------------------------------------------------------------------
 evaluate evidence --json --rounds 1 --threads 2 >timed.json
 same 'batches and threads' '[[1,1],[1024,2]]' "$(jq -c '[.timings[] | [.batch, .threads]]' timed.json)"
