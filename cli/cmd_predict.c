@@ -55,6 +55,8 @@ static const cli_option options[] = {
      "order the answers by score against how often LOG has them as labels", false},
     {"one-based", 0, CLI_FLAG, offsetof(arguments, one_based), NULL, "xc: features count from 1", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer of the index, where it has no rows"),
+    {"json", 0, CLI_FLAG, offsetof(arguments, common.json), NULL, "print a JSON object for each query, one a line",
+     false},
     {0},
 };
 

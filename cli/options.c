@@ -29,10 +29,15 @@ static void each(const cli_option *options, void (*fn)(const cli_option *option,
             fn(o, ctx);
 }
 
+/* A command may have words of its own for a common option. */
 void cli_each_option(const cli_command *command, void (*fn)(const cli_option *option, void *ctx), void *ctx)
 {
     each(command->options, fn, ctx);
-    each(cli_common_options, fn, ctx);
+    for (const cli_option *o = cli_common_options; o->name; o++) {
+        const cli_option *own = command->options;
+        while (own && own->name && strcmp(own->name, o->name) != 0) own++;
+        if (!own || !own->name) fn(o, ctx);
+    }
 }
 
 /* ---- Help -------------------------------------------------------------------------------------------------- */

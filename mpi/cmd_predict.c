@@ -50,6 +50,8 @@ static const cli_option options[] = {
     {"phases", 0, CLI_FLAG, offsetof(arguments, phases), NULL,
      "with --json a last line: seconds and bytes of rank 0, by phase", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer, or the prefix of its shards, where the index has no rows"),
+    {"json", 0, CLI_FLAG, offsetof(arguments, common.json), NULL, "print a JSON object for each query, one a line",
+     false},
     {0},
 };
 

@@ -100,6 +100,9 @@ sources 'an array' "$WIDEOUT" predict --index x.idx test.npy
 same 'an array that is one query' "$(head -1 answers)" "$("$WIDEOUT" predict --index x.idx one.npy)"
 same 'no example, no answer' '' "$(echo | predict x)"
 
+same '--json, in a word' 'print a JSON object for each query, one a line' \
+    "$("$WIDEOUT" predict --help | sed -n 's/^ *--json  *//p')"
+
 # ---- What they are -----------------------------------------------------------------------------------------------
 "$WIDEOUT" predict --index x.idx --exact test.log >exact
 check 'the label of a row comes first, mostly' bash -c "paste <(cut -d ' ' -f 1 rows) <(cut -f 1 exact) |
