@@ -217,11 +217,10 @@ check 'too many probes' grep -q '^wideout: --probes: 99 probes are too many' <<<
 usage="(see 'wideout eval --help')"
 for method in full popular screen; do
     "$WIDEOUT" build -q --layer "$layer" --log $log --method $method -o cells.$method >/dev/null
-    for command in eval predict; do
-        fails "$command --probes of $method" 2 "wideout $command: --probes belongs to indexes of method slide, lss and evidence: \
-'cells.$method' is of method $method (see 'wideout $command --help')" "$WIDEOUT" $command --index cells.$method --probes 4 \
-            $([ $command = predict ] || echo --log) $log
-    done
+    why="--probes belongs to indexes of method slide, lss and evidence: 'cells.$method' is of method $method"
+    fails "--probes of $method" 2 "wideout eval: $why $usage" "$WIDEOUT" eval --index cells.$method --log $log --probes 4
+    fails "predict: --probes of $method" 2 "wideout predict: $why (see 'wideout predict --help')" \
+        "$WIDEOUT" predict --index cells.$method --probes 4 $log
 done
 fails 'no index' 2 "wideout eval: needs --index FILE $usage" "$WIDEOUT" eval --log $log
 fails 'no log' 2 "wideout eval: needs --log FILE $usage" "$WIDEOUT" eval --index popular.idx
