@@ -195,12 +195,20 @@ static bool is_list(const char *given)
     }
 }
 
+/* Whoever typed a name is told where names go. */
+static int fail_list(const char *option, const char *given, const wo_error *err)
+{
+    char hint[80];
+    snprintf(hint, sizeof hint, "%s takes numbers, 3,17, or a file of numbers or names, one a line", option);
+    return cli_fail_hint(given, err, access(given, F_OK) == 0 ? NULL : hint);
+}
+
 static int take_one(cli_class_names *of, const char *option, const char *given, cli_classes *list)
 {
     const size_t before = list->n;
     wo_error err;
     if (!is_list(given)) {
-        if (read_classes(of, list, given, &err)) return cli_fail(given, &err);
+        if (read_classes(of, list, given, &err)) return fail_list(option, given, &err);
         if (list->n == before) warn_empty(given);
         return CLI_OK;
     }

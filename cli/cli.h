@@ -19,12 +19,13 @@ extern const char cli_program[];
 /* ---- Options ----------------------------------------------------------------------------------------------- */
 
 typedef enum cli_kind {
-    CLI_FLAG,      /* bool, set to true */
-    CLI_TEXT,      /* const char *, points into argv */
-    CLI_TEXT_ONCE, /* the same, where a second one would be taken for more of it: refused, not in place of the first */
-    CLI_TEXTS,     /* cli_texts: may be given several times */
-    CLI_COUNT,     /* uint64_t */
-    CLI_SIZE,      /* uint64_t of 1 or more; 0 where it was not given */
+    CLI_FLAG,         /* bool, set to true */
+    CLI_TEXT,         /* const char *, points into argv */
+    CLI_TEXT_ONCE,    /* the same, of what is read: a second one would be taken for more of it, and is refused */
+    CLI_OUTPUT,       /* the same, of a file or folder that is written: never standard output */
+    CLI_TEXTS,        /* cli_texts: may be given several times */
+    CLI_COUNT,        /* uint64_t */
+    CLI_SIZE,         /* uint64_t of 1 or more; 0 where it was not given */
     CLI_SIZE_OR_AUTO, /* the same, or CLI_AUTO for the word auto */
     CLI_REAL,         /* double within the range that `value` names, "0-1"; NaN where it was not given */
     CLI_CHOICE, /* int: 1 + the place of the given word in `value`, "a|b|c"; 0 where it was not given; where `optional`,

@@ -35,10 +35,10 @@ static const cli_option options[] = {
     CLI_LAYER_OPTIONS(arguments, layer, "the wide layer: safetensors, .npy, GGUF or fastText"),
     {"log", 0, CLI_TEXTS, offsetof(arguments, logs), "FILE",
      "queries to learn from: a log ('wideout embed') or .npy;\nseveral are read as one", false},
-    {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy or .npz, where the log has none",
-     false},
-    {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the index", false},
+    {"labels", 0, CLI_TEXT_ONCE, offsetof(arguments, labels), "FILE",
+     "their labels as .npy or .npz, where the log has none", false},
+    {"names", 0, CLI_TEXT_ONCE, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
+    {"output", 'o', CLI_OUTPUT, offsetof(arguments, output), "FILE", "the index", false},
     {"memory", 0, CLI_TEXT, offsetof(arguments, memory), "SIZE",
      "500M, 4G: keep within it; large arrays lie in files beside\nthe output", false},
     {"resume", 0, CLI_FLAG, offsetof(arguments, resume), NULL,
@@ -434,7 +434,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self, args->logs.n ? "--labels goes with one --log: several must have labels of their own"
                                             : "--labels goes with --log: the queries");
     if (args->tune.labels && !args->tune.log) return cli_usage(self, "--tune-labels goes with --tune-log");
-    int code = cli_build_method(self, &args->build, &method);
+    int code = cli_refuse_twice(self, "--log", &args->logs);
+    if (!code) code = cli_build_method(self, &args->build, &method);
     if (!code) code = check_tuning(self, args, method);
     if (code) return code;
     wo_build_options o;

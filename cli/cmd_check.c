@@ -18,10 +18,10 @@ typedef struct arguments {
 
 static const cli_option options[] = {
     CLI_LAYER_OPTIONS(arguments, layer, "the layer as it is now"),
-    {"own-layer", 0, CLI_TEXT, offsetof(arguments, own), "FILE",
+    {"own-layer", 0, CLI_TEXT_ONCE, offsetof(arguments, own), "FILE",
      "the layer that it was built for, where it has no rows", false},
-    {"changed", 0, CLI_TEXT, offsetof(arguments, changed), "FILE", "write the rows that differ, for 'update --replace'",
-     false},
+    {"changed", 0, CLI_OUTPUT, offsetof(arguments, changed), "FILE",
+     "write the rows that differ, for 'update --replace'", false},
     {0},
 };
 

@@ -13,7 +13,7 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "DIR", "the folder to write to, made where it is missing",
+    {"output", 'o', CLI_OUTPUT, offsetof(arguments, output), "DIR", "the folder to write to, made where it is missing",
      false},
     {"min-label-count", 0, CLI_SIZE, offsetof(arguments, min_label_count), "N",
      "keep labels that N packages or more have (default: 2)", false},

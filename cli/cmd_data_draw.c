@@ -18,7 +18,7 @@ typedef struct arguments {
 
 static const cli_option options[] = {
     {"queries", 'n', CLI_SIZE, offsetof(arguments, n), "N", "how many queries to draw", false},
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the log to write", false},
+    {"output", 'o', CLI_OUTPUT, offsetof(arguments, output), "FILE", "the log to write", false},
     {0},
 };
 

@@ -19,7 +19,7 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "DIR", "the folder to write to, made where it is missing",
+    {"output", 'o', CLI_OUTPUT, offsetof(arguments, output), "DIR", "the folder to write to, made where it is missing",
      false},
     {"valid", 0, CLI_REAL, offsetof(arguments, valid), "0-1", "share of the rows that go to valid.txt (default: 0.05)",
      false},

@@ -17,7 +17,7 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "DIR", "the folder to write to, made where it is missing",
+    {"output", 'o', CLI_OUTPUT, offsetof(arguments, output), "DIR", "the folder to write to, made where it is missing",
      false},
     {"as", 0, CLI_CHOICE, offsetof(arguments, as), "layer|text", "what to make (default: layer)", false},
     {"classes", 'm', CLI_SIZE, offsetof(arguments, m), "N", "classes (default: 100000)", false},

@@ -16,7 +16,7 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "DIR", "the folder to write to, made where it is missing",
+    {"output", 'o', CLI_OUTPUT, offsetof(arguments, output), "DIR", "the folder to write to, made where it is missing",
      false},
     {"min-count", 0, CLI_SIZE, offsetof(arguments, min_count), "N",
      "words that occur less often become <unk> (default: 1)", false},

@@ -19,7 +19,7 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "write the result here", false},
+    {"output", 'o', CLI_OUTPUT, offsetof(arguments, output), "FILE", "write the result here", false},
     {"split-files", 0, CLI_FLAG, offsetof(arguments, split_files), NULL,
      "write the two-file form: FILE_X_Xf.txt and FILE_X_Y.txt", false},
     CLI_XC_OPTIONS(arguments, xc),

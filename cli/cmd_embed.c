@@ -20,7 +20,7 @@ typedef struct arguments {
 static const cli_option options[] = {
     {"data", 0, CLI_TEXT_ONCE, offsetof(arguments, data), "FILE",
      "examples: text for xc and fastText, tokens for w2v and lm", false},
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the log", false},
+    {"output", 'o', CLI_OUTPUT, offsetof(arguments, output), "FILE", "the log", false},
     {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N",
      "a seeded sample of N (default: all; w2v: 100,000)", false},
     {"distinct", 0, CLI_FLAG, offsetof(arguments, distinct), NULL,
@@ -29,7 +29,7 @@ static const cli_option options[] = {
     {"score", 0, CLI_FLAG, offsetof(arguments, score), NULL, "also print P@1 and P@5 of the exact layer", false},
     {"next", 0, CLI_SIZE, offsetof(arguments, next), "N", "lm: the next N words are the labels (default: 1)", false},
     {"arch", 0, CLI_CHOICE, offsetof(arguments, arch), "lm", "NET is another's state dict: an LSTM", false},
-    {"vocab", 0, CLI_TEXT, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
+    {"vocab", 0, CLI_TEXT_ONCE, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
     CLI_XC_OPTIONS(arguments, xc),
     {0},
 };

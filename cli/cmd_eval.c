@@ -23,11 +23,11 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"index", 0, CLI_TEXT, offsetof(arguments, index), "FILE", "the index ('wideout build')", false},
+    {"index", 0, CLI_TEXT_ONCE, offsetof(arguments, index), "FILE", "the index ('wideout build')", false},
     {"log", 0, CLI_TEXT_ONCE, offsetof(arguments, log), "FILE", "queries that it was not built from: a log or .npy",
      false},
-    {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy or .npz, where the log has none",
-     false},
+    {"labels", 0, CLI_TEXT_ONCE, offsetof(arguments, labels), "FILE",
+     "their labels as .npy or .npz, where the log has none", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer it was built for, where the index has no rows"),
     {"top", 'k', CLI_TEXT_ONCE, offsetof(arguments, ks), "LIST", "compare the k best with FULL's (default: 1,5)",
      false},
@@ -402,6 +402,7 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
     }
     wo_searcher_free(searcher);
     info = cli_index_of(index);
+    if ((code = cli_index_refuse_probes(self, args->index, &info, o->probes))) goto done;
     cli_index_warn(args->index, &info, args->exact_fallback);
     for (size_t i = 0; args->ks && i < o->n_ks; i++) most = o->ks[i] > most ? o->ks[i] : most;
     cli_index_warn_k(args->index, index, most);

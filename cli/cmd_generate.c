@@ -19,12 +19,12 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"net", 0, CLI_TEXT, offsetof(arguments, net), "FILE", "the language model", false},
-    {"vocab", 0, CLI_TEXT, offsetof(arguments, vocab), "FILE", "it is another's state dict: its words, one a line",
+    {"net", 0, CLI_TEXT_ONCE, offsetof(arguments, net), "FILE", "the language model", false},
+    {"vocab", 0, CLI_TEXT_ONCE, offsetof(arguments, vocab), "FILE", "it is another's state dict: its words, one a line",
      false},
-    {"index", 0, CLI_TEXT, offsetof(arguments, index), "FILE", "finds the next words (default: the exact layer)",
+    {"index", 0, CLI_TEXT_ONCE, offsetof(arguments, index), "FILE", "finds the next words (default: the exact layer)",
      false},
-    {"prompt", 0, CLI_TEXT, offsetof(arguments, prompt), "TEXT", "what is read first: words with spaces between",
+    {"prompt", 0, CLI_TEXT_ONCE, offsetof(arguments, prompt), "TEXT", "what is read first: words with spaces between",
      false},
     {"words", 'n', CLI_SIZE, offsetof(arguments, words), "N", "how many to write (default: 50)", false},
     {"temperature", 0, CLI_REAL, offsetof(arguments, temperature), "0-1000",

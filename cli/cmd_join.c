@@ -12,7 +12,7 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the index", false},
+    {"output", 'o', CLI_OUTPUT, offsetof(arguments, output), "FILE", "the index", false},
     {0},
 };
 

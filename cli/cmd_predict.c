@@ -30,11 +30,12 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"index", 0, CLI_TEXT, offsetof(arguments, index), "FILE", "the index ('wideout build')", false},
-    {"net", 0, CLI_TEXT, offsetof(arguments, net), "FILE", "the network that makes queries of raw examples", false},
+    {"index", 0, CLI_TEXT_ONCE, offsetof(arguments, index), "FILE", "the index ('wideout build')", false},
+    {"net", 0, CLI_TEXT_ONCE, offsetof(arguments, net), "FILE", "the network that makes queries of raw examples",
+     false},
     {"arch", 0, CLI_CHOICE, offsetof(arguments, arch), "lm", "it is another's state dict: an LSTM", false},
-    {"vocab", 0, CLI_TEXT, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
-    {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
+    {"vocab", 0, CLI_TEXT_ONCE, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
+    {"names", 0, CLI_TEXT_ONCE, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"format", 0, CLI_CHOICE, offsetof(arguments, format), "auto|log|npy|xc|text|deb822",
      "what FILE is (default: auto, by its content)", false},
     {"top", 'k', CLI_SIZE, offsetof(arguments, k), "N", "how many classes (default: 5)", false},
@@ -54,6 +55,8 @@ static const cli_option options[] = {
      "order the answers by score against how often LOG has them as labels", false},
     {"one-based", 0, CLI_FLAG, offsetof(arguments, one_based), NULL, "xc: features count from 1", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer of the index, where it has no rows"),
+    {"json", 0, CLI_FLAG, offsetof(arguments, common.json), NULL, "print a JSON object for each query, one a line",
+     false},
     {0},
 };
 
@@ -260,6 +263,8 @@ static int open_index(session *s)
     s->d = wo_index_d(s->index);
     if (args->names && cli_names_read(args->names, s->m, &s->given)) return CLI_FAILED;
     const cli_index about = cli_index_of(s->index);
+    const int code = cli_index_refuse_probes(s->self, args->index, &about, args->probes);
+    if (code) return code;
     cli_index_warn(args->index, &about, args->exact_fallback);
     if (!args->exact) cli_index_warn_k(args->index, s->index, args->k);
     if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)

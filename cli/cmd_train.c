@@ -12,12 +12,13 @@
 
 typedef cli_train_arguments arguments;
 
-#define FILES(what)                                                                                                    \
-    {"train", 0, CLI_TEXT_ONCE, offsetof(arguments, train), "FILE", what " to learn from", false},                     \
-        {"valid", 0, CLI_TEXT_ONCE, offsetof(arguments, valid), "FILE", "evaluated after every epoch", false},         \
-        {"test", 0, CLI_TEXT_ONCE, offsetof(arguments, test), "FILE", "evaluated once, at the end", false},            \
-    {                                                                                                                  \
-        "output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the network; FILE.checkpoint on the way", false \
+#define FILES(what)                                                                                                \
+    {"train", 0, CLI_TEXT_ONCE, offsetof(arguments, train), "FILE", what " to learn from", false},                 \
+        {"valid", 0, CLI_TEXT_ONCE, offsetof(arguments, valid), "FILE", "evaluated after every epoch", false},     \
+        {"test", 0, CLI_TEXT_ONCE, offsetof(arguments, test), "FILE", "evaluated once, at the end", false},        \
+    {                                                                                                              \
+        "output", 'o', CLI_OUTPUT, offsetof(arguments, output), "FILE", "the network; FILE.checkpoint on the way", \
+            false                                                                                                  \
     }
 
 #define RECIPE(d_text, epochs_text, batch_text, lr_text, dropout_text)                                                 \
@@ -51,10 +52,10 @@ const cli_option cli_train_xc_options[] = {
     {"counts", 0, CLI_CHOICE, offsetof(arguments, counts), "log1p|raw", "what becomes of values (default: log1p)",
      false},
     {"normalize", 0, CLI_CHOICE, offsetof(arguments, normalize), "l2|none", "length of a row (default: l2)", false},
-    {"label-names", 0, CLI_TEXT, offsetof(arguments, label_names), "FILE", "default: labels.txt beside the data",
+    {"label-names", 0, CLI_TEXT_ONCE, offsetof(arguments, label_names), "FILE", "default: labels.txt beside the data",
      false},
-    {"feature-names", 0, CLI_TEXT, offsetof(arguments, feature_names), "FILE", "default: features.txt beside the data",
-     false},
+    {"feature-names", 0, CLI_TEXT_ONCE, offsetof(arguments, feature_names), "FILE",
+     "default: features.txt beside the data", false},
     CLI_XC_OPTIONS(arguments, xc),
     {0},
 };

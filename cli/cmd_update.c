@@ -25,7 +25,7 @@ static const cli_option options[] = {
      "new rows of classes: the same, and their 'ids'", false},
     {"remove", 0, CLI_TEXTS, offsetof(arguments, remove), "IDS|FILE", "never answer these: 3,17 or a file, one a line",
      false},
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE", "the new index", false},
+    {"output", 'o', CLI_OUTPUT, offsetof(arguments, output), "FILE", "the new index", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer of the index, where it has no rows, or bf16 ones"),
     {0},
 };

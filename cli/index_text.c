@@ -155,6 +155,14 @@ void cli_index_warn(const char *path, const cli_index *index, bool exact_fallbac
           stderr);
 }
 
+int cli_index_refuse_probes(const cli_command *self, const char *path, const cli_index *index, uint64_t probes)
+{
+    const wo_method method = index->options.method;
+    if (!probes || method == WO_METHOD_SLIDE || method == WO_METHOD_LSS || method == WO_METHOD_EVIDENCE) return CLI_OK;
+    return cli_usage(self, "--probes belongs to indexes of method slide, lss and evidence: '%s' is of method %s", path,
+                     index->info.method_name);
+}
+
 void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k)
 {
     wo_curve curve = {.struct_size = sizeof curve};

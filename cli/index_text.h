@@ -26,6 +26,9 @@ struct json_t *cli_index_json(const cli_index *index);
 /* Where --exact-fallback was given and the index has no threshold for it, a warning. */
 void cli_index_warn(const char *path, const cli_index *index, bool exact_fallback);
 
+/* CLI_USAGE, after saying so, where --probes was given and the index opens no cells by it. */
+int cli_index_refuse_probes(const cli_command *self, const char *path, const cli_index *index, uint64_t probes);
+
 /* Where more answers are asked for than the index was made for, a warning, and what makes one for so many. */
 void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k);
 

@@ -1,4 +1,4 @@
-/* An output is never an input. */
+/* An output is never an input, and an input is given once. */
 #include "inputs.h"
 
 #include "store/store.h"
@@ -42,6 +42,18 @@ int cli_refuse_inputs(const cli_command *self, const char *output, const char *c
         if (cli_same_file(output, inputs[i]) || cli_same_file(output, input) || is_shard(output, input))
             return cli_usage(self, "-o '%s' would replace what is read", output);
     }
+    return CLI_OK;
+}
+
+int cli_refuse_twice(const cli_command *self, const char *option, const cli_texts *names)
+{
+    for (size_t i = 1; i < names->n; i++)
+        for (size_t j = 0; j < i; j++)
+            if (cli_same_file(names->of[i], names->of[j]))
+                return cli_usage(self,
+                                 "%s '%s' is given twice: its queries would count twice, and be held out from "
+                                 "themselves",
+                                 option, names->of[i]);
     return CLI_OK;
 }
 

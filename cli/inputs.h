@@ -1,5 +1,5 @@
-/* The one rule about files that commands write: an output is never an input, whatever name it is given by. Asked before
- * any work. */
+/* Two rules about files, whatever names they are given by: an output is never an input, and an input is given once.
+ * Asked before any work. */
 #ifndef WOI_CLI_INPUTS_H
 #define WOI_CLI_INPUTS_H
 
@@ -12,5 +12,8 @@ int cli_refuse_inputs(const cli_command *self, const char *output, const char *c
 /* The same for each of `names`, which ends with NULL, in a folder. */
 int cli_refuse_inputs_in(const cli_command *self, const char *folder, const char *const *names,
                          const char *const *inputs, size_t n);
+
+/* CLI_USAGE, after saying so, where two of the names of an option that may be given several times are one file. */
+int cli_refuse_twice(const cli_command *self, const char *option, const cli_texts *names);
 
 #endif

@@ -13,16 +13,14 @@ wo_status cli_labelled_open(const char *log, const char *labels, cli_labelled *l
     else
         status = woi_npz_labels(labels, &l->lists, err);
     const size_t n = wo_log_n(l->queries);
-    if (!status && l->lists.n != n)
-        status = cli_set_error(err, WO_ERR_FORMAT, "the labels have %zu rows, expected %zu: one for each query",
-                               l->lists.n, n);
+    if (!status) status = woi_labels_fit(l->lists.n, n, wo_log_d(l->queries), err);
     if (!status) {
         status = wo_log_wrap(wo_log_queries(l->queries), n, wo_log_d(l->queries), l->lists.indptr, l->lists.labels,
                              &l->log, err);
         if (!status) l->log->labels_apart = true; /* a label that does not fit is theirs */
         return status;
     }
-    err->about = WO_ABOUT_LABELS;
+    if (err->about == WO_ABOUT_NONE) err->about = WO_ABOUT_LABELS;
     return status;
 }
 

@@ -10,19 +10,19 @@ typedef struct cli_layer {
     uint64_t checksum, *part_checksums;
 } cli_layer;
 
-#define CLI_LAYER_OPTIONS(args_type, member, help)                                                        \
-    {"layer", 0, CLI_TEXT, offsetof(args_type, member) + offsetof(cli_layer, path), "FILE", help, false}, \
-        {"weight-name", 0,                                                                                \
-         CLI_TEXT,      offsetof(args_type, member) + offsetof(cli_layer, weight_name),                   \
-         "NAME",        "its tensor of weights, (m, d)",                                                  \
-         false},                                                                                          \
-        {"bias-name", 0,                                                                                  \
-         CLI_TEXT,    offsetof(args_type, member) + offsetof(cli_layer, bias_name),                       \
-         "NAME",      "its tensor of biases, (m)",                                                        \
-         false},                                                                                          \
-    {                                                                                                     \
-        "bias", 0, CLI_TEXT, offsetof(args_type, member) + offsetof(cli_layer, bias_path), "FILE",        \
-            "beside a .npy file of weights: the one of biases", false                                     \
+#define CLI_LAYER_OPTIONS(args_type, member, help)                                                             \
+    {"layer", 0, CLI_TEXT_ONCE, offsetof(args_type, member) + offsetof(cli_layer, path), "FILE", help, false}, \
+        {"weight-name", 0,                                                                                     \
+         CLI_TEXT_ONCE, offsetof(args_type, member) + offsetof(cli_layer, weight_name),                        \
+         "NAME",        "its tensor of weights, (m, d)",                                                       \
+         false},                                                                                               \
+        {"bias-name",   0,                                                                                     \
+         CLI_TEXT_ONCE, offsetof(args_type, member) + offsetof(cli_layer, bias_name),                          \
+         "NAME",        "its tensor of biases, (m)",                                                           \
+         false},                                                                                               \
+    {                                                                                                          \
+        "bias", 0, CLI_TEXT_ONCE, offsetof(args_type, member) + offsetof(cli_layer, bias_path), "FILE",        \
+            "beside a .npy file of weights: the one of biases", false                                          \
     }
 
 static inline wo_layer_info cli_layer_about(const wo_layer *layer)

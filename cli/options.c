@@ -29,10 +29,15 @@ static void each(const cli_option *options, void (*fn)(const cli_option *option,
             fn(o, ctx);
 }
 
+/* A command may have words of its own for a common option. */
 void cli_each_option(const cli_command *command, void (*fn)(const cli_option *option, void *ctx), void *ctx)
 {
     each(command->options, fn, ctx);
-    each(cli_common_options, fn, ctx);
+    for (const cli_option *o = cli_common_options; o->name; o++) {
+        const cli_option *own = command->options;
+        while (own && own->name && strcmp(own->name, o->name) != 0) own++;
+        if (!own || !own->name) fn(o, ctx);
+    }
 }
 
 /* ---- Help -------------------------------------------------------------------------------------------------- */
@@ -103,6 +108,11 @@ static int store(const cli_command *command, const cli_option *option, void *arg
     case CLI_FLAG: *(bool *)target = true; return CLI_OK;
     case CLI_TEXT_ONCE:
         if (*(const char **)target) return cli_usage(command, "--%s is given twice", option->name);
+        *(const char **)target = text;
+        return CLI_OK;
+    case CLI_OUTPUT:
+        if (strcmp(text, "-") == 0)
+            return cli_usage(command, "--%s takes a name, not '-': standard output cannot be it", option->name);
         *(const char **)target = text;
         return CLI_OK;
     case CLI_TEXT: *(const char **)target = text; return CLI_OK;

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,18 +132,14 @@ static wo_status step(cli_outputs *outputs, wo_status (*of_file)(woi_outfile *, 
 
 wo_status cli_outputs_commit(cli_outputs *outputs)
 {
-    static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM};
-    sigset_t held, before;
+    sigset_t before;
     wo_status status = step(outputs, woi_outfile_sync, woi_st_sync); /* the disk may be full, or slow */
     if (status) return status;
-    /* From the first temporary name to the last rename, signals wait. */
-    sigemptyset(&held);
-    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) sigaddset(&held, ending[i]);
-    sigprocmask(SIG_BLOCK, &held, &before);
+    woi_outfiles_hold_signals(&before);
     status = step(outputs, woi_outfile_name, woi_st_name);
     if (!status) status = step(outputs, woi_outfile_commit, woi_st_finish);
     if (status) drop(outputs); /* with their temporary names */
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    woi_outfiles_let_signals(&before);
     return status;
 }
 

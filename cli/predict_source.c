@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 enum { BATCH = 1024 };
+#define TRANSPOSED ": is it transposed? Its rows are queries"
 
 /* ---- Files of queries -------------------------------------------------------------------------------------- */
 
@@ -21,10 +22,11 @@ static wo_status open_npy(cli_source *s, const char *path, wo_error *err)
     wo_status status = woi_npy_open(path, &npy, err);
     if (status) return status;
     const uint64_t columns = npy.n_dims ? npy.shape[npy.n_dims - 1] : 0;
+    const bool turned = npy.n_dims == 2 && npy.shape[0] == s->d;
     if (npy.n_dims < 1 || npy.n_dims > 2 || columns != s->d)
-        status =
-            cli_set_error(err, WO_ERR_FORMAT, "has %d dimensions, the last of %" PRIu64 ", expected (n, %zu) or (%zu)",
-                          npy.n_dims, columns, s->d, s->d);
+        status = cli_set_error(err, WO_ERR_FORMAT,
+                               "has %d dimensions, the last of %" PRIu64 ", expected (n, %zu) or (%zu)%s", npy.n_dims,
+                               columns, s->d, s->d, turned ? TRANSPOSED : "");
     else if (!(s->array = malloc((size_t)npy.n * sizeof *s->array + 1)))
         status = cli_set_error(err, WO_ERR_MEMORY, "out of memory: %" PRIu64 " numbers", npy.n);
     else
@@ -42,18 +44,27 @@ static wo_status open_log(cli_source *s, const char *path, wo_error *err)
     s->n = wo_log_n(s->log);
     s->q = wo_log_queries(s->log);
     if (wo_log_d(s->log) == s->d) return WO_OK;
-    return cli_set_error(err, WO_ERR_FORMAT, "has queries of %zu numbers, the index takes %zu", wo_log_d(s->log), s->d);
+    return cli_set_error(err, WO_ERR_FORMAT, "has queries of %zu numbers, the index takes %zu%s", wo_log_d(s->log),
+                         s->d, s->n == s->d ? TRANSPOSED : "");
 }
 
 /* ---- Which it is ------------------------------------------------------------------------------------------- */
 
+/* /dev/null, by whatever name. */
+static bool is_null(const struct stat *about)
+{
+    struct stat null;
+    return S_ISCHR(about->st_mode) && stat("/dev/null", &null) == 0 && null.st_rdev == about->st_rdev;
+}
+
 /* A pipe that has a name, as <(rows) is /dev/fd/63, becomes standard input: it is opened once, as what is read of it is
- * gone. `path` becomes "-" then. */
+ * gone. So does /dev/null, which is no plain file either. `path` becomes "-" then. */
 static wo_status take_pipe(const char **path, wo_error *err)
 {
     struct stat about;
     int fd;
-    if (strcmp(*path, "-") == 0 || stat(*path, &about) != 0 || !S_ISFIFO(about.st_mode)) return WO_OK;
+    if (strcmp(*path, "-") == 0 || stat(*path, &about) != 0 || !(S_ISFIFO(about.st_mode) || is_null(&about)))
+        return WO_OK;
     do fd = open(*path, O_RDONLY | O_CLOEXEC);
     while (fd < 0 && errno == EINTR);
     const bool taken = fd >= 0 && dup2(fd, STDIN_FILENO) >= 0;
@@ -72,38 +83,38 @@ static const char *file_of(const char *path)
     return fstat(STDIN_FILENO, &about) == 0 && S_ISREG(about.st_mode) ? "/dev/stdin" : NULL;
 }
 
-/* The first bytes of a pipe or socket, which stay in it: how many. */
-static size_t peek(int fd, void *head, size_t bytes)
+/* The first bytes of a pipe or socket, which stay in it: how many; -1 where nobody can tell. */
+static ssize_t peek(int fd, void *head, size_t bytes)
 {
     int ends[2];
     ssize_t got;
-    if (pipe2(ends, O_CLOEXEC) != 0) return 0;
+    if (pipe2(ends, O_CLOEXEC) != 0) return -1;
     do got = tee(fd, ends[1], bytes, 0);
     while (got < 0 && errno == EINTR);
     got = got < 0 ? recv(fd, head, bytes, MSG_PEEK) : read(ends[0], head, (size_t)got);
     close(ends[0]);
     close(ends[1]);
-    return got > 0 ? (size_t)got : 0;
+    return got;
 }
 
-typedef struct content {
-    woi_file_kind kind; /* of what is empty: text without an example */
-    bool empty;
-} content;
-
-static wo_status recognise(const char *file, content *found, wo_error *err)
+/* Whether nothing comes, of which nothing can be made. */
+static bool is_empty(const char *file)
 {
     struct stat about;
+    char first;
+    if (file) return stat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0;
+    if (fstat(STDIN_FILENO, &about) == 0 && is_null(&about)) return true;
+    return !isatty(STDIN_FILENO) && peek(STDIN_FILENO, &first, 1) == 0;
+}
+
+/* Of a terminal nobody knows before someone types. */
+static wo_status recognise(const char *file, woi_file_kind *kind, wo_error *err)
+{
     unsigned char head[WOI_HEAD_BYTES];
-    *found = (content){.kind = WOI_FILE_XC};
-    if (file) {
-        found->empty = stat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0;
-        return found->empty ? WO_OK : woi_file_recognise(file, &found->kind, err);
-    }
-    if (isatty(STDIN_FILENO)) return WO_OK;
-    const size_t n = peek(STDIN_FILENO, head, sizeof head);
-    found->empty = n == 0;
-    return n ? woi_head_recognise(head, n, &found->kind, err) : WO_OK;
+    *kind = WOI_FILE_XC;
+    if (file) return woi_file_recognise(file, kind, err);
+    const ssize_t n = isatty(STDIN_FILENO) ? 0 : peek(STDIN_FILENO, head, sizeof head);
+    return n > 0 ? woi_head_recognise(head, (size_t)n, kind, err) : WO_OK;
 }
 
 /* Arrays are mapped: all that standard input brings, as a file in memory. */
@@ -128,14 +139,12 @@ static wo_status keep_input(cli_source *s, wo_error *err)
 }
 
 /* Why queries do not come without a network. */
-static wo_status refuse(const content *found, wo_error *err)
+static wo_status refuse(woi_file_kind kind, wo_error *err)
 {
     return cli_set_error(err, WO_ERR_ARGUMENT,
-                         found->empty                   ? "is empty: expected queries"
-                         : found->kind == WOI_FILE_GZIP ? "is compressed with gzip: unpack it first (gunzip), or name "
-                                                          "the network that reads it as text with --net FILE"
-                                                        : "is text: name the network that makes queries of it with "
-                                                          "--net FILE");
+                         kind == WOI_FILE_GZIP ? "is compressed with gzip: unpack it first (gunzip), or name "
+                                                 "the network that reads it as text with --net FILE"
+                                               : "is text: name the network that makes queries of it with --net FILE");
 }
 
 static wo_status open_examples(cli_source *s, const char *path, const cli_source_options *o, const char **at,
@@ -165,16 +174,16 @@ wo_status cli_source_open(cli_source *s, const char *path, const cli_source_opti
     wo_status status = take_pipe(&path, err);
     if (status) return status;
     const char *file = file_of(path);
+    if (is_empty(file)) return cli_set_error(err, WO_ERR_ARGUMENT, "is empty: expected queries");
     if (o.format == CLI_FORMAT_AUTO) {
-        content found;
-        if ((status = recognise(file, &found, err))) return status;
-        if (found.kind == WOI_FILE_NPY)
+        woi_file_kind kind;
+        if ((status = recognise(file, &kind, err))) return status;
+        if (kind == WOI_FILE_NPY)
             o.format = CLI_FORMAT_NPY;
-        else if (found.kind == WOI_FILE_SAFETENSORS || found.kind == WOI_FILE_SHARD_INDEX ||
-                 found.kind == WOI_FILE_JOURNAL)
+        else if (kind == WOI_FILE_SAFETENSORS || kind == WOI_FILE_SHARD_INDEX || kind == WOI_FILE_JOURNAL)
             o.format = CLI_FORMAT_LOG;
         else if (!o.net)
-            return refuse(&found, err);
+            return refuse(kind, err);
     }
     if (o.format != CLI_FORMAT_LOG && o.format != CLI_FORMAT_NPY) return open_examples(s, path, &o, at, err);
     if (!file && (status = keep_input(s, err))) return status;

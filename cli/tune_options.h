@@ -18,7 +18,7 @@ typedef struct cli_tune {
      "FILE",        "tune: other queries to judge on (default: a tenth of the log)",                                  \
      false},                                                                                                          \
         {"tune-labels", 0,                                                                                            \
-         CLI_TEXT,      CLI_TUNE_FIELD(args_type, member, labels),                                                    \
+         CLI_TEXT_ONCE, CLI_TUNE_FIELD(args_type, member, labels),                                                    \
          "FILE",        "tune: their labels as .npy or .npz, where they have none",                                   \
          false},                                                                                                      \
         {"target",                                                                                                    \

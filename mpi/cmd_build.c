@@ -27,10 +27,10 @@ static const cli_option options[] = {
     CLI_LAYER_OPTIONS(arguments, layer, "the wide layer, or the prefix of its shards"),
     {"log", 0, CLI_TEXTS, offsetof(arguments, logs), "FILE",
      "queries to learn from: a log ('wideout embed') or .npy;\nseveral are read as one", false},
-    {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy or .npz, where the log has none",
-     false},
-    {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
-    {"output", 'o', CLI_TEXT, offsetof(arguments, output), "PREFIX",
+    {"labels", 0, CLI_TEXT_ONCE, offsetof(arguments, labels), "FILE",
+     "their labels as .npy or .npz, where the log has none", false},
+    {"names", 0, CLI_TEXT_ONCE, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
+    {"output", 'o', CLI_OUTPUT, offsetof(arguments, output), "PREFIX",
      "files PREFIX-00001-of-P.safetensors, ...: an index a rank", false},
     {"memory", 0, CLI_TEXT, offsetof(arguments, memory), "SIZE",
      "of each process: keep to so much, as '4G': large arrays\nlie in files beside PREFIX", false},
@@ -146,7 +146,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
         return cli_usage(self,
                          "needs --method, --router, -K, -L or --lambda: several processes do not tune; tune on one "
                          "machine, with a sample of the classes, and give its options");
-    int code = cli_build_method(self, &args->build, &method);
+    int code = cli_refuse_twice(self, "--log", &args->logs);
+    if (!code) code = cli_build_method(self, &args->build, &method);
     if (code) return code;
     wo_build_defaults(method, &o, sizeof o);
     if (!args->logs.n && method != WO_METHOD_FULL && method != WO_METHOD_SLIDE && method != WO_METHOD_SCREEN)

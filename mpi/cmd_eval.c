@@ -26,11 +26,11 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"index", 0, CLI_TEXT, offsetof(arguments, index), "PREFIX", "the index ('wideout-mpi build')", false},
+    {"index", 0, CLI_TEXT_ONCE, offsetof(arguments, index), "PREFIX", "the index ('wideout-mpi build')", false},
     {"log", 0, CLI_TEXT_ONCE, offsetof(arguments, log), "FILE", "queries that it was not built from: a log or .npy",
      false},
-    {"labels", 0, CLI_TEXT, offsetof(arguments, labels), "FILE", "their labels as .npy or .npz, where the log has none",
-     false},
+    {"labels", 0, CLI_TEXT_ONCE, offsetof(arguments, labels), "FILE",
+     "their labels as .npy or .npz, where the log has none", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer, or the prefix of its shards, where the index has no rows"),
     {"top", 'k', CLI_TEXT_ONCE, offsetof(arguments, ks), "LIST", "compare the k best with FULL's (default: 1,5)",
      false},

@@ -27,11 +27,12 @@ typedef struct arguments {
 } arguments;
 
 static const cli_option options[] = {
-    {"index", 0, CLI_TEXT, offsetof(arguments, index), "PREFIX", "the index ('wideout-mpi build')", false},
-    {"net", 0, CLI_TEXT, offsetof(arguments, net), "FILE", "the network that makes queries of raw examples", false},
+    {"index", 0, CLI_TEXT_ONCE, offsetof(arguments, index), "PREFIX", "the index ('wideout-mpi build')", false},
+    {"net", 0, CLI_TEXT_ONCE, offsetof(arguments, net), "FILE", "the network that makes queries of raw examples",
+     false},
     {"arch", 0, CLI_CHOICE, offsetof(arguments, arch), "lm", "it is another's state dict: an LSTM", false},
-    {"vocab", 0, CLI_TEXT, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
-    {"names", 0, CLI_TEXT, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
+    {"vocab", 0, CLI_TEXT_ONCE, offsetof(arguments, vocab), "FILE", "its words, one a line", false},
+    {"names", 0, CLI_TEXT_ONCE, offsetof(arguments, names), "FILE", "what the classes are called, one a line", false},
     {"output", 'o', CLI_TEXT, offsetof(arguments, output), "FILE",
      "the answers in a file, there when it is complete;\nof standard output mpirun does not say that a disk is full",
      false},
@@ -54,6 +55,8 @@ static const cli_option options[] = {
     {"phases", 0, CLI_FLAG, offsetof(arguments, phases), NULL,
      "with --json a last line: seconds and bytes of rank 0, by phase", false},
     CLI_LAYER_OPTIONS(arguments, layer, "the layer, or the prefix of its shards, where the index has no rows"),
+    {"json", 0, CLI_FLAG, offsetof(arguments, common.json), NULL, "print a JSON object for each query, one a line",
+     false},
     {0},
 };
 

@@ -56,6 +56,9 @@ wo_status woi_tokens_open(const char *path, woi_tokens *tokens, wo_error *err)
 {
     memset(tokens, 0, sizeof *tokens);
     woi_st *st = NULL;
+    woi_file_kind kind;
+    if (!woi_file_recognise(path, &kind, NULL) && kind == WOI_FILE_XC) /* text, most likely */
+        return woi_fail(err, WO_ERR_FORMAT, 0, "is no token file: 'wideout data text' makes one of text");
     wo_status status = woi_st_open(path, &st, err);
     if (!status) status = woi_st_verify(st, NULL, err);
     if (!status) status = read_tokens(st, tokens, err);

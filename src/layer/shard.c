@@ -9,6 +9,7 @@
 #include "layer/layer.h"
 #include "store/log.h"
 #include "store/safetensors.h"
+#include "store/store.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -327,11 +328,14 @@ wo_status wo_layer_save_shards(const wo_layer *layer, const wo_log *log, const c
         woi_st_writer_free(writers[s]);
         writers[s] = NULL;
     }
+    sigset_t before;
+    woi_outfiles_hold_signals(&before);
     for (size_t s = 0; !status && s < n; s++)
         if (writers[s]) status = woi_st_name(writers[s], err);
     for (size_t s = 0; !status && s < n; s++)
         if (writers[s]) status = woi_st_finish(writers[s], err);
-    for (size_t s = 0; writers && s < n; s++) woi_st_writer_free(writers[s]);
+    for (size_t s = 0; writers && s < n; s++) woi_st_writer_free(writers[s]); /* with their temporary names */
+    woi_outfiles_let_signals(&before);
     woi_free(writers);
     woi_free(classes);
     woi_free(of);

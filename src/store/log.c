@@ -89,20 +89,30 @@ static wo_status take_table(woi_log *log, const int64_t *table, uint64_t columns
     return WO_OK;
 }
 
+wo_status woi_labels_fit(uint64_t rows, uint64_t n, uint64_t d, wo_error *err)
+{
+    if (rows == n) return WO_OK;
+    if (rows == d)
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_LOG, "",
+                              "%" PRIu64 " queries of %" PRIu64 " numbers, and there are labels of %" PRIu64
+                              ": is the log transposed? Its rows are queries",
+                              n, d, rows);
+    return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                    "the labels have %" PRIu64 " rows, expected %" PRIu64 ": one for each query", rows, n);
+}
+
 /* What a table of labels is: n rows, one column or more. */
-static wo_status check_table(int n_dims, const uint64_t *shape, uint64_t n, wo_error *err)
+static wo_status check_table(int n_dims, const uint64_t *shape, uint64_t n, uint64_t d, wo_error *err)
 {
     if (n_dims != 1 && n_dims != 2)
         return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "the labels have %d dimensions, expected (n) or (n, l)",
                         n_dims);
-    if (shape[0] == n) return WO_OK;
-    return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
-                    "the labels have %" PRIu64 " rows, expected %" PRIu64 ": one for each query", shape[0], n);
+    return woi_labels_fit(shape[0], n, d, err);
 }
 
 static wo_status read_table(woi_log *log, const woi_tensor *tensor, wo_error *err)
 {
-    wo_status status = check_table(tensor->n_dims, tensor->shape, log->n, err);
+    wo_status status = check_table(tensor->n_dims, tensor->shape, log->n, log->d, err);
     if (status) return status;
     int64_t *table = woi_alloc((size_t)tensor->n, sizeof *table, err);
     if (!table) return WO_ERR_MEMORY;
@@ -221,7 +231,7 @@ static wo_status read_npy_labels(const char *path, wo_log *log, wo_error *err)
     woi_log *file = &log->file;
     if (log->indptr) return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LABELS, "", "the log has labels of its own");
     wo_status status = woi_npy_open(path, &npy, err);
-    if (!status) status = check_table(npy.n_dims, npy.shape, log->n, err);
+    if (!status) status = check_table(npy.n_dims, npy.shape, log->n, log->d, err);
     if (!status && npy.dtype != WOI_I32 && npy.dtype != WOI_I64)
         status = woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "the labels are of type %s, expected I32 or I64",
                           woi_dtype_name(npy.dtype));

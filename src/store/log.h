@@ -39,6 +39,8 @@ struct wo_log {
 
 /* Whether a log goes with a layer or an index. */
 wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err);
+/* Whether there is a row of labels for each of n queries of d numbers. */
+wo_status woi_labels_fit(uint64_t rows, uint64_t n, uint64_t d, wo_error *err);
 /* Whether there are queries, all finite. */
 wo_status woi_queries_check(const wo_log *log, wo_error *err);
 /* Whether arrays can be labels of n queries, the first of them number `first` of the log; *max becomes the largest, -1

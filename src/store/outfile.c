@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,14 +236,39 @@ wo_status woi_outfile_name(woi_outfile *out, wo_error *err)
     return close(fd) == 0 ? WO_OK : fail_output(err, "the file cannot be written", errno);
 }
 
-wo_status woi_outfile_commit(woi_outfile *out, wo_error *err)
+static wo_status give_both_names(woi_outfile *out, wo_error *err)
 {
     const wo_status status = woi_outfile_name(out, err);
     if (status) return status;
     if (rename(out->temporary, out->path) != 0) return fail_output(err, "the file cannot be renamed into place", errno);
     out->named = false;
-    sync_folder(out->path);
     return WO_OK;
+}
+
+wo_status woi_outfile_commit(woi_outfile *out, wo_error *err)
+{
+    sigset_t before;
+    wo_status status = woi_outfile_sync(out, err); /* which takes long, and may be ended */
+    if (status) return status;
+    woi_outfiles_hold_signals(&before);
+    status = give_both_names(out, err);
+    woi_outfiles_let_signals(&before);
+    if (!status) sync_folder(out->path);
+    return status;
+}
+
+void woi_outfiles_hold_signals(sigset_t *before)
+{
+    static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM};
+    sigset_t held;
+    sigemptyset(&held);
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) sigaddset(&held, ending[i]);
+    pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
+void woi_outfiles_let_signals(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
 void woi_outfile_free(woi_outfile *out)

@@ -13,6 +13,7 @@
 
 #include "wideout.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -94,6 +95,11 @@ wo_status woi_outfile_commit(woi_outfile *out, wo_error *err);
 wo_status woi_outfile_sync(woi_outfile *out, wo_error *err);
 wo_status woi_outfile_name(woi_outfile *out, wo_error *err);
 void woi_outfile_free(woi_outfile *out);
+/* From the first temporary name to the last rename signals that would end the program wait, so that of files that
+ * appear together there are all or none. Those of the calling thread, until they are let go; one file's commit has its
+ * own. */
+void woi_outfiles_hold_signals(sigset_t *before);
+void woi_outfiles_let_signals(const sigset_t *before);
 
 /* ---- safetensors ------------------------------------------------------------------------------------------- */
 

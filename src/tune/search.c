@@ -242,7 +242,7 @@ static wo_status evaluate(woi_tune *t, trial *tr, size_t *row, wo_error *err)
     wo_index_free(made);
     if (!status) status = woi_curve_add(t, figures, err);
     if (!status && figures[WOI_CURVE_MET] == 1) t->most = fmax(t->most, woi_quality(t, figures));
-    *row = t->n_rows - 1;
+    *row = status ? WOI_NO_ROW : t->n_rows - 1;
     return status;
 }
 
@@ -258,8 +258,8 @@ static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
         if ((status = evaluate(t, tr, &row, err))) break;
         const double *figures = woi_row(t, row);
         const bool good = figures[WOI_CURVE_MET] == 1;
+        if (good && better(t, row, *found)) *found = row;
         if (step == 0 && tr->idle > 0 && figures[WOI_CURVE_CLASSES] == tr->idle) break;
-        if (good) *found = row;
         if (good != woi_by_time(t))
             low = x;
         else
@@ -317,13 +317,16 @@ static wo_status turn_for_quality(woi_tune *t, trial *tr, size_t *found, wo_erro
 
 /* ---- Settings ---------------------------------------------------------------------------------------------- */
 
-static wo_status remember(woi_tune *t, const double *settings, size_t row, wo_error *err)
+/* Ends a trial, with its best row that reaches the goal; where it was stopped, with the best until then, which counts
+ * as any other. */
+static wo_status remember(woi_tune *t, wo_status status, const double *settings, size_t row, wo_error *err)
 {
-    const wo_status status = woi_grow(&t->tried, &t->tried_room, t->n_tried, t->n_tried + 1, sizeof *t->tried, err);
+    const bool stopped = status == WO_ERR_CANCELLED && t->stopped;
+    if (better(t, row, t->best) && (!status || stopped)) t->best = row;
+    if (!status) status = woi_grow(&t->tried, &t->tried_room, t->n_tried, t->n_tried + 1, sizeof *t->tried, err);
     if (status) return status;
     memcpy(t->tried[t->n_tried].settings, settings, sizeof t->tried->settings);
     t->tried[t->n_tried++].row = row;
-    if (better(t, row, t->best)) t->best = row;
     return WO_OK;
 }
 
@@ -374,7 +377,7 @@ static wo_status try_options(woi_tune *t, const wo_build_options *o, double pati
         tr.idle = woi_row(t, t->best)[WOI_CURVE_CLASSES]; /* no query that is judged opens more cells */
     const bool for_quality = tr.capped && woi_by_time(t);
     const wo_status status = for_quality ? turn_for_quality(t, &tr, row, err) : turn_dial(t, &tr, row, err);
-    return status ? status : remember(t, settings, *row, err);
+    return remember(t, status, settings, *row, err);
 }
 
 static wo_status try_place(woi_tune *t, const woi_place *place, double patience, size_t *row, wo_error *err)
@@ -533,7 +536,7 @@ static wo_status search_popular(woi_tune *t, wo_error *err)
     }
     row = slowest;
     if (!status) status = turn_dial(t, &tr, &row, err);
-    return status ? status : remember(t, settings, row, err);
+    return remember(t, status, settings, row, err);
 }
 
 static bool has_screen(const woi_tune *t)
@@ -566,8 +569,7 @@ static wo_status search_screen(woi_tune *t, wo_error *err)
     size_t row;
     woi_curve_set(&o, settings);
     const wo_status status = woi_tune_try_screen(t, &row, err);
-    if (status) return status;
-    return remember(t, settings, woi_row(t, row)[WOI_CURVE_MET] == 1 ? row : WOI_NO_ROW, err);
+    return remember(t, status, settings, !status && woi_row(t, row)[WOI_CURVE_MET] == 1 ? row : WOI_NO_ROW, err);
 }
 
 /* Whether small cells of labels are an answer to what is asked for, and left open. */

@@ -114,6 +114,18 @@ same 'build says it too' 'wideout: warning: large.log: 1 of 3 queries with numbe
 same 'and of a tune log' 'wideout: warning: four.log: 2 of 4 queries with numbers or scores that are not finite: no index answers them' \
     "$("$WIDEOUT" build --layer $layer --log $train --tune-log four.log --target 0.1 --max-time 1s -o four.idx 2>&1 >/dev/null | grep four.log:)"
 
+# A layer with rows so large that most scores are not finite: as many as eval leaves out.
+{
+    printf '\x93NUMPY\1\0\x76\0%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (600, 16), }"
+    for ((i = 0; i < 9600; i++)); do printf '\xff\xff\x7f\x7f'; done
+} >big.npy
+"$WIDEOUT" build --layer big.npy --log $log --method full -o big.idx >/dev/null 2>err
+refused=$("$WIDEOUT" eval --index big.idx --log $log --no-timing --json 2>/dev/null | jq .not_finite)
+n=$("$WIDEOUT" info --json $log | jq '.tensors[] | select(.name == "queries").shape[0]')
+same 'large rows' "wideout: warning: $log: $refused of $n queries with numbers or scores that are not finite: no index answers them" \
+    "$(grep finite err)"
+check 'most queries' test "$refused" -gt $((n / 2))
+
 # ---- Time --------------------------------------------------------------------------------------------------------
 evaluate evidence --json --rounds 1 --threads 2 >timed.json
 same 'batches and threads' '[[1,1],[1024,2]]' "$(jq -c '[.timings[] | [.batch, .threads]]' timed.json)"
@@ -203,6 +215,13 @@ check 'a log is no index' grep -q "^wideout: $log: " <<<"$("$WIDEOUT" eval --ind
 check 'too many probes' grep -q '^wideout: --probes: 99 probes are too many' <<<"$(evaluate slide --probes 99 2>&1)"
 
 usage="(see 'wideout eval --help')"
+for method in full popular screen; do
+    "$WIDEOUT" build -q --layer "$layer" --log $log --method $method -o cells.$method >/dev/null
+    why="--probes belongs to indexes of method slide, lss and evidence: 'cells.$method' is of method $method"
+    fails "--probes of $method" 2 "wideout eval: $why $usage" "$WIDEOUT" eval --index cells.$method --log $log --probes 4
+    fails "predict: --probes of $method" 2 "wideout predict: $why (see 'wideout predict --help')" \
+        "$WIDEOUT" predict --index cells.$method --probes 4 $log
+done
 fails 'no index' 2 "wideout eval: needs --index FILE $usage" "$WIDEOUT" eval --log $log
 fails 'no log' 2 "wideout eval: needs --log FILE $usage" "$WIDEOUT" eval --index popular.idx
 fails 'two logs' 2 "wideout eval: --log is given twice $usage" "$WIDEOUT" eval --index popular.idx --log $log --log $log

@@ -1,5 +1,5 @@
 #!/bin/bash
-# An output is never an input, by whatever name, in any command; and of what stands beside a network, only a checkpoint is
+# An output is never an input, by whatever name, in any command, and an input is given once; and of what stands beside a network, only a checkpoint is
 # ever replaced or deleted.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -73,6 +73,42 @@ keeps 'data deb822' 'data deb822' d/labels.txt d/labels.txt -o d/
 keeps 'data deb822, standard input' 'data deb822' d/labels.txt -o d <d/labels.txt
 keeps 'data split' 'data split' x/train.txt x/train.txt -o x
 check 'nothing else was made there' test "$(ls d)" = $'labels.txt\nvalid.tokens.safetensors'
+
+# ---- An input is given once, and no output is standard output ----------------------------------------------------
+# Whatever a command reads or writes, by its own --help.
+commands='data_deb822 data_text data_xc data_split data_draw data_synthetic train_xc train_w2v train_lm embed build shard join
+update check eval predict generate serve info'
+n_read=0 n_written=0
+for command in $commands; do
+    command=${command/_/ }
+    # shellcheck disable=SC2086 # the command may be two words
+    while read -r option help; do
+        case $option$help in
+            '--output'* | '--changed'* | '--ready-file'*)
+                n_written=$((n_written + 1))
+                said=$("$WIDEOUT" $command $option - 2>&1)
+                same "$command $option -" \
+                    "2 wideout $command: $option takes a name, not '-': standard output cannot be it (see 'wideout $command --help')" \
+                    "$? $said" ;;
+            '--access-log'* | *'several are read as one'* | '--forbid'* | '--require'* | '--remove'*) ;;
+            *)
+                n_read=$((n_read + 1))
+                said=$("$WIDEOUT" $command $option a $option b 2>&1)
+                same "$command $option twice" "2 wideout $command: $option is given twice (see 'wideout $command --help')" "$? $said" ;;
+        esac
+    done < <("$WIDEOUT" $command --help | sed '1,/^Options:/d' | tr '\n' ' ' | sed 's/  *\(-[a-zA-Z],\)\? *\(--[a-z]\)/\n\2/g' |
+        grep -E '^--[a-z0-9-]+ (FILE|LOG|DIR|PREFIX|NAME  *its tensor)')
+done
+check 'there are some' test $n_read -gt 40 -a $n_written -gt 10
+# Of a log, several make one; one log twice does not, whatever it is called.
+ln xc.log same.log
+ln -s xc.log link.log
+for other in xc.log same.log ./link.log; do
+    fails "a log twice, as $other" 2 "wideout build: --log '$other' is given twice: its queries would count twice, and be held out \
+from themselves (see 'wideout build --help')" "$WIDEOUT" build --layer xc.net --log xc.log --log $other -o twice.idx
+done
+cp xc.log more.log
+check 'two logs' "$WIDEOUT" build -q --layer xc.net --log xc.log --log more.log --method popular -o twice.idx
 
 # ---- Checkpoints -------------------------------------------------------------------------------------------------
 echo 'my notes' >o.net.checkpoint

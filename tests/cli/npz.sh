@@ -42,6 +42,10 @@ refuses 'another format' "the matrix has the format 'csc', expected 'csr': save 
 refuses 'two arrays' "the archive has 2 arrays: expected one, of labels, or a CSR matrix of SciPy's" "$golden/labels-two.npz"
 units 1 2 >two.npy
 refuses 'too many labels' 'the labels have 5 rows, expected 2: one for each query' "$golden/labels-csr.npz" two.npy
+LC_ALL=C sed 's/(5, 6)/(6, 5)/' q.npy >turned.npy
+fails 'as many labels as the queries have numbers' 1 \
+    'wideout: turned.npy: 6 queries of 5 numbers, and there are labels of 5: is the log transposed? Its rows are queries' \
+    "$WIDEOUT" eval --index full --log turned.npy --labels "$golden/labels-csr.npz" --no-timing
 fails 'a label that the layer lacks' 1 "wideout: $golden/labels-csr.npz: query 0 has label 3, the layer 2 classes" \
     "$WIDEOUT" build --layer two.npy --log q.npy --labels "$golden/labels-csr.npz" --method popular -o none
 refuses 'rows that overlap' 'row 1 of the matrix goes from 2 to 1 of 3 indices' "$golden/labels-bad-row.npz"

@@ -132,6 +132,12 @@ fails 'a transposed layer with its biases' 1 'wideout: b60.npy: there are 60 bia
     build --layer turned.npy --bias b60.npy --log q.npy -o bad
 fails 'transposed queries' 1 "wideout: turned-q.npy: the log's queries have 30 numbers, the layer's rows 8: is the log transposed? Its rows are queries" \
     build --layer w.npy --log turned-q.npy -o bad
+fails 'transposed queries with labels' 1 \
+    'wideout: turned-q.npy: 8 queries of 30 numbers, and there are labels of 30: is the log transposed? Its rows are queries' \
+    build --layer w.npy --log turned-q.npy --labels y.npy -o bad
+fails 'predict: transposed queries' 1 \
+    'wideout: turned-q.npy: has 2 dimensions, the last of 30, expected (n, 8) or (8): is it transposed? Its rows are queries' \
+    "$WIDEOUT" predict --index full turned-q.npy
 one=("${first[@]}")
 one[3]=60
 i64 "${one[@]}" | npy '<i8' '30,' >one.npy

@@ -98,7 +98,10 @@ sources 'CRLF' predict x crlf
 sources 'an array' "$WIDEOUT" predict --index x.idx test.npy
 { printf '\x93NUMPY\1\0\x76\0%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (16,), }"; tail -c +129 test.npy | head -c 64; } >one.npy
 same 'an array that is one query' "$(head -1 answers)" "$("$WIDEOUT" predict --index x.idx one.npy)"
-same 'no example, no answer' '' "$(predict x </dev/null)"
+same 'no example, no answer' '' "$(echo | predict x)"
+
+same '--json, in a word' 'print a JSON object for each query, one a line' \
+    "$("$WIDEOUT" predict --help | sed -n 's/^ *--json  *//p')"
 
 # ---- What they are -----------------------------------------------------------------------------------------------
 "$WIDEOUT" predict --index x.idx --exact test.log >exact
@@ -282,6 +285,13 @@ for nothing in /dev/null empty; do
 done
 bad 'nothing from a pipe' 'standard input: is empty: expected queries' "$WIDEOUT" predict --index x.idx < <(true)
 bad 'an empty file' 'empty: is empty: expected queries' "$WIDEOUT" predict --index x.idx empty
+bad 'nothing, by its name' '/dev/null: is empty: expected queries' "$WIDEOUT" predict --index x.idx /dev/null
+for format in auto log npy xc text deb822; do
+    bad "nothing to be read as $format" 'standard input: is empty: expected queries' predict x --format $format </dev/null
+    bad "nothing to be read as $format, by its name" '/dev/null: is empty: expected queries' predict x --format $format /dev/null
+    bad "an empty file to be read as $format" 'empty: is empty: expected queries' predict x --format $format empty
+    bad "an empty pipe to be read as $format" 'standard input: is empty: expected queries' predict x --format $format < <(true)
+done
 bad 'an archive from a pipe' 'standard input: the file is a zip archive (.npz or PyTorch .pt): save the arrays as .npy or as safetensors' \
     "$WIDEOUT" predict --index x.idx < <(printf 'PK\003\004.............')
 "$WIDEOUT" predict --index x.idx test.npy >expected
@@ -315,7 +325,8 @@ bad 'a name that is none' "list: line 1: 'class-x' is neither the number nor the
 truncate -s 4G endless
 bad 'a list with a line without an end, which is not read to it' 'endless: line 1 has more than 1048576 bytes' \
     timeout 10 "$WIDEOUT" predict --index x.idx --forbid endless test.log
-bad 'a list that is missing' 'no-list: the file cannot be opened: No such file or directory' "$WIDEOUT" predict --index x.idx --forbid no-list test.log
+bad 'a list that is missing' 'no-list: the file cannot be opened: No such file or directory; --forbid takes numbers, 3,17, or a file of numbers or names, one a line' \
+    "$WIDEOUT" predict --index x.idx --forbid no-list test.log
 mkfifo pipe
 bad 'a list from a pipe, which may not have all of it' 'pipe: a list of classes is read from a plain file' \
     timeout 10 "$WIDEOUT" predict --index x.idx --forbid pipe test.log

@@ -94,6 +94,20 @@ for name in "${!together[@]}"; do
     code=$?
     same "several files, signalled $name while they are synced" "$((128 + $(kill -l "${together[$name]##* }"))) " "$code $(ls -A "$name")"
 done
+# Shards of a layer: the second of them is getting its name. All are there then, and nothing else.
+mkdir shards
+LD_PRELOAD=$preload IO_UNDER=$scratch/shards/ IO_CALL=rename IO_AT=2 IO_HOW=nap IO_LOG=$scratch/shards.calls \
+    "$WIDEOUT" shard -q --layer s/layer.safetensors -n 3 -o shards/part >/dev/null 2>&1 &
+run=$!
+for _ in $(seq 200); do
+    [ "$(grep -c . shards.calls 2>/dev/null)" != 2 ] || break
+    sleep 0.05
+done
+kill -TERM $run
+wait $run
+code=$?
+same 'shard: SIGTERM while they get their names' \
+    "143 $(printf 'part-%05d-of-00003.safetensors ' 1 2 3)" "$code $(cd shards && printf '%s ' *)"
 # A signal that comes when all is nearly done: the command is done, and still dies of it, so that a script stops.
 rm build-full/result
 begin build-full nap

@@ -321,6 +321,7 @@ early 'a count that has no logarithm' 'minus.txt: row 2: feature 2 has the value
     xc --train minus.txt -o o.net
 check 'which --counts raw takes' "$WIDEOUT" train xc --train minus.txt --counts raw -e 1 -o o.net
 for arch in w2v lm; do
+    early "$arch: text as tokens" "x/train.txt: is no token file: 'wideout data text' makes one of text" $arch --train x/train.txt -o o.net
     early "$arch: a network as tokens" "xc.net: is of kind network, expected a token file ('wideout data text')" $arch --train xc.net -o o.net
 done
 printf 'a b c\n' >abc
@@ -396,6 +397,8 @@ fails 'embed: no network' 1 "wideout: xc.log: is not a network of wideout's" "$W
 fails 'embed: data of more labels' 1 'wideout: labels: has 1101 labels, the network 1100' "$WIDEOUT" embed xc.net --data labels -o p.log
 fails 'embed: text longer than the corpus' 1 "wideout: ${tests[lm]}: has $(($(jq .n embed.json) + 1)) words, expected more than 999999" \
     "$WIDEOUT" embed lm.net --data "${tests[lm]}" --next 999999 -o p.log
+fails 'embed: text for a language model' 1 "wideout: x/test.txt: is no token file: 'wideout data text' makes one of text" \
+    "$WIDEOUT" embed lm.net --data x/test.txt -o p.log
 fails 'embed into a missing folder' 1 'wideout: no/p.log: the file cannot be created: No such file or directory' \
     "$WIDEOUT" embed xc.net --data x/test.txt -o no/p.log
 fails 'embed: words that the network lacks' 1 \

@@ -46,6 +46,44 @@ static void the_best_so_far_is_built_when_that_is_enough(void **state)
     free_pair(&p);
 }
 
+/* Whoever looks at the curve finds no row that reached the goal, and was noticeably faster than what was chosen. */
+static void assert_none_was_dropped(const wo_curve *curve, int when)
+{
+    const double own = at(curve, curve->chosen, WOI_CURVE_US);
+    for (size_t i = 0; i < curve->rows; i++)
+        if (at(curve, i, WOI_CURVE_MET) == 1 && at(curve, i, WOI_CURVE_METHOD) != WO_METHOD_FULL &&
+            at(curve, i, WOI_CURVE_US) < 0.98 * own)
+            fail_msg("stopped at call %d: row %zu took %g us, the chosen one, %zu, %g us", when, i,
+                     at(curve, i, WOI_CURVE_US), curve->chosen, own);
+}
+
+/* Stopped wherever it asks, also between two values of a dial. Neither the last build nor the planner measures again
+ * what has rows in f32 by name and is built from the log that it was tuned on. */
+static void what_was_measured_before_a_stop_counts(void **state)
+{
+    (void)state;
+    enum { FIRST = 150, LAST = 900, STEP = 41 }; /* a row takes about 60 calls */
+    pair p = make_pair();
+    wo_tune_options o = quick();
+    calls c;
+    o.max_time_s = 60;
+    o.fixed |= WO_FIX_WEIGHTS;
+    o.target = o.target5 = 0.5;
+    built.weights = WO_WEIGHTS_F32;
+    o.enough = seen_enough;
+    o.enough_ctx = &c;
+    for (int when = FIRST; when < LAST; when += STEP) {
+        c = (calls){.enough_at = when};
+        wo_index *index = tune(&p, p.tune, &o);
+        wo_curve curve = {.struct_size = sizeof curve};
+        assert_int_equal(wo_index_curve(index, &curve), 1);
+        assert_true(c.n == when && curve.chosen < curve.rows);
+        assert_none_was_dropped(&curve, when);
+        wo_index_free(index);
+    }
+    free_pair(&p);
+}
+
 static void the_time_is_held_with_the_last_build(void **state)
 {
     (void)state;
@@ -187,6 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_so_far_is_built_when_that_is_enough),
+        cmocka_unit_test(what_was_measured_before_a_stop_counts),
         cmocka_unit_test(the_time_is_held_with_the_last_build),
         cmocka_unit_test(time_is_kept_for_the_screen),
         cmocka_unit_test(what_only_full_can_meet_is_answered_at_once),
