@@ -150,7 +150,7 @@ same 'with phases, over what was there' "$(cat expected)" "$(sed \$d answers)"
 fails 'answers over the queries' 2 "wideout-mpi predict: -o '$test' would replace what is read (see 'wideout-mpi predict --help')" run 4 "$mpi" predict --index s/index -o $test $test
 fails 'answers over a shard' 2 "wideout-mpi predict: -o 's/index-00002-of-00004.safetensors' would replace what is read (see \
 'wideout-mpi predict --help')" run 4 "$mpi" predict --index s/index -o s/index-00002-of-00004.safetensors $test
-fails 'answers to a folder that is not there' 1 'wideout-mpi: nowhere/answers: cannot create: No such file or directory' \
+fails 'answers to a folder that is not there' 1 'wideout-mpi: nowhere/answers: the file cannot be created: No such file or directory' \
     run 4 "$mpi" predict --index s/index -o nowhere/answers $test
 "$WIDEOUT" eval --index one --log $test --no-timing -t 1 --json >one.json
 run 4 "$mpi" eval -t 1 --index s/index --log $test --json --rounds 1 -b 100 >four.json
