@@ -242,6 +242,20 @@ static void print_needed(const wo_curve *curve, const char *indent)
         printf("%sabout %s would show it by hits\n", indent, cli_count(curve->needed, "labelled query"));
 }
 
+/* In two lines where one is too long. */
+static void print_hits(const wo_curve *curve, const char *indent)
+{
+    char by[64], one[64], five[64] = "";
+    snprintf(by, sizeof by, "shown by the hits on %s:", cli_count(curve->labelled, "labelled query"));
+    snprintf(one, sizeof one, "at least %.2f%% of FULL's P@1", 100 * value(curve, curve->chosen, "sure_p_at_1"));
+    if (curve->target5 > 0)
+        snprintf(five, sizeof five, " and %.2f%% of its P@5", 100 * value(curve, curve->chosen, "sure_p_at_5"));
+    const size_t length = strlen(indent) + strlen(by) + 1 + strlen(one) + strlen(five);
+    printf("%s%s", indent, by);
+    if (length > (size_t)cli_columns(INT_MAX)) printf("\n%s ", indent);
+    printf(" %s%s\n", one, five);
+}
+
 /* What was shown, and by what. */
 static void print_proof(const wo_curve *curve, const char *indent)
 {
@@ -266,12 +280,7 @@ static void print_proof(const wo_curve *curve, const char *indent)
         return;
     }
     switch (curve->proof) {
-    case WO_PROOF_HITS:
-        printf("%sshown by the hits on %s: at least %.2f%% of FULL's P@1", indent,
-               cli_count(curve->labelled, "labelled query"), 100 * value(curve, curve->chosen, "sure_p_at_1"));
-        if (curve->target5 > 0) printf(" and %.2f%% of its P@5", 100 * value(curve, curve->chosen, "sure_p_at_5"));
-        printf("\n");
-        break;
+    case WO_PROOF_HITS: print_hits(curve, indent); break;
     case WO_PROOF_AGREEMENT:
         if (curve->target_agree > 0) {
             printf("%sshown by the answers themselves: at least %.2f%% of FULL's %" PRIu32 " best\n", indent,

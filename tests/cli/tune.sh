@@ -167,6 +167,8 @@ check 'JSON: shares, speed, and what is met' jq -e '.met and .scores_all == fals
 check 'what was proved, and by what' jq -e '.tuning.proof != "hits" or .tuning.chosen.sure_p_at_1 >= 0.9' json.json
 if [ "$(jq -r .tuning.proof json.json)" = hits ]; then
     check 'in words' grep -qE "^  shown by the hits on 400 labelled queries: at least 9[0-9.]+% of FULL's P@1 and [0-9.]+% of its P@5$" plain.text
+    said=$(grep '^  shown by the hits' plain.text)
+    same 'in two lines of a terminal' "${said/: /:$'\n    '}" "$(COLUMNS=80 "$WIDEOUT" info plain | grep -A 1 '^  shown by the hits')"
 fi
 check 'what scores all says so' jq -e '.scores_all and (.method == "full" or .method == "screen")' full.json
 "$WIDEOUT" build -q --layer s/layer.safetensors --method full -o exact.layer >exact.text
