@@ -61,6 +61,28 @@ typedef struct timed {
     bool best; /* for its time: nothing that is as fast is as good */
 } timed;
 
+/* Whether two rows have one setting, the dial aside. */
+static bool is_same_setting(const wo_curve *curve, size_t a, size_t b)
+{
+    static const char *const settings[] = {"method",  "router", "K",       "L",      "nodes", "leaves", "beam",
+                                           "route_d", "probes", "weights", "source", "thin",  "spread", "fallback"};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const double x = value(curve, a, settings[i]), y = value(curve, b, settings[i]);
+        if (x != y && !(isnan(x) && isnan(y))) return false;
+    }
+    return true;
+}
+
+/* Whether a row was never compared: a later value of its setting's dial was, which should be better, whatever the clock
+ * says. They follow each other. */
+static bool is_superseded(const wo_curve *curve, size_t row)
+{
+    enum { MOST = 16 }; /* values of a dial; a file may claim any number */
+    for (size_t i = row + 1; i < curve->rows && i <= row + MOST && is_same_setting(curve, row, i); i++)
+        if (value(curve, i, "met") == 1) return true;
+    return false;
+}
+
 /* The fastest first; of equal ones the first. */
 static int by_time(const void *a, const void *b)
 {
@@ -126,12 +148,15 @@ static const char *why_lost(const wo_curve *curve, size_t row, size_t full)
     const double us = value(curve, row, "us"), own = value(curve, chosen, "us");
     if (curve->target_us > 0) {
         const double more = worth(curve, row, full) - worth(curve, chosen, full);
+        if (us < own && more >= -0.002 && is_superseded(curve, row))
+            return "  (the next of its setting, with more classes, stood for it)";
         if (us < own) return more < -0.002 ? "" : "  (the chosen one was faster when they were compared)";
         return more <= 0 ? "" : more <= 0.002 ? "  (better by no more than chance, and slower)" : "  (slower)";
     }
     if (us >= own) return "";
     if (value(curve, chosen, "method") == WO_METHOD_FULL) return "  (FULL was faster, timed beside it)";
     if (us >= 0.98 * own) return "  (faster by less than 2%: noise)";
+    if (is_superseded(curve, row)) return "  (faster by chance: the next of its setting has fewer classes)";
     return "  (the chosen one was faster when they were compared)";
 }
 
