@@ -174,8 +174,11 @@ wo_status cli_source_open(cli_source *s, const char *path, const cli_source_opti
     wo_status status = take_pipe(&path, err);
     if (status) return status;
     const char *file = file_of(path);
-    if (is_empty(file)) return cli_set_error(err, WO_ERR_ARGUMENT, "is empty: expected queries");
-    if (o.format == CLI_FORMAT_AUTO) {
+    /* Text without a line has no answers, as of any filter; queries are at least a header. */
+    const bool empty = is_empty(file);
+    if (empty && (!o.net || o.format == CLI_FORMAT_LOG || o.format == CLI_FORMAT_NPY))
+        return cli_set_error(err, WO_ERR_ARGUMENT, "is empty: expected queries");
+    if (o.format == CLI_FORMAT_AUTO && !empty) {
         woi_file_kind kind;
         if ((status = recognise(file, &kind, err))) return status;
         if (kind == WOI_FILE_NPY)

@@ -10,10 +10,11 @@ usage() { # NAME SENTENCE ARGUMENT...
     shift 2
     fails "$name" 2 "wideout build: $sentence (see 'wideout build --help')" "$WIDEOUT" build "$@"
 }
-build() { # ARGUMENT...: from the log of s, unless another is named
-    local log=(--log s/train.log.safetensors)
+build() { # ARGUMENT...: from the layer and the log of s, unless others are named
+    local layer=(--layer s/layer.safetensors) log=(--log s/train.log.safetensors)
+    case " $* " in *' --layer '*) layer=() ;; esac
     case " $* " in *' --log '*) log=() ;; esac
-    "$WIDEOUT" build --layer s/layer.safetensors "${log[@]}" -q "$@"
+    "$WIDEOUT" build "${layer[@]}" "${log[@]}" -q "$@"
 }
 st() { # FILE HEADER BYTES: a safetensors file of other people's, the bytes as printf escapes
     { printf '%b' "$(printf '\\x%02x\\x%02x\\0\\0\\0\\0\\0\\0' $((${#2} & 255)) $((${#2} >> 8)))$2$3"; } >"$1"

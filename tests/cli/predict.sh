@@ -98,7 +98,7 @@ sources 'CRLF' predict x crlf
 sources 'an array' "$WIDEOUT" predict --index x.idx test.npy
 { printf '\x93NUMPY\1\0\x76\0%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (16,), }"; tail -c +129 test.npy | head -c 64; } >one.npy
 same 'an array that is one query' "$(head -1 answers)" "$("$WIDEOUT" predict --index x.idx one.npy)"
-same 'no example, no answer' '' "$(echo | predict x)"
+same 'no example, no answer' '' "$(predict x </dev/null)"
 
 same '--json, in a word' 'print a JSON object for each query, one a line' \
     "$("$WIDEOUT" predict --help | sed -n 's/^ *--json  *//p')"
@@ -286,7 +286,11 @@ done
 bad 'nothing from a pipe' 'standard input: is empty: expected queries' "$WIDEOUT" predict --index x.idx < <(true)
 bad 'an empty file' 'empty: is empty: expected queries' "$WIDEOUT" predict --index x.idx empty
 bad 'nothing, by its name' '/dev/null: is empty: expected queries' "$WIDEOUT" predict --index x.idx /dev/null
-for format in auto log npy xc text deb822; do
+for format in auto xc text; do # text without a line
+    same "nothing to be read as $format has no answers" ' 0 0 0 0' "$(predict x --format $format </dev/null) $? $(predict x --format $format /dev/null)$? $(
+        predict x --format $format empty)$? $(predict x --format $format < <(true))$?"
+done
+for format in log npy; do
     bad "nothing to be read as $format" 'standard input: is empty: expected queries' predict x --format $format </dev/null
     bad "nothing to be read as $format, by its name" '/dev/null: is empty: expected queries' predict x --format $format /dev/null
     bad "an empty file to be read as $format" 'empty: is empty: expected queries' predict x --format $format empty

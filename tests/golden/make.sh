@@ -57,9 +57,10 @@ cp net.checkpoint "$out/checkpoint.safetensors"
 
 # An index of every method, and of every precision.
 index() { # NAME ARGUMENT...
-    local log=(--log s/train.log.safetensors)
+    local layer=(--layer s/layer.safetensors) log=(--log s/train.log.safetensors)
+    case " $* " in *' --layer '*) layer=() ;; esac
     case " $* " in *' --log '*) log=() ;; esac
-    run build --layer s/layer.safetensors "${log[@]}" --seed 3 -o "$out/index-$1.safetensors" "${@:2}"
+    run build "${layer[@]}" "${log[@]}" --seed 3 -o "$out/index-$1.safetensors" "${@:2}"
 }
 hash=(--method evidence -K 3 -L 2 --iterations 10 --learn-batch 64 --probes 2)
 tree=(--method evidence --router tree --nodes 16 --leaves 16 --probes 3 --lambda 0.05)
