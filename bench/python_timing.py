@@ -14,16 +14,14 @@ import numpy as np
 import wideout
 
 
-REST = 0.02  # seconds, in which threads of torch's OpenMP, which spin for some milliseconds after a call, go to sleep
-
-
-def in_turn(works, rounds):
-    """The median of what each returns, in every round in another order: what comes second finds warmer caches."""
+def in_turn(works, rounds, rest=0.0):
+    """The median of what each returns, in every round in another order: what comes second finds warmer caches. Before each so
+    many seconds of rest."""
     times, order = {name: [] for name in works}, list(works)
     for _ in range(rounds):
         random.shuffle(order)
         for name in order:
-            time.sleep(REST)
+            time.sleep(rest)
             times[name].append(works[name]())
     return {name: statistics.median(found) for name, found in times.items()}
 

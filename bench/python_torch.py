@@ -67,7 +67,8 @@ def ratios(wide, queries):
             "full": lambda: timed(lambda x: wide.index.search(x, K, by="full"), some[:few]),
             "torch": lambda: timed(lambda x: nn.Linear.forward(wide, x).topk(K), some[:few]),
         }
-        us = {name: 1e6 * t / batch for name, t in in_turn(works, 9).items()}
+        # Threads of torch's OpenMP spin for some milliseconds after a call: they go to sleep before the next one is timed.
+        us = {name: 1e6 * t / batch for name, t in in_turn(works, 9, rest=0.02).items()}
         times = {name: us[name] / us["topk"] for name in ("torch", "full")}
         print(
             f"batch {batch:>4}: torch {us['torch']:9.2f}   FULL {us['full']:8.2f}   topk {us['topk']:7.3f} us a query: "

@@ -105,7 +105,7 @@ void cli_print_bytes(FILE *to, const char *text, size_t bytes);
 /* The bytes of the character at `text`, 1 where it is none, and whether it is fit. Also for signal handlers. */
 size_t cli_character(const char *text, size_t bytes, bool *fit);
 
-/* The same as one word of a shell's, in quotes where it needs them. */
+/* As one word of a shell's, in quotes where it needs them: what cli_print_text shows as '?' is in $'...', in hex. */
 void cli_print_shell(FILE *to, const char *text);
 
 /* The columns of standard output: a terminal's, else $COLUMNS, else `otherwise`. */

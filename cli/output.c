@@ -88,17 +88,24 @@ void cli_print_shell(FILE *to, const char *text)
         fputs(text, to);
         return;
     }
-    for (const char *c = text; *c; c++) control |= (unsigned char)*c < 0x20 || *c == 0x7f;
+    size_t left = strlen(text);
+    for (size_t i = 0, n; i < left; i += n) {
+        bool fit;
+        n = cli_character(text + i, left - i, &fit);
+        control |= !fit;
+    }
     fputs(control ? "$'" : "'", to);
-    for (; *text; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            fprintf(to, "\\x%02x", (unsigned)*text);
+    for (size_t n; left > 0; text += n, left -= n) {
+        bool fit;
+        n = cli_character(text, left, &fit);
+        if (!fit)
+            for (size_t i = 0; i < n; i++) fprintf(to, "\\x%02x", (unsigned)(unsigned char)text[i]);
         else if (*text == '\'')
             fputs(control ? "\\'" : "'\\''", to);
         else if (*text == '\\' && control)
             fputs("\\\\", to);
         else
-            fputc(*text, to);
+            fwrite(text, 1, n, to);
     }
     fputc('\'', to);
 }

@@ -34,13 +34,13 @@ struct woi_examples {
     float *q;
     uint64_t *lines;
     uint32_t *known;
-    /* the bags of an xc or fasttext network: example i has features[indptr[i] .. indptr[i+1]) */
+    /* the bags of an xc network: example i has features[indptr[i] .. indptr[i+1]) */
     int64_t *indptr;
     int32_t *features;
     float *values;
     entry *entries; /* of the example that is read */
     size_t n_entries, features_room, values_room, entries_room;
-    woi_fasttext_line line; /* the same of a fasttext network */
+    woi_fasttext_lines words; /* the lines of a fasttext network */
     /* lm */
     woi_lstm lstm;
     woi_lstm_slice *slice;
@@ -249,20 +249,9 @@ static wo_status word_to_query(woi_examples *s, woi_span line, wo_error *err)
 
 static wo_status words_to_mean(woi_examples *s, woi_span text, wo_error *err)
 {
-    const woi_fasttext_line *line = &s->line;
-    const size_t used = (size_t)s->indptr[s->n];
-    wo_status status = woi_fasttext_read(s->net, text.text, text.bytes, woi_text_line_ended(s->text), &s->line, err);
-    if (status ||
-        (status = woi_grow(&s->features, &s->features_room, used, used + line->n_rows, sizeof(int32_t), err)) ||
-        (status = woi_grow(&s->values, &s->values_room, used, used + line->n_rows, sizeof(float), err)))
-        return status;
-    for (size_t i = 0; i < line->n_rows; i++) {
-        s->features[used + i] = line->rows[i];
-        s->values[used + i] = 1 / (float)line->n_rows;
-    }
-    s->indptr[s->n + 1] = (int64_t)(used + line->n_rows);
-    s->known[s->n] = (uint32_t)line->n_known;
-    return WO_OK;
+    wo_status status = woi_fasttext_read(&s->words, text.text, text.bytes, woi_text_line_ended(s->text), err);
+    if (!status) s->known[s->n] = (uint32_t)s->words.n_known;
+    return status;
 }
 
 static wo_status take_line(woi_examples *s, bool *more, wo_error *err)
@@ -396,6 +385,7 @@ static wo_status open_text(const woi_network *net, woi_text *from, const woi_exa
     s->net = net;
     s->raw = options->raw;
     s->threads = woi_team_threads(options->threads);
+    s->words = (woi_fasttext_lines){.net = net, .threads = s->threads};
     s->text = from;
     const char *text = NULL;
     size_t bytes = 0;
@@ -436,7 +426,7 @@ void woi_examples_free(woi_examples *s)
     woi_xc_free(s->xc);
     woi_deb822_free(s->deb822);
     woi_lstm_slice_free(s->slice);
-    woi_fasttext_line_free(&s->line);
+    woi_fasttext_free(&s->words);
     void *const owned[] = {s->q, s->lines, s->known, s->indptr, s->features, s->values, s->entries, s->x, s->hidden};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
     woi_free(s);
@@ -465,6 +455,7 @@ wo_status woi_examples_next(woi_examples *s, woi_example_batch *batch, bool *mor
     wo_error bad = s->bad;
     s->bad.status = WO_OK;
     s->n = 0;
+    woi_fasttext_begin(&s->words, s->q);
     while (!bad.status && !s->finished && s->n < CHUNK && (s->n == 0 || is_ready(s))) {
         const uint64_t line = woi_text_line_number(s->text);
         bool found = false;
@@ -480,7 +471,8 @@ wo_status woi_examples_next(woi_examples *s, woi_example_batch *batch, bool *mor
         return bad.status;
     }
     s->bad = bad;
-    if ((s->net->arch == WOI_ARCH_XC || s->net->arch == WOI_ARCH_FASTTEXT) && s->n) {
+    if (s->net->arch == WOI_ARCH_FASTTEXT) woi_fasttext_end(&s->words);
+    if (s->net->arch == WOI_ARCH_XC && s->n) {
         const woi_bag bag = woi_network_bag(s->net);
         const woi_bag_rows rows = {s->n, s->indptr, s->features, s->values};
         woi_bag_forward(&bag, &s->net->input, &rows, s->n < ROWS_FOR_THREADS ? 1 : s->threads, s->q);

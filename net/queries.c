@@ -27,7 +27,7 @@ struct woi_queries {
     float *q;
     int64_t *indptr;
     int32_t *labels;
-    /* xc; fasttext has rows too */
+    /* xc */
     woi_xc *xc;
     int64_t *row_indptr;
     int32_t *features;
@@ -35,7 +35,7 @@ struct woi_queries {
     size_t row_room, features_room, values_room;
     /* fasttext */
     woi_text *text;
-    woi_fasttext_line line;
+    woi_fasttext_lines lines;
     /* w2v and lm */
     woi_tokens tokens;
     int32_t *class_of;     /* the network's id of each of the file's words */
@@ -194,25 +194,16 @@ static wo_status open_lines(woi_queries *s, const char *path, wo_error *err)
 /* The mean of a line's rows, and its labels. */
 static wo_status take_line(woi_queries *s, const char *text, size_t bytes, wo_error *err)
 {
-    const woi_fasttext_line *line = &s->line;
-    const size_t used = (size_t)s->row_indptr[s->n];
-    wo_status status = woi_fasttext_read(s->net, text, bytes, woi_text_line_ended(s->text), &s->line, err);
-    if (status || (status = woi_grow(&s->row_indptr, &s->row_room, s->n + 1, s->n + 2, sizeof(int64_t), err)) ||
-        (status = woi_grow(&s->features, &s->features_room, used, used + line->n_rows, sizeof(int32_t), err)) ||
-        (status = woi_grow(&s->values, &s->values_room, used, used + line->n_rows, sizeof(float), err)) ||
-        (status = room_for_labels(s, line->n_labels, err)))
-        return status;
-    for (size_t i = 0; i < line->n_rows; i++) {
-        s->features[used + i] = line->rows[i];
-        s->values[used + i] = 1 / (float)line->n_rows;
-    }
-    s->row_indptr[s->n + 1] = (int64_t)(used + line->n_rows);
-    if (line->n_labels) memcpy(s->labels + s->indptr[s->n], line->labels, line->n_labels * sizeof(int32_t));
-    return end_row(s, s->indptr[s->n] + (int64_t)line->n_labels, err);
+    const woi_fasttext_lines *lines = &s->lines;
+    wo_status status = woi_fasttext_read(&s->lines, text, bytes, woi_text_line_ended(s->text), err);
+    if (status || (status = room_for_labels(s, lines->n_labels, err))) return status;
+    if (lines->n_labels) memcpy(s->labels + s->indptr[s->n], lines->labels, lines->n_labels * sizeof(int32_t));
+    return end_row(s, s->indptr[s->n] + (int64_t)lines->n_labels, err);
 }
 
 static wo_status next_lines(woi_queries *s, wo_error *err)
 {
+    woi_fasttext_begin(&s->lines, s->q);
     for (int i = 0; i < CHUNK && s->at < s->n_examples; i++) {
         char *line;
         size_t bytes;
@@ -224,7 +215,7 @@ static wo_status next_lines(woi_queries *s, wo_error *err)
         if (!status && is_chosen(s)) status = take_line(s, line, bytes, err);
         if (status) return status;
     }
-    add_rows(s);
+    woi_fasttext_end(&s->lines);
     return WO_OK;
 }
 
@@ -428,6 +419,7 @@ wo_status woi_queries_open(const woi_network *net, const char *path, const woi_q
     s->net = net;
     s->options = *options;
     s->options.threads = woi_team_threads(s->options.threads);
+    s->lines = (woi_fasttext_lines){.net = net, .threads = s->options.threads};
     wo_status status = WO_ERR_MEMORY;
     if (!(s->q = woi_alloc(CHUNK * net->d, sizeof(float), err))) goto done;
     if ((status = woi_grow(&s->indptr, &s->indptr_room, 0, 1, sizeof(int64_t), err)) ||
@@ -476,7 +468,7 @@ void woi_queries_free(woi_queries *s)
     if (!s) return;
     woi_xc_free(s->xc);
     woi_text_free(s->text);
-    woi_fasttext_line_free(&s->line);
+    woi_fasttext_free(&s->lines);
     woi_tokens_close(&s->tokens);
     woi_lstm_slice_free(s->slice);
     void *const owned[] = {s->q,        s->indptr,       s->labels, s->row_indptr, s->features, s->values, s->class_of,

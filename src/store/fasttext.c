@@ -24,7 +24,6 @@ enum {
     SUPERVISED = 3,
     HIERARCHICAL = 1,
     MAX_DIM = 65536,
-    MAX_GRAM = 64,           /* words or letters of an n-gram: a longer one would be of a hostile file */
     LEAST_ENTRY = 1 + 8 + 1, /* bytes of an entry without a name */
 };
 
@@ -62,8 +61,8 @@ static wo_status read_options(woi_in_order *in, woi_fasttext *ft, wo_error *err)
                         "softmax, ova or ns");
     if ((status = check(in, "the loss", head.loss, WOI_FASTTEXT_NS, WOI_FASTTEXT_OVA, err)) ||
         (status = check(in, "dim", head.dim, 1, MAX_DIM, err)) ||
-        (status = check(in, "wordNgrams", head.word_ngrams, 0, MAX_GRAM, err)) ||
-        (status = check(in, "maxn", head.maxn, 0, MAX_GRAM, err)) ||
+        (status = check(in, "wordNgrams", head.word_ngrams, 0, WOI_FASTTEXT_MOST_GRAM, err)) ||
+        (status = check(in, "maxn", head.maxn, 0, WOI_FASTTEXT_MOST_GRAM, err)) ||
         (status = check(in, "minn", head.minn, 0, INT32_MAX, err)))
         return status;
     const bool uses_buckets = head.word_ngrams > 1 || (head.maxn > 0 && head.minn <= head.maxn);

@@ -200,6 +200,10 @@ wo_status woi_npy_read_i64(const woi_npy *npy, int64_t *to, wo_error *err);
 
 /* fastText's numbers for those that end in a layer. What is learned differs, what is computed does not, but for what
  * fastText makes of a score s: softmax, or for the others 1 / (1 + exp(-s)). */
+/* Words or letters of an n-gram. fastText sets no limit; its own search for options ends at 5 words and 6 letters, and
+ * each more is another row for every word or letter of a text. */
+enum { WOI_FASTTEXT_MOST_GRAM = 16 };
+
 typedef enum woi_fasttext_loss {
     WOI_FASTTEXT_NS = 2,
     WOI_FASTTEXT_SOFTMAX = 3,

@@ -403,7 +403,8 @@ same 'files that are cut' '' "$passed"
 same 'a file that goes on' '' "$(refused longer longer)"
 
 # ---- Several logs --------------------------------------------------------------------------------------------------
-check 'the same log twice' "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --log s/train.log.safetensors \
+cp s/train.log.safetensors again.log
+check 'the same queries twice' "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --log again.log \
     --method popular --popular 40 -o twice
 build --method popular --popular 40 -o once >/dev/null
 same 'has the same classes' "$("$WIDEOUT" predict -q --index once -k 9 s/test.log.safetensors | head -9)" \

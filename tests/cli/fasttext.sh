@@ -74,6 +74,32 @@ same 'a class that is forbidden by name' '__label__tree' \
 cp "$model" model.safetensors
 same 'recognised by content' "$("$WIDEOUT" info "$model" | sed 1d)" "$("$WIDEOUT" info model.safetensors | sed 1d)"
 
+# ---- Long lines ----------------------------------------------------------------------------------------------------
+# Their rows are summed as they come: more of them than wait at once, in one line, beside others, and in little memory.
+model=$golden/fasttext-ngrams.bin
+"$WIDEOUT" build --layer "$model" --method full -o full.index -q >/dev/null
+ask() { "$WIDEOUT" predict --index full.index --net "$model" -k 5 -t "${2:-1}" "$1"; }
+yes 'a ripe pear' | head -c 1000000 | tr '\n' ' ' >long
+head -c 5000000 /dev/zero | tr '\0' x >word
+for text in long word; do echo >>$text; done
+sed 's/a ripe/an old/g' long >other
+for text in long word other; do
+    head -n 3 "$golden/fasttext-text.txt" >"short.$text"
+    cat $text "short.$text"
+done >mixed
+for threads in 1 3; do
+    same "lines long and short, $threads threads: each as it is alone" \
+        "$(for text in long word other; do ask $text && ask short.$text; done 2>/dev/null)" "$(ask mixed $threads 2>/dev/null)"
+done
+check 'a log of them' "$WIDEOUT" embed "$model" --data mixed -o mixed.log -q
+same 'has as many queries' "[$(wc -l <mixed),4]" "$("$WIDEOUT" info --json mixed.log | jq -c '.tensors[] | select(.name == "queries") | .shape')"
+same 'and answers alike' "$(ask mixed 2>/dev/null | cut -f 1)" "$("$WIDEOUT" predict --index full.index -k 5 mixed.log | cut -f 1)"
+if [ -z "$SAN" ]; then
+    # 15 million rows, of 4 bytes each
+    check 'a word of 5 MB in 60 MB' prlimit --data=60000000 "$WIDEOUT" predict --index full.index --net "$model" -t 1 word
+    check 'its log too' prlimit --data=60000000 "$WIDEOUT" embed "$model" --data word -t 1 -o word.log -q
+fi
+
 # ---- What is no such model -----------------------------------------------------------------------------------------
 hs='the model was trained with -loss hs, whose output is a tree, not a layer: train it with softmax, ova or ns'
 fails 'hierarchical softmax as a layer' 1 "wideout: $golden/fasttext-hs.bin: $hs" "$WIDEOUT" build --layer "$golden/fasttext-hs.bin" --log train.log -o index
@@ -113,6 +139,14 @@ if command -v fasttext >/dev/null; then
         fasttext predict-prob $kind.bin "$golden/fasttext-text.txt" 3 >theirs
         answer $kind $kind.bin "$golden/fasttext-text.txt" >ours 2>/dev/null
         compare $kind "the answers of the fasttext that is installed: $kind" theirs ours
+    done
+    # A line of more rows than wait at once.
+    yes "$(head -n 2 "$golden/fasttext-text.txt" | tr '\n' ' ')" | head -c 1000000 | tr '\n' ' ' >long
+    echo >>long
+    for kind in letters words; do
+        fasttext predict-prob $kind.bin long 3 >theirs
+        answer $kind $kind.bin long >ours 2>/dev/null
+        compare $kind "and to a long line: $kind" theirs ours
     done
 else
     echo '# no fasttext is installed: its answers are those in tests/golden'

@@ -49,6 +49,16 @@ fit 'an option' "$("$WIDEOUT" info $'--no\u202efile\u009b31m' 2>&1)"
 fit 'a command' "$("$WIDEOUT" $'no\u202efile\u009b31m' 2>&1)"
 same 'bytes that are no UTF-8' 'wideout: a?b??: the file cannot be opened: No such file or directory' "$("$WIDEOUT" info $'a\x9bb\xe2\x80' 2>&1)"
 
+
+# Commands to copy: in $'...', and the same name again.
+for name in $'o\u009b31m\u202e' $'o\x9b31m' $'it\'s \\ \u2066λ' $'na\xefve'; do
+    said=$("$WIDEOUT" build -q --layer net --log log --method full -o "$name" | sed -n 's/^next: wideout //p')
+    fit 'a command to copy' "$said"
+    check 'is UTF-8' iconv -f UTF-8 -t UTF-8 <<<"$said"
+    same 'and has the name' "$name" "$(eval "set -- $said" && printf %s "$3")"
+done
+same "what is fit stays" "'it'\\''s λ'" "$("$WIDEOUT" build -q --layer net --log log --method full -o "it's λ" | sed -n 's/^next: wideout eval --index \(.*\) --log .*/\1/p')"
+
 # ---- Paths that are not UTF-8 ------------------------------------------------------------------------------------
 odd=$'caf\xe9' shown=$(printf 'caf\xef\xbf\xbd')
 mkdir "$odd"

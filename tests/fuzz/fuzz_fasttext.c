@@ -8,13 +8,19 @@
 
 static void check_line(const woi_network *net, const char *text, size_t bytes)
 {
-    woi_fasttext_line line = {0};
-    if (woi_fasttext_read(net, text, bytes, bytes % 2, &line, NULL) != WO_OK) abort();
-    for (size_t i = 0; i < line.n_rows; i++)
-        if (line.rows[i] < 0 || (size_t)line.rows[i] >= net->n_inputs) abort();
-    for (size_t i = 0; i < line.n_labels; i++)
-        if (line.labels[i] < 0 || (size_t)line.labels[i] >= net->m) abort();
-    woi_fasttext_line_free(&line);
+    woi_fasttext_lines lines = {.net = net, .threads = 1};
+    float *q = malloc(net->d * sizeof *q);
+    if (!q) abort();
+    woi_fasttext_begin(&lines, q);
+    if (woi_fasttext_read(&lines, text, bytes, bytes % 2, NULL) != WO_OK || lines.n != 1) abort();
+    if (lines.n_rows != lines.counts[0]) abort();
+    for (size_t i = 0; i < lines.n_rows; i++)
+        if (lines.rows[i] < 0 || (size_t)lines.rows[i] >= net->n_inputs) abort();
+    for (size_t i = 0; i < lines.n_labels; i++)
+        if (lines.labels[i] < 0 || (size_t)lines.labels[i] >= net->m) abort();
+    woi_fasttext_end(&lines);
+    woi_fasttext_free(&lines);
+    free(q);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
