@@ -380,7 +380,7 @@ IO_CALL=write IO_AT=1 IO_HOW=28; exec $mpi build --layer $layer ${tree[*]} -o fu
     "$WIDEOUT" build -q -t 1 --layer $layer --log $train --router tree -o one >/dev/null
     check 'and writes the same files' cmp one joined
     same 'and what was left is gone' '' "$(find full -name '*.checkpoint')"
-    fails 'no space for answers' 1 'wideout-mpi: full/answers: cannot write: No space left on device' \
+    fails 'no space for answers' 1 'wideout-mpi: full/answers: the file cannot be written: No space left on device' \
         run 4 bash -c "[ \$OMPI_COMM_WORLD_RANK -ne 0 ] || export LD_PRELOAD=$built/tests/failing_io.so; export IO_UNDER=$scratch/full/ \
 IO_CALL=write IO_AT=1 IO_HOW=28; exec $mpi predict -t 1 --index s/four -o full/answers $test"
     same 'nothing is left of them' '' "$(find full -name 'answers*')"
