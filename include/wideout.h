@@ -445,8 +445,8 @@ typedef struct wo_build_options {
     uint32_t keep;
     /* Where a layer is in shards, one in each of several processes: the calls that they make together; the layer is the
      * shard of this rank. Each process then gets an index of its own classes, and all have the same router: together
-     * they answer as one would that was built of the whole layer. The log is the whole one everywhere. Not for lss, nor
-     * with a partition. NULL: there is one process. */
+     * they answer as one would that was built of the whole layer. Each class must be in one shard. The log is the whole
+     * one everywhere. Not for lss, nor with a partition. NULL: there is one process. */
     const struct wo_collective *together;
     /* Queries of the log to judge the index by, while its cells are filled by the others: see wo_index_info.held_n. Not
      * for several processes. 0: none. */
@@ -518,8 +518,9 @@ WO_API wo_status wo_index_save(const wo_index *index, const char *path, wo_error
 WO_API wo_status wo_index_save_together(const wo_index *index, const char *path, const struct wo_collective *together,
                                         wo_error *err);
 
-/* Makes one index of those of all shards, which must be of one build: the bytes that one process would have written
- * that built it of the whole layer. All rows are in memory meanwhile. */
+/* Makes one index of those of all shards, which must be of one build and have each class once: the bytes that one
+ * process would have written that built it of the whole layer. All rows are in memory meanwhile. What was written is
+ * opened and verified before it replaces `output`. */
 WO_API wo_status wo_index_join(const char *const *paths, size_t n, const char *output, wo_error *err);
 
 typedef struct wo_open_options {

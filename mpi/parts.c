@@ -3,6 +3,7 @@
 
 #include "../cli/class_names.h"
 #include "../cli/shard_files.h"
+#include "index/together.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,8 @@ static int open_layer(const cli_command *self, const cli_layer *given, const cha
     return names ? cli_names_give(names, *layer) : CLI_OK;
 }
 
-/* Shards of two dealings may have a class twice and lack another. */
+/* Shards of two dealings may have a class twice and lack another: this says it plainly. The classes themselves are
+ * compared when an index is built, or opened. */
 static wo_status same_dealing(uint64_t dealing, wo_error *err)
 {
     return job_same("the dealing of classes to shards, or what they are called,", &dealing, sizeof dealing, err);
@@ -128,13 +130,13 @@ int part_open_index(const cli_command *self, const char *given, const wo_layer *
         cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
         return cli_fail(NULL, &err);
     }
-    wo_status status = wo_index_open(path, &o, index, &err);
+    const wo_status status = wo_index_open(path, &o, index, &err);
     if (!status) wo_index_describe(*index, &info);
     if (status)
         code = cli_blame(self, &(cli_files){.index = path, .layer = "--layer"}, &err);
     else if (check_number("index", info.shard, info.n_shards, &err))
         code = cli_fail(path, &err);
-    else if (same_build(*index, &err))
+    else if (same_build(*index, &err) || woi_index_whole(job_calls(), *index, &err))
         code = part_blame(self, &(cli_files){0}, &err);
     free(path);
     return code;

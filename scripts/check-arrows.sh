@@ -5,7 +5,7 @@
 #   base, store <- text;   base, kernels, store, layer, text <- net
 #   python, examples: wideout.h only
 #   serve: net/net.h too; mpi: that, base/clock.h, store.h, log.h, cli's headers, and what it sends and draws: base/hits.h,
-#       base/answers.h, base/rng.h, search/routed.h, judge/evaluate.h
+#       base/answers.h, base/rng.h, search/routed.h, index/together.h, judge/evaluate.h
 #   cli, bench: net/net.h, text/, store/store.h, store/log.h and base/clock.h too, cli base/utf8.h and serve/serve.h
 #   bench: what it measures on a machine: kernels, layer/, base/cpu.h, judge/energy.h, and how: base/team.h, base/hits.h
 #   tests: anything
@@ -84,6 +84,6 @@ allow examples "wideout.h" examples/*.[ch]
 allow python "" python/core/*.[ch]
 allow serve "wideout.h net/net.h" serve/*.[ch]
 # wideout-mpi reads options and speaks as the tool does.
-allow mpi "wideout.h net/net.h store/store.h store/log.h base/clock.h base/answers.h base/hits.h base/rng.h search/routed.h judge/evaluate.h ../cli/" mpi/*.[ch]
+allow mpi "wideout.h net/net.h store/store.h store/log.h base/clock.h base/answers.h base/hits.h base/rng.h search/routed.h index/together.h judge/evaluate.h ../cli/" mpi/*.[ch]
 only no-library mpi/*.[ch]
 exit $bad

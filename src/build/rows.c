@@ -178,7 +178,7 @@ static wo_status hand_round(const wo_collective *together, const spread *s, wo_e
         at += words;
     }
     if (!status) status = woi_together_lists(together, list, n_own * words * sizeof *list, (void **)&all, &bytes, err);
-    for (at = 0; !status && at < bytes / sizeof *all; at += words)
+    for (at = 0; !status && at + words <= bytes / sizeof *all; at += words)
         if (all[at] < s->n) memcpy(s->to + all[at] * s->stride, all + at + 1, s->floats * sizeof *s->to);
     woi_free(list);
     woi_free(all);

@@ -56,11 +56,13 @@ static size_t choose_own(const joining *j, size_t c, woi_need *needs, int32_t *c
     return choose(j, c, needs, n, chosen);
 }
 
-/* Of all processes' offers those that the cell holds; and of these this process's rows. */
+/* Of all processes' offers those that the cell holds; and of these this process's rows, each once: only what it has
+ * offered, for which there is room, whatever the others say of its classes. */
 static size_t choose_of_all(const joining *j, size_t c, woi_need *needs, int32_t *chosen)
 {
     const size_t n_cells = j->cells->n, size = (size_t)j->call->o->together->size;
-    size_t n = 0, kept = 0;
+    const int32_t *own = j->ids + j->bounds[c]; /* offered, ascending */
+    size_t n = 0, kept = 0, at_own = 0;
     for (size_t r = 0; r < size; r++) {
         const size_t *at = &j->offered[r * n_cells + c];
         memcpy(needs + n, j->offers + at[0], (at[1] - at[0]) * sizeof *needs);
@@ -69,7 +71,8 @@ static size_t choose_of_all(const joining *j, size_t c, woi_need *needs, int32_t
     n = choose(j, c, needs, n, chosen);
     for (size_t i = 0; i < n; i++) {
         const int32_t row = woi_shard_row(j->call->shard, j->call->m, chosen[i]);
-        if (row >= 0) chosen[kept++] = row;
+        while (at_own < j->sizes[c] && own[at_own] < row) at_own++;
+        if (at_own < j->sizes[c] && own[at_own] == row) chosen[kept++] = own[at_own++];
     }
     return kept;
 }
@@ -141,7 +144,7 @@ static wo_status offer(joining *j, size_t threads, wo_error *err)
     const size_t n_cells = j->cells->n, size = together ? (size_t)together->size : 1;
     if (size == 1 || !j->cap) return WO_OK;
     woi_team_for((int)threads, n_cells, offer_cell, j);
-    size_t n = 0, bytes = 0;
+    size_t n = 0, n_all = 0, sizes_bytes = 0, bytes = 0;
     for (size_t c = 0; c < n_cells; c++) n += j->sizes[c];
     woi_need *own = woi_alloc(n, sizeof *own, err);
     uint32_t *sizes = NULL;
@@ -153,8 +156,12 @@ static wo_status offer(joining *j, size_t threads, wo_error *err)
             own[at++] = (woi_need){j->placed->weights[row], j->call->shard->classes[row]};
         }
     if (!status)
-        status = woi_together_lists(together, j->sizes, n_cells * sizeof *j->sizes, (void **)&sizes, &bytes, err);
+        status = woi_together_lists(together, j->sizes, n_cells * sizeof *j->sizes, (void **)&sizes, &sizes_bytes, err);
     if (!status) status = woi_together_lists(together, own, n * sizeof *own, (void **)&j->offers, &bytes, err);
+    const bool listed = !status && sizes_bytes == size * n_cells * sizeof *sizes;
+    for (size_t i = 0; listed && i < size * n_cells; i++) n_all += sizes[i];
+    if (!status && (!listed || bytes != n_all * sizeof *own))
+        status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the processes do not have the same cells");
     if (!status) {
         j->offered[0] = 0;
         for (size_t i = 0; i < size * n_cells; i++) j->offered[i + 1] = j->offered[i] + sizes[i];

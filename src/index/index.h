@@ -222,6 +222,9 @@ void woi_index_count(wo_index *index);
  * an update or an adapter, does without. */
 wo_status woi_index_line_up_biases(wo_index *index, wo_error *err);
 
+/* wo_index_save of an index that was made of files: it is opened once before it gets its name. */
+wo_status woi_index_save_joined(const wo_index *index, const char *path, wo_error *err);
+
 /* ---- Checks ------------------------------------------------------------------------------------------------ */
 
 wo_build_options woi_build_defaults(wo_method method); /* options.c */

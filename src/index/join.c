@@ -80,9 +80,20 @@ static wo_status open_all(joining *j, const char *const *paths, wo_error *err)
     return WO_OK;
 }
 
+/* Which classes each shard has, for woi_shards_check. */
+static wo_status fill_maps(void *ctx, size_t first, size_t words, uint64_t *maps, wo_error *err)
+{
+    const joining *j = ctx;
+    (void)err;
+    for (size_t s = 0; s < j->n; s++)
+        woi_shard_map(&j->shards[s]->shard, j->shards[s]->rows.m, first, words, maps + s * words);
+    return WO_OK;
+}
+
 /* ---- Parts ------------------------------------------------------------------------------------------------- */
 
-/* An array with `bytes` for each class: what the shards have at from(index), each class at its place. */
+/* An array with `bytes` for each class: what the shards have at from(index), each class at its place. All places are
+ * filled: each class is in one shard. */
 static wo_status spread(const joining *j, const void *(*from)(const wo_index *), size_t bytes, void **to, wo_error *err)
 {
     if (!from(j->shards[0])) return WO_OK;
@@ -215,11 +226,8 @@ static wo_status join_cells(joining *j, wo_error *err)
 static wo_status join(joining *j, wo_error *err)
 {
     const wo_index *first = j->shards[0];
-    size_t rows = 0;
-    for (size_t s = 0; s < j->n; s++) rows += j->shards[s]->rows.m;
-    if (rows != first->shard.m)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the shards have %zu classes, their layer has %zu", rows,
-                        first->shard.m);
+    wo_status status = woi_shards_check(&(woi_shard_maps){first->shard.m, j->n, fill_maps, j}, err);
+    if (status) return status;
     j->whole = *first;
     j->whole.shard = (woi_shard){0};
     j->whole.rows.m = first->shard.m;
@@ -228,7 +236,7 @@ static wo_status join(joining *j, wo_error *err)
     j->whole.screen = (woi_screen){0};
     j->whole.cells = (woi_cells){0};
     j->whole.small = (woi_small){0};
-    wo_status status = join_rows(j, err);
+    status = join_rows(j, err);
     if (!status) status = join_names(j, err);
     if (!status) status = join_cells(j, err);
     if (!status && first->screen.rows) status = woi_screen_make(&j->whole.rows, 0, &j->whole.screen, err);
@@ -243,7 +251,7 @@ wo_status wo_index_join(const char *const *paths, size_t n, const char *output, 
     j.at = woi_alloc(n, sizeof *j.at, err);
     wo_status status = j.shards && j.at ? open_all(&j, paths, err) : WO_ERR_MEMORY;
     if (!status) status = join(&j, err);
-    if (!status) status = woi_about(err, WO_ABOUT_OUTPUT, wo_index_save(&j.whole, output, err));
+    if (!status) status = woi_about(err, WO_ABOUT_OUTPUT, woi_index_save_joined(&j.whole, output, err));
     woi_free(j.w);
     woi_free(j.b);
     woi_small_free(&j.whole.small);

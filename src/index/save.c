@@ -23,8 +23,10 @@
  *
  * Every tensor is a row of one list, declared and then written in its order. Options are metadata (metadata.c). Nothing
  * of the machine goes in but the times that a tuner measured: no date, path, host or threads. */
+#include "base/error.h"
 #include "index/metadata.h"
 #include "index/together.h"
+#include "store/map.h"
 
 #include <string.h>
 
@@ -141,6 +143,35 @@ static wo_status write_index(woi_st_writer *writer, const wo_index *index, wo_er
     if (!status) status = append(writer, own, n, err);
     if (!status && named) status = woi_names_write(writer, &index->labels, err);
     return status ? status : append(writer, rows, n_rows, err);
+}
+
+/* Opens what was written, before it has a name: what we would refuse replaces nothing. */
+static wo_status read_back(woi_st_writer *writer, wo_error *err)
+{
+    const void *data = NULL;
+    size_t bytes = 0;
+    wo_index *index = NULL;
+    wo_status status = woi_st_read_back(writer, &data, &bytes, err);
+    if (status) return status;
+    status = wo_index_open_memory(data, bytes, NULL, &index, err);
+    wo_index_free(index);
+    woi_unmap(data, bytes);
+    if (!status || status == WO_ERR_MEMORY) return status;
+    if (!err) return status;
+    err->about = WO_ABOUT_OUTPUT;
+    woi_error_prefix(err, "the joined index could not be opened");
+    return status;
+}
+
+wo_status woi_index_save_joined(const wo_index *index, const char *path, wo_error *err)
+{
+    woi_st_writer *writer = NULL;
+    wo_status status = woi_st_create(path, "index", &writer, err);
+    if (!status) status = write_index(writer, index, err);
+    if (!status) status = read_back(writer, err);
+    if (!status) status = woi_st_finish(writer, err);
+    woi_st_writer_free(writer);
+    return status;
 }
 
 wo_status wo_index_save_together(const wo_index *index, const char *path, const wo_collective *together, wo_error *err)

@@ -5,7 +5,9 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
+#include "index/index.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 wo_status woi_together_take(const wo_collective **together, wo_collective *copy, wo_error *err)
@@ -83,6 +85,63 @@ wo_status woi_exact_of_all(const woi_exact_call *call, const woi_shard *shard, c
     if (status) return status;
     if (shard) woi_shard_name_rows(shard, call->ids, call->n * call->k);
     return wo_merge_best(together, &found, err);
+}
+
+/* ---- Classes ----------------------------------------------------------------------------------------------- */
+
+typedef struct classes_of_all {
+    const wo_collective *together;
+    const woi_shard *shard;
+    size_t rows;
+    size_t *each; /* (size): bytes of a rank */
+} classes_of_all;
+
+/* Each rank's numbers, of so many bytes, to all; the own are in their place. */
+static wo_status gather_alike(const classes_of_all *c, void *all, size_t bytes, wo_error *err)
+{
+    const wo_collective *together = c->together;
+    for (size_t r = 0; r < (size_t)together->size; r++) c->each[r] = bytes;
+    return together->gather(together->ctx, (char *)all + (size_t)together->rank * bytes, c->each, all, err);
+}
+
+static wo_status fill_maps(void *ctx, size_t first, size_t words, uint64_t *maps, wo_error *err)
+{
+    const classes_of_all *c = ctx;
+    const size_t rank = c->together ? (size_t)c->together->rank : 0;
+    woi_shard_map(c->shard, c->rows, first, words, maps + rank * words);
+    return c->together ? gather_alike(c, maps, words * sizeof *maps, err) : WO_OK;
+}
+
+/* Maps of different lengths could not be handed round. */
+static wo_status check_same_m(const classes_of_all *c, uint64_t *all, wo_error *err)
+{
+    all[c->together->rank] = c->shard->m;
+    const wo_status status = gather_alike(c, all, sizeof *all, err);
+    for (size_t r = 1; !status && r < (size_t)c->together->size; r++)
+        if (all[r] != all[0])
+            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                            "the layer has %" PRIu64 " classes on rank 0, but %" PRIu64 " on rank %zu", all[0], all[r],
+                            r);
+    return status;
+}
+
+wo_status woi_together_whole(const wo_collective *together, const woi_shard *shard, size_t rows, wo_error *err)
+{
+    if (!shard->count) return WO_OK;
+    const size_t size = together ? (size_t)together->size : 1;
+    classes_of_all c = {together, shard, rows, woi_alloc(size, sizeof *c.each, err)};
+    uint64_t *all = woi_alloc(size, sizeof *all, err);
+    wo_status status = c.each && all ? WO_OK : WO_ERR_MEMORY;
+    if (!status && together) status = check_same_m(&c, all, err);
+    if (!status) status = woi_shards_check(&(woi_shard_maps){shard->m, size, fill_maps, &c}, err);
+    woi_free(c.each);
+    woi_free(all);
+    return status;
+}
+
+wo_status woi_index_whole(const wo_collective *together, const wo_index *index, wo_error *err)
+{
+    return woi_together_whole(together, &index->shard, index->rows.m, err);
 }
 
 /* ---- Cells ------------------------------------------------------------------------------------------------- */

@@ -12,6 +12,12 @@
 /* *together, as a caller gave it, of whatever size, becomes a checked copy of it; NULL stays NULL. */
 wo_status woi_together_take(const wo_collective **together, wo_collective *copy, wo_error *err);
 
+/* Whether the shards of all ranks have each class of the layer once: see woi_shards_check. The ranks' shards are of one
+ * layer, rank r's is number r. Without other ranks it is about one shard alone; what is no shard is whole. */
+wo_status woi_together_whole(const wo_collective *together, const woi_shard *shard, size_t rows, wo_error *err);
+/* The same of an index in shards. */
+wo_status woi_index_whole(const wo_collective *together, const wo_index *index, wo_error *err);
+
 /* FULL's best of all shards, as numbers of the whole layer's classes, on all ranks. */
 wo_status woi_exact_of_all(const woi_exact_call *call, const woi_shard *shard, const wo_collective *together,
                            wo_error *err);

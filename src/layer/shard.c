@@ -28,10 +28,10 @@ void woi_shard_free(woi_shard *shard)
     *shard = (woi_shard){0};
 }
 
-int32_t woi_shard_row(const woi_shard *shard, size_t rows, int32_t id)
+/* The first row whose class is `id` or higher; `rows` where there is none. */
+static size_t first_row(const woi_shard *shard, size_t rows, int64_t id)
 {
     size_t low = 0, high = rows;
-    if (!shard->count) return id >= 0 && (size_t)id < rows ? id : -1;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
         if (shard->classes[middle] < id)
@@ -39,7 +39,14 @@ int32_t woi_shard_row(const woi_shard *shard, size_t rows, int32_t id)
         else
             high = middle;
     }
-    return low < rows && shard->classes[low] == id ? (int32_t)low : -1;
+    return low;
+}
+
+int32_t woi_shard_row(const woi_shard *shard, size_t rows, int32_t id)
+{
+    if (!shard->count) return id >= 0 && (size_t)id < rows ? id : -1;
+    const size_t row = first_row(shard, rows, id);
+    return row < rows && shard->classes[row] == id ? (int32_t)row : -1;
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------- */
@@ -121,6 +128,60 @@ wo_status woi_shard_write(woi_st_writer *writer, const woi_shard *shard, wo_erro
     }
     snprintf(text, sizeof text, "%016" PRIx64, shard->dealing);
     return status || !shard->count || !shard->dealing ? status : woi_st_set_meta(writer, DEALING, text, err);
+}
+
+/* ---- All shards -------------------------------------------------------------------------------------------- */
+
+void woi_shard_map(const woi_shard *shard, size_t rows, size_t first, size_t words, uint64_t *map)
+{
+    memset(map, 0, words * sizeof *map);
+    for (size_t row = first_row(shard, rows, (int64_t)first); row < rows; row++) {
+        const size_t at = (size_t)shard->classes[row] - first;
+        if (at / 64 >= words) break;
+        map[at / 64] |= UINT64_C(1) << at % 64;
+    }
+}
+
+/* Says which shards have the class, of whose word of their maps `bit` is it; (n, words). */
+static wo_status refuse_class(size_t id, const uint64_t *maps, size_t n, size_t words, uint64_t bit, wo_error *err)
+{
+    size_t found[2] = {0}, n_found = 0;
+    for (size_t s = 0; s < n && n_found < 2; s++)
+        if (maps[s * words] & bit) found[n_found++] = s;
+    if (n_found == 2)
+        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                        "class %zu is in shard %zu and in shard %zu: each class of a layer is in one of its shards", id,
+                        found[0] + 1, found[1] + 1);
+    return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
+                    "class %zu is in no shard: each class of a layer is in one of its shards", id);
+}
+
+wo_status woi_shards_check(const woi_shard_maps *all, wo_error *err)
+{
+    enum { MOST_WORDS = 1 << 19 }; /* of all maps */
+    const size_t n = all->n, total = (all->m + 63) / 64, fit = MOST_WORDS / n;
+    const size_t most = fit < 1 ? 1 : fit < total ? fit : total;
+    uint64_t *maps = woi_alloc(n * most, sizeof *maps, err);
+    wo_status status = maps ? WO_OK : WO_ERR_MEMORY;
+    for (size_t from = 0; !status && from < total; from += most) {
+        const size_t words = total - from < most ? total - from : most;
+        status = all->fill(all->ctx, from * 64, words, maps, err);
+        for (size_t w = 0; !status && w < words; w++) {
+            uint64_t once = 0, twice = 0;
+            for (size_t s = 0; s < n; s++) {
+                const uint64_t has = maps[s * words + w];
+                twice |= once & has;
+                once |= has;
+            }
+            const size_t first = (from + w) * 64, left = all->m - first;
+            const uint64_t wanted = left < 64 ? (UINT64_C(1) << left) - 1 : UINT64_MAX, wrong = twice | (once ^ wanted);
+            if (!wrong) continue;
+            const unsigned bit = (unsigned)__builtin_ctzll(wrong);
+            status = refuse_class(first + bit, maps + w, n, words, UINT64_C(1) << bit, err);
+        }
+    }
+    woi_free(maps);
+    return status;
 }
 
 /* ---- Dealings ---------------------------------------------------------------------------------------------- */

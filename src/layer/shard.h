@@ -36,6 +36,22 @@ static inline void woi_shard_name_rows(const woi_shard *shard, int32_t *ids, siz
         if (ids[i] >= 0) ids[i] = shard->classes[ids[i]];
 }
 
+/* Which of the classes first .. first + 64 words - 1 a shard of so many rows has: bit i % 64 of word i / 64 says it of
+ * class first + i. `first` is a multiple of 64. */
+void woi_shard_map(const woi_shard *shard, size_t rows, size_t first, size_t words, uint64_t *map);
+
+/* Where the maps of all shards of a layer come from. */
+typedef struct woi_shard_maps {
+    size_t m, n; /* classes of the layer, shards */
+    /* maps (n, words), by the shards' numbers */
+    wo_status (*fill)(void *ctx, size_t first, size_t words, uint64_t *maps, wo_error *err);
+    void *ctx;
+} woi_shard_maps;
+
+/* Whether each class is in one shard, and in no other. A dealing's digest says it of files that are ours; a stranger's
+ * may have the same digest and other classes. The sentence names the first class that is in two shards or in none. */
+wo_status woi_shards_check(const woi_shard_maps *all, wo_error *err);
+
 /* Whether a file says that it is one. */
 bool woi_shard_is(const woi_st *st);
 /* Out of a file with so many rows, where it is a shard; else *shard stays zero. The classes are a copy, and checked. */

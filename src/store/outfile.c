@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -204,6 +205,19 @@ wo_status woi_outfile_read(woi_outfile *out, uint64_t offset, void *data, size_t
         bytes -= (size_t)got;
     }
     return status;
+}
+
+wo_status woi_outfile_map(woi_outfile *out, const void **data, size_t *bytes, wo_error *err)
+{
+    struct stat about;
+    const wo_status status = flush(out, err);
+    if (status) return status;
+    if (fstat(out->fd, &about) != 0) return fail_output(err, "what was written cannot be read", errno);
+    void *got = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_SHARED, out->fd, 0);
+    if (got == MAP_FAILED) return fail_output(err, "what was written cannot be mapped", errno);
+    *data = got;
+    *bytes = (size_t)about.st_size;
+    return WO_OK;
 }
 
 /* The rename itself must reach the disk too. A file system that cannot sync a folder is no reason to fail. */

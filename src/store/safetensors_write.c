@@ -325,6 +325,12 @@ wo_status woi_st_sync(woi_st_writer *writer, wo_error *err)
     return status;
 }
 
+wo_status woi_st_read_back(woi_st_writer *writer, const void **data, size_t *bytes, wo_error *err)
+{
+    const wo_status status = woi_st_sync(writer, err);
+    return status ? status : woi_outfile_map(writer->out, data, bytes, err);
+}
+
 wo_status woi_st_name(woi_st_writer *writer, wo_error *err)
 {
     const wo_status status = woi_st_sync(writer, err);

@@ -88,6 +88,8 @@ wo_status woi_outfile_write(woi_outfile *out, const void *data, size_t bytes, wo
 wo_status woi_outfile_patch(woi_outfile *out, uint64_t offset, const void *data, size_t bytes, wo_error *err);
 /* Reads bytes that were written before: what is never committed is a place to keep things meanwhile. */
 wo_status woi_outfile_read(woi_outfile *out, uint64_t offset, void *data, size_t bytes, wo_error *err);
+/* Maps what was written, before it has its name: for woi_unmap, store/map.h. */
+wo_status woi_outfile_map(woi_outfile *out, const void **data, size_t *bytes, wo_error *err);
 wo_status woi_outfile_commit(woi_outfile *out, wo_error *err);
 /* The parts of commit: everything is on the disk; it has the temporary name. Several files that belong together are all
  * synced, which may take long, then all named, and then committed: a full disk spares the old ones, and a process that
@@ -161,7 +163,9 @@ wo_status woi_st_append(woi_st_writer *writer, const void *data, size_t bytes, w
  * dimension of the last one. */
 wo_status woi_st_stream(woi_st_writer *writer, size_t spare, wo_error *err);
 wo_status woi_st_grow(woi_st_writer *writer, uint64_t rows, wo_error *err);
-wo_status woi_st_sync(woi_st_writer *writer, wo_error *err);   /* complete, and on the disk */
+wo_status woi_st_sync(woi_st_writer *writer, wo_error *err); /* complete, and on the disk */
+/* Synced, and mapped: to look at it before it has a name. For woi_unmap, store/map.h. */
+wo_status woi_st_read_back(woi_st_writer *writer, const void **data, size_t *bytes, wo_error *err);
 wo_status woi_st_name(woi_st_writer *writer, wo_error *err);   /* and under its temporary name */
 wo_status woi_st_finish(woi_st_writer *writer, wo_error *err); /* all of that, and committed; then free it */
 void woi_st_writer_free(woi_st_writer *writer);

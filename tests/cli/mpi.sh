@@ -228,6 +228,24 @@ fails 'indexes of two dealings' 1 "$dealing 2" run 4 "$mpi" predict --index mixe
 fails 'judged' 1 "$dealing 2" run 4 "$mpi" eval --index mixed/index --log $test
 fails 'join: indexes of two dealings' 1 "wideout: mixed/index-00003-of-00004.safetensors: the shard is of another dealing of the layer's \
 classes than the first one, or of other names" "$WIDEOUT" join mixed/index-*.safetensors -o x
+# Shards of strangers, whose digest is right and whose classes are not: the second has those of the first.
+sign=$built/tests/tools/sign
+as_second=('"shard.number":"0"' '"shard.number":"1"')
+once='each class of a layer is in one of its shards'
+mkdir twice
+"$WIDEOUT" shard --layer $layer -n 2 -o twice/net >/dev/null
+run 2 "$mpi" build --layer twice/net "${tree[@]}" --weights bf16 -o twice/index >/dev/null
+for kind in net index; do "$sign" twice/$kind-00001-of-00002.safetensors twice/$kind-00002-of-00002.safetensors "${as_second[@]}"; done
+fails 'layers that share classes' 1 "wideout-mpi: class 0 is in shard 1 and in shard 2: $once" \
+    run 2 "$mpi" build --layer twice/net "${tree[@]}" --rows 8 --cap 200 -o x
+fails 'indexes that share classes' 1 "wideout-mpi: class 0 is in shard 1 and in shard 2: $once" run 2 "$mpi" predict --index twice/index $test
+fails 'judged too' 1 "wideout-mpi: class 0 is in shard 1 and in shard 2: $once" run 2 "$mpi" eval --index twice/index --log $test
+echo good >twice/joined
+fails 'join: indexes that share classes' 1 "wideout: class 0 is in shard 1 and in shard 2: $once" \
+    "$WIDEOUT" join twice/index-*.safetensors -o twice/joined
+same 'what was there stays' good "$(cat twice/joined)"
+"$sign" twice/index-00001-of-00002.safetensors alone-00001-of-00001.safetensors '"shard.count":"2"' '"shard.count":"1"'
+fails 'a shard that is alone' 1 "wideout-mpi: class 1 is in no shard: $once" run 1 "$mpi" predict --index alone $test
 # What only some ranks have otherwise. Each opens a file of its own under the one name.
 each() { # FILE OF-RANK-0 OF-OTHERS COMMAND...
     printf '%s\n' "mkdir -p rank\$OMPI_COMM_WORLD_RANK && cd rank\$OMPI_COMM_WORLD_RANK || exit" \

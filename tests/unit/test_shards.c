@@ -251,6 +251,10 @@ static void the_best_of_all_are_kept(void **state)
 typedef struct building {
     const scene *s;
     wo_build_options o;
+    /* Of rank 1's shard: by how much its first class is another, how many of the last ones are missing, how many more
+     * its layer is said to have. */
+    int32_t shift;
+    size_t fewer, more;
     char paths[MOST_RANKS][96];
     wo_status statuses[MOST_RANKS];
     wo_error errs[MOST_RANKS];
@@ -267,6 +271,11 @@ static void build_work(const wo_collective *calls, void *ctx)
     o.together = calls;
     wo_status status = wo_layer_wrap(b->s->w, b->s->b, b->s->m, b->s->d, &layer, err);
     if (!status) status = wo_layer_take_part(layer, (uint32_t)r, (uint32_t)calls->size, err);
+    if (!status && r == 1) {
+        layer->shard.owned[0] += b->shift;
+        layer->dense.m -= b->fewer;
+        layer->shard.m += b->more;
+    }
     if (!status) status = wo_index_build(layer, b->s->log, &o, &index, err);
     if (!status) status = wo_index_save_together(index, b->paths[r], calls, err);
     wo_index_free(index);
@@ -585,6 +594,87 @@ static void shards_of_strangers(void **state)
     free_scene(&s);
 }
 
+#define EACH_ONCE ": each class of a layer is in one of its shards"
+
+/* Ranks whose classes are not those of a layer, each once, build nothing: all of them say why. */
+static void ranks_share_a_class(void **state)
+{
+    (void)state;
+    scene s = make_scene(130, 6, 400, true, 4);
+    const struct {
+        int32_t shift;
+        size_t fewer, more;
+        const char *text;
+    } cases[] = {
+        {-1, 0, 0, "class 64 is in shard 1 and in shard 2" EACH_ONCE},
+        {0, 1, 0, "class 129 is in no shard" EACH_ONCE},
+        {0, 0, 1, "the layer has 130 classes on rank 0, but 131 on rank 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        building b = {.s = &s, .o = options_of(EVIDENCE_BY_TREE)};
+        b.shift = cases[i].shift;
+        b.fewer = cases[i].fewer;
+        b.more = cases[i].more;
+        b.o.route_d = 6;
+        b.o.rows = 4;
+        b.o.cap = 60;
+        run_together(2, build_work, &b);
+        for (int r = 0; r < 2; r++) {
+            assert_int_equal(b.statuses[r], WO_ERR_ARGUMENT);
+            assert_string_equal(b.errs[r].text, cases[i].text);
+        }
+    }
+    free_scene(&s);
+}
+
+/* Shards' files with one class changed, and signed again, are not joined; what was there stays. */
+static void files_share_a_class(void **state)
+{
+    (void)state;
+    scene s = make_scene(130, 6, 400, true, 4);
+    static const struct {
+        int32_t was, is;
+        const char *text;
+    } changes[] = {{65, 64, "class 64 is in shard 1 and in shard 2" EACH_ONCE},
+                   {129, 130, "class 129 is in no shard" EACH_ONCE}};
+    static const wo_weights weights[] = {WO_WEIGHTS_F32, WO_WEIGHTS_BF16};
+    for (size_t i = 0; i < 2; i++) {
+        building b = {.s = &s, .o = options_of(EVIDENCE_BY_TREE)};
+        wo_error err;
+        b.o.route_d = 6;
+        b.o.weights = weights[i];
+        build_together(&b, 2);
+        for (size_t k = 0; k < 2; k++) {
+            char paths[2][96];
+            const char *both[2];
+            for (int r = 0; r < 2; r++) {
+                size_t bytes;
+                char *data = slurp(b.paths[r], &bytes), *at;
+                int32_t own[65];
+                for (int32_t c = 0; c < 65; c++) own[c] = 65 * r + c;
+                assert_non_null(at = memmem(data, bytes, own, sizeof own));
+                if (r == 1) memcpy(at + (size_t)(changes[k].was - 65) * sizeof *own, &changes[k].is, sizeof *own);
+                if (k == 1) { /* a layer of one class more, so that 130 may be one */
+                    assert_non_null(at = memmem(data, bytes, "\"shard.m\":\"130\"", 15));
+                    memcpy(at + 11, "131", 3);
+                }
+                assert_true(sign((unsigned char *)data, bytes));
+                both[r] = strcpy(paths[r], scratch_write(r ? "second" : "first", data, bytes));
+                free(data);
+            }
+            scratch_write("good", "good", 4);
+            assert_int_equal(wo_index_join(both, 2, scratch("good"), &err), WO_ERR_ARGUMENT);
+            assert_string_equal(err.text, changes[k].text);
+            size_t bytes;
+            char *data = slurp(scratch("good"), &bytes);
+            assert_int_equal(bytes, 4);
+            assert_memory_equal(data, "good", 4);
+            free(data);
+        }
+    }
+    free_scene(&s);
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -633,6 +723,8 @@ int main(void)
         cmocka_unit_test(answers_by_records_are_the_same),
         cmocka_unit_test(an_empty_shard),
         cmocka_unit_test(shards_of_strangers),
+        cmocka_unit_test(ranks_share_a_class),
+        cmocka_unit_test(files_share_a_class),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
