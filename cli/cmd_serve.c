@@ -1,6 +1,7 @@
 /* wideout serve: an index behind a port. The server itself is in serve/, and there only where libmicrohttpd is. */
 #include "blame.h"
 #include "cli.h"
+#include "inputs.h"
 #include "layer_options.h"
 
 #include <math.h>
@@ -88,16 +89,24 @@ static bool read_time(const char *text, double *seconds)
     return false;
 }
 
-/* What the server writes is nothing that it reads, and the three are three files. */
+/* What the server writes is nothing that it reads, shards of a layer included, and the three are three files. A token
+ * is not opened here: it may come out of a pipe. */
 static int refuse_inputs(const cli_command *self, const arguments *args, const char *index)
 {
-    const char *const files[] = {
-        args->ready_file,      args->access_log, args->learned,         index, args->net, args->layer.path,
-        args->layer.bias_path, args->token_file, args->shard_token_file};
+    const char *const files[] = {args->ready_file,
+                                 args->access_log,
+                                 args->learned,
+                                 args->token_file,
+                                 args->shard_token_file, /* from here on: models */
+                                 index,
+                                 args->net,
+                                 args->layer.path,
+                                 args->layer.bias_path};
+    enum { MODELS = 5 };
     static const char *const names[] = {"--ready-file", "--access-log", "--learned"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (size_t j = i + 1; files[i] && j < sizeof files / sizeof *files; j++)
-            if (files[j] && cli_same_file(files[i], files[j]))
+            if (files[j] && (j < MODELS ? cli_same_file(files[i], files[j]) : cli_is_part(files[i], files[j])))
                 return cli_usage(self, "%s '%s' is a file that has another use here", names[i], files[i]);
     return CLI_OK;
 }
