@@ -53,6 +53,7 @@ for option in --ready-file --access-log --learned; do
         check 'and it is as it was' cmp "$scratch/$shard.kept" "$scratch/$shard.safetensors"
     done
 done
+usage 'a text of any length' '--max-text takes at most 1073741824' --max-text 1073741825 $index
 # Its first line was lost long ago, when it ends: no reason is made up.
 timeout -s TERM 1 "$WIDEOUT" serve $index --listen 127.0.0.1:0 >/dev/full 2>"$scratch/err"
 same 'a standard output that is full' 'wideout: cannot write to standard output' "$(cat "$scratch/err")"
