@@ -126,7 +126,7 @@ typedef struct woi_lease {
 
 /* ---- Metrics: metrics.c ------------------------------------------------------------------------------------ */
 
-enum { WOI_TEXTS = 16 };       /* times the largest text: what all of a request may have together */
+enum { WOI_TEXTS = 16 };       /* times the largest text: what all of a request may have together, see woi_most_texts */
 enum { WOI_HELD_BODIES = 16 }; /* times the largest body: what all requests may hold together */
 enum { WOI_MAX_ROUTES = 24, WOI_N_CODES = 16, WOI_N_LATENCIES = 18, WOI_N_SIZES = 14 };
 
@@ -392,6 +392,8 @@ typedef struct woi_raw_input {
     woi_raw format;
     const char *what; /* for sentences */
 } woi_raw_input;
+/* Bytes that all texts of a request may have together. */
+size_t woi_most_texts(const woi_server *server, const woi_network *net);
 bool woi_job_read(woi_job *job, const woi_server *server, const woi_snapshot *snapshot, const woi_raw_input *input,
                   woi_reply *reply);
 /* Whether k and n are within the limits; k is then no more than there are classes, and there is room for the answers.

@@ -271,8 +271,9 @@ void woi_v1_info(woi_server *server, const woi_request *request, woi_reply *repl
                    ", \"threads\": %d, \"uptime_s\": %.1f, \"limits\": {\"body_bytes\": %zu, "
                    "\"text_bytes\": %zu, \"texts_bytes\": %zu, \"queries\": %zu, "
                    "\"k\": %zu, \"connections\": %zu, \"seconds\": %g, \"held_bytes\": %.0f}",
-                   server->threads, woi_now_s() - server->started_s, o->max_body, o->max_text, WOI_TEXTS * o->max_text,
-                   o->max_queries, o->max_k, o->max_connections, o->timeout_s, (double)o->max_body * WOI_HELD_BODIES);
+                   server->threads, woi_now_s() - server->started_s, o->max_body, o->max_text,
+                   woi_most_texts(server, s->net), o->max_queries, o->max_k, o->max_connections, o->timeout_s,
+                   (double)o->max_body * WOI_HELD_BODIES);
     if (server->shards) woi_shards_info(server, out);
     woi_out_text(out, "}\n");
     woi_snapshot_give(server, &lease);

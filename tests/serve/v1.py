@@ -160,6 +160,7 @@ for twice in (False, True):
     with Server(lm + ".index", "--net", lm, "--max-text", "16000000", "--timeout", "30" if twice else "1") as s:
         body = json.dumps({"text": "w1 " * 3000000}).encode()
         message = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        same("all texts of a language model are one", (413, 16000000), (s.ask("/v1/predict", {"text": ["w1 " * 3000000] * 2}).status, s.get("/v1/info").json()["limits"]["texts_bytes"]))
         with s.connect() as c:
             c.sendall(message)
             time.sleep(1)
