@@ -63,7 +63,7 @@ static const cli_option options[] = {
      "write the address there when requests are taken", false},
     {"max-body", 0, CLI_SIZE, offsetof(arguments, max_body), "BYTES", "of a request (default: 16777216)", false},
     {"max-text", 0, CLI_SIZE, offsetof(arguments, max_text), "BYTES",
-     "of one text; of all of a request 16 times, with lm once (default: 65536)", false},
+     "of one text; all of a request: 16 times, lm: once (default: 65536)", false},
     {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N", "of a request (default: 4096)", false},
     {"max-k", 0, CLI_SIZE, offsetof(arguments, max_k), "N", "answers of a query (default: 1000)", false},
     {"max-connections", 0, CLI_SIZE, offsetof(arguments, max_connections), "N", "at a time (default: 16384)", false},
