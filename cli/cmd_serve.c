@@ -1,6 +1,7 @@
 /* wideout serve: an index behind a port. The server itself is in serve/, and there only where libmicrohttpd is. */
 #include "blame.h"
 #include "cli.h"
+#include "inputs.h"
 #include "layer_options.h"
 
 #include <math.h>
@@ -11,14 +12,14 @@
 #include "serve/serve.h"
 #endif
 
-enum { MAX_CONNECTIONS = 1000000, MAX_K = 1 << 20, MAX_QUERIES = 1 << 20 };
+enum { MAX_CONNECTIONS = 1000000, MAX_K = 1 << 20, MAX_QUERIES = 1 << 20, MAX_TEXT = 1 << 30 };
 
 typedef struct arguments {
     cli_common common;
     cli_layer layer;
     const char *net, *listen, *name, *ready_file, *token_file, *access_log, *window, *learned;
     const char *shards, *need, *shard_token_file;
-    uint64_t max_body, max_queries, max_k, max_connections, half_life;
+    uint64_t max_body, max_text, max_queries, max_k, max_connections, half_life;
     double timeout, drain, shadow, alarm, shard_timeout;
     bool exact, watch, learn;
 } arguments;
@@ -61,6 +62,8 @@ static const cli_option options[] = {
     {"ready-file", 0, CLI_OUTPUT, offsetof(arguments, ready_file), "FILE",
      "write the address there when requests are taken", false},
     {"max-body", 0, CLI_SIZE, offsetof(arguments, max_body), "BYTES", "of a request (default: 16777216)", false},
+    {"max-text", 0, CLI_SIZE, offsetof(arguments, max_text), "BYTES",
+     "of one text; all of a request: 16 times, lm: once (default: 65536)", false},
     {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N", "of a request (default: 4096)", false},
     {"max-k", 0, CLI_SIZE, offsetof(arguments, max_k), "N", "answers of a query (default: 1000)", false},
     {"max-connections", 0, CLI_SIZE, offsetof(arguments, max_connections), "N", "at a time (default: 16384)", false},
@@ -88,17 +91,23 @@ static bool read_time(const char *text, double *seconds)
     return false;
 }
 
-/* What the server writes is nothing that it reads, and the three are three files. */
+/* What the server writes is nothing that it reads, shards of a layer included, and the three are three files. A token
+ * is not opened here: it may come out of a pipe. */
 static int refuse_inputs(const cli_command *self, const arguments *args, const char *index)
 {
-    const char *const files[] = {
-        args->ready_file,      args->access_log, args->learned,         index, args->net, args->layer.path,
-        args->layer.bias_path, args->token_file, args->shard_token_file};
+    const char *const files[] = {args->ready_file, args->access_log, args->learned, args->token_file,
+                                 args->shard_token_file};
+    const char *const models[] = {index, args->net, args->layer.path, args->layer.bias_path};
     static const char *const names[] = {"--ready-file", "--access-log", "--learned"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        for (size_t j = i + 1; files[i] && j < sizeof files / sizeof *files; j++)
-            if (files[j] && cli_same_file(files[i], files[j]))
-                return cli_usage(self, "%s '%s' is a file that has another use here", names[i], files[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        bool used = false;
+        if (!files[i]) continue;
+        for (size_t j = i + 1; j < sizeof files / sizeof *files; j++)
+            used |= files[j] && cli_same_file(files[i], files[j]);
+        for (size_t j = 0; j < sizeof models / sizeof *models; j++)
+            used |= models[j] && cli_is_part(files[i], models[j]);
+        if (used) return cli_usage(self, "%s '%s' is a file that has another use here", names[i], files[i]);
+    }
     return CLI_OK;
 }
 
@@ -117,6 +126,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->max_connections > MAX_CONNECTIONS)
         return cli_usage(self, "--max-connections takes at most %d", MAX_CONNECTIONS);
     if (args->max_k > MAX_K) return cli_usage(self, "--max-k takes at most %d", MAX_K);
+    if (args->max_text > MAX_TEXT) return cli_usage(self, "--max-text takes at most %d", MAX_TEXT);
     if (args->max_queries > MAX_QUERIES) return cli_usage(self, "--max-queries takes at most %d", MAX_QUERIES);
     if (args->name && (!*args->name || strpbrk(args->name, "/?#%")))
         return cli_usage(self, "--name takes what fits between two slashes of a path, not '%s'", args->name);
@@ -149,6 +159,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
                                    .threads = (int)args->common.threads,
                                    .exact = args->exact,
                                    .max_body = args->max_body ? args->max_body : 16 << 20,
+                                   .max_text = args->max_text ? args->max_text : 65536,
                                    .max_queries = args->max_queries ? args->max_queries : 4096,
                                    .max_k = args->max_k ? args->max_k : 1000,
                                    .max_connections = args->max_connections ? args->max_connections : 16384,

@@ -27,6 +27,11 @@ static bool is_shard(const char *output, const char *path)
     return found;
 }
 
+bool cli_is_part(const char *output, const char *input)
+{
+    return cli_same_file(output, input) || is_shard(output, input);
+}
+
 static int fail_memory(void)
 {
     wo_error err;
@@ -39,7 +44,7 @@ int cli_refuse_inputs(const cli_command *self, const char *output, const char *c
     for (size_t i = 0; i < n; i++) {
         if (!inputs[i]) continue;
         const char *input = strcmp(inputs[i], "-") == 0 ? "/dev/stdin" : inputs[i];
-        if (cli_same_file(output, inputs[i]) || cli_same_file(output, input) || is_shard(output, input))
+        if (cli_same_file(output, inputs[i]) || cli_is_part(output, input))
             return cli_usage(self, "-o '%s' would replace what is read", output);
     }
     return CLI_OK;

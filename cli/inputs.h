@@ -5,6 +5,9 @@
 
 #include "cli.h"
 
+/* Whether writing `output` would change what is read from `input`: it is that file, or a shard of it. */
+bool cli_is_part(const char *output, const char *input);
+
 /* CLI_USAGE, after saying so, where `output` is one of the n inputs, or a shard of one. Inputs that are NULL are passed
  * over, "-" is standard input; what does not exist is no other file. */
 int cli_refuse_inputs(const cli_command *self, const char *output, const char *const *inputs, size_t n);

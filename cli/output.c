@@ -14,30 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* How many bytes the UTF-8 character at `text` has, and which it is; 0 where there is none. */
-static size_t character_at(const char *text, size_t bytes, uint32_t *code)
-{
-    const unsigned char lead = (unsigned char)*text;
-    const size_t n = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    if (n > bytes || !woi_utf8_valid(text, n)) return 0;
-    *code = n == 1 ? lead : lead & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) *code = *code << 6 | ((unsigned char)text[i] & 0x3f);
-    return n;
-}
-
-/* C0, DEL and C1, some of which begin sequences that terminals obey; what turns the direction of writing or ends a line
- * (Unicode's Bidi_Control, and 2028, 2029): with it a name can show as another. */
-static bool is_unfit(uint32_t code)
-{
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
-           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
-}
-
 size_t cli_character(const char *text, size_t bytes, bool *fit)
 {
     uint32_t code = 0;
-    const size_t n = character_at(text, bytes, &code);
-    *fit = n > 0 && !is_unfit(code);
+    const size_t n = woi_utf8_next(text, bytes, &code);
+    *fit = n > 0 && !woi_is_unfit(code);
     return n ? n : 1;
 }
 
@@ -71,7 +52,7 @@ json_t *cli_json_bytes(const char *text, size_t bytes)
     if (!clean) return NULL;
     for (size_t i = 0, n; i < bytes; i += n ? n : 1) {
         uint32_t code;
-        n = character_at(text + i, bytes - i, &code);
+        n = woi_utf8_next(text + i, bytes - i, &code);
         memcpy(clean + used, n ? text + i : replacement, n ? n : 3);
         used += n ? n : 3;
     }
@@ -167,8 +148,8 @@ static void print_escaped(const char *text)
         while (plain < end && (unsigned char)*plain < 0x7f) plain++;
         fwrite(text, 1, (size_t)(plain - text), stdout);
         if ((text = plain) == end) return;
-        const size_t n = character_at(text, (size_t)(end - text), &code);
-        if (n && is_unfit(code))
+        const size_t n = woi_utf8_next(text, (size_t)(end - text), &code);
+        if (n && woi_is_unfit(code))
             printf("\\u%04" PRIx32, code);
         else
             fwrite(text, 1, n ? n : 1, stdout);

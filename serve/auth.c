@@ -107,7 +107,10 @@ static bool own_origin(const char *origin, const char *host)
 /* Whether a proxy says that it passes the request on. */
 static bool passed_on(const woi_request *request)
 {
-    static const char *const names[] = {"Forwarded", "Via", "X-Real-IP"};
+    static const char *const names[] = {"Forwarded",        "Via",
+                                        "X-Real-IP",        "X-Client-IP",
+                                        "True-Client-IP",   "CF-Connecting-IP",
+                                        "Fastly-Client-IP", "X-Cluster-Client-IP"};
     static const char prefix[] = "X-Forwarded-";
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (request->header(request->ctx, names[i])) return true;

@@ -1,6 +1,7 @@
 /* The files that are served: as they were when they were opened, and whether they still are. What is mapped changes
  * with its file, so nothing is answered before its file was looked at once more: who writes changes a file's time first
- * and its bytes then. */
+ * and its bytes then. A time that was set back afterwards is found by the watch, once a second: what tells it, the time
+ * of the inode, changes with a rename or a link too, which do no harm. */
 #include "server.h"
 
 #include <fcntl.h>
@@ -16,12 +17,14 @@ static void list(const woi_serve_options *o, const char *files[WOI_FILES])
     memcpy(files, all, sizeof all);
 }
 
-static void describe(const struct stat *about, uint64_t words[4])
+static void describe(const struct stat *about, uint64_t words[WOI_FILE_WORDS])
 {
     words[0] = (uint64_t)about->st_dev ^ (uint64_t)about->st_ino << 8;
     words[1] = (uint64_t)about->st_size;
     words[2] = (uint64_t)about->st_mtim.tv_sec;
     words[3] = (uint64_t)about->st_mtim.tv_nsec;
+    words[4] = (uint64_t)about->st_ctim.tv_sec;
+    words[5] = (uint64_t)about->st_ctim.tv_nsec;
 }
 
 woi_file_state woi_files_look(const woi_serve_options *o)
@@ -55,7 +58,7 @@ void woi_files_hold(woi_snapshot *s, const woi_serve_options *o)
     list(o, files);
     for (size_t i = 0; i < WOI_FILES; i++) {
         struct stat about;
-        uint64_t words[4];
+        uint64_t words[WOI_FILE_WORDS];
         s->held[i] = files[i] ? open(files[i], O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1;
         if (s->held[i] < 0 || fstat(s->held[i], &about) != 0) continue;
         describe(&about, words);
@@ -74,10 +77,10 @@ bool woi_snapshot_whole(woi_snapshot *s)
     if (woi_guard_met()) atomic_store(&s->damaged, true);
     for (size_t i = 0; i < WOI_FILES && !atomic_load(&s->damaged); i++) {
         struct stat about;
-        uint64_t words[4];
+        uint64_t words[WOI_FILE_WORDS];
         if (s->held[i] < 0 || fstat(s->held[i], &about) != 0) continue;
         describe(&about, words);
-        if (memcmp(words, s->files.words[i], sizeof words) != 0) atomic_store(&s->damaged, true);
+        if (memcmp(words, s->files.words[i], WOI_CONTENT_WORDS * sizeof *words) != 0) atomic_store(&s->damaged, true);
     }
     return !atomic_load(&s->damaged);
 }

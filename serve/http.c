@@ -275,6 +275,19 @@ static const char *name_at(const void *ctx, woi_part part, size_t i)
     return c.name;
 }
 
+/* The bytes of "http://" or "https://" before a target as for a proxy; 0: it is none. */
+static size_t scheme_of(const char *url)
+{
+    return strncasecmp(url, "http://", 7) == 0 ? 7 : strncasecmp(url, "https://", 8) == 0 ? 8 : 0;
+}
+
+/* Whether a target names another host than the header does: who asks for what goes by the header. */
+static bool is_for_other(const char *url, const char *host)
+{
+    const size_t scheme = scheme_of(url), bytes = strcspn(url + scheme, "/");
+    return scheme && (!host || strlen(host) != bytes || strncasecmp(url + scheme, host, bytes) != 0);
+}
+
 /* Headers that say where a request and its JSON end, and for whom it is. */
 typedef struct framing {
     size_t lengths, codings, hosts, heads, spaced;
@@ -298,7 +311,8 @@ static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const c
 
 /* A proxy in front may take another of two lengths, or of two hosts, for the right one, and let a second request, or
  * other parameters, through within the first. */
-static bool is_ambiguous(struct MHD_Connection *from, const char *version, bool has_space, woi_reply *reply)
+static bool is_ambiguous(struct MHD_Connection *from, const char *url, const char *version, bool has_space,
+                         woi_reply *reply)
 {
     framing found = {0};
     MHD_get_connection_values(from, MHD_HEADER_KIND, count_framing, &found);
@@ -313,6 +327,8 @@ static bool is_ambiguous(struct MHD_Connection *from, const char *version, bool 
         woi_refusal(reply, 400, "the request has no header 'Host'");
     else if (found.hosts > 1)
         woi_refusal(reply, 400, "the request has %zu headers 'Host', expected one", found.hosts);
+    else if (is_for_other(url, header(from, "Host")))
+        woi_refusal(reply, 400, "the target names another host than the header 'Host'");
     else if (found.heads > 1)
         woi_refusal(reply, 400, "the request has %zu headers 'Inference-Header-Content-Length', expected one",
                     found.heads);
@@ -339,7 +355,8 @@ static void wake(woi_ticket *ticket)
 }
 
 /* The head of a request. */
-static enum MHD_Result begin(woi_server *server, connection *c, const woi_request *request, const char *version)
+static enum MHD_Result begin(woi_server *server, connection *c, const woi_request *request, const char *url,
+                             const char *version)
 {
     struct MHD_Connection *from = (struct MHD_Connection *)(uintptr_t)request->ctx;
     c->begun = true;
@@ -347,7 +364,7 @@ static enum MHD_Result begin(woi_server *server, connection *c, const woi_reques
     const unsigned long long bytes = length ? strtoull(length, NULL, 10) : 0;
     const size_t most = server->options.max_body;
     c->route = WOI_MAX_ROUTES;
-    c->ambiguous = is_ambiguous(from, version, c->has_space, &c->ticket.reply);
+    c->ambiguous = is_ambiguous(from, url, version, c->has_space, &c->ticket.reply);
     if (!c->ambiguous && c->over)
         woi_refusal(&c->ticket.reply, 503, "there are more than %zu connections", server->options.max_connections);
     else if (!c->ambiguous && c->has_nul)
@@ -396,7 +413,7 @@ static enum MHD_Result take_body(woi_server *server, connection *c, const char *
 /* A target as for a proxy, "http://host/path", is this server's path too, as HTTP/1.1 wants it. */
 static const char *path_of(const char *url)
 {
-    const size_t scheme = strncasecmp(url, "http://", 7) == 0 ? 7 : strncasecmp(url, "https://", 8) == 0 ? 8 : 0;
+    const size_t scheme = scheme_of(url);
     if (!scheme) return url;
     const char *path = strchr(url + scheme, '/');
     return path ? path : "/";
@@ -416,7 +433,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *from, const 
                            .name_at = name_at,
                            .ctx = from,
                            .loopback = c->loopback};
-    if (!c->begun) return begin(server, c, &request, version);
+    if (!c->begun) return begin(server, c, &request, url, version);
     if (*bytes) {
         const enum MHD_Result result = take_body(server, c, data, *bytes);
         *bytes = 0;

@@ -113,8 +113,8 @@ static void free_joined(woi_lesson *joined)
 static void leave_journal(woi_server *server, const wo_error *err)
 {
     woi_learner *l = server->learner;
-    fprintf(stderr, "wideout serve: %s: %s; it is opened anew, and goes on with what is learned from now on\n",
-            server->options.learned, err->text);
+    woi_say("%s: %s; it is opened anew, and goes on with what is learned from now on", server->options.learned,
+            err->text);
     wo_journal_free(l->journal);
     l->journal = NULL;
     pthread_mutex_lock(&l->lock);
@@ -160,7 +160,7 @@ static void tell(woi_server *server, wo_status status, const wo_error *err)
     const bool failed = l->why; /* no other thread sets it */
     if (failed == (status != WO_OK)) return;
     refuse_lessons(l, status ? "the journal cannot be written, and what is not kept is not learned" : NULL);
-    fprintf(stderr, "wideout serve: %s: %s; %s\n", server->options.learned, status ? err->text : "it is written again",
+    woi_say("%s: %s; %s", server->options.learned, status ? err->text : "it is written again",
             status ? "no feedback is taken until it can be written" : "feedback is taken");
 }
 
@@ -188,8 +188,7 @@ static bool still_whole(woi_server *server)
     woi_learner *l = server->learner;
     if (woi_snapshot_whole(l->lease.snapshot)) return true;
     if (l->adapter) {
-        fprintf(stderr, "wideout serve: %s: %s; nothing is learned until another is opened\n", server->options.index,
-                woi_damaged);
+        woi_say("%s: %s; nothing is learned until another is opened", server->options.index, woi_damaged);
         forget_counts(l);
         refuse_lessons(l,
                        "the index file was shortened or overwritten, and nothing is learned until another is opened");
@@ -309,7 +308,7 @@ static void follow(woi_server *server)
     wo_error err;
     if (!index_changed(server)) return;
     const wo_status status = begin(server, &at, &err);
-    if (status) fprintf(stderr, "wideout serve: %s: %s; nothing is learned\n", at, err.text);
+    if (status) woi_say("%s: %s; nothing is learned", at, err.text);
     refuse_lessons(server->learner,
                    status ? "nothing is learned for the index that is served now: standard error says why" : NULL);
 }
@@ -421,14 +420,14 @@ static void *work_on(void *ctx)
         follow(server);
         learn(server, first);
         if (stop && l->held.n)
-            fprintf(stderr, "wideout serve: %s: feedback of %llu queries was taken and is not in it\n",
-                    server->options.learned, (unsigned long long)(l->held.n + l->refused));
+            woi_say("%s: feedback of %llu queries was taken and is not in it", server->options.learned,
+                    (unsigned long long)(l->held.n + l->refused));
         const double start = woi_now_s();
         if (start < next && !stop) continue;
         const wo_status status = publish(server, &err);
         const double took = woi_now_s() - start;
         next = start + (SHARE * took > PERIOD_S ? SHARE * took : PERIOD_S);
-        if (status) fprintf(stderr, "wideout serve: learning: %s\n", err.text);
+        if (status) woi_say("learning: %s", err.text);
         sync_journal(server);
     }
     return NULL;
@@ -470,7 +469,7 @@ wo_status woi_learn_start(woi_server *server, const char **at, wo_error *err)
     return WO_ERR_MEMORY;
 }
 
-void woi_learn_stop(woi_server *server)
+void woi_learn_end(woi_server *server)
 {
     woi_learner *l = server->learner;
     if (!l) return;
@@ -479,5 +478,10 @@ void woi_learn_stop(woi_server *server)
     pthread_cond_signal(&l->change);
     pthread_mutex_unlock(&l->lock);
     pthread_join(l->thread, NULL);
-    free_learner(server);
+}
+
+void woi_learn_stop(woi_server *server)
+{
+    woi_learn_end(server);
+    if (server->learner) free_learner(server);
 }

@@ -1,6 +1,8 @@
 /* Text that grows: see out.h. */
 #include "out.h"
 
+#include "net/net.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,44 +60,43 @@ void woi_out_format(woi_out *out, const char *format, ...)
     if (n > 0) woi_out_bytes(out, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
 }
 
-/* The bytes of the UTF-8 character at `text`; 0 where it is none. */
-static size_t character(const unsigned char *text, size_t bytes)
+static bool is_plain(char c, const char *escaped)
 {
-    static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (text[0] < 0x80) return 1;
-    const size_t n = text[0] >= 0xf0 ? 4 : text[0] >= 0xe0 ? 3 : 2;
-    if (text[0] < 0xc2 || text[0] > 0xf4 || n > bytes) return 0;
-    unsigned code = text[0] & (0xffU >> (n + 1));
-    for (size_t i = 1; i < n; i++) {
-        if ((text[i] & 0xc0) != 0x80) return 0;
-        code = code << 6 | (text[i] & 0x3fU);
+    return (unsigned char)c >= 0x20 && (unsigned char)c < 0x7f && !strchr(escaped, c);
+}
+
+/* What is unfit for a terminal or a log as \u escapes, which are JSON too; `escaped`: what has a backslash before it;
+ * `wrong`: in place of a byte that is no UTF-8. */
+static void write_clean(woi_out *out, const char *text, size_t bytes, const char *escaped, const char *wrong)
+{
+    for (const char *end = text + bytes; text < end;) {
+        const char *plain = text;
+        while (text < end && is_plain(*text, escaped)) text++;
+        woi_out_bytes(out, plain, (size_t)(text - plain));
+        if (text == end) return;
+        uint32_t code = 0;
+        const size_t n = woi_utf8_next(text, (size_t)(end - text), &code);
+        if (!n)
+            woi_out_text(out, wrong);
+        else if (woi_is_unfit(code))
+            woi_out_format(out, "\\u%04x", (unsigned)code);
+        else {
+            if (n == 1) woi_out_text(out, "\\"); /* one of `escaped` */
+            woi_out_bytes(out, text, n);
+        }
+        text += n ? n : 1;
     }
-    return code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
+}
+
+void woi_out_clean(woi_out *out, const char *text, size_t bytes)
+{
+    write_clean(out, text, bytes, "", "?");
 }
 
 void woi_out_json(woi_out *out, const char *text, size_t bytes)
 {
-    const unsigned char *at = (const unsigned char *)text;
     woi_out_bytes(out, "\"", 1);
-    for (size_t left = bytes; left;) {
-        size_t plain = 0, n = 1;
-        while (plain < left && at[plain] >= 0x20 && at[plain] < 0x7f && at[plain] != '"' && at[plain] != '\\') plain++;
-        woi_out_bytes(out, at, plain);
-        at += plain;
-        left -= plain;
-        if (!left) break;
-        if (*at == '"' || *at == '\\')
-            woi_out_format(out, "\\%c", *at);
-        else if (*at < 0x20 || *at == 0x7f)
-            woi_out_format(out, "\\u%04x", *at);
-        else if ((n = character(at, left)))
-            woi_out_bytes(out, at, n);
-        else
-            woi_out_bytes(out, "\xef\xbf\xbd", 3);
-        n = n ? n : 1;
-        at += n;
-        left -= n;
-    }
+    write_clean(out, text, bytes, "\"\\", "\xef\xbf\xbd");
     woi_out_bytes(out, "\"", 1);
 }
 

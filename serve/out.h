@@ -20,7 +20,10 @@ void *woi_out_take(woi_out *out, size_t bytes);
 void woi_out_bytes(woi_out *out, const void *data, size_t bytes);
 void woi_out_text(woi_out *out, const char *text);
 void woi_out_format(woi_out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* In quotes, escaped; bytes that are no UTF-8 become U+FFFD. */
+/* For a terminal or a log: characters of control, of line ends and of the direction of writing as \\u001b, bytes that
+ * are no UTF-8 as a question mark. */
+void woi_out_clean(woi_out *out, const char *text, size_t bytes);
+/* In quotes, escaped, for a terminal or a log too; bytes that are no UTF-8 become U+FFFD. */
 void woi_out_json(woi_out *out, const char *text, size_t bytes);
 void woi_out_json_text(woi_out *out, const char *text);
 /* A float in nine digits; what is not finite, which JSON has no word for, as null. */

@@ -82,13 +82,35 @@ static bool take_queries(woi_job *job, woi_examples *examples, size_t n, size_t 
     return job->n == n || woi_refuse(reply, 400, "the %zu texts hold %zu examples", n, job->n);
 }
 
+/* A language model multiplies matrices for each word, so that all texts may be no more than one; others add up rows. */
+size_t woi_most_texts(const woi_server *server, const woi_network *net)
+{
+    return (net && net->arch == WOI_ARCH_LM ? 1 : WOI_TEXTS) * server->options.max_text;
+}
+
+/* A network takes time for each word, and a thread for as long. */
+static bool check_texts(const woi_server *server, const woi_network *net, const woi_raw_input *input, woi_reply *reply)
+{
+    const size_t n = json_array_size(input->texts), most = server->options.max_text;
+    size_t all = 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t bytes = json_string_length(json_array_get(input->texts, i)); /* 0 of what is none */
+        if (bytes > most)
+            return woi_refuse(reply, 413, "%s %zu has %zu bytes, at most %zu are taken", input->what, i, bytes, most);
+        all += bytes;
+    }
+    const size_t together = woi_most_texts(server, net);
+    return all <= together ||
+           woi_refuse(reply, 413, "the %zu texts have %zu bytes together, at most %zu are taken", n, all, together);
+}
+
 bool woi_job_read(woi_job *job, const woi_server *server, const woi_snapshot *s, const woi_raw_input *input,
                   woi_reply *reply)
 {
     const size_t n = json_array_size(input->texts), d = s->info.d;
     if (!s->net)
         return woi_refuse(reply, 400, "no network is served beside the index: it takes queries, not %s", input->what);
-    if (!woi_job_fits(server, n, reply)) return false;
+    if (!woi_job_fits(server, n, reply) || !check_texts(server, s->net, input, reply)) return false;
     woi_out lines = {0};
     woi_examples *examples = NULL;
     woi_examples_options how = {.base = WOI_XC_ZERO_BASED, .threads = 1};

@@ -73,7 +73,15 @@ static void current_digits(woi_server *server, char digits[17])
     woi_snapshot_give(server, &lease);
 }
 
-void woi_reload(woi_server *server)
+static void damage(woi_server *server)
+{
+    woi_lease lease;
+    woi_snapshot_take(server, &lease);
+    atomic_store(&lease.snapshot->damaged, true);
+    woi_snapshot_give(server, &lease);
+}
+
+void woi_reload(woi_server *server, bool touched)
 {
     woi_ticket *waiting = take_waiting(server, true);
     char before[17], after[17];
@@ -82,13 +90,13 @@ void woi_reload(woi_server *server)
     current_digits(server, before);
     const wo_status status = woi_snapshot_load(server, &at, &err);
     current_digits(server, after);
+    if (touched && status && status != WO_ERR_IO && status != WO_ERR_MEMORY) damage(server);
     atomic_fetch_add(status ? &server->metrics.failed_reloads : &server->metrics.reloads, 1);
     if (status)
-        fprintf(stderr, "wideout serve: %s: %s; index %s stays\n", at ? at : "reload", err.text, before);
+        woi_say("%s: %s; index %s stays", at ? at : "reload", err.text, before);
     else if (!server->options.quiet)
-        fprintf(stderr, "wideout serve: index %s is served, %s before\n", after, before);
-    if (status && !is_whole(server))
-        fprintf(stderr, "wideout serve: %s; nobody is answered until another is opened\n", woi_damaged);
+        woi_say("index %s is served, %s before", after, before);
+    if (status && !is_whole(server)) woi_say("%s; nobody is answered until another is opened", woi_damaged);
     for (woi_ticket *t = waiting, *next; t; t = next) {
         next = t->next;
         woi_reply *reply = &t->reply;
@@ -125,10 +133,22 @@ bool woi_watch_changed(woi_watch *watch, const woi_serve_options *options)
     return true;
 }
 
-bool woi_watch_overwritten(woi_watch *watch, woi_server *server)
+/* The same files, sizes and times of content, and still something was done to one. */
+static bool was_touched(const woi_file_state *now, const woi_file_state *before)
+{
+    bool touched = false;
+    for (size_t i = 0; i < WOI_FILES; i++) {
+        const uint64_t *a = now->words[i], *b = before->words[i];
+        if (memcmp(a, b, WOI_CONTENT_WORDS * sizeof *a) == 0) touched |= memcmp(a, b, sizeof now->words[i]) != 0;
+    }
+    return touched;
+}
+
+bool woi_watch_overwritten(woi_watch *watch, woi_server *server, bool *touched)
 {
     const woi_file_state now = woi_files_look(&server->options);
-    if (same_state(&now, &watch->loaded) || is_whole(server)) return false;
+    *touched = was_touched(&now, &watch->loaded);
+    if (same_state(&now, &watch->loaded) || (!*touched && is_whole(server))) return false;
     watch->loaded = watch->seen = now;
     return true;
 }

@@ -89,17 +89,65 @@ static void serve_until_told(woi_server *server, woi_http *http, woi_watch *watc
         if (signal_number == SIGHUP) {
             woi_access_reopen(server);
             woi_watch_begin(watch, &server->options);
-            woi_reload(server);
+            woi_reload(server, false);
         } else if (signal_number)
             break;
         if (woi_now_s() < next) continue;
         next = woi_now_s() + 1;
         woi_http_watch(http);
-        if (woi_watch_overwritten(watch, server) ||
+        bool touched;
+        if (woi_watch_overwritten(watch, server, &touched) ||
             (server->options.watch && woi_watch_changed(watch, &server->options)))
-            woi_reload(server);
+            woi_reload(server, touched);
     }
     leave(server, http, set);
+}
+
+/* ---- The end ----------------------------------------------------------------------------------------------- */
+
+#define STOP_S 1 /* for what is under way beyond its time */
+
+typedef struct stopping {
+    woi_server *server;
+    woi_http *http;
+    atomic_bool done;
+} stopping;
+
+static void *stop_answering(void *ctx)
+{
+    stopping *s = ctx;
+    woi_batch_stop(s->server); /* no connection sleeps any more */
+    woi_shards_stop(s->server);
+    woi_http_stop(s->http);
+    atomic_store(&s->done, true);
+    return NULL;
+}
+
+/* Nothing can interrupt a thread that computes, and whoever told the server to leave does not wait for it: the process
+ * ends under it. What was learned is kept first. */
+static void leave_it(woi_server *server, const woi_ready_file *ready)
+{
+    const long long left = atomic_load(&server->metrics.in_flight);
+    if (left > 0) woi_say("%lld requests are still under way, and have no answer", left);
+    woi_learn_end(server);
+    woi_ready_remove(ready);
+    _exit(0);
+}
+
+static void stop_in_time(woi_server *server, woi_http *http, const woi_ready_file *ready, const sigset_t *set)
+{
+    static stopping s; /* its thread may outlive this function's frame */
+    pthread_t thread;
+    s.server = server;
+    s.http = http;
+    if (pthread_create(&thread, NULL, stop_answering, &s) != 0) {
+        stop_answering(&s);
+        return;
+    }
+    const double end = woi_now_s() + STOP_S;
+    while (!atomic_load(&s.done))
+        if (told_to_end(set, 0.005) || woi_now_s() > end) leave_it(server, ready);
+    pthread_join(thread, NULL);
 }
 
 /* ---- All of it --------------------------------------------------------------------------------------------- */
@@ -141,9 +189,8 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
     if (!status) {
         woi_listen_describe(listening, address, &loopback);
         if (!loopback && !server.token)
-            fprintf(stderr,
-                    "wideout serve: warning: %s can be reached from other machines, and no token is asked for "
-                    "(--token-file)\n",
+            woi_say("warning: %s can be reached from other machines, and no token is asked for "
+                    "(--token-file)",
                     address);
         status = woi_learn_start(&server, at, err);
         if (!status) status = woi_shadow_start(&server, err);
@@ -155,10 +202,11 @@ wo_status woi_serve(const woi_serve_options *options, const char **at, wo_error 
             status = woi_http_start(&server, listening, &http, err);
     }
     if (!status) status = announce(&server, address, &ready, at, err);
-    if (!status) serve_until_told(&server, http, &watch, &set);
-    woi_batch_stop(&server); /* no connection sleeps any more */
-    woi_shards_stop(&server);
-    woi_http_stop(http);
+    if (!status) {
+        serve_until_told(&server, http, &watch, &set);
+        stop_in_time(&server, http, &ready, &set);
+    } else
+        stop_answering(&(stopping){.server = &server, .http = http});
     woi_batch_free(&server);
     woi_shadow_stop(&server);
     woi_learn_stop(&server);

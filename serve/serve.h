@@ -20,6 +20,7 @@ typedef struct woi_serve_options {
     int threads;                  /* 0: all cores */
     bool exact;                   /* the exact layer answers, unless a request says otherwise */
     size_t max_body, max_queries; /* bytes and queries of a request */
+    size_t max_text;              /* bytes of one text; all of a request: see woi_most_texts */
     size_t max_k, max_connections;
     double timeout_s;    /* within which a request must have come; connections without one may stay twice as long */
     double drain_s;      /* after SIGTERM, how long new connections are still taken, and told that it is not ready */

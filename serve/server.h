@@ -76,6 +76,9 @@ void woi_refusal(woi_reply *reply, int status, const char *format, ...) __attrib
 /* The same for a failure of the library: 400 where the request asks for what cannot be, else 500. */
 bool woi_refuse_error(woi_reply *reply, const wo_error *err);
 
+/* say.c: a line on standard error, "wideout serve: ...", with nothing in it that a terminal would obey. */
+void woi_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* ---- Snapshots --------------------------------------------------------------------------------------------- */
 
 /* The index that answers: the one that was opened, number 0, or one that was learned. Freed when it is no longer that
@@ -86,10 +89,11 @@ typedef struct woi_generation {
     size_t refs; /* under the server's lock */
 } woi_generation;
 
-/* What stat says of the index, the network, the layer and its biases: four words each. */
-enum { WOI_FILES = 4 };
+/* What stat says of the index, the network, the layer and its biases: which file it is, its size and the time of its
+ * content, and behind these the time of its last change of any kind, which no program can set. */
+enum { WOI_FILES = 4, WOI_CONTENT_WORDS = 4, WOI_FILE_WORDS = 6 };
 typedef struct woi_file_state {
-    uint64_t words[WOI_FILES][4];
+    uint64_t words[WOI_FILES][WOI_FILE_WORDS];
 } woi_file_state;
 
 /* An index with its network and searchers, as they were opened together. Never changes but for what is lent; freed when
@@ -122,6 +126,7 @@ typedef struct woi_lease {
 
 /* ---- Metrics: metrics.c ------------------------------------------------------------------------------------ */
 
+enum { WOI_TEXTS = 16 };       /* times the largest text: what all of a request may have together, see woi_most_texts */
 enum { WOI_HELD_BODIES = 16 }; /* times the largest body: what all requests may hold together */
 enum { WOI_MAX_ROUTES = 24, WOI_N_CODES = 16, WOI_N_LATENCIES = 18, WOI_N_SIZES = 14 };
 
@@ -187,8 +192,9 @@ void woi_files_let_go(woi_snapshot *snapshot);
 bool woi_snapshot_whole(woi_snapshot *snapshot);
 
 /* reload.c: opens the files again, answers all that wait for it, and says on standard error what came of it. Where they
- * cannot be opened, what is served stays, unless its files were overwritten: then nobody is answered from them. */
-void woi_reload(woi_server *server);
+ * cannot be opened, what is served stays, unless its files were overwritten: then nobody is answered from them. If they
+ * were `touched`, that is so where what is in them is wrong. */
+void woi_reload(woi_server *server, bool touched);
 /* Those that wait will not be answered by a reload any more. */
 void woi_reload_refuse(woi_server *server);
 /* Whether the files have changed since the last call, and are the same as a moment ago: half-written ones may wait. */
@@ -197,8 +203,9 @@ typedef struct woi_watch {
 } woi_watch;
 bool woi_watch_changed(woi_watch *watch, const woi_serve_options *options);
 void woi_watch_begin(woi_watch *watch, const woi_serve_options *options);
-/* Whether one that is served was overwritten since the last reload: that cannot wait. */
-bool woi_watch_overwritten(woi_watch *watch, woi_server *server);
+/* Whether one that is served was overwritten since the last reload: that cannot wait. `touched`: it may have been, as
+ * its times tell where somebody has set the time of its content back. */
+bool woi_watch_overwritten(woi_watch *watch, woi_server *server, bool *touched);
 
 /* auth.c: the token of the file. */
 wo_status woi_token_read(const char *path, char **token, wo_error *err);
@@ -241,7 +248,8 @@ bool woi_shadow_tell(woi_server *server, woi_agreement *agreement); /* false: th
 /* learn.c: queries whose labels became known are counted, and indexes that know them replace the one that is served, on
  * a thread of its own. */
 wo_status woi_learn_start(woi_server *server, const char **at, wo_error *err);
-void woi_learn_stop(woi_server *server); /* after what it has */
+void woi_learn_end(woi_server *server);  /* after what it has; lessons that still come are refused */
+void woi_learn_stop(woi_server *server); /* the same, when none can come */
 /* Queries (n, d of the snapshot) with labels, as wo_adapter_observe takes them, are copied; or why they are not. */
 typedef struct woi_lesson {
     struct woi_lesson *next;
@@ -384,6 +392,8 @@ typedef struct woi_raw_input {
     woi_raw format;
     const char *what; /* for sentences */
 } woi_raw_input;
+/* Bytes that all texts of a request may have together. */
+size_t woi_most_texts(const woi_server *server, const woi_network *net);
 bool woi_job_read(woi_job *job, const woi_server *server, const woi_snapshot *snapshot, const woi_raw_input *input,
                   woi_reply *reply);
 /* Whether k and n are within the limits; k is then no more than there are classes, and there is room for the answers.

@@ -196,9 +196,8 @@ static void mind(woi_server *server)
     const woi_agreement a = agreement_of(s);
     const bool now = a.n >= ENOUGH_TO_TELL && (s->alarm ? a.same.at1 < least : a.same.high1 < least);
     if (now != s->alarm)
-        fprintf(stderr,
-                "wideout serve: %s: index %016" PRIx64 " has the best answer among all classes for %.4f of the last "
-                "%" PRIu64 " queries that were checked (%.4f to %.4f), %s %g\n",
+        woi_say("%s: index %016" PRIx64 " has the best answer among all classes for %.4f of the last "
+                "%" PRIu64 " queries that were checked (%.4f to %.4f), %s %g",
                 now ? "alarm" : "no alarm", s->checksum, a.same.at1, a.n, a.same.low1, a.same.high1,
                 now ? "below" : "not below", least);
     s->alarm = now;

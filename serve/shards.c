@@ -314,15 +314,16 @@ static void say_missing(const woi_shards *all, const asked *a)
         n++;
     }
     if (!count || count > MOST_SHARDS || n >= count) return;
-    fprintf(stderr,
-            "wideout: of the %zu shards of the layer %zu are not listed, and their classes are in no answer:", count,
-            count - n);
+    woi_out list = {0};
     for (size_t number = 1; number <= count && shown < LISTED; number++) {
         size_t i = 0;
         while (i < all->n && a[i].info.number != number) i++;
-        if (i == all->n) fprintf(stderr, "%s %zu", shown++ ? "," : "", number);
+        if (i == all->n) woi_out_format(&list, "%s %zu", shown++ ? "," : "", number);
     }
-    fputs(count - n > LISTED ? ", ...\n" : "\n", stderr);
+    woi_out_bytes(&list, "", 1);
+    woi_say("of the %zu shards of the layer %zu are not listed, and their classes are in no answer:%s%s", count,
+            count - n, list.failed ? "" : list.text, count - n > LISTED ? ", ..." : "");
+    woi_out_free(&list);
 }
 
 wo_status woi_shards_describe(woi_server *server, woi_snapshot *s, wo_error *err)

@@ -259,17 +259,21 @@ void woi_v1_info(woi_server *server, const woi_request *request, woi_reply *repl
                    o->exact ? "true" : "false", o->learn ? "true" : "false");
     woi_out_format(out, "\"generation\": %llu, \"network\": ",
                    (unsigned long long)(lease.generation ? lease.generation->number : 0));
-    if (s->net)
-        woi_out_format(out, "{\"arch\": \"%s\", \"inputs\": %zu, \"extractor\": \"%s\", \"text\": %s}",
-                       woi_arch_name(s->net->arch), s->net->n_inputs, s->net->extractor,
+    if (s->net) {
+        woi_out_format(out, "{\"arch\": \"%s\", \"inputs\": %zu, \"extractor\": ", woi_arch_name(s->net->arch),
+                       s->net->n_inputs);
+        woi_out_json_text(out, s->net->extractor);
+        woi_out_format(out, ", \"text\": %s}",
                        (s->net->arch == WOI_ARCH_XC ? s->net->features.n : s->net->labels.n) ? "true" : "false");
-    else
+    } else
         woi_out_text(out, "null");
     woi_out_format(out,
-                   ", \"threads\": %d, \"uptime_s\": %.1f, \"limits\": {\"body_bytes\": %zu, \"queries\": %zu, "
+                   ", \"threads\": %d, \"uptime_s\": %.1f, \"limits\": {\"body_bytes\": %zu, "
+                   "\"text_bytes\": %zu, \"texts_bytes\": %zu, \"queries\": %zu, "
                    "\"k\": %zu, \"connections\": %zu, \"seconds\": %g, \"held_bytes\": %.0f}",
-                   server->threads, woi_now_s() - server->started_s, o->max_body, o->max_queries, o->max_k,
-                   o->max_connections, o->timeout_s, (double)o->max_body * WOI_HELD_BODIES);
+                   server->threads, woi_now_s() - server->started_s, o->max_body, o->max_text,
+                   woi_most_texts(server, s->net), o->max_queries, o->max_k, o->max_connections, o->timeout_s,
+                   (double)o->max_body * WOI_HELD_BODIES);
     if (server->shards) woi_shards_info(server, out);
     woi_out_text(out, "}\n");
     woi_snapshot_give(server, &lease);

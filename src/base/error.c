@@ -104,15 +104,16 @@ const char *woi_quote(char out[WOI_QUOTE_BYTES], const char *text, size_t text_b
     size_t n = text_bytes < most ? text_bytes : most;
     /* Do not cut a UTF-8 sequence in two. */
     while (text_bytes > most && n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
-    const bool utf8 = woi_utf8_valid(text, n);
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)text[i];
-        out[i] = c < 0x20 || c == 0x7f || c == '\'' || (c >= 0x80 && !utf8) ? '?' : (char)c;
+    char *to = out;
+    for (size_t i = 0, bytes; i < n; i += bytes) {
+        uint32_t code = 0;
+        bytes = woi_utf8_next(text + i, n - i, &code);
+        const bool fit = bytes && !woi_is_unfit(code) && code != '\'';
+        if (!bytes) bytes = 1;
+        memcpy(to, fit ? text + i : "?", fit ? bytes : 1);
+        to += fit ? bytes : 1;
     }
-    if (text_bytes > most) {
-        memcpy(out + n, "...", 3);
-        n += 3;
-    }
-    out[n] = '\0';
+    memcpy(to, "...", 3);
+    to[text_bytes > most ? 3 : 0] = '\0';
     return out;
 }

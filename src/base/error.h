@@ -38,7 +38,8 @@ void woi_error_set_errno(wo_error *err, const char *what, int errnum);
 void woi_error_prefix(wo_error *err, const char *prefix);
 
 /* Copies at most 40 bytes of `text` into `out`, so that it can stand inside quotes in a sentence on a terminal:
- * control characters, quotes and what is no UTF-8 become '?', a longer text ends in "...". Returns `out`. */
+ * control characters, those of C1 and of the direction of writing too, quotes and what is no UTF-8 become '?', a longer
+ * text ends in "...". Returns `out`. */
 #define WOI_QUOTE_BYTES 48
 const char *woi_quote(char out[WOI_QUOTE_BYTES], const char *text, size_t text_bytes);
 

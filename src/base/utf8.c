@@ -22,3 +22,19 @@ bool woi_utf8_valid(const char *text, size_t bytes)
     }
     return true;
 }
+
+size_t woi_utf8_next(const char *text, size_t bytes, uint32_t *code)
+{
+    const unsigned char lead = bytes ? (unsigned char)*text : 0;
+    const size_t n = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    if (n > bytes || !woi_utf8_valid(text, n)) return 0;
+    *code = n == 1 ? lead : lead & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) *code = *code << 6 | ((unsigned char)text[i] & 0x3f);
+    return n;
+}
+
+bool woi_is_unfit(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}

@@ -4,7 +4,15 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 bool woi_utf8_valid(const char *text, size_t bytes);
+
+/* How many bytes the character at `text` has, and which it is; 0: there is none. */
+size_t woi_utf8_next(const char *text, size_t bytes, uint32_t *code);
+
+/* C0, DEL and C1, some of which begin sequences that terminals obey; what turns the direction of writing or ends a line
+ * (Unicode's Bidi_Control, and 2028, 2029): with it a name can show as another. */
+bool woi_is_unfit(uint32_t code);
 
 #endif

@@ -464,9 +464,11 @@ static wo_status read_names(opening *from, wo_error *err)
 static wo_status check_kind(const woi_st *st, wo_error *err)
 {
     const char *kind = woi_st_kind(st);
+    char quoted[WOI_QUOTE_BYTES];
     if (kind && strcmp(kind, "index") == 0) return WO_OK;
     return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "the file is %s%s, not an index",
-                    kind ? "of kind " : "a safetensors file of someone else", kind ? kind : "");
+                    kind ? "of kind " : "a safetensors file of someone else",
+                    kind ? woi_quote(quoted, kind, strlen(kind)) : "");
 }
 
 /* Takes the file over, on failure too. */

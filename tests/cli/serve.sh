@@ -36,6 +36,24 @@ for option in --ready-file --access-log; do
         "wideout serve: $option '$golden/index-full.safetensors' is a file that has another use here (see 'wideout serve --help')" \
         "$WIDEOUT" serve $golden/index-full.safetensors --listen 127.0.0.1:0 $option $golden/index-full.safetensors
 done
+# The shards of a layer are inputs too, as they are for build.
+printf '{"weight_map": {"weight": "a.safetensors", "bias": "b.safetensors"}}' >"$scratch/m.safetensors.index.json"
+shard() { # NAME TENSOR: one number
+    local header="{\"$2\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}"
+    printf '%b%s\0\0\0\0' "\\x$(printf %02x ${#header})\\0\\0\\0\\0\\0\\0\\0" "$header" >"$scratch/$1.safetensors"
+    cp "$scratch/$1.safetensors" "$scratch/$1.kept"
+}
+shard a weight
+shard b bias
+for option in --ready-file --access-log --learned; do
+    for shard in a b; do
+        fails "$option: not shard $shard of the layer" 2 \
+            "wideout serve: $option '$scratch/$shard.safetensors' is a file that has another use here (see 'wideout serve --help')" \
+            timeout 20 "$WIDEOUT" serve $index --learn --listen 127.0.0.1:0 --layer "$scratch/m.safetensors.index.json" $option "$scratch/$shard.safetensors"
+        check 'and it is as it was' cmp "$scratch/$shard.kept" "$scratch/$shard.safetensors"
+    done
+done
+usage 'a text of any length' '--max-text takes at most 1073741824' --max-text 1073741825 $index
 # Its first line was lost long ago, when it ends: no reason is made up.
 timeout -s TERM 1 "$WIDEOUT" serve $index --listen 127.0.0.1:0 >/dev/full 2>"$scratch/err"
 same 'a standard output that is full' 'wideout: cannot write to standard output' "$(cat "$scratch/err")"

@@ -93,6 +93,7 @@ static woi_server *open_server(void)
                                               .threads = 1,
                                               .learn = true, /* feedback is read; nobody is there to learn from it */
                                               .max_body = 1 << 16,
+                                              .max_text = 1 << 12,
                                               .max_queries = 64,
                                               .max_k = 100,
                                               .max_connections = 1};

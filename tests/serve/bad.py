@@ -100,7 +100,8 @@ with Server(GOLDEN + "index-prior.safetensors", "--max-body", "20000", "--max-qu
     refused("too large", 413, "the body has 20001 bytes, at most 20000 are taken", b" " * 20001)
 
     # ---- Paths and methods ----
-    for target, status in ((b"http://x/healthz", 200), (b"HTTPS://x:80/healthz", 200), (b"http://x", 200), (b"http://x/nowhere", 404), (b"http:/healthz", 404)):
+    for target, status in ((b"http://x/healthz", 200), (b"HTTPS://X/healthz", 200), (b"http://x", 200), (b"http://x/nowhere", 404), (b"http:/healthz", 404), (b"http://evil/healthz", 400), (b"http://x:80/healthz", 400), (b"http://x@evil/healthz", 400),
+                           (b"http://a@x/healthz", 400), (b"http:///healthz", 400)):
         reply = s.raw(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
         same("a target as for a proxy: " + target.decode(), status, reply.status)
     refused("an unknown path", 404, "there is nothing at '/v1/Search'", good, path="/v1/Search")

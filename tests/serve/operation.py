@@ -82,6 +82,19 @@ with Server(here, "-q") as s:
     same("an index of other dimensions is taken", 200, s.ask("/admin/reload", b"").status)
     same("and asked accordingly", "query 0 has 16 numbers, the index takes 8", s.ask("/v1/search", {"query": rows[0]}).error())
 
+# Names of files, and what is in them, are no commands to a terminal, and no lines of a log.
+evil = folder.name + "/in\x1b[31m\nwideout serve: forged\x7f\u009b1m\u202edex"
+clean = evil.replace("\x1b", "\\u001b").replace("\n", "\\u000a").replace("\x7f", "\\u007f").replace("\u009b", "\\u009b").replace("\u202e", "\\u202e")
+shutil.copy(kinds["prior"], evil)
+with Server(evil, "-q", "--access-log", folder.name + "/evil.log") as s:
+    os.unlink(evil)
+    same("a reload that fails", 500, s.ask("/admin/reload", b"").status)
+    same("is one line, which a terminal shows as it is", f"wideout serve: {clean}: the file cannot be opened: No such file or directory; index {sums['prior']} stays\n", s.stderr())
+    s.get("/%C2%9B31m%E2%80%AE")
+    with open(folder.name + "/evil.log", "rb") as file:
+        log = file.read()
+    check("so is the access log", b'"/\\u009b31m\\u202e"' in log and b"\xc2\x9b" not in log, log)
+
 put(kinds["prior"])
 with Server(here, "--watch") as s:
     put(kinds["popular"])
@@ -294,6 +307,39 @@ with Server(here, "-q") as s:
     put(folder.name + "/backwards")
     check("heals", until(lambda: s.ask("/v1/search", {"query": rows[0]}).status == 200), s.stderr())
 
+# Somebody sets the time back: that is found by the time of the inode, within a second, and answers go on meanwhile. Where the new
+# bytes are no whole index, nobody is answered from them.
+put(folder.name + "/ahead")
+with Server(here, "-q") as s:
+    reloads = lambda: s.metric('wideout_reloads_total{result="ok"}')
+    about = os.stat(here)
+
+    def overwrite(data):
+        with open(here, "r+b") as file:
+            file.write(data)
+        os.utime(here, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+    with open(folder.name + "/backwards", "rb") as file:
+        whole = file.read()
+    overwrite(whole)
+    check("a file whose time was set back is served", until(lambda: served(s) == checksum(folder.name + "/backwards")), served(s))
+    before = reloads()
+    os.chmod(here, 0o640)
+    check("a chmod is a reload", until(lambda: reloads() > before))
+    same("and no more", (200, checksum(folder.name + "/backwards"), ""), (s.get("/readyz").status, served(s), s.stderr()))
+    overwrite(whole[:-400] + b"\x55" * 400)
+    check("one that is not whole is seen", until(lambda: s.get("/readyz").status == 503), s.stderr())
+    reply = s.ask("/v1/search", {"query": rows[0]})
+    same("nobody is answered from it", (503, gone), (reply.status, reply.error()))
+    overwrite(whole)
+    check("a whole one heals", until(lambda: s.get("/readyz").status == 200), s.stderr())
+    before = reloads()
+    os.link(here, here + ".link")
+    put(folder.name + "/ahead")
+    time.sleep(2.5)
+    check("one that is replaced waits", served(s) == checksum(folder.name + "/backwards") and reloads() <= before + 1, (served(s), before, reloads()))
+    same("it leaves with", 0, s.stop())
+
 # Learning reads the cells too: it publishes nothing out of what is gone.
 learning = folder.name + "/learning"
 subprocess.run([TOOL, "build", "-q", "--layer", GOLDEN + "layer.safetensors", "--log", GOLDEN + "log.safetensors", "--router", "tree", "--nodes", "2",
@@ -387,8 +433,12 @@ with Server(here, "-q") as s:
     same("a page of another origin may not", (403, other), (ask(Origin="http://evil.example").status, ask(Origin="http://evil.example").error()))
     same("nor one of no origin", 403, ask(Origin="null").status)
     same("nor by a name that leads here", 403, ask(Host="evil.example", Origin="http://evil.example").status)
-    for name in ("X-Forwarded-For", "X-Forwarded-Host", "x-forwarded-anything", "Forwarded", "Via", "X-Real-IP"):
+    for name in ("X-Forwarded-For", "X-Forwarded-Host", "x-forwarded-anything", "Forwarded", "Via", "X-Real-IP", "X-Client-IP", "True-Client-IP", "CF-Connecting-IP",
+                 "Fastly-Client-IP", "X-Cluster-Client-IP"):
         same("nor through a proxy that says " + name, 403, ask(**{name: "203.0.113.9"}).status)
+    for target, host, expected in (("http://evil", "127.0.0.1", 400), ("http://evil", "evil", 403), ("http://127.0.0.1", "evil", 400), ("http://127.0.0.1", "127.0.0.1", 200)):
+        message = f"POST {target}/admin/reload HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n"
+        same(f"for {target}, of the host {host}", expected, s.raw(message.encode()).status)
     same("nor for another site", (403, other), (ask(Sec_Fetch_Site="cross-site").status, ask(Sec_Fetch_Site="cross-site").error()))
     same("nor for a neighbour", 403, ask(Sec_Fetch_Site="same-site").status)
     same("its own page may, or who typed it", [200, 200], [ask(Sec_Fetch_Site=site).status for site in ("same-origin", "none")])

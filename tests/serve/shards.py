@@ -339,7 +339,7 @@ refused("another division", f"shard {dealt.address}: its layer was divided into 
         ",".join(numbers[:1] + numbers[2:] + [dealt.address]))
 refused("a number that cannot be", f"shard {odd.address}: what it says at /v1/info is not what wideout serve says of an index", "--shards", odd.address)
 with front(numbers[1:2]) as s:
-    same("who is not listed is said", "wideout: of the 3 shards of the layer 2 are not listed, and their classes are in no answer: 1, 3\n", s.stderr())
+    same("who is not listed is said", "wideout serve: of the 3 shards of the layer 2 are not listed, and their classes are in no answer: 1, 3\n", s.stderr())
 with front(numbers) as s:
     same("three that say who they are", 200, s.get("/readyz").status)
 other.how = "no info"

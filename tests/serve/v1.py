@@ -115,6 +115,69 @@ with Server(named, "--net", net) as s:
          s.ask("/v1/predict", {"text": "a", "features": {}}).error())
     check("names can be left out", "name" not in s.ask("/v1/predict", {"text": line, "names": False}).json()["results"][0]["answers"][0])
 
+# What a file says of itself is text, whatever is in it.
+sign = os.path.join(os.path.dirname(TOOL), "tests/tools/sign")
+if os.access(sign, os.X_OK):
+    subprocess.run([sign, net, folder.name + "/quoted", '"extractor":"words"', '"extractor":"\\",\\""'], check=True)
+    with Server(named, "--net", folder.name + "/quoted") as s:
+        same("quotes in the name of an extractor", '","', s.get("/v1/info").json()["network"]["extractor"])
+else:
+    check("no extractor of an attacker: tests/tools/sign is not here # skip", True)
+
+# ---- Texts have limits ----
+def refused(reply):
+    return reply.status, reply.error() if reply.status != 200 else None
+
+
+with Server(named, "--net", net, "--max-text", "100", "--learn") as s:
+    word = features[0] + " "
+    text = (word * 100)[:100].strip().ljust(100)
+    limits = s.get("/v1/info").json()["limits"]
+    same("they are told", (100, 1600), (limits["text_bytes"], limits["texts_bytes"]))
+    same("the longest text", (200, None), refused(s.ask("/v1/predict", {"text": text})))
+    same("the most of them", (200, None), refused(s.ask("/v1/predict", {"text": [text] * 16})))
+    longer = (413, "text 1 has 101 bytes, at most 100 are taken")
+    same("one that is longer", longer, refused(s.ask("/v1/predict", {"text": [text, text + "x"]})))
+    same("as deb822", longer, refused(s.ask("/v1/predict", {"text": [text, text + "x"], "format": "deb822"})))
+    same("as feedback", longer, refused(s.ask("/v1/feedback", {"text": [text, text + "x"], "labels": [[1], [1]]})))
+    infer = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [2], "data": [text, text + "x"]}]}
+    same("by KServe", longer, refused(s.ask("/v2/models/wideout/infer", infer)))
+    same("too much of them", (413, "the 17 texts have 1601 bytes together, at most 1600 are taken"),
+         refused(s.ask("/v1/predict", {"text": [text] * 16 + ["x"]})))
+    same("features are no text", 200, s.ask("/v1/predict", {"features": {f: 1.25 for f in features[:40]}}).status)
+with Server(named, "--net", net) as s:
+    same("65536 by default", [200, 413], [s.ask("/v1/predict", {"text": features[0].ljust(n)}).status for n in (65536, 65537)])
+
+# A handler that computes for long does not keep the server from leaving. The network is one of words, and large enough.
+corpus, lm = folder.name + "/corpus", folder.name + "/lm"
+with open(corpus, "w") as file:
+    file.write("\n".join(" ".join(f"w{(i * j) % 17}" for i in range(20)) for j in range(100)) + "\n")
+for arguments in (("data", "text", "-q", corpus, "-o", folder.name + "/tokens"),
+                  ("train", "lm", "-q", "-t", "1", "-d", "256", "-e", "1", "-b", "2", "--train", folder.name + "/tokens/train.tokens.safetensors", "-o", lm),
+                  ("build", "-q", "--layer", lm, "--method", "full", "--weights", "none", "-o", lm + ".index")):
+    subprocess.run([TOOL, *arguments], check=True, capture_output=True)
+for twice in (False, True):
+    with Server(lm + ".index", "--net", lm, "--max-text", "16000000", "--timeout", "30" if twice else "1") as s:
+        body = json.dumps({"text": "w1 " * 3000000}).encode()
+        message = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        same("all texts of a language model are one", (413, 16000000), (s.ask("/v1/predict", {"text": ["w1 " * 3000000] * 2}).status, s.get("/v1/info").json()["limits"]["texts_bytes"]))
+        with s.connect() as c:
+            c.sendall(message)
+            time.sleep(1)
+            start = time.monotonic()
+            s.process.send_signal(signal.SIGTERM)
+            if twice:
+                time.sleep(0.3)
+                s.process.send_signal(signal.SIGTERM)
+            try:
+                code = s.process.wait(30)
+            except subprocess.TimeoutExpired:
+                code = None
+            seconds = time.monotonic() - start
+        same("it leaves with 0 under a request that computes" + (", told twice" if twice else ""), (0, True), (code, seconds < 10))
+        check("and says so", "requests are still under way, and have no answer" in s.stderr(), s.stderr())
+        check("its ready file is gone", not os.path.exists(s.folder.name + "/ready"))
+
 # ---- Starting and leaving ----
 with Server(prior, "--exact", "--drain", "1") as s:
     same("--exact", tool(prior, "--exact"), search(s))

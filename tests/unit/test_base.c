@@ -66,6 +66,21 @@ static void quoted_values_are_safe_to_print(void **state)
     assert_string_equal(quoted + n - 3, "...");
     assert_int_equal((unsigned char)quoted[n - 4], 0xa9); /* the last character is whole */
     assert_string_equal(woi_quote(out, "a\xff", 2), "a?");
+    assert_string_equal(woi_quote(out, "a\xff\xc3\xa9", 4), "a?\xc3\xa9");
+    /* CSI of C1, right-to-left override, an isolate, a line separator; 40 bytes of them leave no room to spare */
+    assert_string_equal(woi_quote(out,
+                                  "\xc2\x9b"
+                                  "31m",
+                                  5),
+                        "?31m");
+    assert_string_equal(woi_quote(out,
+                                  "a\xe2\x80\xae"
+                                  "b\xe2\x81\xa6"
+                                  "c\xe2\x80\xa8",
+                                  12),
+                        "a?b?c?");
+    assert_string_equal(woi_quote(out, "0123456789012345678901234567890123456789", 40),
+                        "0123456789012345678901234567890123456789");
 }
 
 static void utf8_is_checked(void **state)
