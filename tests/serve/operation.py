@@ -33,7 +33,7 @@ def put(path):
     os.rename(here + ".new", here)
 
 
-def until(what, seconds=10):
+def until(what, seconds=20):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if what():
