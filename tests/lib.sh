@@ -32,13 +32,13 @@ same() { # NAME EXPECTED GOT
 }
 
 # fails NAME CODE SENTENCE COMMAND...: exit code, nothing on stdout, and exactly this one line on stderr. Columns of JSON
-# errors are left out: versions of jansson count them differently.
+# errors are left out: versions of jansson count them differently. So is what mpirun's libevent says of a rank's pipe that was closed already.
 fails() {
     local name=$1 code=$2 sentence=$3 out err status
     shift 3
     out=$("$@" 2>"$scratch/.stderr")
     status=$?
-    err=$(sed 's/, column [0-9]*:/:/' "$scratch/.stderr")
+    err=$(sed 's/, column [0-9]*:/:/; /^\[warn\] Epoll /d' "$scratch/.stderr")
     if [ "$status" -eq "$code" ] && [ -z "$out" ] && [ "$err" = "$sentence" ]; then
         ok "$name"
     else
