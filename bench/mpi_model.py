@@ -1,3 +1,4 @@
+#!/usr/bin/python3
 """A model of builds and searches by wideout-mpi: mpi_model.py [FOLDER]. It measures constants with P = 1 and 2 ranks of one
 thread, predicts the other numbers in $RANKS ("1 2 4") with them and measures these, and says what they mean for larger layers.
 
