@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/team.h"
+#include "base/ranges.h"
 #include "net/dropout.h"
 
 #include <math.h>
@@ -11,14 +11,14 @@
 
 enum { ROWS_AT_ONCE = 16, SLOTS_AT_ONCE = 64, FEATURES_AT_ONCE = 1024 }; /* that a thread takes */
 
-/* h = sum of x_f E[f] over the features of row `row`; the x go into `x` unless it is NULL. A row's length is a factor
- * of the whole sum, so it is applied at the end. */
+/* h = sum of x_f E[f] over the features of row `row`; the x go into `x`. One of the two may be NULL. A row's length is
+ * a factor of the whole sum, so it is applied at the end. */
 static void sum_row(const woi_bag *bag, const woi_bag_input *input, const woi_bag_rows *rows, size_t row,
                     float *restrict h, float *x)
 {
     const int64_t from = rows->indptr[row];
-    const size_t n = (size_t)(rows->indptr[row + 1] - from);
-    memset(h, 0, bag->d * sizeof *h);
+    const size_t n = (size_t)(rows->indptr[row + 1] - from), d = h ? bag->d : 0;
+    if (h) memset(h, 0, d * sizeof *h);
     if (!n) return; /* where no row has a feature there may be no arrays of them */
     const int32_t *features = rows->features + from;
     const float *values = rows->values + from;
@@ -29,11 +29,11 @@ static void sum_row(const woi_bag *bag, const woi_bag_input *input, const woi_ba
         square += (double)weight * (double)weight;
         if (x) x[i] = weight;
 #pragma omp simd
-        for (size_t j = 0; j < bag->d; j++) h[j] += weight * e[j];
+        for (size_t j = 0; j < d; j++) h[j] += weight * e[j];
     }
     if (!input->l2 || square == 0) return;
     const float scale = (float)(1 / sqrt(square));
-    for (size_t j = 0; j < bag->d; j++) h[j] *= scale;
+    for (size_t j = 0; j < d; j++) h[j] *= scale;
     for (size_t i = 0; x && i < n; i++) x[i] *= scale;
 }
 
@@ -70,6 +70,7 @@ struct woi_bag_trainer {
     double dropout;
     uint64_t seed;
     int threads;
+    const wo_collective *ranks;
     float *zeros;    /* (d): the gradient of a row that the batch has not, where every row is updated; otherwise NULL */
     float *x;        /* transformed values of the batch */
     float *mask;     /* (n, d): 0, or 1 / keep where relu and dropout let through */
@@ -96,6 +97,7 @@ wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_options *o, w
     t->dropout = o->dropout;
     t->seed = o->seed;
     t->threads = o->threads;
+    t->ranks = o->ranks;
     t->slot_of = woi_alloc_zero(bag->n_features, sizeof *t->slot_of, err);
     if (!t->slot_of || (o->every_row && !(t->zeros = woi_alloc_zero(bag->d, sizeof *t->zeros, err)))) {
         woi_bag_trainer_free(t);
@@ -141,6 +143,15 @@ static void train_forward_range(void *own, int worker, size_t first, size_t end)
     }
 }
 
+/* The x of the examples whose bags other processes sum: they are needed for the gradients. */
+static void weigh_others(const woi_bag_trainer *t, const woi_bag_rows *rows)
+{
+    const woi_range own = woi_range_own(t->ranks, rows->n);
+    for (size_t i = 0; i < rows->n; i++)
+        if (i < own.first || i >= own.end)
+            sum_row(&t->bag, &t->input, rows, i, NULL, t->x + (rows->indptr[i] - rows->indptr[0]));
+}
+
 wo_status woi_bag_train_forward(woi_bag_trainer *t, const woi_bag_rows *rows, uint64_t step, float *q, wo_error *err)
 {
     const size_t n = (size_t)(rows->indptr[rows->n] - rows->indptr[0]);
@@ -148,8 +159,12 @@ wo_status woi_bag_train_forward(woi_bag_trainer *t, const woi_bag_rows *rows, ui
     if ((status = woi_grow(&t->x, &t->x_room, 0, n, sizeof(float), err)) ||
         (status = woi_grow(&t->mask, &t->mask_room, 0, rows->n * t->bag.d, sizeof(float), err)))
         return status;
-    woi_team_ranges(t->threads, rows->n, ROWS_AT_ONCE, train_forward_range, &(train_forwarding){t, rows, step, q});
-    return WO_OK;
+    woi_range_run(t->ranks, t->threads, rows->n, ROWS_AT_ONCE, train_forward_range,
+                  &(train_forwarding){t, rows, step, q});
+    weigh_others(t, rows);
+    const size_t bytes = t->bag.d * sizeof(float);
+    status = woi_range_gather(t->ranks, q, rows->n, bytes, err);
+    return status ? status : woi_range_gather(t->ranks, t->mask, rows->n, bytes, err);
 }
 
 /* Entries by feature, in the order of first appearance, each feature's in the order of the rows; returns the number of
@@ -214,7 +229,8 @@ wo_status woi_bag_train_backward(woi_bag_trainer *t, const woi_bag_rows *rows, f
     for (size_t i = 0; i < rows->n * d; i++) dq[i] *= t->mask[i];
     t->n_slots = group_by_feature(t, rows);
     if ((status = woi_grow(&t->gradient, &t->gradient_room, 0, t->n_slots * d, sizeof(float), err))) return status;
-    woi_team_ranges(t->threads, t->n_slots, SLOTS_AT_ONCE, backward_range, &(backwarding){t, dq});
+    woi_range_run(t->ranks, t->threads, t->n_slots, SLOTS_AT_ONCE, backward_range, &(backwarding){t, dq});
+    if ((status = woi_range_gather(t->ranks, t->gradient, t->n_slots, d * sizeof(float), err))) return status;
     if (square) *square = 0;
     for (size_t i = 0; square && i < t->n_slots * d; i++) *square += (double)t->gradient[i] * (double)t->gradient[i];
     return WO_OK;

@@ -5,11 +5,15 @@
  * x_f is log(1 + value) or the value itself, divided by the row's length where l2 is asked for; relu is optional too.
  * Only the rows that a batch touches are updated (lazy Adam): their number is what a step costs, not the number of
  * features. With every_row all are, as PyTorch's Adam does: a row moves on in the steps after a batch that had it, so
- * that rare features learn more of each occurrence. */
+ * that rare features learn more of each occurrence.
+ *
+ * Where several processes train, each has all embedding rows. Of a batch each sums the bags of its part of the examples
+ * and the gradients of its part of the features; both are gathered. So every process has the bits of one alone. */
 #ifndef WOI_NET_BAG_H
 #define WOI_NET_BAG_H
 
 #include "kernels/kernels.h"
+#include "wideout.h"
 
 #include <stdbool.h>
 
@@ -40,8 +44,9 @@ typedef struct woi_bag_options {
     woi_bag_input input;
     double dropout;
     bool every_row;
-    uint64_t seed; /* of dropout */
-    int threads;   /* 1 or more */
+    uint64_t seed;              /* of dropout */
+    int threads;                /* 1 or more */
+    const wo_collective *ranks; /* with the same batches, in the same order; NULL: one process */
 } woi_bag_options;
 
 wo_status woi_bag_trainer_create(const woi_bag *bag, const woi_bag_options *options, woi_bag_trainer **trainer,

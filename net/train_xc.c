@@ -175,11 +175,13 @@ static wo_status make_scratch(xc *x, wo_error *err)
     const woi_sampling sampling = {(size_t)o->sampled, frequency, o->seed + WOI_STREAM_SAMPLES};
     wo_status status = woi_softmax_create(x->net->m, &sampling, (woi_workers){o->threads, o->ranks}, &x->softmax, err);
     if (!status)
-        status = woi_bag_trainer_create(
-            &bag,
-            &(woi_bag_options){
-                .input = o->input, .dropout = o->dropout, .seed = o->seed + WOI_STREAM_DROPOUT, .threads = o->threads},
-            &x->bag, err);
+        status = woi_bag_trainer_create(&bag,
+                                        &(woi_bag_options){.input = o->input,
+                                                           .dropout = o->dropout,
+                                                           .seed = o->seed + WOI_STREAM_DROPOUT,
+                                                           .threads = o->threads,
+                                                           .ranks = o->ranks},
+                                        &x->bag, err);
     woi_free(frequency);
     return status;
 }

@@ -171,6 +171,72 @@ static void a_shared_layer_steps_as_one(void **state)
     }
 }
 
+/* ---- The bag ------------------------------------------------------------------------------------------------- */
+
+enum { BAG_ROWS = 7, BAG_FEATURES = 23 };
+
+typedef struct bag_case {
+    woi_bag_input input;
+    float e[MOST_RANKS][3 * BAG_FEATURES * D], q[MOST_RANKS][BAG_ROWS * D];
+    double square[MOST_RANKS];
+    wo_status status[MOST_RANKS];
+} bag_case;
+
+/* Three steps of one batch: its rows have 0 to 6 features. */
+static void step_bag(const wo_collective *ranks, void *ctx)
+{
+    static const woi_adam_step move = {.beta1 = 0.9f, .beta2 = 0.99f, .rate = 0.1f, .root_scale = 1, .epsilon = 1e-8f};
+    bag_case *c = ctx;
+    const int rank = ranks ? ranks->rank : 0;
+    float *e = c->e[rank], dq[BAG_ROWS * D], values[BAG_ROWS * BAG_ROWS];
+    int32_t features[BAG_ROWS * BAG_ROWS];
+    int64_t indptr[BAG_ROWS + 1] = {0};
+    for (int i = 0; i < BAG_ROWS; i++) {
+        indptr[i + 1] = indptr[i] + i;
+        for (int64_t j = indptr[i]; j < indptr[i + 1]; j++) {
+            features[j] = (int32_t)((j * 7 + i) % BAG_FEATURES);
+            values[j] = 1 + (float)(j % 3);
+        }
+    }
+    for (uint64_t i = 0; i < BAG_FEATURES * D; i++) e[i] = woi_rng_normal(1, 4, i);
+    const woi_bag bag = {BAG_FEATURES, D, e, e + BAG_FEATURES * D, e + 2 * BAG_FEATURES * D};
+    const woi_bag_rows rows = {BAG_ROWS, indptr, features, values};
+    const woi_bag_options options = {.input = c->input, .dropout = 0.3, .seed = 8, .threads = 1, .ranks = ranks};
+    woi_bag_trainer *trainer = NULL;
+    wo_status status = woi_bag_trainer_create(&bag, &options, &trainer, NULL);
+    for (uint64_t step = 0; !status && step < 3; step++) {
+        for (uint64_t i = 0; i < BAG_ROWS * D; i++) dq[i] = woi_rng_normal(1, 5 + step, i);
+        status = woi_bag_train_forward(trainer, &rows, step, c->q[rank], NULL);
+        if (!status) status = woi_bag_train_backward(trainer, &rows, dq, &c->square[rank], NULL);
+        if (!status) woi_bag_train_apply(trainer, 1, &move);
+    }
+    woi_bag_trainer_free(trainer);
+    c->status[rank] = status;
+}
+
+/* Whichever rank sums what: the bits of the hidden layer and of the embedding, its moments too, are those of one. */
+static void a_shared_bag_has_the_bits_of_one(void **state)
+{
+    (void)state;
+    static bag_case one, many;
+    for (int kind = 0; kind < 8; kind++) {
+        one = (bag_case){.input = {kind & 1, kind & 2, kind & 4}};
+        step_bag(NULL, &one);
+        assert_int_equal(one.status[0], WO_OK);
+        assert_true(one.square[0] > 0);
+        for (int size = 1; size <= MOST_RANKS; size++) { /* at the end more ranks than rows */
+            many = (bag_case){.input = one.input};
+            run_together(size, step_bag, &many);
+            for (int r = 0; r < size; r++) {
+                assert_int_equal(many.status[r], WO_OK);
+                assert_true(many.square[r] == one.square[0]);
+                assert_memory_equal(many.q[r], one.q[0], sizeof one.q[0]);
+                assert_memory_equal(many.e[r], one.e[0], sizeof one.e[0]);
+            }
+        }
+    }
+}
+
 /* ---- Networks ----------------------------------------------------------------------------------------------- */
 
 typedef struct network_case {
@@ -614,15 +680,11 @@ static void no_memory_ends_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_class_is_one_rank_s),
-        cmocka_unit_test(a_shared_layer_steps_as_one),
-        cmocka_unit_test(ranks_write_one_file),
-        cmocka_unit_test(a_failed_write_fails_everywhere),
-        cmocka_unit_test(a_shared_run_has_the_same_curve),
-        cmocka_unit_test(resumed_runs_write_the_same),
-        cmocka_unit_test(a_checkpoint_of_one_is_none_of_two),
-        cmocka_unit_test(what_cannot_be_is_said_by_all),
-        cmocka_unit_test(no_memory_ends_all),
+        cmocka_unit_test(every_class_is_one_rank_s),        cmocka_unit_test(a_shared_layer_steps_as_one),
+        cmocka_unit_test(a_shared_bag_has_the_bits_of_one), cmocka_unit_test(ranks_write_one_file),
+        cmocka_unit_test(a_failed_write_fails_everywhere),  cmocka_unit_test(a_shared_run_has_the_same_curve),
+        cmocka_unit_test(resumed_runs_write_the_same),      cmocka_unit_test(a_checkpoint_of_one_is_none_of_two),
+        cmocka_unit_test(what_cannot_be_is_said_by_all),    cmocka_unit_test(no_memory_ends_all),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
