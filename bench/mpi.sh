@@ -2,6 +2,7 @@
 # wideout-mpi with $RANKS processes (1 2) of one thread each: building, a stream of queries with small cells, with large ones and to
 # FULL, and a step of training; wall and CPU seconds of rank 0. CPU seconds are what an idle machine would show where this one is busy.
 # Writes bench/results/mpi.json. Usage: bench/mpi.sh [FOLDER [M [D [N]]]]: data are made there once. ROUNDS (3): the best of so many.
+# BUILDS=1: builds alone.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build} ranks=${RANKS:-1 2} rounds=${ROUNDS:-3} result=${RESULTS:-bench/results/mpi.json}
@@ -46,6 +47,7 @@ for p in $ranks; do
     row 'build, tree' "$p" build_it "$p" "$folder/small-$p" --router tree
     row 'build, hash' "$p" build_it "$p" "$folder/hash-$p" --router hash -K 9 -L 4
     row 'build, large cells' "$p" build_it "$p" "$folder/large-$p" --router tree --nodes 1 --leaves 64 --beam 4 --probes 2 --cap 0 --lambda 0
+    [ -z "${BUILDS:-}" ] || continue
     for cells in small hash large; do
         row "eval of a stream, $cells cells" "$p" stream "$p" "$folder/$cells-$p"
         row "eval of a stream, $cells cells, in turn" "$p" stream "$p" "$folder/$cells-$p" --in-turn
@@ -54,8 +56,9 @@ for p in $ranks; do
     row 'eval of a stream, FULL' "$p" stream "$p" "$folder/full-$p"
 done
 # A step, of Debian's shape.
+echo '{"rows": []}' >"$folder/steps"
 # shellcheck disable=SC2086 # several numbers
-RESULTS=$folder/steps ROUNDS=$rounds BUILD=$build bench/mpi_train.sh $ranks
+[ -n "${BUILDS:-}" ] || RESULTS=$folder/steps ROUNDS=$rounds BUILD=$build bench/mpi_train.sh $ranks
 # Each row beside that of the first number of ranks.
 jq -s --slurpfile steps "$folder/steps" --argjson about "$about" \
     --arg load "$(cut -d ' ' -f 1 /proc/loadavg)" --argjson m "$m" --argjson d "$d" --argjson n "$n" \

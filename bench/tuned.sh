@@ -66,18 +66,36 @@ tuned() { # NAME FOLDER LAYER OPTIONS...
     keep
 }
 
+# One draw, in a folder of its own: $scratch/SEED/draw.
+one_draw() { # SEED NAME FOLDER LAYER ROWS OPTIONS...
+    local seed=$1 scratch=$scratch/$1
+    shift
+    mkdir "$scratch"
+    "$wideout" data draw "$cache/$2/valid.log" -n "$4" --seed "$seed" -o "$scratch/drawn" >/dev/null
+    judge "$1" "$2" "$3" "$scratch/drawn" "${@:5}"
+    jq -c --argjson seed "$seed" '. + {seed: $seed}' "$scratch/line" >"$scratch/draw"
+    rm "$scratch/index"
+}
+
 # Five draws of so many validation rows, judged on the whole test log: the least share of FULL's P@1 and P@5, and for each
-# batch size the least speed-up.
+# batch size the least speed-up. SIDE_BY_SIDE=5 does them at once, each on its share of the cores.
 tuned_draws() { # NAME FOLDER LAYER ROWS OPTIONS...
-    local name=$1 rows=$4 seed
+    local name=$1 rows=$4 at_once=${SIDE_BY_SIDE:-1} cores first seed
     there "$1" "$2" "$3" || return 0
-    : >"$scratch/draws"
+    cores=$(($(nproc) / at_once))
+    first=$(taskset -pc $$ | sed 's/.*: \([0-9]*\).*/\1/')
     for seed in 1 2 3 4 5; do
         echo "$name: wideout data draw valid.log -n $rows --seed $seed -o drawn; wideout build --tune-log drawn ${*:5}"
-        "$wideout" data draw "$cache/$2/valid.log" -n "$rows" --seed $seed -o "$scratch/drawn" >/dev/null
-        judge "$1" "$2" "$3" "$scratch/drawn" "${@:5}"
-        jq -c --argjson seed $seed '. + {seed: $seed}' "$scratch/line" >>"$scratch/draws"
+        (
+            taskset -pc $((first + seed % at_once * cores))-$((first + seed % at_once * cores + cores - 1)) $BASHPID >/dev/null
+            one_draw "$seed" "$@"
+        ) &
+        if ((seed % at_once == 0)); then wait; fi
     done
+    wait
+    cat "$scratch"/[1-5]/draw >"$scratch/draws"
+    rm -r "$scratch"/[1-5]
+    [ "$(wc -l <"$scratch/draws")" -eq 5 ] || { echo "$name: not all draws could be judged"; return 1; }
     jq -sc --argjson rows "$rows" '. as $draws | .[0] | {data, machine, command, m, d, full_p_at_1, full_p_at_5, rows: $rows,
         p_at_1_of_full: ($draws | map(.p_at_1_of_full) | min), p_at_5_of_full: ($draws | map(.p_at_5_of_full) | min),
         timings: ([$draws[].timings[]?] | group_by(.batch) | map(min_by(.speedup))),
