@@ -47,8 +47,9 @@ def _warn_of_other_names(path: FilePath, n: int) -> None:
 def _npz_labels(path: FilePath) -> Any:
     """Labels as to_csr takes them, of numpy's archive of one array or of what scipy.sparse.save_npz wrote; None: the file
     is another."""
+    name = os.fspath(path)  # a whole number would be a file that is open already, and closed here
     try:
-        with open(path, "rb") as file:
+        with open(name, "rb") as file:
             if file.read(4) != b"PK\x03\x04":
                 return None
     except OSError:

@@ -248,6 +248,23 @@ class Logs(unittest.TestCase):
             with self.assertRaisesRegex(wideout.FormatError, "odd.npz: the archive has no labels: "):
                 wideout.open_log(bare, scratch("odd.npz"))
 
+    def test_what_is_no_path(self):
+        """A number is no file that is open already."""
+        np.save(scratch("five.npy"), queries[:5])
+        with open(scratch("five.npy"), "rb") as file:
+            for bad in (file.fileno(), labels[:5], [1]):
+                for use in (
+                    lambda: wideout.open(bad),
+                    lambda: wideout.open_layer(bad),
+                    lambda: wideout.open_log(bad),
+                    lambda: wideout.open_log(scratch("five.npy"), bad),
+                    lambda: wideout.LogWriter(bad, d=3),
+                    lambda: index().save(bad),
+                ):
+                    with self.assertRaises(TypeError):
+                        use()
+            self.assertEqual(len(file.read()), os.path.getsize(scratch("five.npy")))
+
     def test_journal(self):
         """What a service has learned from is a log as any other."""
         path = os.path.join(GOLDEN, "log.journal")
