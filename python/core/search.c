@@ -416,6 +416,15 @@ failed:
 done:
     wopy_floats_release(&q);
     wopy_ids_release(&ids);
+/* The one number of an array or a tensor, which it takes: tensors are no sequences. */
+static PyObject *first_of(PyObject *array)
+{
+    PyObject *zero = PyLong_FromLong(0), *first = zero ? PyObject_GetItem(array, zero) : NULL;
+    Py_XDECREF(zero);
+    Py_DECREF(array);
+    return first;
+}
+
     return result;
 }
 
@@ -437,7 +446,7 @@ PyObject *wopy_index_log_partition(PyObject *object, PyObject *args)
         goto done;
     }
     array = wopy_answer(array);
-    if (array && t.q.one) Py_SETREF(array, PySequence_GetItem(array, 0));
+    if (array && t.q.one) array = first_of(array);
 done:
     release(&t);
     return array;
@@ -516,7 +525,7 @@ PyObject *wopy_sample(PyObject *module, PyObject *args)
     }
     if (scores.tensor) widen(out, ids.n);
     drawn = wopy_answer(drawn);
-    if (drawn && ids.one) Py_SETREF(drawn, PySequence_GetItem(drawn, 0));
+    if (drawn && ids.one) drawn = first_of(drawn);
 done:
     wopy_floats_release(&scores);
     wopy_ids_release(&ids);

@@ -417,6 +417,10 @@ class Tensors(unittest.TestCase):
             ([torch.empty(D, device="meta")], "on meta"),
         ]:
             with self.subTest(words), self.assertRaisesRegex(wideout.ArgumentError, words):
+        for use in (lambda q: ix.log_partition(q, by="full"), lambda q: ix.sample(q, seed=3), lambda q: ix.score(q, [1])):
+            one = use(t[0])  # a number, as of numpy
+            self.assertIsInstance(one, torch.Tensor)
+            np.testing.assert_array_equal(one.numpy(), use(queries[0]))
                 ix.search(bad)
 
     def test_odd_tensors(self):
