@@ -89,6 +89,12 @@ def _whole(ids: Tensor, logits: Tensor) -> Tensor:
     return ids
 
 
+def _each(batches: Any, what: str) -> Iterator[Any]:
+    if not hasattr(batches, "__iter__") and not hasattr(batches, "__getitem__"):
+        raise argument_error(what, f"{what} come as one tensor, or batch by batch, not as {type(batches).__name__}")
+    return iter(batches)
+
+
 def _log(batches: Any, labels: Any, m: int, d: int, what: str) -> Any:
     """Queries as build takes them: a file and a Log as they are, tensors as a Log."""
     if batches is None or isinstance(batches, (Log, str, bytes, os.PathLike)):
@@ -98,8 +104,8 @@ def _log(batches: Any, labels: Any, m: int, d: int, what: str) -> Any:
     if isinstance(batches, (Tensor, np.ndarray)):
         batches, labels = [batches], None if labels is None else [labels]
     parts: list[tuple[Any, Any, Any]] = []
-    given = iter(labels) if labels is not None else None
-    for batch in batches:
+    given = _each(labels, what) if labels is not None else None
+    for batch in _each(batches, "batches"):
         if isinstance(batch, (tuple, list)) and len(batch) == 1 and isinstance(batch[0], Tensor):
             batch = batch[0]  # as a DataLoader of queries alone has them
         pair = isinstance(batch, (tuple, list)) and len(batch) == 2

@@ -367,6 +367,8 @@ class Wide(unittest.TestCase):
     def test_refused_batches(self):
         for batches, given, sentence in (
             ([], None, "there are no batches"),
+            (3, None, "batches come as one tensor, or batch by batch, not as int"),
+            (list(x.split(300)), 3, "labels come as one tensor, or batch by batch, not as int"),
             (list(x.split(300)), [y[:300]], "fewer labels than batches"),
             ([x], [y, y], "more labels than batches"),
             ([(x, y), x], None, "some batches have labels"),
