@@ -90,7 +90,8 @@ def _whole(ids: Tensor, logits: Tensor) -> Tensor:
 
 
 def _each(batches: Any, what: str) -> Iterator[Any]:
-    if not hasattr(batches, "__iter__") and not hasattr(batches, "__getitem__"):
+    several = hasattr(batches, "__iter__") or hasattr(batches, "__getitem__")
+    if not several or np.isscalar(batches) or hasattr(batches, "tocsr"):
         raise argument_error(what, f"{what} come as one tensor, or batch by batch, not as {type(batches).__name__}")
     return iter(batches)
 

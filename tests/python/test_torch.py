@@ -368,6 +368,7 @@ class Wide(unittest.TestCase):
         for batches, given, sentence in (
             ([], None, "there are no batches"),
             (3, None, "batches come as one tensor, or batch by batch, not as int"),
+            (np.float32(3), None, "not as float32"),
             (list(x.split(300)), 3, "labels come as one tensor, or batch by batch, not as int"),
             (list(x.split(300)), [y[:300]], "fewer labels than batches"),
             ([x], [y, y], "more labels than batches"),
