@@ -46,6 +46,9 @@ int wopy_number(PyObject *object, const char *what, uint64_t most, uint64_t *num
 /* The same of a number that need not be whole, of any size. */
 int wopy_real(PyObject *object, const char *what, double *number);
 
+/* True or False, or what Python takes for one of them and has no length; where it was not given it stays as it is. */
+int wopy_flag(PyObject *object, const char *what, bool *flag);
+
 /* Clears an exception that only says that something cannot be done; -1: it is one that must go on, as Ctrl-C's. */
 int wopy_forgive(void);
 

@@ -97,6 +97,20 @@ int wopy_real(PyObject *object, const char *what, double *number)
     return 0;
 }
 
+int wopy_flag(PyObject *object, const char *what, bool *flag)
+{
+    if (!object) return 0;
+    int is = PyBool_Check(object) ? object == Py_True : -1;
+    if (is < 0 && PyObject_Size(object) < 0) { /* what has a length is none */
+        if (wopy_forgive()) return -1;
+        is = PyObject_IsTrue(object);
+    }
+    if (is < 0 && wopy_forgive()) return -1;
+    if (is < 0) return wopy_refuse(what, "%s takes True or False, not %.60s", what, Py_TYPE(object)->tp_name), -1;
+    *flag = is;
+    return 0;
+}
+
 int wopy_forgive(void)
 {
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return -1;

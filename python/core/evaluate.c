@@ -4,19 +4,19 @@
 /* Numbers from a sequence, 1 to WO_EVAL_MAX of them. */
 static int read_list(PyObject *given, const char *what, uint32_t *numbers, size_t *n)
 {
-    PyObject *list = PySequence_Fast(given, "a list of numbers is needed");
-    if (!list) return -1;
-    const Py_ssize_t length = PySequence_Fast_GET_SIZE(list);
+    PyObject *list = PySequence_Tuple(given); /* of our own, which stays as it is */
+    if (!list && wopy_forgive()) return -1;
+    const Py_ssize_t length = list ? PyTuple_GET_SIZE(list) : 0;
     int failed = length < 1 || length > WO_EVAL_MAX;
     for (Py_ssize_t i = 0; !failed && i < length; i++) {
-        const unsigned long x = PyLong_AsUnsignedLong(PySequence_Fast_GET_ITEM(list, i));
-        failed = PyErr_Occurred() || x > UINT32_MAX;
+        uint64_t x = 0;
+        failed = wopy_number(PyTuple_GET_ITEM(list, i), what, UINT32_MAX, &x);
         numbers[i] = (uint32_t)x;
     }
-    Py_DECREF(list);
+    Py_XDECREF(list);
     *n = (size_t)length;
     if (!failed) return 0;
-    PyErr_Clear();
+    if (PyErr_Occurred() && wopy_forgive()) return -1;
     wopy_refuse(what, "%s takes 1 to %d whole numbers", what, WO_EVAL_MAX);
     return -1;
 }
@@ -103,9 +103,9 @@ static PyObject *result_dict(const wo_eval_options *o, const wo_eval_result *r)
 PyObject *wopy_index_evaluate(PyObject *object, PyObject *args)
 {
     wopy_index *self = (wopy_index *)object;
-    PyObject *log, *layer, *ks, *batches, *progress, *given[6];
+    PyObject *log, *layer, *ks, *batches, *progress, *given[6], *flags[3];
     uint64_t batch = 0, rounds = 0, probes = 0, threads = 0;
-    int timing, prior;
+    bool exact_fallback = false, timing = true, prior = true;
     const wo_layer *rows;
     const wo_log *of;
     wo_eval_options o;
@@ -116,8 +116,8 @@ PyObject *wopy_index_evaluate(PyObject *object, PyObject *args)
                         .timing_bytes = sizeof timings[0]};
     wo_error err;
     wo_eval_defaults(&o, sizeof o);
-    if (!PyArg_ParseTuple(args, "O!OOOOOOOpppOOO", wopy_log_type, &log, &layer, &ks, &batches, &given[0], &given[1],
-                          &given[2], &given[3], &o.exact_fallback, &timing, &prior, &given[4], &given[5], &progress))
+    if (!PyArg_ParseTuple(args, "O!OOOOOOOOOOOOO", wopy_log_type, &log, &layer, &ks, &batches, &given[0], &given[1],
+                          &given[2], &given[3], &flags[0], &flags[1], &flags[2], &given[4], &given[5], &progress))
         return NULL;
     if (read_list(ks, "ks", o.ks, &o.n_ks) || read_list(batches, "batches", o.batches, &o.n_batches)) return NULL;
     if (wopy_number(given[0], "batch", UINT32_MAX, &batch) ||
@@ -126,10 +126,14 @@ PyObject *wopy_index_evaluate(PyObject *object, PyObject *args)
         wopy_number(given[4], "seed", UINT64_MAX, &o.seed) ||
         wopy_number(given[5], "threads", WOPY_MAX_THREADS, &threads))
         return NULL;
+    if (wopy_flag(flags[0], "exact_fallback", &exact_fallback) || wopy_flag(flags[1], "timing", &timing) ||
+        wopy_flag(flags[2], "prior", &prior))
+        return NULL;
     o.batch = (uint32_t)batch;
     o.rounds = (uint32_t)rounds;
     o.probes = (uint32_t)probes;
     o.threads = (int)threads;
+    o.exact_fallback = exact_fallback;
     o.skip_timing = !timing;
     o.no_prior = !prior;
     if (wopy_layer_get(layer, &rows) || wopy_log_get(log, &of)) return NULL;

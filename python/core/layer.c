@@ -35,8 +35,7 @@ static int set_names(wo_layer *layer, PyObject *names)
     wo_error err;
     PyObject *list = PyUnicode_Check(names) ? NULL : PySequence_Tuple(names); /* of our own, which stays as it is */
     if (!list) {
-        if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) return -1;
-        PyErr_Clear();
+        if (PyErr_Occurred() && wopy_forgive()) return -1;
         wopy_refuse("names", "names are a list of texts, one a class, not %.40s", Py_TYPE(names)->tp_name);
         return -1;
     }

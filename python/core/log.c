@@ -127,6 +127,14 @@ static PyObject *get_d(PyObject *object, void *ignored)
     return PyLong_FromSize_t(wo_log_d(((wopy_log *)object)->log));
 }
 
+static PyObject *get_may_have_labels(PyObject *object, void *ignored)
+{
+    (void)ignored;
+    const int64_t *indptr;
+    wo_log_labels(((wopy_log *)object)->log, &indptr);
+    return PyBool_FromLong(indptr != NULL);
+}
+
 static PyMethodDef methods[] = {
     {"_wrap", log_wrap, METH_VARARGS | METH_CLASS, NULL},
     {"_open", log_open, METH_VARARGS | METH_CLASS, NULL},
@@ -135,6 +143,7 @@ static PyMethodDef methods[] = {
 static PyGetSetDef fields[] = {
     {"n", get_n, NULL, "queries", NULL},
     {"d", get_d, NULL, "dimensions", NULL},
+    {"_may_have_labels", get_may_have_labels, NULL, "whether it has a place for labels, perhaps of none", NULL},
     {0},
 };
 static PyType_Slot slots[] = {

@@ -21,14 +21,15 @@ static void writer_dealloc(PyObject *object)
 /* LogWriter._create(path, d, labels, n, n_labels, bf16) */
 static PyObject *writer_create(PyObject *type, PyObject *args)
 {
-    PyObject *path, *bytes = NULL, *given[3];
+    PyObject *path, *bytes = NULL, *given[3], *flags[2];
     uint64_t d = 0, n = 0, n_labels = 0;
-    int labels, bf16;
+    bool labels = true, bf16 = false;
     wo_error err;
-    if (!PyArg_ParseTuple(args, "OOpOOp", &path, &given[0], &labels, &given[1], &given[2], &bf16)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOOOOO", &path, &given[0], &flags[0], &given[1], &given[2], &flags[1])) return NULL;
     if (wopy_number(given[0], "d", SIZE_MAX, &d) || wopy_number(given[1], "n", UINT64_MAX, &n) ||
         wopy_number(given[2], "n_labels", UINT64_MAX, &n_labels))
         return NULL;
+    if (wopy_flag(flags[0], "labels", &labels) || wopy_flag(flags[1], "bf16", &bf16)) return NULL;
     if (d < 1) return wopy_refuse("d", "d is 0: a query has one number or more");
     if (!PyUnicode_FSConverter(path, &bytes)) return NULL;
     const wo_log_writer_options o = {

@@ -105,11 +105,6 @@ static int read_arguments(PyObject *const *args, Py_ssize_t n_args, PyObject *na
     return found->q ? 0 : -1;
 }
 
-static int read_flag(PyObject *object, int otherwise)
-{
-    return object ? PyObject_IsTrue(object) : otherwise;
-}
-
 int wopy_word(PyObject *word, const char *what, const char *const *words, int n)
 {
     if (!word || word == Py_None) return 0;
@@ -163,11 +158,13 @@ static int read_rest(const wopy_index *self, const asked *a, task *t)
 {
     wo_search_call *c = &t->call;
     uint64_t probes = 0;
+    bool prior = true, fallback = false;
+    int by, scores;
     if (wopy_number(a->threads, "threads", WOPY_MAX_THREADS, &t->threads)) return -1;
     if (wopy_number(a->probes, "probes", UINT32_MAX, &probes)) return -1;
-    const int by = wopy_word(a->by, "by", by_words, 3), scores = wopy_word(a->scores, "scores", score_words, 3);
-    const int prior = read_flag(a->prior, 1), fallback = read_flag(a->exact_fallback, 0);
-    if (by < 0 || scores < 0 || prior < 0 || fallback < 0) return -1;
+    if ((by = wopy_word(a->by, "by", by_words, 3)) < 0) return -1;
+    if ((scores = wopy_word(a->scores, "scores", score_words, 3)) < 0) return -1;
+    if (wopy_flag(a->prior, "prior", &prior) || wopy_flag(a->exact_fallback, "exact_fallback", &fallback)) return -1;
     if (wopy_ids_get(a->forbid, "forbid", &t->forbid) || wopy_ids_get(a->require, "require", &t->require)) return -1;
     if (wopy_ids_drop_none(&t->forbid, &t->kept)) return -1; /* answers are forbidden as they come, padded with -1 */
     if (a->bias && a->bias != Py_None) {
@@ -253,8 +250,8 @@ static int take_places(const asked *a, task *t)
             if (!(t->arrays[i] = new_answer(kind, t->q.tensor, one, c->n, c->k, &t->places[i]))) return -1;
         }
     }
-    const int stats = read_flag(a->stats, 0);
-    if (stats < 0) return -1;
+    bool stats = false;
+    if (wopy_flag(a->stats, "stats", &stats)) return -1;
     if (stats && !(t->arrays[2] = wopy_array_new(wopy.stats, true, 1, c->n, &t->places[2]))) return -1;
     c->scores = t->places[0];
     c->ids = t->q.tensor ? upper_half(t->places[1], c->n * c->k) : t->places[1];
@@ -419,6 +416,15 @@ done:
     return result;
 }
 
+/* The one number of an array or a tensor, which it takes: tensors are no sequences. */
+static PyObject *first_of(PyObject *array)
+{
+    PyObject *zero = PyLong_FromLong(0), *first = zero ? PyObject_GetItem(array, zero) : NULL;
+    Py_XDECREF(zero);
+    Py_DECREF(array);
+    return first;
+}
+
 /* _log_partition(q, by, prior, threads): log Z of each query */
 PyObject *wopy_index_log_partition(PyObject *object, PyObject *args)
 {
@@ -437,7 +443,7 @@ PyObject *wopy_index_log_partition(PyObject *object, PyObject *args)
         goto done;
     }
     array = wopy_answer(array);
-    if (array && t.q.one) Py_SETREF(array, PySequence_GetItem(array, 0));
+    if (array && t.q.one) array = first_of(array);
 done:
     release(&t);
     return array;
@@ -516,7 +522,7 @@ PyObject *wopy_sample(PyObject *module, PyObject *args)
     }
     if (scores.tensor) widen(out, ids.n);
     drawn = wopy_answer(drawn);
-    if (drawn && ids.one) Py_SETREF(drawn, PySequence_GetItem(drawn, 0));
+    if (drawn && ids.one) drawn = first_of(drawn);
 done:
     wopy_floats_release(&scores);
     wopy_ids_release(&ids);

@@ -7,7 +7,7 @@ import warnings
 from typing import Any, Sequence
 
 from . import _core
-from ._errors import argument_error
+from ._errors import argument_error, shown
 from ._index import Index
 from ._layer import layer_of
 from ._log import Log, log_of
@@ -28,8 +28,8 @@ def _text(name: str, value: Any) -> str:
     try:
         whole = int(value)
         return str(whole) if whole == value else repr(float(value))
-    except (TypeError, ValueError, OverflowError):
-        raise argument_error(name, f"{name} takes a number or a word, not {value!r:.60}") from None
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is torch's, of its odder tensors
+        raise argument_error(name, f"{name} takes a number or a word, not {shown(value)}") from None
 
 
 def _texts(options: dict[str, Any]) -> dict[str, str]:
@@ -51,9 +51,9 @@ def _number(name: str, value: Any) -> float:
         if whole and number != int(number):
             raise ValueError
         return number
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         kind = "whole number" if whole else "number of seconds" if name == "max_time" else "number"
-        raise argument_error(name, f"{name} takes a {kind}, not {value!r:.40}") from None
+        raise argument_error(name, f"{name} takes a {kind}, not {shown(value)}") from None
 
 
 def _refuse_unjudged(goals: dict[str, float], log: Log, tune_log: Log | None) -> None:
@@ -86,7 +86,7 @@ def _goals(target: Any, target5: Any, target_agree: Any, target_us: Any) -> dict
     best = target == "best"
     by_labels = (target is not None and not best) or target5 is not None
     if isinstance(target, str) and not best:
-        raise argument_error("target", f"target takes a number from 0 to 2, or 'best', not {target!r:.40}")
+        raise argument_error("target", f"target takes a number from 0 to 2, or 'best', not {shown(target)}")
     if by_labels + (target_agree is not None) + (target_us is not None) > 1 or (best and target_agree is not None):
         raise argument_error("target", "target, target_agree and target_us are different goals: give one")
     goals: dict[str, float] = {}

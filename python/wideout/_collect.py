@@ -170,6 +170,9 @@ class collect:
                 "layer",
                 f"collect takes a torch module with weights (m, d), such as nn.Linear, not {type(layer).__name__}",
             )
+        for name, given, hint in (("labels", labels, ": they go to log.labels, or come from targets"), ("bf16", bf16, "")):
+            if not isinstance(given, (bool, int, np.bool_)):
+                raise argument_error(name, f"{name} takes True or False, not {type(given).__name__}{hint}")
         if targets is not None and (not labels or not callable(targets)):
             raise argument_error(
                 "targets",

@@ -74,6 +74,11 @@ def make_error(status: int, about: int, option: str, text: str, offset: int | No
     return error
 
 
+def shown(value: object, most: int = 40) -> str:
+    """A value in a sentence: on one line, and not too much of it."""
+    return " ".join(repr(value).split())[:most]
+
+
 def argument_error(option: str, text: str) -> ArgumentError:
     """The caller's mistake, found before the library saw it."""
     error = ArgumentError(text)

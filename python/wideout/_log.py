@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import warnings
-import zipfile
-import zlib
 from typing import Any, cast
 
 import numpy as np
@@ -22,38 +20,36 @@ from ._layer import FilePath
 _AT_ONCE = 1 << 24
 
 
-def _may_have_labels(path: FilePath, n: int) -> bool:
-    """Whether the names in a log file of n queries, which the library has opened, are those of one with labels. What
-    may be labels by another name is told of."""
+def _warn_of_other_names(path: FilePath, n: int) -> None:
+    """Of a log file of n queries, which the library has opened, and found no labels in: what may be labels by another
+    name is told of."""
     with open(path, "rb") as file:
-        start = file.read(8)
-        if start.startswith(b"\x93NUMPY"):
-            return False
-        header = file.read(int.from_bytes(start, "little"))
-    if b'"labels' in header:
-        return True
+        header = int.from_bytes(file.read(8), "little")
+        if header > os.fstat(file.fileno()).st_size:
+            return  # no safetensors
+        text = file.read(header)
     try:
-        tensors = json.loads(header)
+        tensors = json.loads(text)
         others = [
             name
             for name, tensor in tensors.items()
             if name != "__metadata__" and tensor["dtype"][0] in "IU" and tensor["shape"][:1] == [n]
         ]
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return False  # a journal, say
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return
     if others and "queries" in tensors:
         warnings.warn(
             f"{os.fsdecode(path)} has no labels: the tensor '{others[0]}' is not read, for theirs is called 'labels'",
             stacklevel=4,
         )
-    return False
 
 
 def _npz_labels(path: FilePath) -> Any:
     """Labels as to_csr takes them, of numpy's archive of one array or of what scipy.sparse.save_npz wrote; None: the file
     is another."""
+    name = os.fspath(path)  # a whole number would be a file that is open already, and closed here
     try:
-        with open(path, "rb") as file:
+        with open(name, "rb") as file:
             if file.read(4) != b"PK\x03\x04":
                 return None
     except OSError:
@@ -61,18 +57,25 @@ def _npz_labels(path: FilePath) -> Any:
     try:
         with np.load(path) as archive:
             if len(archive.files) == 1:
-                return archive[archive.files[0]]
+                only = archive[archive.files[0]]
+                if not isinstance(only, np.ndarray):
+                    raise ValueError("what is in it is no array of numpy's")
+                return only
         from scipy.sparse import load_npz  # it is scipy that writes the others
 
         matrix = load_npz(path)
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)  # scipy's own functions trust the numbers in the file
         return matrix
-    except (ValueError, TypeError, ImportError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        name = os.fsdecode(path)
-        raise make_error(
-            STATUSES.index("format"), ABOUTS.index("labels"), "", f"the archive has no labels: {error}", None, name
-        ) from None
+    except MemoryError:
+        raise _of_archive(path, "memory", "there is no memory for what the archive says it has") from None
+    except Exception as error:  # of a damaged archive nearly any: numpy's and scipy's readers, zipfile and tokenize
+        why = str(error).strip().split("\n")[0] or type(error).__name__
+        raise _of_archive(path, "format", f"the archive has no labels: {why}") from None
+
+
+def _of_archive(path: FilePath, status: str, text: str) -> Exception:
+    return make_error(STATUSES.index(status), ABOUTS.index("labels"), "", text, None, os.fsdecode(path))
 
 
 class Log(_core.Log):
@@ -118,7 +121,9 @@ class Log(_core.Log):
             self.path = bare.path
             return self
         self = cls._open(path, labels)
-        self.has_labels = None if labels is not None or _may_have_labels(path, self.n) else False
+        self.has_labels = None if self._may_have_labels else False
+        if self.has_labels is False:
+            _warn_of_other_names(path, self.n)
         self.path = os.path.abspath(os.fsdecode(path))
         return self
 

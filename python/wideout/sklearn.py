@@ -29,7 +29,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted
 
 from ._build import build
-from ._errors import argument_error
+from ._errors import argument_error, shown
 from ._index import Index
 from ._layer import Layer
 
@@ -105,7 +105,7 @@ def _number_of(k: Any) -> int:
     try:
         number = operator.index(k)
     except TypeError:
-        raise argument_error("k", f"k takes a whole number, not {k!r:.40}") from None
+        raise argument_error("k", f"k takes a whole number, not {shown(k)}") from None
     if number < 1:
         raise argument_error("k", f"k takes a number above 0, not {number}")
     return number

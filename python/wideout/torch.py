@@ -77,6 +77,25 @@ def _as_tensor(x: Any, what: str) -> Tensor:
         raise argument_error(what, f"{what} must be a tensor, not {kind}") from None
 
 
+def _whole(ids: Tensor, logits: Tensor) -> Tensor:
+    """Ids of classes as torch takes them, int64 beside the logits (..., m), with the index's sentences."""
+    if ids.dtype == torch.bool or ids.is_floating_point() or ids.is_complex():
+        kind = str(ids.dtype).replace("torch.", "")
+        raise argument_error("ids", f"ids must be whole numbers, ids of classes, not {kind}")
+    m, ids = logits.shape[-1], ids.to(logits.device, torch.int64)
+    wrong = ids[(ids < 0) | (ids >= m)]
+    if wrong.numel():
+        raise argument_error("ids", f"given class {int(wrong[0])} is not one of the {m} classes")
+    return ids
+
+
+def _each(batches: Any, what: str) -> Iterator[Any]:
+    several = hasattr(batches, "__iter__") or hasattr(batches, "__getitem__")
+    if not several or np.isscalar(batches) or hasattr(batches, "tocsr"):
+        raise argument_error(what, f"{what} come as one tensor, or batch by batch, not as {type(batches).__name__}")
+    return iter(batches)
+
+
 def _log(batches: Any, labels: Any, m: int, d: int, what: str) -> Any:
     """Queries as build takes them: a file and a Log as they are, tensors as a Log."""
     if batches is None or isinstance(batches, (Log, str, bytes, os.PathLike)):
@@ -86,8 +105,8 @@ def _log(batches: Any, labels: Any, m: int, d: int, what: str) -> Any:
     if isinstance(batches, (Tensor, np.ndarray)):
         batches, labels = [batches], None if labels is None else [labels]
     parts: list[tuple[Any, Any, Any]] = []
-    given = iter(labels) if labels is not None else None
-    for batch in batches:
+    given = _each(labels, what) if labels is not None else None
+    for batch in _each(batches, "batches"):
         if isinstance(batch, (tuple, list)) and len(batch) == 1 and isinstance(batch[0], Tensor):
             batch = batch[0]  # as a DataLoader of queries alone has them
         pair = isinstance(batch, (tuple, list)) and len(batch) == 2
@@ -216,12 +235,13 @@ class WideLinear(nn.Linear):
         ids = _as_tensor(ids, "ids")
         if tuple(ids.shape) != lead and tuple(ids.shape[:-1]) != lead:
             raise argument_error("ids", f"ids have shape {tuple(ids.shape)}, and the queries {lead}")
+        each = 1 if tuple(ids.shape) == lead else ids.shape[-1]
         if self._exact:
             logs = self(x).log_softmax(-1)
-            return logs.gather(-1, ids.reshape(*lead, -1)).reshape(ids.shape)
+            return logs.gather(-1, _whole(ids, logs).reshape(*lead, each)).reshape(ids.shape)
         index, rows = self._ready(), self._rows(x)
         by = "full" if np.isnan(index.info["log_z_error"]) else "cells"
-        scores = index.score(rows, ids.reshape(len(rows), -1))
+        scores = index.score(rows, ids.reshape(len(rows), each))
         return (scores - index.log_partition(rows, by=by, prior=False).unsqueeze(1)).reshape(ids.shape)
 
     def sample(
@@ -242,8 +262,9 @@ class WideLinear(nn.Linear):
         seed = int(torch.randint(1 << 62, (), generator=generator))
         if self._exact:
             logits = self(x.reshape(-1, x.shape[-1])).detach().float().cpu()
-            values, ids = logits.topk(top_k or logits.shape[-1])
-            drawn = _core.sample(ids, values, temperature, top_p, 0, seed, 0)
+            few = isinstance(top_k, int) and 0 < top_k < logits.shape[-1]
+            values, ids = logits.topk(top_k if few else logits.shape[-1])
+            drawn = _core.sample(ids, values, temperature, top_p, top_k, seed, 0)
         else:
             index, rows = self._ready(), self._rows(x)
             drawn = index.sample(rows, k=k, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed)

@@ -229,6 +229,9 @@ class Collect(unittest.TestCase):
             {"max_queries": 0},
             {"max_queries": 1.5},
             {"seed": -1},
+            {"labels": y},
+            {"labels": [1, 2, 3]},
+            {"bf16": "no"},
             {"targets": 3},
             {"targets": list, "labels": False},
         ):

@@ -6,6 +6,7 @@ import pickle
 import struct
 import unittest
 import warnings
+import zipfile
 
 import numpy as np
 
@@ -213,6 +214,68 @@ class Logs(unittest.TestCase):
                 wideout.open_log(bare, scratch("cut.npz"))
         with self.assertRaises(wideout.FileError):
             wideout.open_log(bare, scratch("nowhere.npz"))
+
+    def test_npz_that_is_damaged(self):
+        """What numpy, scipy and zipfile raise of one is a sentence too, whatever it is."""
+
+        def member(header, data=bytes(40)):
+            text = header.encode() + b"\n"
+            return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
+
+        longs = "{'descr': '<i8', 'fortran_order': False, 'shape': %s, }"
+        bare = scratch("five.npy")
+        np.save(bare, queries[:5])
+        for kind, sentence, parts in (
+            (wideout.FormatError, "the archive has no labels: ", {"a": member("{'descr': ('<i8', ")}),  # tokenize
+            (wideout.FormatError, "the archive has no labels: ", {"a": member(longs % f"({10**24},)")}),  # too large a number
+            (wideout.OutOfMemory, "there is no memory for what the archive says", {"a": member(longs % f"({10**14},)")}),
+            (wideout.FormatError, "the archive has no labels: .* is no array of numpy's$", {"a": b"hello"}),
+            (wideout.FormatError, "the archive has no labels: ", {"format": member(longs % "(1,)"), "shape": b""}),
+        ):
+            with zipfile.ZipFile(scratch("odd.npz"), "w") as archive:
+                for name, data in parts.items():
+                    archive.writestr(name + ".npy", data)
+            with self.subTest(parts), self.assertRaisesRegex(kind, f"odd.npz: {sentence}") as caught:
+                wideout.open_log(bare, scratch("odd.npz"))
+            self.assertEqual(caught.exception.about, "labels")
+        for at, value in ((10, 12), (8, 1)):  # a method that nobody knows; encrypted
+            np.savez(scratch("odd.npz"), labels[:5])
+            with open(scratch("odd.npz"), "r+b") as file:
+                data = file.read()
+                for start, shift in ((data.index(b"PK\1\2"), 0), (0, 2)):
+                    file.seek(start + at - shift)
+                    file.write(bytes([value]))
+            with self.assertRaisesRegex(wideout.FormatError, "odd.npz: the archive has no labels: "):
+                wideout.open_log(bare, scratch("odd.npz"))
+
+    def test_what_is_no_path(self):
+        """A number is no file that is open already."""
+        np.save(scratch("five.npy"), queries[:5])
+        with open(scratch("five.npy"), "rb") as file:
+            for bad in (file.fileno(), labels[:5], [1]):
+                for use in (
+                    lambda: wideout.open(bad),
+                    lambda: wideout.open_layer(bad),
+                    lambda: wideout.open_log(bad),
+                    lambda: wideout.open_log(scratch("five.npy"), bad),
+                    lambda: wideout.LogWriter(bad, d=3),
+                    lambda: index().save(bad),
+                ):
+                    with self.assertRaises(TypeError):
+                        use()
+            self.assertEqual(len(file.read()), os.path.getsize(scratch("five.npy")))
+
+    def test_journal(self):
+        """What a service has learned from is a log as any other."""
+        path = os.path.join(GOLDEN, "log.journal")
+        log = wideout.open_log(path)
+        self.assertEqual((log.n, log.d, log.queries.shape, log.has_labels), (5, 3, (5, 3), None))
+        rows = np.eye(13, log.d, dtype=np.float32)
+        ids = wideout.build(rows, None, path, method="popular", popular=13).search(log.queries, 9)[1]
+        self.assertTrue((ids[:, 0] >= 0).all())
+        np.savez(scratch("more.npz"), np.arange(log.n))
+        with self.assertRaisesRegex(wideout.ArgumentError, "a log has its own labels"):
+            wideout.open_log(path, scratch("more.npz"))
 
     def test_appended_in_pieces(self):
         from unittest import mock

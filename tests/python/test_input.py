@@ -1,8 +1,10 @@
 """What cannot be right is an exception with a sentence; what can be converted is."""
 
 import math
+import os
 import sys
 import unittest
+import warnings
 
 import numpy as np
 
@@ -173,6 +175,47 @@ class Queries(unittest.TestCase):
             with self.subTest(words), self.assertRaisesRegex(wideout.ArgumentError, words):
                 use()
         self.assertEqual(ix.sample(q, seed=2**64 - 1, k=np.int64(5)).shape, (9,))
+
+    def test_flags(self):
+        """What is no True or False has a sentence, and nothing is asked of Python while another failure waits."""
+        ix, q, many, none = index(), queries[:9], np.zeros(3), np.zeros(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.assertFalse(none)  # numpy warns, and does so again where it is asked while another failure waits
+        path = scratch("never-made.log")
+        for use, words in [
+            (lambda: ix.search(q, prior=many), "prior takes True or False, not numpy.ndarray"),
+            (lambda: ix.search(q, prior=none, exact_fallback=none), "prior takes True"),
+            (lambda: ix.search(q, prior=many, exact_fallback=none), "prior takes True"),
+            (lambda: ix.search(q, by="magic", scores="x", prior=none), "by takes"),
+            (lambda: ix.search(q, exact_fallback="no"), "exact_fallback takes True or False, not str"),
+            (lambda: ix.search(q, stats=[1]), "stats takes True or False, not list"),
+            (lambda: ix.log_partition(q, by="full", prior=many), "prior takes"),
+            (lambda: ix.evaluate(q, timing=many), "timing takes True or False"),
+            (lambda: ix.evaluate(q, exact_fallback=many, prior=none), "exact_fallback takes"),
+            (lambda: wideout.LogWriter(path, 3, labels=labels), "labels takes True or False, not numpy.ndarray"),
+            (lambda: wideout.LogWriter(path, 3, labels=[1]), "labels takes True or False, not list"),
+            (lambda: wideout.LogWriter(path, 3, bf16="yes"), "bf16 takes True or False"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(wideout.ArgumentError, words):
+                use()
+        self.assertFalse(os.path.exists(path))
+        for no in (False, np.False_, 0, None):
+            self.assertEqual(len(ix.search(q, stats=no)), 2)
+
+    def test_lists_of_numbers(self):
+        ix, q = index(), queries[:9]
+        for ks in (np.array([1, 5]), range(1, 6, 4), (np.int64(1), 5)):
+            self.assertEqual(sorted(ix.evaluate(q, ks=ks, timing=False).agreement), [1, 5])
+        for bad in (3, None, [], [0.5], [1, -1], [2**32], range(1000), "12"):
+            with self.assertRaisesRegex(wideout.ArgumentError, "ks takes 1 to [0-9]+ whole numbers"):
+                ix.evaluate(q, ks=bad, timing=False)
+
+    def test_sentences_are_one_line(self):
+        for name in ("K", "weights", "seed"):
+            with self.assertRaises(wideout.ArgumentError) as caught:
+                wideout.build(W, b, queries, labels, **{"method": "evidence", name: np.zeros((3, 2))})
+            self.assertNotIn("\n", str(caught.exception))
 
     def test_out_overlaps(self):
         ix, q, room = index(), queries[:4], np.zeros(40, np.float32)
@@ -378,6 +421,10 @@ class Tensors(unittest.TestCase):
         self.assertIsInstance(ix.score(t[:8], ids), torch.Tensor)
         self.assertIsInstance(ix.log_partition(t[:8], by="full"), torch.Tensor)
         self.assertIsInstance(ix.sample(t[:8]), torch.Tensor)
+        for use in (lambda q: ix.log_partition(q, by="full"), lambda q: ix.sample(q, seed=3), lambda q: ix.score(q, [1])):
+            one = use(t[0])  # a number, as of numpy
+            self.assertIsInstance(one, torch.Tensor)
+            np.testing.assert_array_equal(one.numpy(), use(queries[0]))
         np.testing.assert_array_equal(ix.search(t[:8], 3, forbid=ids[:, 0])[1], ix.search(queries[:8], 3, forbid=expected[1][:, 0])[1])
 
     def test_no_memory(self):

@@ -113,9 +113,26 @@ class Wide(unittest.TestCase):
         self.assertTrue(torch.equal(several[:, 0], found))
         without = WideLinear.from_linear(self.plain, x, y, partition=False, **TREE)
         self.assertTrue(torch.allclose(without.log_prob(x[:300], y[:300]), exact, atol=1e-3))
-        for bad in (y[:5], y[:300].reshape(100, 3), y[:300] + M, y[:300] - M):
-            with self.assertRaises(wideout.ArgumentError):
+        self.assertTrue(torch.equal(self.wide.log_prob(x[:300], y[:300].int()), found))
+        for bad in (y[:5], y[:300].reshape(100, 3), y[:300] + M, y[:300] - M, y[:300].float(), y[:300] > 0):
+            with self.assertRaises(wideout.ArgumentError) as caught:
                 self.wide.log_prob(x[:300], bad)
+            with self.wide.exact(), self.assertRaises(wideout.ArgumentError) as exactly:
+                self.wide.log_prob(x[:300], bad)
+            self.assertEqual(str(exactly.exception), str(caught.exception))
+
+    def test_no_queries(self):
+        """The last batch of a loop may have none."""
+        for shape in ((0,), (0, 3), (3, 0)):
+            none = x[:0].reshape(*shape, D)
+            for ids in (y[:0].reshape(shape), torch.zeros((*shape, 2), dtype=torch.long), torch.zeros((*shape, 0), dtype=torch.long)):
+                self.assertEqual(self.wide.log_prob(none, ids).shape, ids.shape)
+                with self.wide.exact():
+                    self.assertEqual(self.wide.log_prob(none, ids).shape, ids.shape)
+            self.assertEqual(tuple(self.wide.sample(none).shape), shape)
+            with self.wide.exact():
+                self.assertEqual(tuple(self.wide.sample(none).shape), shape)
+        self.assertEqual(self.wide.log_prob(x[:3], torch.zeros(3, 0, dtype=torch.long)).shape, (3, 0))
 
     def test_sample(self):
         torch.manual_seed(7)
@@ -132,6 +149,10 @@ class Wide(unittest.TestCase):
         with self.wide.exact():
             best = self.plain(x[:200]).argmax(1)
             self.assertTrue(torch.equal(self.wide.sample(x[:200], temperature=0), best))
+            self.assertTrue(torch.equal(self.wide.sample(x[:200], top_k=1), best))
+            self.assertEqual(self.wide.sample(x[:2], top_k=M + 1).shape, (2,))
+            with self.assertRaisesRegex(wideout.ArgumentError, "top_k takes a number from 0"):
+                self.wide.sample(x[:2], top_k=-1)
             often = torch.stack([self.wide.sample(x[:1]) for _ in range(300)]).flatten()
         expected = self.plain(x[0]).softmax(0)
         seen = torch.bincount(often, minlength=M) / 300
@@ -346,6 +367,9 @@ class Wide(unittest.TestCase):
     def test_refused_batches(self):
         for batches, given, sentence in (
             ([], None, "there are no batches"),
+            (3, None, "batches come as one tensor, or batch by batch, not as int"),
+            (np.float32(3), None, "not as float32"),
+            (list(x.split(300)), 3, "labels come as one tensor, or batch by batch, not as int"),
             (list(x.split(300)), [y[:300]], "fewer labels than batches"),
             ([x], [y, y], "more labels than batches"),
             ([(x, y), x], None, "some batches have labels"),
