@@ -95,7 +95,10 @@ static int report(const arguments *args, const char *path, const wo_layer_check 
                c->n_changed == 1 ? "its" : "their", 100 * c->most_change);
     if (c->n_added) printf("; %s added", cli_count(c->n_added, "row"));
     printf("\n");
-    if (c->n_kept) {
+    if (c->n_kept && (isnan(c->held_5) || isnan(c->own_held_5))) {
+        printf("  of %s that the index keeps none has an answer by %s\n", cli_count(c->n_kept, "query"),
+               isnan(c->own_held_5) ? "its own rows" : "the layer");
+    } else if (c->n_kept) {
         printf("  of %s that the index keeps, its cells hold\n", cli_count(c->n_kept, "query"));
         printf("    %.2f%% of the layer's best class, %.2f%% of its 5 best\n", 100 * c->held_1, 100 * c->held_5);
         printf("    %.2f%% of its own rows' best class, %.2f%% of their 5 best\n", 100 * c->own_held_1,

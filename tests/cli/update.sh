@@ -62,6 +62,14 @@ same 'a tuned index keeps as many' 30 "$("$WIDEOUT" build -q --layer $layer --lo
     --max-time 5s --router tree --keep 30 -o tuned --json | jq .kept_queries)"
 check 'and can be updated' "$WIDEOUT" update -q tuned --add $rows -o tuned2
 
+# Nothing is left to be answered.
+seq 0 59 >all
+"$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" --partition --mix 0.5 -o mixed >/dev/null
+"$WIDEOUT" update -q mixed --remove all -o nothing >/dev/null
+same 'an index without a class that may be answered is judged' '[0,1]' \
+    "$("$WIDEOUT" eval -q --index nothing --log $test --no-timing --json | jq -c '[.sample_size, .empty_share]')"
+same 'and compared' '  of 900 queries that the index keeps none has an answer by its own rows' "$("$WIDEOUT" check nothing --layer $layer | sed -n 2p)"
+
 # ---- Names ---------------------------------------------------------------------------------------------------------
 seq -f 'class %.0f' 0 59 >names
 "$WIDEOUT" build -q --layer $layer --log $log --names names "${tree[@]}" -o named >/dev/null
