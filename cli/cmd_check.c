@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct arguments {
     cli_common common;
@@ -129,14 +130,19 @@ static int check(const cli_command *self, const arguments *args, const char *pat
     }
     if (!code && wo_index_check_layer(index, layers[0], (int)args->common.threads, &c, &err))
         code = cli_blame(self, &files, &err);
+    bool stale = false;
     if (!code && args->changed && !c.n_changed) {
-        cli_set_error(&err, WO_ERR_ARGUMENT, "not written: no row differs");
+        /* What is there is of another time: an update would take those rows for the layer's. */
+        stale = access(args->changed, F_OK) == 0;
+        cli_set_error(&err, WO_ERR_ARGUMENT, "not written: no row differs%s",
+                      stale ? ", and what is there is not of this layer" : "");
         cli_fail(args->changed, &err);
     } else if (!code && args->changed && write_changed(args->changed, layers[0], c.changed, c.n_changed, &err)) {
         code = cli_fail(args->changed, &err);
     }
     cli_progress_end();
     if (!code) code = report(args, path, &c);
+    if (!code && stale) code = CLI_FAILED;
     free(c.changed);
     wo_index_free(index);
     return code;
@@ -181,7 +187,8 @@ const cli_command cli_cmd_check = {
     "each the best classes by the layer, and by the index's own rows, beside what a search would score.\n"
     "Queries of a network whose other layers changed too are others, and this says nothing of them.\n"
     "\n"
-    "Whatever the verdict, the exit code is 0. Rows of classes that were removed do not count.",
+    "Whatever the verdict, the exit code is 0. Where no row differs nothing is written, and it is 1 if\n"
+    "the file of --changed is there, from another time. Rows of classes that were removed do not count.",
     options,
     sizeof(arguments),
     run,

@@ -117,6 +117,12 @@ same 'and taken' '["fine",0]' "$("$WIDEOUT" check updated --layer new --json | j
 check 'which is the layer that it belongs to' "$WIDEOUT" eval -q --index updated --layer new --log $test --no-timing
 fails 'nothing to write' 0 'wideout: changed2: not written: no row differs' bash -c "'$WIDEOUT' check -q updated --layer new --changed changed2 >/dev/null"
 check 'nothing was' [ ! -e changed2 ]
+cp changed before
+"$WIDEOUT" check -q updated --layer new --changed changed >report 2>said
+same 'nor where rows of another time are, which no update shall take' \
+    '1 wideout: changed: not written: no row differs, and what is there is not of this layer' "$? $(cat said)"
+check 'they stay' cmp changed before
+same 'and the report is there' '  fine: the rows are the index'"'"'s own' "$(tail -1 report)"
 
 # ---- What is refused -----------------------------------------------------------------------------------------------
 see_update="(see 'wideout update --help')"
