@@ -17,6 +17,12 @@ void cli_class_names_free(cli_class_names *of)
     free(of->same);
 }
 
+void cli_classes_free(cli_classes *list)
+{
+    free(list->ids);
+    free(list->whole);
+}
+
 /* Names and, for each class, the next one of the same name, or -1; nothing where classes have no names. */
 static wo_status list_names(cli_class_names *of, wo_error *err)
 {
@@ -109,6 +115,18 @@ static wo_status look_up(cli_class_names *of, const char *text, size_t bytes, me
     return WO_OK;
 }
 
+/* All classes of a name, of which `first` is the first; that one alone where they are in the list already: a list of a
+ * name again and again would otherwise be as long as both together. */
+static wo_status add_name(const cli_class_names *of, cli_classes *list, int32_t first, wo_error *err)
+{
+    if (!list->whole && !(list->whole = calloc(of->m, 1))) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
+    wo_status status = add_id(list, first, err);
+    for (int32_t id = of->same[first]; !status && !list->whole[first] && id >= 0; id = of->same[id])
+        status = add_id(list, id, err);
+    list->whole[first] = 1;
+    return status;
+}
+
 /* An id, or a name, of which all classes are meant that have it. */
 static wo_status add_class(cli_class_names *of, cli_classes *list, const char *text, size_t bytes, wo_error *err)
 {
@@ -117,8 +135,7 @@ static wo_status add_class(cli_class_names *of, cli_classes *list, const char *t
     if (!status) status = look_up(of, text, bytes, &found, err);
     if (status) return status;
     if (found.name < 0) return add_id(list, (int32_t)found.number, err);
-    for (int32_t id = (int32_t)found.name; !status && id >= 0; id = of->same[id]) status = add_id(list, id, err);
-    return status;
+    return add_name(of, list, (int32_t)found.name, err);
 }
 
 /* A plain file. What a pipe has not brought is not known to be all there is, and one that nobody writes to never ends:

@@ -5,11 +5,14 @@
 #include "cli.h"
 #include "text/names_text.h"
 
-/* The caller frees ids. */
+/* A zeroed one is empty. */
 typedef struct cli_classes {
     int32_t *ids;
     size_t n, room;
+    uint8_t *whole; /* (m), of the first class of a name: all that have it are in the list. NULL: none was named */
 } cli_classes;
+
+void cli_classes_free(cli_classes *list);
 
 /* What classes are called. Set m, name_of and ctx. */
 typedef struct cli_class_names {

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct arguments {
     cli_common common;
@@ -95,7 +96,10 @@ static int report(const arguments *args, const char *path, const wo_layer_check 
                c->n_changed == 1 ? "its" : "their", 100 * c->most_change);
     if (c->n_added) printf("; %s added", cli_count(c->n_added, "row"));
     printf("\n");
-    if (c->n_kept) {
+    if (c->n_kept && (isnan(c->held_5) || isnan(c->own_held_5))) {
+        printf("  of %s that the index keeps none has an answer by %s\n", cli_count(c->n_kept, "query"),
+               isnan(c->own_held_5) ? "its own rows" : "the layer");
+    } else if (c->n_kept) {
         printf("  of %s that the index keeps, its cells hold\n", cli_count(c->n_kept, "query"));
         printf("    %.2f%% of the layer's best class, %.2f%% of its 5 best\n", 100 * c->held_1, 100 * c->held_5);
         printf("    %.2f%% of its own rows' best class, %.2f%% of their 5 best\n", 100 * c->own_held_1,
@@ -126,14 +130,19 @@ static int check(const cli_command *self, const arguments *args, const char *pat
     }
     if (!code && wo_index_check_layer(index, layers[0], (int)args->common.threads, &c, &err))
         code = cli_blame(self, &files, &err);
+    bool stale = false;
     if (!code && args->changed && !c.n_changed) {
-        cli_set_error(&err, WO_ERR_ARGUMENT, "not written: no row differs");
+        /* What is there is of another time: an update would take those rows for the layer's. */
+        stale = access(args->changed, F_OK) == 0;
+        cli_set_error(&err, WO_ERR_ARGUMENT, "not written: no row differs%s",
+                      stale ? ", and what is there is not of this layer" : "");
         cli_fail(args->changed, &err);
     } else if (!code && args->changed && write_changed(args->changed, layers[0], c.changed, c.n_changed, &err)) {
         code = cli_fail(args->changed, &err);
     }
     cli_progress_end();
     if (!code) code = report(args, path, &c);
+    if (!code && stale) code = CLI_FAILED;
     free(c.changed);
     wo_index_free(index);
     return code;
@@ -178,7 +187,8 @@ const cli_command cli_cmd_check = {
     "each the best classes by the layer, and by the index's own rows, beside what a search would score.\n"
     "Queries of a network whose other layers changed too are others, and this says nothing of them.\n"
     "\n"
-    "Whatever the verdict, the exit code is 0. Rows of classes that were removed do not count.",
+    "Whatever the verdict, the exit code is 0. Where no row differs nothing is written, and it is 1 if\n"
+    "the file of --changed is there, from another time. Rows of classes that were removed do not count.",
     options,
     sizeof(arguments),
     run,

@@ -331,8 +331,8 @@ static int make_searcher(session *s)
 
 static void free_session(session *s)
 {
-    free(s->forbidden.ids);
-    free(s->mandatory.ids);
+    cli_classes_free(&s->forbidden);
+    cli_classes_free(&s->mandatory);
     free(s->ids);
     free(s->scores);
     free(s->stats);

@@ -180,7 +180,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     wo_layer_free(s.add);
     wo_layer_free(s.replace);
     free(s.replace_ids);
-    free(s.removed.ids);
+    cli_classes_free(&s.removed);
     cli_class_names_free(&s.names);
     return code;
 }

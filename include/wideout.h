@@ -780,7 +780,7 @@ WO_API wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const w
 WO_API int wo_index_curve(const wo_index *index, wo_curve *curve);
 
 /* The settings of a row in words, "evidence tree 32x48 r=32 beam=2 probes=2 lambda=0.043 bf16", as snprintf writes:
- * terminated, and the length that all of it has. */
+ * terminated, and the length that all of it has; empty where there is no such row. */
 WO_API size_t wo_curve_text(const wo_curve *curve, size_t row, char *text, size_t text_bytes);
 
 /* ---- Searching --------------------------------------------------------------------------------------------- */

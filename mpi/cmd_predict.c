@@ -453,8 +453,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!code && job_rank() == 0 && end_output(&s, &err)) code = part_blame(self, &files, &err);
     if (!code && job_rank() == 0) code = cli_end();
     if (!code && s.n_bad) code = CLI_FAILED;
-    free(s.forbidden.ids);
-    free(s.mandatory.ids);
+    cli_classes_free(&s.forbidden);
+    cli_classes_free(&s.mandatory);
     free_output(&s);
     cli_source_free(&s.source);
     woi_names_free(&s.given);

@@ -66,8 +66,10 @@ static wo_status gather(xc *x, uint64_t first, size_t n, wo_error *err)
     for (size_t i = 0; i < n; i++) {
         const uint64_t row = x->rows[x->order[first + i]];
         const size_t values = (size_t)(x->indptr[i + 1] - x->indptr[i]);
-        memcpy(x->values + x->indptr[i], data->values + data->feature_indptr[row], values * sizeof(float));
-        memcpy(x->features + x->indptr[i], data->features + data->feature_indptr[row], values * sizeof(int32_t));
+        if (values) /* there may be none in the whole batch, and no memory for them */
+            memcpy(x->values + x->indptr[i], data->values + data->feature_indptr[row], values * sizeof(float));
+        if (values)
+            memcpy(x->features + x->indptr[i], data->features + data->feature_indptr[row], values * sizeof(int32_t));
         memcpy(x->labels + x->label_indptr[i], data->labels + data->label_indptr[row],
                (size_t)(x->label_indptr[i + 1] - x->label_indptr[i]) * sizeof(int32_t));
     }

@@ -36,6 +36,18 @@ static bool alike(const woi_work *a, const woi_work *b)
            x->no_prior == y->no_prior && x->probes == y->probes && x->may_teach == y->may_teach;
 }
 
+/* A job of n queries that asks as another does, and has nothing of that one's memory: not even an empty mask. */
+static woi_job like(const woi_job *job, size_t n)
+{
+    return (woi_job){.n = n,
+                     .k = job->k,
+                     .score = job->score,
+                     .exact = job->exact,
+                     .no_prior = job->no_prior,
+                     .probes = job->probes,
+                     .may_teach = job->may_teach};
+}
+
 static void end_one(woi_server *server, woi_work *work, bool done)
 {
     woi_ticket *ticket = work->ticket;
@@ -72,13 +84,11 @@ static bool take_answers(woi_work *work, const woi_job *all, size_t first, const
 static void run_group(woi_server *server, woi_work *first, size_t n)
 {
     const size_t d = first->lease.snapshot->info.d;
-    woi_job all = first->job;
+    woi_job all = like(&first->job, n);
     woi_reply reply = {0};
     woi_lease lease;
     woi_snapshot_keep(server, &first->lease, &lease);
     woi_snapshot_borrow(server, &lease);
-    all.n = n;
-    all.known = NULL;
     float *queries = first->next ? malloc(n * d * sizeof *queries) : NULL;
     all.made = queries;
     all.queries = queries;

@@ -221,6 +221,17 @@ static wo_status join_cells(joining *j, wo_error *err)
     return WO_OK;
 }
 
+/* As the shards have it: where rows are in bf16, those that it was made of are not there. */
+static wo_status join_screen(joining *j, wo_error *err)
+{
+    woi_screen *whole = &j->whole.screen;
+    if (!j->shards[0]->screen.rows) return WO_OK;
+    const wo_status status = woi_screen_create(j->whole.rows.m, j->whole.rows.d, whole, err);
+    for (size_t s = 0; !status && s < j->n; s++)
+        woi_screen_spread(&j->shards[s]->screen, j->shards[s]->shard.classes, whole);
+    return status;
+}
+
 /* ---- All of it --------------------------------------------------------------------------------------------- */
 
 static wo_status join(joining *j, wo_error *err)
@@ -239,7 +250,7 @@ static wo_status join(joining *j, wo_error *err)
     status = join_rows(j, err);
     if (!status) status = join_names(j, err);
     if (!status) status = join_cells(j, err);
-    if (!status && first->screen.rows) status = woi_screen_make(&j->whole.rows, 0, &j->whole.screen, err);
+    if (!status) status = join_screen(j, err);
     return status;
 }
 

@@ -72,7 +72,7 @@ wo_status woi_likelihood_create(const woi_eval *eval, size_t room, woi_likelihoo
     l->exact = woi_alloc(room, sizeof *l->exact, err);
     l->rest = woi_alloc(room, sizeof *l->rest, err);
     l->labels = woi_alloc(woi_most_labels(eval->log->indptr, eval->log->n), sizeof *l->labels, err);
-    if (has_prior(eval) || is_mixed(eval)) {
+    if (index->largest && (has_prior(eval) || is_mixed(eval))) { /* else there are no candidates */
         l->k = woi_cells_opened(index, woi_wider_probes(index, own)) * index->largest;
         if (l->k > index->rows.m) l->k = index->rows.m;
         l->piece = ANSWERS / l->k < 1 ? 1 : ANSWERS / l->k < room ? ANSWERS / l->k : room;

@@ -607,8 +607,10 @@ wo_status wo_layer_set_names(wo_layer *layer, const char *const *names, size_t n
     const size_t m = layer->by_range ? layer->shard.m : layer->dense.m;
     if (n != m) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "there are %zu names, but %zu classes", n, m);
     for (size_t i = 0; !status && i < n; i++) {
-        const size_t bytes = strlen(names[i]);
-        if (!woi_utf8_valid(names[i], bytes) || memchr(names[i], '\n', bytes))
+        const size_t bytes = names[i] ? strlen(names[i]) : 0;
+        if (!names[i])
+            status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "name %zu is NULL", i);
+        else if (!woi_utf8_valid(names[i], bytes) || memchr(names[i], '\n', bytes))
             status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "name %zu is not one line of UTF-8", i);
         else
             status = woi_names_append(&made, names[i], bytes, err);

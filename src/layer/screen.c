@@ -22,6 +22,7 @@
 #include <string.h>
 
 enum {
+    ZERO = 128,          /* of a row's byte */
     TILE = 1024,         /* queries */
     BLOCK = 192,         /* classes at most: four times what the widest tile has side by side */
     STEP = 48,           /* ... and a multiple of this */
@@ -56,12 +57,12 @@ static void make_panel(const making *own, size_t panel, int8_t *bytes)
 {
     const size_t d = own->rows->d, fours = woi_screen_fours(d);
     uint8_t *to = own->screen->rows + panel * fours * WOI_I8_COLUMNS * 4;
-    memset(to, 128, fours * WOI_I8_COLUMNS * 4);
+    memset(to, ZERO, fours * WOI_I8_COLUMNS * 4);
     for (size_t j = 0; j < WOI_I8_COLUMNS; j++) {
         const size_t i = panel * WOI_I8_COLUMNS + j;
         own->screen->scales[i] = i < own->rows->m ? woi_quantise(own->kernels, own->rows->w + i * d, d, bytes) : 0;
         for (size_t x = 0; i < own->rows->m && x < d; x++)
-            to[(x / 4 * WOI_I8_COLUMNS + j) * 4 + x % 4] = (uint8_t)(bytes[x] + 128);
+            to[(x / 4 * WOI_I8_COLUMNS + j) * 4 + x % 4] = (uint8_t)(bytes[x] + ZERO);
     }
 }
 
@@ -69,6 +70,45 @@ static void make_panels(void *ctx, int worker, size_t first, size_t end)
 {
     const making *own = ctx;
     for (size_t panel = first; panel < end; panel++) make_panel(own, panel, own->bytes + (size_t)worker * own->rows->d);
+}
+
+/* Memory that nothing is in yet. */
+static wo_status take_room(size_t m, size_t d, woi_screen *screen, wo_error *err)
+{
+    const size_t classes = woi_screen_panels(m) * WOI_I8_COLUMNS;
+    *screen = (woi_screen){.m = m, .d = d};
+    screen->rows = woi_alloc(classes, woi_screen_fours(d) * 4, err);
+    screen->scales = woi_alloc(classes, sizeof *screen->scales, err);
+    if (screen->rows && screen->scales) return WO_OK;
+    woi_screen_free(screen);
+    return WO_ERR_MEMORY;
+}
+
+wo_status woi_screen_create(size_t m, size_t d, woi_screen *screen, wo_error *err)
+{
+    const size_t classes = woi_screen_panels(m) * WOI_I8_COLUMNS;
+    const wo_status status = take_room(m, d, screen, err);
+    if (status) return status;
+    memset(screen->rows, ZERO, classes * woi_screen_fours(d) * 4);
+    memset(screen->scales, 0, classes * sizeof *screen->scales);
+    return WO_OK;
+}
+
+/* Four coordinates of a class, from the x-th on, x a multiple of 4. */
+static size_t place_of(const woi_screen *screen, size_t class, size_t x)
+{
+    const size_t panel = class / WOI_I8_COLUMNS, column = class % WOI_I8_COLUMNS;
+    return ((panel * woi_screen_fours(screen->d) + x / 4) * WOI_I8_COLUMNS + column) * 4;
+}
+
+void woi_screen_spread(const woi_screen *from, const int32_t *classes, woi_screen *to)
+{
+    for (size_t i = 0; i < from->m; i++) {
+        const size_t class = (size_t)classes[i];
+        to->scales[class] = from->scales[i];
+        for (size_t x = 0; x < from->d; x += 4)
+            memcpy(to->rows + place_of(to, class, x), from->rows + place_of(from, i, x), 4);
+    }
 }
 
 wo_status woi_screen_make(const woi_dense *rows, int threads, woi_screen *screen, wo_error *err)
@@ -82,18 +122,10 @@ wo_status woi_screen_make(const woi_dense *rows, int threads, woi_screen *screen
                                d, WOI_MAX_I8);
     threads = woi_team_threads(threads);
     int8_t *bytes = woi_alloc((size_t)threads, d, err);
-    screen->rows = woi_alloc(panels * WOI_I8_COLUMNS, woi_screen_fours(d) * 4, err);
-    screen->scales = woi_alloc(panels * WOI_I8_COLUMNS, sizeof *screen->scales, err);
-    const bool room = bytes && screen->rows && screen->scales;
-    if (room) {
-        screen->m = m;
-        screen->d = d;
-        woi_team_ranges(threads, panels, MADE_AT_ONCE, make_panels, &(making){kernels, rows, screen, bytes});
-    } else {
-        woi_screen_free(screen);
-    }
+    const wo_status status = bytes ? take_room(m, d, screen, err) : WO_ERR_MEMORY;
+    if (!status) woi_team_ranges(threads, panels, MADE_AT_ONCE, make_panels, &(making){kernels, rows, screen, bytes});
     woi_free(bytes);
-    return room ? WO_OK : WO_ERR_MEMORY;
+    return status;
 }
 
 size_t woi_screen_kept(size_t k)

@@ -34,6 +34,11 @@ static inline size_t woi_screen_panels(size_t m)
 wo_status woi_screen_make(const woi_dense *rows, int threads, woi_screen *screen, wo_error *err);
 void woi_screen_free(woi_screen *screen); /* and zeroed again */
 
+/* For m classes of d numbers, all zeros; and those of another put to their places in it: its class i becomes
+ * classes[i]. So screens are joined as they are, without rows in more bits. */
+wo_status woi_screen_create(size_t m, size_t d, woi_screen *screen, wo_error *err);
+void woi_screen_spread(const woi_screen *from, const int32_t *classes, woi_screen *to);
+
 /* How many candidates find the k best: 9/8 k + 11. Of 34,651 test queries of Debian, EURLEX57K and WikiText-2, 9/8 k +
  * 3 found all of the best 1 and 5, and all but one of 1.7 million of the best 50; 9/8 k alone lost 0.5 to 4% of the
  * best 1 and 5. */

@@ -87,6 +87,8 @@ int wo_index_curve(const wo_index *index, wo_curve *curve)
 size_t wo_curve_text(const wo_curve *curve, size_t row, char *text, size_t text_bytes)
 {
     static const char *const weights[] = {"", " bf16", " int8", ""};
+    /* `chosen` is one where a file says of no row that it was. */
+    if (row >= curve->rows) return (size_t)snprintf(text, text_bytes, "%s", "");
     const double *v = curve->values + row * curve->columns;
     /* From a file, so they may be anything. */
     const int method = v[WOI_CURVE_METHOD] >= 0 && v[WOI_CURVE_METHOD] <= 5 ? (int)v[WOI_CURVE_METHOD] : -1;

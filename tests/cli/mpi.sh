@@ -81,6 +81,18 @@ for method in "${methods[@]}"; do
         check "$p processes answer as one: $method" cmp expected got
     done
 done
+# A screen of all classes beside rows in bf16, which it was not made of; its coordinates go by fours.
+"$WIDEOUT" data synthetic -q -m 301 -d 22 -n 2000 -t 1 -o odd >/dev/null
+for method in '--router tree --weights bf16' '-K 6 -L 3 --weights int8-bf16' '--router tree'; do
+    odd=(--layer odd/layer.safetensors --log odd/train.log.safetensors --fallback 40 --fallback-by screen)
+    rm -rf parts && mkdir parts
+    # shellcheck disable=SC2086
+    "$WIDEOUT" build -q -t 1 "${odd[@]}" $method -o one >/dev/null || not_ok "one process builds $method"
+    # shellcheck disable=SC2086
+    run 2 "$mpi" build -q -t 1 "${odd[@]}" $method -o parts/index >/dev/null || not_ok "2 build $method"
+    "$WIDEOUT" join parts/index-* -o joined >/dev/null
+    check "screens joined are one: $method" cmp one joined
+done
 # More candidates than an int8 screen keeps: each process keeps as many as one, so that together they find what it does, or better.
 "$WIDEOUT" build -q -t 1 --layer $layer --log $train --method popular --popular 800 --weights int8 -o one >/dev/null
 "$WIDEOUT" predict --index one -k 5 $test >expected

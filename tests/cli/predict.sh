@@ -174,6 +174,11 @@ same '--forbid: all classes of a name' '0 100' "$("$WIDEOUT" predict --index twi
     awk -F '\t' '{for (i = 1; i < NF; i += 2) n += $i == "twin"; k = NF / 2} END {print n + 0, k}')"
 same '--require: all of them too' 100 "$("$WIDEOUT" predict --index twins.idx -k 200 --require list test.log |
     awk -F '\t' 'NR == 1 {for (i = 1; i < NF; i += 2) n += $i == "twin"; print n}')"
+yes twin | head -1000000 >again # times 100 classes: 400 MB of numbers
+same '--forbid: a name again and again takes no more' '100 0' "$([ -n "$SAN" ] || ulimit -v 300000
+    "$WIDEOUT" predict --index twins.idx --exact -k 200 -t 1 --forbid again --forbid list test.log 2>&1 |
+    awk -F '\t' 'NR == 1 {for (i = 1; i < NF; i += 2) n += $i == "twin"; print NF / 2, n + 0}')"
+rm again
 # Names of digits. Answers show names, so a number that is copied from there may be the name of another class.
 seq 199 -1 0 >backward.names
 seq 1000000 1000199 >far.names

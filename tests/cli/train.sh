@@ -405,6 +405,10 @@ fails 'embed: words that the network lacks' 1 \
     "wideout: abc.d/test.tokens.safetensors: the word 'a' is not in the network's vocabulary, which has no <unk>" \
     "$WIDEOUT" embed lm.net --data abc.d/test.tokens.safetensors -o p.log
 
+# Rows that say nothing but their labels: what a sanitizer has to say of it.
+printf '2 3 2\n0 \n1 \n' >silent
+check 'xc: rows without a feature' "$WIDEOUT" train xc --train silent -d 4 -e 1 -q -o silent.net
+
 # ---- PyTorch's network -------------------------------------------------------------------------------------------
 # The first 8 hidden values after each of the first 64 words of the test text, against those that PyTorch computed.
 if [ -e "$torch/torch/reference.json" ] && [ -e "$torch/wiki.test.tokens.gz" ]; then

@@ -62,6 +62,14 @@ same 'a tuned index keeps as many' 30 "$("$WIDEOUT" build -q --layer $layer --lo
     --max-time 5s --router tree --keep 30 -o tuned --json | jq .kept_queries)"
 check 'and can be updated' "$WIDEOUT" update -q tuned --add $rows -o tuned2
 
+# Nothing is left to be answered.
+seq 0 59 >all
+"$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" --partition --mix 0.5 -o mixed >/dev/null
+"$WIDEOUT" update -q mixed --remove all -o nothing >/dev/null
+same 'an index without a class that may be answered is judged' '[0,1]' \
+    "$("$WIDEOUT" eval -q --index nothing --log $test --no-timing --json | jq -c '[.sample_size, .empty_share]')"
+same 'and compared' '  of 900 queries that the index keeps none has an answer by its own rows' "$("$WIDEOUT" check nothing --layer $layer | sed -n 2p)"
+
 # ---- Names ---------------------------------------------------------------------------------------------------------
 seq -f 'class %.0f' 0 59 >names
 "$WIDEOUT" build -q --layer $layer --log $log --names names "${tree[@]}" -o named >/dev/null
@@ -109,6 +117,12 @@ same 'and taken' '["fine",0]' "$("$WIDEOUT" check updated --layer new --json | j
 check 'which is the layer that it belongs to' "$WIDEOUT" eval -q --index updated --layer new --log $test --no-timing
 fails 'nothing to write' 0 'wideout: changed2: not written: no row differs' bash -c "'$WIDEOUT' check -q updated --layer new --changed changed2 >/dev/null"
 check 'nothing was' [ ! -e changed2 ]
+cp changed before
+"$WIDEOUT" check -q updated --layer new --changed changed >report 2>said
+same 'nor where rows of another time are, which no update shall take' \
+    '1 wideout: changed: not written: no row differs, and what is there is not of this layer' "$? $(cat said)"
+check 'they stay' cmp changed before
+same 'and the report is there' '  fine: the rows are the index'"'"'s own' "$(tail -1 report)"
 
 # ---- What is refused -----------------------------------------------------------------------------------------------
 see_update="(see 'wideout update --help')"

@@ -165,6 +165,10 @@ with Server(prior, "-q", "--batch-window", "5ms") as s:
     check("and did share them", asked >= 150 and batches < asked / 1.5, (batches, asked))
     masked = s.ask("/v1/search", {"query": rows[0], "forbid": [expected[5][0][0]]})
     check("masks are answered at once", masked.status == 200 and masked.json()["results"][0]["answers"][0]["id"] != expected[5][0][0])
+    for mask in ({"forbid": []}, {"require": []}, {"forbid": [], "require": []}):  # nothing in them: they share a batch too
+        replies = [s.ask("/v1/search", {"query": rows[0], "k": 5, **mask}) for _ in range(3)]
+        same(f"a mask of nothing: {mask}", [(200, expected[5][0])] * 3,
+             [(r.status, [a["id"] for a in r.json()["results"][0]["answers"]]) for r in replies])
     begun = time.monotonic()
     with s.connect() as c:  # a request that waits for others when it all ends
         c.sendall(b"POST /v1/search HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\nContent-Length: 64\r\n\r\n" + floats(rows[0]))

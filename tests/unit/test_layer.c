@@ -385,6 +385,9 @@ static void names_and_what_was_found(void **state)
     assert_string_equal(info.bias_name, "bias");
     assert_int_equal(wo_layer_set_names(layer, names, ROWS - 1, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text, "there are 4 names, but 5 classes");
+    assert_int_equal(wo_layer_set_names(layer, (const char *const[]){"a", NULL, "d", "e", "f"}, ROWS, &err),
+                     WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "name 1 is NULL");
     assert_int_equal(wo_layer_set_names(layer, (const char *const[]){"a", "b\nc", "d", "e", "f"}, ROWS, &err),
                      WO_ERR_ARGUMENT);
     assert_string_equal(err.text, "name 1 is not one line of UTF-8");

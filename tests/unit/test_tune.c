@@ -67,6 +67,8 @@ static void the_dial_stops_at_the_goal(void **state)
     assert_int_equal(length, strlen(text));
     assert_non_null(strstr(text, "evidence tree 16x16 r=8 beam=2 probes=2 lambda="));
     assert_int_equal(wo_curve_text(&curve, curve.chosen, shorter, sizeof shorter), length);
+    assert_int_equal(wo_curve_text(&curve, curve.rows, text, sizeof text), 0);
+    assert_string_equal(text, "");
     assert_string_equal(shorter, "evidence tr");
     wo_index_free(index);
     free_pair(&p);
