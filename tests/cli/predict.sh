@@ -244,6 +244,7 @@ check 'numbers where there are no names' bash -c "'$WIDEOUT' predict --index s.i
 "$WIDEOUT" build -q --layer x.net --log x.log --learner none -K 3 -L 1 --weights none -o bare.idx >/dev/null
 check 'a network is the layer of its index' "$WIDEOUT" predict --index bare.idx --layer x.net test.log
 usage 'no index' 'needs --index FILE' test.log
+usage 'an index without its option' 'needs --index FILE' x.idx test.log
 usage 'two files' 'expected one file, found 2' --index x.idx a b
 usage 'text without a network' '--format text needs --net FILE, which makes queries of it' --index x.idx --format text words
 usage 'words without their network' '--arch lm and --vocab FILE go together, with --net' --index x.idx --vocab words test.log
