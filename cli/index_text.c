@@ -29,12 +29,16 @@ static void print_options(const wo_build_options *o, const char *method, const c
         if (!is_setting(o, info.name)) continue;
         wo_build_get(o, info.name, value, sizeof value);
         const int bytes = snprintf(entry, sizeof entry, "%s %s", info.name, value);
-        if (used + bytes + 2 > width)
+        if (used + bytes + 3 > width) /* a comma follows */
             used = printf(",\n%s  %s", indent, entry) - 2;
         else
             used += printf(", %s", entry);
     }
-    printf("; seed %" PRIu64 "\n", o->seed);
+    snprintf(entry, sizeof entry, "seed %" PRIu64, o->seed);
+    if (used + (int)strlen(entry) + 2 > width)
+        printf(";\n%s  %s\n", indent, entry);
+    else
+        printf("; %s\n", entry);
 }
 
 /* The step that lss kept, from its trace. */

@@ -186,6 +186,9 @@ done
 mkdir "it's a folder"
 cp s/layer.safetensors "it's a folder/a layer"
 ln s/train.log.safetensors "it's a folder/\$log"
+for columns in $(seq 40 100); do COLUMNS=$columns "$WIDEOUT" info plain | sed -n "/^  method/,/seed/{s/^/$columns /p}"; done >narrow.text
+same 'nor is a line of options longer, whatever the width' '' "$(awk 'length - length($1) - 1 > $1' narrow.text)"
+
 "$WIDEOUT" build -q --layer "it's a folder/a layer" --weight-name weight --log "it's a folder/\$log" -t 1 --max-time 0.1s "${valid[@]}" \
     --target 0.9 --target5 0.8 -K 4 -L 3 --iterations 10 --weights none -o "it's an index" >copy.text
 cells() { "$WIDEOUT" info --json "$1" | jq -c '.metadata["xxh3.cells.ids"]'; }
