@@ -199,14 +199,6 @@ static void print_next(const arguments *args, const wo_build_options *o)
                             : "  # better: a log that it was not built from\n");
 }
 
-/* What the index is, where it is no index of cells. */
-static const char *kind_of(const wo_build_options *o)
-{
-    return o->method == WO_METHOD_FULL     ? ": this is FULL, the exact layer"
-           : o->method == WO_METHOD_SCREEN ? ": a screen: all classes in int8, and the best few exactly"
-                                           : "";
-}
-
 static void print_held(const wo_index_info *info)
 {
     printf("  on %s of the log that it did not know: ", cli_count(info->held_n, "query"));
@@ -284,7 +276,7 @@ static int report(const arguments *args, const made *built)
         return cli_print_json(json);
     }
     cli_print_text(stdout, args->output);
-    printf(": index, %s%s\n", cli_bytes(bytes), kind_of(&about.options));
+    printf(": index, %s%s\n", cli_bytes(bytes), cli_index_kind(&about));
     cli_index_print(&about, "  ");
     print_layer(&built->layer);
     if (info->held_n) print_held(info);

@@ -70,6 +70,13 @@ cli_index cli_index_of(const wo_index *index)
     return of;
 }
 
+const char *cli_index_kind(const cli_index *index)
+{
+    return index->info.method == WO_METHOD_FULL     ? ": this is FULL, the exact layer"
+           : index->info.method == WO_METHOD_SCREEN ? ": a screen: all classes in int8, and the best few exactly"
+                                                    : "";
+}
+
 void cli_index_print(const cli_index *index, const char *indent)
 {
     const wo_index_info *info = &index->info;

@@ -17,6 +17,9 @@ typedef struct cli_index {
 
 cli_index cli_index_of(const wo_index *index);
 
+/* ": this is FULL, the exact layer", ": a screen: ...", or "", of an index of cells. */
+const char *cli_index_kind(const cli_index *index);
+
 /* "evidence, K 10, L 4, lambda 0.1, ..." and a line of counts; each line begins with `indent`. */
 void cli_index_print(const cli_index *index, const char *indent);
 

@@ -158,7 +158,9 @@ def index_text(index: "Index") -> str:
         if name not in ("method", "weights", "seed"):
             shown = int(value) if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else value
             words.append(f"{name} {shown}")
-    lines = [f"index of {info['m']:,} classes and {info['d']:,} dimensions, {'with' if info['has_names'] else 'without'} names"]
+    kind = {"full": ": this is FULL, the exact layer", "screen": ": a screen: all classes in int8, and the best few exactly"}
+    names = "with" if info["has_names"] else "without"
+    lines = [f"index of {info['m']:,} classes and {info['d']:,} dimensions, {names} names{kind.get(info['method'], '')}"]
     lines += _wrap(words, "  ")
     lines.append(f"rows in the file: {options['weights']}; seed {options['seed']}")
     if info["full_from"]:

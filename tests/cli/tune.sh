@@ -174,8 +174,11 @@ check 'what scores all says so' jq -e '.scores_all and (.method == "full" or .me
 "$WIDEOUT" build -q --layer s/layer.safetensors --method full -o exact.layer >exact.text
 same 'FULL says so in its first line' 'exact.layer: index, N: this is FULL, the exact layer' "$(head -1 exact.text | sed 's/index, [0-9.]* kB/index, N/')"
 "$WIDEOUT" build -q --layer s/layer.safetensors --method screen -o exact.layer >exact.text
+same 'and info of it' 'exact.layer: safetensors, kind index: this is FULL, the exact layer' "$("$WIDEOUT" info exact.layer | head -1)"
 same 'and a screen' 'exact.layer: index, N: a screen: all classes in int8, and the best few exactly' "$(head -1 exact.text | sed 's/index, [0-9.]* kB/index, N/')"
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree -o exact.layer >exact.text
+same 'info too' 'exact.layer: safetensors, kind index: a screen: all classes in int8, and the best few exactly' \
+    "$("$WIDEOUT" info exact.layer | head -1)"
 same 'one that is neither does not' 'exact.layer: index, N' "$(head -1 exact.text | sed 's/index, [0-9.]* kB/index, N/')"
 for columns in 50 80; do
     COLUMNS=$columns "$WIDEOUT" info plain >narrow.text

@@ -123,6 +123,12 @@ class Tuned(unittest.TestCase):
             counted = "1 labelled query" if tune else "400 labelled queries"
             self.assertIn(f"\nno hits to judge by: on {counted} FULL's best answer is never a label\n", str(ix))
 
+    def test_what_scores_all_says_so_first(self):
+        for method, words in (("full", ": this is FULL, the exact layer"), ("screen", ": a screen: all classes in int8")):
+            first = str(index(method=method)).splitlines()[0]
+            self.assertIn(f" names{words}", first)
+        self.assertTrue(str(index(method="evidence")).splitlines()[0].endswith(" names"))
+
     def test_goal(self):
         ix = index(target=0.9, max_time=1, batch=8, k=3)
         self.assertEqual((ix.tuning["target"], ix.tuning["target5"]), (0.9, 0.9))
