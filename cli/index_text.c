@@ -174,6 +174,15 @@ int cli_index_refuse_probes(const cli_command *self, const char *path, const cli
                      index->info.method_name);
 }
 
+/* The largest value of an option. */
+static double most_of(const char *option)
+{
+    wo_option_info info = {.struct_size = sizeof info};
+    for (size_t i = 0; wo_option_at(i, &info); i++)
+        if (strcmp(info.name, option) == 0) return info.high;
+    return INFINITY;
+}
+
 void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k)
 {
     wo_curve curve = {.struct_size = sizeof curve};
@@ -184,8 +193,11 @@ void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k)
     if (o.method != WO_METHOD_EVIDENCE || (!tuned && !(o.source & WO_SOURCE_TOP)) || k <= made_for) return;
     fprintf(stderr, "%s: warning: ", cli_program);
     cli_print_text(stderr, path);
-    fprintf(stderr,
-            " was made for %" PRIu32 " answer%s, and may miss many of %" PRIu64 ": 'wideout build %s %" PRIu64
-            "' makes one for so many\n",
-            made_for, made_for == 1 ? "" : "s", k, tuned ? "-k" : "--source-k", k);
+    fprintf(stderr, " was made for %" PRIu32 " answer%s, and may miss many of %" PRIu64 ": ", made_for,
+            made_for == 1 ? "" : "s", k);
+    const double most = most_of("source_k");
+    if ((double)k <= most)
+        fprintf(stderr, "'wideout build %s %" PRIu64 "' makes one for so many\n", tuned ? "-k" : "--source-k", k);
+    else
+        fprintf(stderr, "no cells are made for more than %.0f, '--method screen' looks through all classes\n", most);
 }

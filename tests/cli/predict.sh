@@ -412,5 +412,7 @@ same 'nor for all classes' '' "$(cat err)"
     --target5 0.3 --max-time 0.1s -o tuned.idx >/dev/null
 "$WIDEOUT" predict --index tuned.idx -k 50 s/test.log.safetensors 2>err >/dev/null
 same 'a tuned one' "wideout: warning: tuned.idx was made for 5 answers, and may miss many of 50: 'wideout build -k 50' makes one for so many" "$(cat err)"
+"$WIDEOUT" predict --index tuned.idx -k 1001 s/test.log.safetensors 2>err >/dev/null
+same 'more than any cells are made for' "wideout: warning: tuned.idx was made for 5 answers, and may miss many of 1001: no cells are made for more than 1000, '--method screen' looks through all classes" "$(cat err)"
 
 finish
