@@ -230,6 +230,7 @@ static void warn_of_quality(const arguments *args, const wo_index_info *info)
     if (!info->held_n) return;
     const bool by_hits = info->held_full_p_at_1 > 0;
     const double share = by_hits ? info->held_p_at_1 / info->held_full_p_at_1 : info->held_same_best;
+    cli_warn_no_hits(args->logs.of[0], info->held_n, info->held_full_p_at_1);
     if (share >= POOR) return;
     fprintf(stderr, "%s: warning: ", cli_program);
     cli_print_text(stderr, args->output);
@@ -297,10 +298,16 @@ static int report(const arguments *args, const made *built)
     return cli_end();
 }
 
+static const char *judged_by(const arguments *args)
+{
+    return args->tune.log ? args->tune.log : args->logs.of[0];
+}
+
 /* A goal by labels that was asked for, and that nothing can be judged by. */
 static void warn_of_labels(const arguments *args, const wo_curve *goal)
 {
     const char *option = args->tune.target ? "--target" : !isnan(args->tune.target5) ? "--target5" : NULL;
+    if (isnan(args->tune.target_agree) && goal->target_agree > 0) cli_warn_no_hits(judged_by(args), goal->labelled, 0);
     if (option && goal->target_agree > 0)
         fprintf(stderr, "%s: warning: %s: %s is taken for --target-agree %.4g, the share of FULL's own answers%s\n",
                 cli_program,

@@ -201,3 +201,14 @@ void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k)
     else
         fprintf(stderr, "no cells are made for more than %.0f, '--method screen' looks through all classes\n", most);
 }
+
+void cli_warn_no_hits(const char *log, uint64_t n, double full_p_at_1)
+{
+    enum { FEW = 50 }; /* with a P@1 of 0.05 fewer are without a hit once in thirteen times */
+    if (full_p_at_1 != 0 || n < FEW) return;
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, log);
+    fprintf(stderr,
+            ": on %s FULL's best answer is never a label: are they labels of this layer, and do they count from 0?\n",
+            cli_count(n, "labelled query"));
+}

@@ -59,7 +59,7 @@ def _no_hits(tuning: dict[str, Any], row: Any, full: Any) -> list[str]:
         return [f"no hits to judge by: the queries have no labels{best}"]
     if full is None or full.p_at_1 != 0:
         return []
-    return [f"no hits to judge by: on {_count(tuning['labelled'], 'labelled query')} FULL's best answer is never a label{best}"]
+    return [f"no hits to judge by: on {_count(tuning['labelled'], 'labelled query')} FULL's best answer is never a label{best}: do labels count from 0?"]
 
 
 def _estimate(tuning: dict[str, Any], row: Any, full: Any) -> list[str]:
