@@ -199,14 +199,6 @@ static void print_next(const arguments *args, const wo_build_options *o)
                             : "  # better: a log that it was not built from\n");
 }
 
-/* What the index is, where it is no index of cells. */
-static const char *kind_of(const wo_build_options *o)
-{
-    return o->method == WO_METHOD_FULL     ? ": this is FULL, the exact layer"
-           : o->method == WO_METHOD_SCREEN ? ": a screen: all classes in int8, and the best few exactly"
-                                           : "";
-}
-
 static void print_held(const wo_index_info *info)
 {
     printf("  on %s of the log that it did not know: ", cli_count(info->held_n, "query"));
@@ -238,6 +230,7 @@ static void warn_of_quality(const arguments *args, const wo_index_info *info)
     if (!info->held_n) return;
     const bool by_hits = info->held_full_p_at_1 > 0;
     const double share = by_hits ? info->held_p_at_1 / info->held_full_p_at_1 : info->held_same_best;
+    cli_warn_no_hits(args->logs.of[0], info->held_n, info->held_full_p_at_1);
     if (share >= POOR) return;
     fprintf(stderr, "%s: warning: ", cli_program);
     cli_print_text(stderr, args->output);
@@ -284,7 +277,7 @@ static int report(const arguments *args, const made *built)
         return cli_print_json(json);
     }
     cli_print_text(stdout, args->output);
-    printf(": index, %s%s\n", cli_bytes(bytes), kind_of(&about.options));
+    printf(": index, %s%s\n", cli_bytes(bytes), cli_index_kind(&about));
     cli_index_print(&about, "  ");
     print_layer(&built->layer);
     if (info->held_n) print_held(info);
@@ -305,10 +298,16 @@ static int report(const arguments *args, const made *built)
     return cli_end();
 }
 
+static const char *judged_by(const arguments *args)
+{
+    return args->tune.log ? args->tune.log : args->logs.of[0];
+}
+
 /* A goal by labels that was asked for, and that nothing can be judged by. */
 static void warn_of_labels(const arguments *args, const wo_curve *goal)
 {
     const char *option = args->tune.target ? "--target" : !isnan(args->tune.target5) ? "--target5" : NULL;
+    if (isnan(args->tune.target_agree) && goal->target_agree > 0) cli_warn_no_hits(judged_by(args), goal->labelled, 0);
     if (option && goal->target_agree > 0)
         fprintf(stderr, "%s: warning: %s: %s is taken for --target-agree %.4g, the share of FULL's own answers%s\n",
                 cli_program,

@@ -1,5 +1,6 @@
 /* wideout generate: text of a language model, whose next words an index finds, or the exact layer, or both in turn. */
 #include "blame.h"
+#include "index_text.h"
 #include "net/net.h"
 
 #include <inttypes.h>
@@ -114,6 +115,7 @@ static int open_ways(session *s)
         const wo_open_options o = {.struct_size = sizeof o, .layer = s->layer};
         if (wo_index_open(args->index, &o, &s->index, &err))
             return cli_blame(s->self, &(cli_files){.layer = args->net, .index = args->index}, &err);
+        if (args->temperature != 0) cli_index_warn_k(args->index, s->index, s->k); /* 0 takes the best alone */
         code = add_way(s, "index", s->index, args->index);
     }
     if (code || (args->index && !args->compare)) return code;

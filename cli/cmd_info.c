@@ -90,6 +90,7 @@ static void st_print(const char *path, const woi_st *st, const cli_index *index,
         cli_print_text(stdout, kind);
     }
     if (n_shards > 1) printf(", %s shards", cli_number(n_shards));
+    if (index) printf("%s", cli_index_kind(index));
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += woi_st_tensor(st, i)->bytes;
     printf("\n  %s, %s; checksums: %s\n", cli_count(n, "tensor"), cli_bytes(bytes),

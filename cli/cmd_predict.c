@@ -351,8 +351,8 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const char *path = n ? rest[0] : "-";
     const cli_format format = args->format ? (cli_format)(args->format - 1) : CLI_FORMAT_AUTO;
     const bool ready = format == CLI_FORMAT_LOG || format == CLI_FORMAT_NPY;
-    if (n > 1) return cli_usage(self, "expected one file, found %d", n);
     if (!args->index) return cli_usage(self, "needs --index FILE");
+    if (n > 1) return cli_usage(self, "expected one file, found %d", n);
     if (args->softmax && args->logprob) return cli_usage(self, "--softmax and --logprob are two kinds of scores");
     if ((args->vocab || args->arch) && !(args->net && args->vocab && args->arch))
         return cli_usage(self, "--arch lm and --vocab FILE go together, with --net");

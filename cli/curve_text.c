@@ -192,7 +192,7 @@ static void print_no_hits(const wo_curve *curve, const char *indent)
     if (curve->target_us > 0)
         snprintf(best, sizeof best, "; the best has most of FULL's own %" PRIu32 " best", curve->k);
     if (curve->labelled)
-        printf("%sno hits to judge by: on %s FULL's best answer is never a label%s\n", indent,
+        printf("%sno hits to judge by: on %s FULL's best answer is never a label%s: do labels count from 0?\n", indent,
                cli_count(curve->labelled, "labelled query"), best);
     else
         printf("%sno hits to judge by: the queries have no labels%s\n", indent, best);

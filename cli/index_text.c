@@ -29,12 +29,16 @@ static void print_options(const wo_build_options *o, const char *method, const c
         if (!is_setting(o, info.name)) continue;
         wo_build_get(o, info.name, value, sizeof value);
         const int bytes = snprintf(entry, sizeof entry, "%s %s", info.name, value);
-        if (used + bytes + 2 > width)
+        if (used + bytes + 3 > width) /* a comma follows */
             used = printf(",\n%s  %s", indent, entry) - 2;
         else
             used += printf(", %s", entry);
     }
-    printf("; seed %" PRIu64 "\n", o->seed);
+    snprintf(entry, sizeof entry, "seed %" PRIu64, o->seed);
+    if (used + (int)strlen(entry) + 2 > width)
+        printf(";\n%s  %s\n", indent, entry);
+    else
+        printf("; %s\n", entry);
 }
 
 /* The step that lss kept, from its trace. */
@@ -64,6 +68,13 @@ cli_index cli_index_of(const wo_index *index)
     wo_index_options(index, &of.options);
     find_kept(index, &of);
     return of;
+}
+
+const char *cli_index_kind(const cli_index *index)
+{
+    return index->info.method == WO_METHOD_FULL     ? ": this is FULL, the exact layer"
+           : index->info.method == WO_METHOD_SCREEN ? ": a screen: all classes in int8, and the best few exactly"
+                                                    : "";
 }
 
 void cli_index_print(const cli_index *index, const char *indent)
@@ -163,6 +174,15 @@ int cli_index_refuse_probes(const cli_command *self, const char *path, const cli
                      index->info.method_name);
 }
 
+/* The largest value of an option. */
+static double most_of(const char *option)
+{
+    wo_option_info info = {.struct_size = sizeof info};
+    for (size_t i = 0; wo_option_at(i, &info); i++)
+        if (strcmp(info.name, option) == 0) return info.high;
+    return INFINITY;
+}
+
 void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k)
 {
     wo_curve curve = {.struct_size = sizeof curve};
@@ -173,8 +193,22 @@ void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k)
     if (o.method != WO_METHOD_EVIDENCE || (!tuned && !(o.source & WO_SOURCE_TOP)) || k <= made_for) return;
     fprintf(stderr, "%s: warning: ", cli_program);
     cli_print_text(stderr, path);
+    fprintf(stderr, " was made for %" PRIu32 " answer%s, and may miss many of %" PRIu64 ": ", made_for,
+            made_for == 1 ? "" : "s", k);
+    const double most = most_of("source_k");
+    if ((double)k <= most)
+        fprintf(stderr, "'wideout build %s %" PRIu64 "' makes one for so many\n", tuned ? "-k" : "--source-k", k);
+    else
+        fprintf(stderr, "no cells are made for more than %.0f, '--method screen' looks through all classes\n", most);
+}
+
+void cli_warn_no_hits(const char *log, uint64_t n, double full_p_at_1)
+{
+    enum { FEW = 50 }; /* with a P@1 of 0.05 fewer are without a hit once in thirteen times */
+    if (full_p_at_1 != 0 || n < FEW) return;
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, log);
     fprintf(stderr,
-            " was made for %" PRIu32 " answer%s, and may miss many of %" PRIu64 ": 'wideout build %s %" PRIu64
-            "' makes one for so many\n",
-            made_for, made_for == 1 ? "" : "s", k, tuned ? "-k" : "--source-k", k);
+            ": on %s FULL's best answer is never a label: are they labels of this layer, and do they count from 0?\n",
+            cli_count(n, "labelled query"));
 }

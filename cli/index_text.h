@@ -17,6 +17,9 @@ typedef struct cli_index {
 
 cli_index cli_index_of(const wo_index *index);
 
+/* ": this is FULL, the exact layer", ": a screen: ...", or "", of an index of cells. */
+const char *cli_index_kind(const cli_index *index);
+
 /* "evidence, K 10, L 4, lambda 0.1, ..." and a line of counts; each line begins with `indent`. */
 void cli_index_print(const cli_index *index, const char *indent);
 
@@ -31,5 +34,9 @@ int cli_index_refuse_probes(const cli_command *self, const char *path, const cli
 
 /* Where more answers are asked for than the index was made for, a warning, and what makes one for so many. */
 void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k);
+
+/* Where FULL's best answer is a label of none of `n` queries, n being enough to wonder, a warning with the likely
+ * cause. */
+void cli_warn_no_hits(const char *log, uint64_t n, double full_p_at_1);
 
 #endif

@@ -59,7 +59,7 @@ def _no_hits(tuning: dict[str, Any], row: Any, full: Any) -> list[str]:
         return [f"no hits to judge by: the queries have no labels{best}"]
     if full is None or full.p_at_1 != 0:
         return []
-    return [f"no hits to judge by: on {_count(tuning['labelled'], 'labelled query')} FULL's best answer is never a label{best}"]
+    return [f"no hits to judge by: on {_count(tuning['labelled'], 'labelled query')} FULL's best answer is never a label{best}: do labels count from 0?"]
 
 
 def _estimate(tuning: dict[str, Any], row: Any, full: Any) -> list[str]:
@@ -158,7 +158,9 @@ def index_text(index: "Index") -> str:
         if name not in ("method", "weights", "seed"):
             shown = int(value) if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else value
             words.append(f"{name} {shown}")
-    lines = [f"index of {info['m']:,} classes and {info['d']:,} dimensions, {'with' if info['has_names'] else 'without'} names"]
+    kind = {"full": ": this is FULL, the exact layer", "screen": ": a screen: all classes in int8, and the best few exactly"}
+    names = "with" if info["has_names"] else "without"
+    lines = [f"index of {info['m']:,} classes and {info['d']:,} dimensions, {names} names{kind.get(info['method'], '')}"]
     lines += _wrap(words, "  ")
     lines.append(f"rows in the file: {options['weights']}; seed {options['seed']}")
     if info["full_from"]:

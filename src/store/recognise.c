@@ -21,6 +21,25 @@ wo_status woi_refuse_gzip(const void *head, size_t bytes, wo_error *err)
                     "the file is compressed with gzip: unpack it first (gunzip), only text is read so");
 }
 
+/* What packs files, and what unpacks them again. */
+static wo_status refuse_packed(const unsigned char *head, size_t n, wo_error *err)
+{
+    static const struct packer {
+        const char *magic;
+        size_t bytes;
+        const char *name, *unpacks;
+    } packers[] = {{"\xfd"
+                    "7zXZ",
+                    6, "xz", "unxz"},
+                   {"\x28\xb5\x2f\xfd", 4, "zstd", "unzstd"},
+                   {"BZh91AY&SY", 10, "bzip2", "bunzip2"}};
+    for (size_t i = 0; i < sizeof packers / sizeof *packers; i++)
+        if (starts_with(head, n, packers[i].magic, packers[i].bytes))
+            return woi_fail(err, WO_ERR_UNSUPPORTED, 0, "the file is compressed with %s: unpack it first (%s)",
+                            packers[i].name, packers[i].unpacks);
+    return WO_OK;
+}
+
 wo_status woi_file_recognise(const char *path, woi_file_kind *kind, wo_error *err)
 {
     int fd;
@@ -50,6 +69,7 @@ wo_status woi_head_recognise(const void *bytes, size_t n, woi_file_kind *kind, w
     while (first < n && head[first] && strchr(" \t\r\n", head[first])) first++;
     uint64_t length;
     uint32_t magic;
+    wo_status status;
     memcpy(&length, head, 8);
     memcpy(&magic, head, 4);
     if (n > 8 && head[8] == '{' && length <= WOI_ST_MAX_HEADER) {
@@ -65,6 +85,8 @@ wo_status woi_head_recognise(const void *bytes, size_t n, woi_file_kind *kind, w
         *kind = WOI_FILE_GGUF;
     } else if (starts_with(head, n, "\x1f\x8b", 2)) {
         *kind = WOI_FILE_GZIP;
+    } else if ((status = refuse_packed(head, n, err))) {
+        return status;
     } else if (starts_with(head, n, "PK\x03\x04", 4)) {
         return woi_fail(err, WO_ERR_UNSUPPORTED, 0,
                         "the file is a zip archive (.npz or PyTorch .pt): save the arrays as .npy or as safetensors");

@@ -46,6 +46,14 @@ check 'the fields of --json' jq -e '.net == "lm.net" and .prompt == "a" and .n =
     ([.runs[].by] == ["index", "exact layer"]) and (.runs | all((.words | length == 5) and .words_a_second > 0 and
     .next_us > 0 and .read_us >= 0 and .candidates > 0))' <(generate --prompt a -n 5 --index lm.idx --compare --temperature 0 --json)
 
+"$WIDEOUT" build -q --layer lm.net --log lm.log -K 4 -L 2 --iterations 10 --source-k 2 -o two.idx >/dev/null
+generate --index two.idx --prompt a -n 2 >/dev/null
+same 'an index for fewer words than are drawn among: said' "wideout: warning: two.idx was made for 2 answers, and may miss many of 9: 'wideout build --source-k 9' makes one for so many" "$(head -1 speed)"
+generate --index two.idx --prompt a -n 2 --temperature 0 >/dev/null
+check 'not where the best is taken' grep -q '^index: ' <(head -1 speed)
+generate --index two.idx --prompt a -n 2 -k 2 >/dev/null
+check 'nor for as many' grep -q '^index: ' <(head -1 speed)
+
 # ---- Words that are not known ------------------------------------------------------------------------------------------
 printf 'x <unk> y x <unk> y x <unk> y x y\n%.0s' $(seq 200) >with-unk
 "$WIDEOUT" data text -q with-unk -o unk >/dev/null

@@ -59,6 +59,9 @@ xc() { # NAME SENTENCE TEXT(printf %b) [OPTION...]
 # ---- Any file ----------------------------------------------------------------------------------------------------
 raw empty 'the file is empty' ''
 raw zip 'the file is a zip archive (.npz or PyTorch .pt): save the arrays as .npy or as safetensors' 'PK\x03\x04rest'
+raw xz 'the file is compressed with xz: unpack it first (unxz)' '\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4\x46'
+raw zstd 'the file is compressed with zstd: unpack it first (unzstd)' '\x28\xb5\x2f\xfd\x24\x02\x11\x00'
+raw bzip2 'the file is compressed with bzip2: unpack it first (bunzip2)' 'BZh91AY&SY\x00\x00'
 raw pickle 'the file is a pickle, which could run code: save as safetensors' '\x80\x02}q\x01.'
 if [ -z "$keep" ]; then
     mkdir "$dir/folder"

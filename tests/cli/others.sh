@@ -149,6 +149,21 @@ one[3]=1000
 i64 "${one[@]}" | npy '<i8' '30,' >one.npy
 fails 'and those that are tuned on' 1 'wideout: one.npy: the tune log: query 3 has label 1000, the layer 60 classes' \
     "$WIDEOUT" build --layer w.npy --log train.npy --tune-log q.npy --tune-labels one.npy --target 0.1 -o bad
+# Labels that are all one too large, and within the layer.
+mapfile -t shifted < <("$WIDEOUT" predict --index full -k 1 train.npy | awk '{print ($1 + 1) % 60}')
+i64 "${shifted[@]}" | npy '<i8' '300,' >shifted.npy
+unlikely="on 300 labelled queries FULL's best answer is never a label: are they labels of this layer, and do they count from 0?"
+"$WIDEOUT" eval --index full --log train.npy --labels shifted.npy --no-timing >/dev/null 2>err
+same 'labels that FULL never answers: eval' "wideout: warning: train.npy: $unlikely" "$(cat err)"
+for _ in 1 2 3 4; do tensor s/train.log.safetensors queries; done | npy '<f4' '1200, 8' >often.npy
+i64 "${shifted[@]}" "${shifted[@]}" "${shifted[@]}" "${shifted[@]}" | npy '<i8' '1200,' >often-y.npy
+"$WIDEOUT" build --layer w.npy --bias b.npy --log often.npy --labels often-y.npy --method popular -o bad >/dev/null 2>err
+check 'an index that is built as it is named' grep -qE "^wideout: warning: often.npy: on [0-9]+ labelled queries FULL's best answer is never a label: " err
+"$WIDEOUT" build --layer w.npy --bias b.npy --log often.npy --labels often-y.npy -t 1 --max-time 0.1s -o bad >/dev/null 2>err
+check 'the tuner, before it searches' grep -qxF "wideout: warning: often.npy: ${unlikely/300/120}" err
+"$WIDEOUT" eval --index full --log q.npy --labels y.npy --no-timing >/dev/null 2>err
+same 'not where it is one' '' "$(cat err)"
+rm bad
 for file in s/layer.safetensors w.npy; do
     gzip -c "$file" >packed.gz
     fails "gzip is named: a layer, $file" 1 'wideout: packed.gz: the file is compressed with gzip: unpack it first (gunzip), only text is read so' \

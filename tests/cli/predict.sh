@@ -249,6 +249,7 @@ check 'numbers where there are no names' bash -c "'$WIDEOUT' predict --index s.i
 "$WIDEOUT" build -q --layer x.net --log x.log --learner none -K 3 -L 1 --weights none -o bare.idx >/dev/null
 check 'a network is the layer of its index' "$WIDEOUT" predict --index bare.idx --layer x.net test.log
 usage 'no index' 'needs --index FILE' test.log
+usage 'an index without its option' 'needs --index FILE' x.idx test.log
 usage 'two files' 'expected one file, found 2' --index x.idx a b
 usage 'text without a network' '--format text needs --net FILE, which makes queries of it' --index x.idx --format text words
 usage 'words without their network' '--arch lm and --vocab FILE go together, with --net' --index x.idx --vocab words test.log
@@ -416,5 +417,7 @@ same 'nor for all classes' '' "$(cat err)"
     --target5 0.3 --max-time 0.1s -o tuned.idx >/dev/null
 "$WIDEOUT" predict --index tuned.idx -k 50 s/test.log.safetensors 2>err >/dev/null
 same 'a tuned one' "wideout: warning: tuned.idx was made for 5 answers, and may miss many of 50: 'wideout build -k 50' makes one for so many" "$(cat err)"
+"$WIDEOUT" predict --index tuned.idx -k 1001 s/test.log.safetensors 2>err >/dev/null
+same 'more than any cells are made for' "wideout: warning: tuned.idx was made for 5 answers, and may miss many of 1001: no cells are made for more than 1000, '--method screen' looks through all classes" "$(cat err)"
 
 finish

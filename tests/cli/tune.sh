@@ -103,6 +103,7 @@ odd unlabelled.log '' "$ones"
 for log in equal zero unlabelled; do
     "$WIDEOUT" build --layer s/layer.safetensors --log $log.log -t 1 --max-time 0.1s -q -o $log.idx >$log.text
     why="on 40 labelled queries FULL's best answer is never a label"
+    [ $log = unlabelled ] || why="$why: do labels count from 0?"
     [ $log != unlabelled ] || why='the queries have no labels'
     same "$log queries: an index, and what it was judged by" "tuned to 0.99 of FULL's own 5 best, on 4 queries, batch 1
 no hits to judge by: ${why/40/4}" "$(grep -A 1 '^  tuned' $log.text | sed 's/^  //')"
@@ -173,14 +174,20 @@ fi
 check 'what scores all says so' jq -e '.scores_all and (.method == "full" or .method == "screen")' full.json
 "$WIDEOUT" build -q --layer s/layer.safetensors --method full -o exact.layer >exact.text
 same 'FULL says so in its first line' 'exact.layer: index, N: this is FULL, the exact layer' "$(head -1 exact.text | sed 's/index, [0-9.]* kB/index, N/')"
+same 'and info of it' 'exact.layer: safetensors, kind index: this is FULL, the exact layer' "$("$WIDEOUT" info exact.layer | head -1)"
 "$WIDEOUT" build -q --layer s/layer.safetensors --method screen -o exact.layer >exact.text
 same 'and a screen' 'exact.layer: index, N: a screen: all classes in int8, and the best few exactly' "$(head -1 exact.text | sed 's/index, [0-9.]* kB/index, N/')"
+same 'info too' 'exact.layer: safetensors, kind index: a screen: all classes in int8, and the best few exactly' \
+    "$("$WIDEOUT" info exact.layer | head -1)"
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree -o exact.layer >exact.text
 same 'one that is neither does not' 'exact.layer: index, N' "$(head -1 exact.text | sed 's/index, [0-9.]* kB/index, N/')"
 for columns in 50 80; do
     COLUMNS=$columns "$WIDEOUT" info plain >narrow.text
     same "the table fits $columns columns" '' "$(sed -n '/x FULL$/,/^  kind:/p' narrow.text | awk -v most=$columns 'length > most')"
 done
+
+for columns in $(seq 40 100); do COLUMNS=$columns "$WIDEOUT" info plain | sed -n "/^  method/,/seed/{s/^/$columns /p}"; done >narrow.text
+same 'nor is a line of options longer, whatever the width' '' "$(awk 'length - length($1) - 1 > $1' narrow.text)"
 
 # ---- Commands to copy --------------------------------------------------------------------------------------------
 mkdir "it's a folder"

@@ -121,7 +121,13 @@ class Tuned(unittest.TestCase):
                 ix = wideout.build(W, b, queries, worst, max_time=1, **tune)
             self.assertEqual(ix.tuning["target_agree"], 0.99)
             counted = "1 labelled query" if tune else "400 labelled queries"
-            self.assertIn(f"\nno hits to judge by: on {counted} FULL's best answer is never a label\n", str(ix))
+            self.assertIn(f"\nno hits to judge by: on {counted} FULL's best answer is never a label: do labels count from 0?\n", str(ix))
+
+    def test_what_scores_all_says_so_first(self):
+        for method, words in (("full", ": this is FULL, the exact layer"), ("screen", ": a screen: all classes in int8")):
+            first = str(index(method=method)).splitlines()[0]
+            self.assertIn(f" names{words}", first)
+        self.assertTrue(str(index(method="evidence")).splitlines()[0].endswith(" names"))
 
     def test_goal(self):
         ix = index(target=0.9, max_time=1, batch=8, k=3)
