@@ -17,8 +17,8 @@ wideout=${BUILD:-build}/wideout
 what=one
 case ${1:-} in --one | --shards | --all) what=${1#--} && shift ;; esac
 folder=${1:-${TMPDIR:-/tmp}/wideout-many}
-M=${M:-10000000} D=${D:-128} CAP=${CAP:-1400} MANY=${MANY:-100000000} MANY_D=${MANY_D:-64} P=${P:-20} MANY_CAP=${MANY_CAP:-150}
-MANY_LEAVES=${MANY_LEAVES:-10000} THREADS=${THREADS:-0}
+M=${M:-10000000} D=${D:-128} CAP=${CAP:-1400} MANY=${MANY:-100000000} MANY_D=${MANY_D:-64} P=${P:-20} MANY_CAP=${MANY_CAP:-375}
+MANY_LEAVES=${MANY_LEAVES:-4000} THREADS=${THREADS:-0}
 mkdir -p "$folder" bench/results
 about=$(bench/about.sh "${BUILD:-build}")
 result=${RESULTS:-bench/results/many.json}
