@@ -4,8 +4,8 @@
 #
 # All have about as many cells (a training query in 24 each, at most 16,384), filled with labels alone, all coordinates. Flat
 # k-means (--nodes 1) compares a query with every centre; the tree with its nodes and the leaves below as many of them as
-# make an eighth of all centres. Both open one cell of at most 16 classes. 'two' is the tree again, with two cells of at most 8
-# (CAP), which are no more together, and with what the logged queries of the next two leaves needed in them (--spread 2). Prints shares of
+# make an eighth of all centres. Both open one cell of at most 16 classes. 'two' is the tree again, with two cells of at most 8,
+# which are no more together, and with what the logged queries of the next two leaves needed in them (--spread 2). Prints shares of
 # FULL's P@1 and P@5 on the test log, and the number of centres that a query is compared with; they go to
 # bench/results/cells.json too, in place of those of the same data. Needs 'make nets' and many cores or minutes: flat k-means
 # is slow to learn.
@@ -39,7 +39,7 @@ for name in "$@"; do
     for kind in flat tree two; do
         shape=(--nodes "$nodes" --leaves "$leaves" --beam "$beam") opened=(--probes 1 --cap 16)
         [ $kind != flat ] || shape=(--nodes 1 --leaves "$cells" --beam 1)
-        [ $kind != two ] || opened=(--probes 2 --spread 2 --cap "${CAP:-8}")
+        [ $kind != two ] || opened=(--probes 2 --spread 2 --cap 8)
         "$wideout" build -q --layer "$layer" "${named[@]}" --log "$logs/$log" --router tree "${shape[@]}" --route-d "$d" \
             "${opened[@]}" --source labels --lambda 0 --thin 0 -o "$scratch/index" --json >"$scratch/build.json"
         "$wideout" eval -q --no-timing --index "$scratch/index" --layer "$layer" "${named[@]}" --log "$logs/test.log" --json |
