@@ -8,7 +8,7 @@
 # step. Times need idle cores: where fewer than P are, a rank waits for one that has no core, and the load average that is
 # printed says so. CPU time is what a step would take then, but for waiting and for the memory's bandwidth. $ROUNDS (5), $STEPS
 # (10) and $OPTIONS (of train xc, "--sampled 8192") change what is measured, $MPIRUN (bench/mpi_hosts.sh) who starts the ranks.
-# Then what every rank does alike: a step of the same rows with 50 classes, that is of the bag and its embedding, on one process, and
+# Then what the bag takes, whose sums are divided too: a step of the same rows with 50 classes, that is of the bag and its embedding, on one process, and
 # how many features a batch has. Writes bench/results/mpi_train.json, or $RESULTS.
 set -eu
 cd "$(dirname "$0")/.."
@@ -65,4 +65,4 @@ jq -r '.rows[] | [.ranks, .m, .d, .ms, .speedup, .fastest_ms, .fastest_speedup, 
     "$scratch/all.json" |
     awk 'BEGIN { print " P  classes    d  ms a step       fastest ms      CPU ms a rank   waited  bytes a step" }
          { printf "%2d %8d %4d %8.1f %5.2fx %9.1f %5.2fx %8.1f %5.2fx %7.1f%% %13d\n", $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 }'
-jq -r '"of a step every rank does \(.bag_ms * 10 | round / 10) ms alike, the bag; a batch has \(.features_a_batch) features"' "$scratch/all.json"
+jq -r '"of a step the bag takes \(.bag_ms * 10 | round / 10) ms on one process; a batch has \(.features_a_batch) features"' "$scratch/all.json"
