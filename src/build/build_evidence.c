@@ -343,30 +343,14 @@ static wo_status judge(const wo_log *log, woi_evidence by, woi_routed *routed, w
     return status;
 }
 
-static wo_status needs_of(const wo_layer *layer, const wo_log *log, const wo_index *index, wo_source source,
-                          woi_sparse *needs, wo_error *err)
-{
-    const wo_build_options *o = &index->options;
-    return woi_needs_of(&(woi_needs_call){.rows = &layer->dense,
-                                          .log = log,
-                                          .source = source,
-                                          .k = o->source_k,
-                                          .threads = o->threads,
-                                          .progress = &o->progress,
-                                          .shard = &layer->shard,
-                                          .together = o->together,
-                                          .findings = index->findings},
-                        needs, err);
-}
-
 wo_status woi_build_evidence(const wo_layer *layer, const wo_log *log, wo_index *index, wo_error *err)
 {
     const wo_build_options *o = &index->options;
     woi_routed routed = {0};
     woi_sparse needs = {0}, labels = {0};
-    wo_status status = needs_of(layer, log, index, o->source, &needs, err);
-    const bool apart = o->source == WO_SOURCE_BOTH && log->indptr && (woi_has_shares(o) || woi_lacks_mix(o));
-    if (!status && apart) status = needs_of(layer, log, index, WO_SOURCE_LABELS, &labels, err);
+    wo_status status = woi_needs_by(index, layer, log, o->source, &needs, err);
+    const bool apart = woi_labels_are_apart(o, log);
+    if (!status && apart) status = woi_needs_by(index, layer, log, WO_SOURCE_LABELS, &labels, err);
     const woi_evidence by = {&needs, apart ? &labels : &needs};
     if (!status) status = woi_evidence_route(log, &needs, index, &routed, err);
     if (!status) status = woi_evidence_choose_mix(log, by, &routed, index, err);

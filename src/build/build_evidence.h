@@ -39,6 +39,12 @@ typedef struct woi_evidence {
     const woi_sparse *needs, *labels; /* by the source; of labels: needs where the source has none, or has them alone */
 } woi_evidence;
 
+/* Whether labels are not the needs by the source. */
+static inline bool woi_labels_are_apart(const wo_build_options *o, const wo_log *log)
+{
+    return o->source == WO_SOURCE_BOTH && log->indptr && (woi_has_shares(o) || woi_lacks_mix(o));
+}
+
 wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index *index, wo_error *err);
 
 /* Where probabilities are to be a mixture that is left to choose: by queries of the log that cells are not filled by
