@@ -61,11 +61,16 @@ static const char *raw(const cli_files *files, const wo_error *err)
     return n ? "it looks like text: 'wideout embed' makes a log of raw data" : NULL;
 }
 
-static const cli_option *find(const cli_option *options, const char *name)
+/* The option of that name; NULL: not found yet. */
+typedef struct wanted {
+    const char *name;
+    const cli_option *found;
+} wanted;
+
+static void find(const cli_option *option, void *ctx)
 {
-    for (; options && options->name; options++)
-        if (strcmp(options->name, name) == 0) return options;
-    return NULL;
+    wanted *w = ctx;
+    if (!w->found && strcmp(option->name, w->name) == 0) w->found = option;
 }
 
 /* The command's own option, as it is written: "--source-k", "-K"; NULL where it has none. */
@@ -75,13 +80,13 @@ static const char *option_of(const cli_command *command, const char *option, cha
     snprintf(here, sizeof here, "%s", cli_word_of(option));
     for (char *c = here; *c; c++)
         if (*c == '_') *c = '-';
-    const cli_option *found = find(command->options, here);
-    if (!found) found = find(cli_common_options, here);
-    if (!found) return NULL;
-    if (found->letter)
-        snprintf(text, 64, "-%c", found->letter);
+    wanted w = {.name = here};
+    cli_each_option(command, find, &w);
+    if (!w.found) return NULL;
+    if (w.found->letter)
+        snprintf(text, 64, "-%c", w.found->letter);
     else
-        snprintf(text, 64, "--%s", found->name);
+        snprintf(text, 64, "--%s", w.found->name);
     return text;
 }
 

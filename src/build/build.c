@@ -155,7 +155,8 @@ static wo_status check_inputs(const wo_layer *layer, const wo_log *log, const wo
     if (!log && needs_log)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
                               "method %s is built from a log of queries, none was given", woi_method_name(o->method));
-    wo_status status = check_shard(layer, o, err);
+    wo_status status = woi_route_d_check(o, layer->dense.d, err);
+    if (!status) status = check_shard(layer, o, err);
     if (!status) status = woi_together_whole(o->together, &layer->shard, layer->dense.m, err);
     if (status) return status;
     if (log) status = woi_log_check(log, woi_shard_whole(&layer->shard, layer->dense.m), layer->dense.d, err);

@@ -30,6 +30,13 @@ void woi_routed_free(woi_routed *routed)
     *routed = (woi_routed){0};
 }
 
+wo_status woi_route_d_check(const wo_build_options *o, size_t d, wo_error *err)
+{
+    if (!woi_uses_tree(o) || o->route_d >= d || o->route_d % 16 == 0) return WO_OK;
+    return woi_fail_option(err, WO_ERR_ARGUMENT, "route_d", "route_d is %u, expected a multiple of 16, or all %zu",
+                           o->route_d, d);
+}
+
 static wo_status recall_router(wo_index *index, bool *known, wo_error *err)
 {
     woi_piece pieces[WOI_ROUTER_PIECES];
@@ -121,9 +128,6 @@ static wo_status learn_tree(const wo_log *log, const woi_sparse *needs, wo_index
                             wo_error *err)
 {
     wo_build_options *o = &index->options;
-    if (o->route_d < log->d && o->route_d % 16)
-        return woi_fail_option(err, WO_ERR_ARGUMENT, "route_d", "route_d is %u, expected a multiple of 16, or all %zu",
-                               o->route_d, log->d);
     woi_tree_options tree = {.r = o->route_d ? o->route_d : 32,
                              .nodes = o->nodes,
                              .leaves = o->leaves,

@@ -25,6 +25,10 @@ enum { WOI_MOST_FILED = 16 }; /* leaves that a query is filed in: 1 + the most t
  * scale must be known: parts (WOI_MOST_FILED), from the nearest on. */
 void woi_evidence_parts(float *parts);
 
+/* Whether a tree can work in so many coordinates of a layer's d: what the options alone do not say. Nothing below asks
+ * again. */
+wo_status woi_route_d_check(const wo_build_options *o, size_t d, wo_error *err);
+
 /* Learns index->hash or index->tree. */
 wo_status woi_evidence_route(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
                              wo_error *err);
