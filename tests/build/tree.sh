@@ -78,6 +78,22 @@ for language in c11 c17 c++17; do
         -Werror -Iinclude -c "$scratch/header.c" -o "$scratch/header.o"
 done
 
+# A struct that may grow lies inside no other, whose later fields would move, and in no array without a stride.
+nested() { # HEADER
+    awk '/^typedef struct [a-z_]+ [{]/ { inside = $3; next }
+        /^[}]/ { inside = "" }
+        inside && $1 == "size_t" && $2 == "struct_size;" { sized[inside] }
+        inside { sub(/^ +(const )?(struct )?/, ""); kind = $0; sub(/ .*/, "", kind); if ($0 ~ /^[a-z_]+ [a-z]/) member[inside " has a " kind] = kind }
+        END { for (what in member) if (member[what] in sized) print what }' "$1"
+}
+same 'no struct with a size lies inside another' '' "$(nested include/wideout.h)"
+{
+    cat include/wideout.h
+    printf '%s\n' 'typedef struct wo_new {' '    size_t struct_size;' '    wo_progress progress;' '    const wo_open_options open;' \
+        '    const wo_layer_options *layer;' '} wo_new;'
+} >"$scratch/nested.h"
+same 'one that does is found' 'wo_new has a wo_open_options' "$(nested "$scratch/nested.h")"
+
 same 'the public header knows classes, not neurons' '' "$(grep -i neuron include/wideout.h)"
 # The manual says so too, but for the word of an option of lss and a column of its trace: its paper says neuron.
 same 'users read of classes, not of neurons' '' \
