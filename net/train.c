@@ -134,10 +134,10 @@ static wo_status hash_file(const char *path, uint64_t *hash, wo_error *err)
     char piece[1 << 14];
     size_t bytes;
     FILE *file = fopen(path, "rb");
-    if (!file) return woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "the file cannot be opened: %s", strerror(errno));
+    if (!file) return woi_fail_errno(err, "the file cannot be opened", errno);
     while ((bytes = fread(piece, 1, sizeof piece, file)) > 0) *hash = woi_hash(*hash, piece, bytes);
     wo_status status = WO_OK;
-    if (ferror(file)) status = woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "the file cannot be read: %s", strerror(errno));
+    if (ferror(file)) status = woi_fail_errno(err, "the file cannot be read", errno);
     fclose(file);
     return status;
 }

@@ -3,7 +3,6 @@
 # With -O1, because it is about the links: 35 s of processor time, with -O2 -g it were 60.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
-CC=${CC:-cc}
 # shellcheck disable=SC2086 # CC may be several words
 if ! $CC --version | grep -q 'Free Software Foundation'; then
     ok "LTO=1 is gcc's, and CC is $CC # skip"

@@ -64,6 +64,9 @@ check 'the shared library exports src/exports.txt, nothing else' diff src/export
 # Few dependencies are a promise: no BLAS, no OpenMP, no zlib.
 same 'the shared library needs jansson and the C library alone' 'libc.so libjansson.so libm.so' \
     "$(readelf -d "$BUILD/libwideout.so" | sed -n 's/.*NEEDED.*\[\(lib[a-z]*\.so\).*/\1/p' | LC_ALL=C sort | tr '\n' ' ' | sed 's/ $//')"
+# It prints nothing, ends no process and changes no setting of one; strerror and its kin may be of one thread alone.
+same 'and asks it for nothing that a library should not' '' "$(nm -D --undefined-only "$BUILD/libwideout.so" | awk '{ sub(/@.*/, "", $2); print $2 }' |
+    grep -xE '(__)?(v?f?printf|f?puts|f?putc|putchar|perror|stdout|stderr)(_chk)?|_?_?(exit|Exit|assert_fail)|abort|raise|kill|atexit|setenv|putenv|unsetenv|setlocale|signal|sigaction|setrlimit|sched_setaffinity|umask|chdir|srand|fesetround|strerror|strtok|rand')"
 # A thread that sleeps in it must find its code when it wakes.
 check 'dlclose leaves the shared library in memory' grep -q NODELETE <(readelf -d "$BUILD/libwideout.so")
 
