@@ -10,6 +10,7 @@
 #include "tune/tune.h"
 
 #include "base/clock.h"
+#include "index/options.h"
 
 #include <math.h>
 #include <string.h>

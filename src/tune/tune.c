@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "base/sized.h"
 #include "build/mixture_learn.h"
+#include "index/options.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,6 +2,8 @@
  * whatever they are: nothing here depends on them but which setting wins. */
 #include "tuning.h"
 
+#include "index/options.h"
+
 static void assert_goal_is_reached(const pair *p, const wo_index *index, double target)
 {
     wo_eval_options eo;
