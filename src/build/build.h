@@ -36,8 +36,5 @@ typedef struct woi_needs_call {
 } woi_needs_call;
 
 wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error *err);
-/* The same by the options of an index that is being built of the layer, but for the source. */
-wo_status woi_needs_by(const wo_index *index, const wo_layer *layer, const wo_log *log, wo_source source,
-                       woi_sparse *needs, wo_error *err);
 
 #endif

@@ -29,6 +29,10 @@ void woi_evidence_parts(float *parts);
  * again. */
 wo_status woi_route_d_check(const wo_build_options *o, size_t d, wo_error *err);
 
+/* What the log's queries needed, by the options of an index that is being built of the layer, but for the source. */
+wo_status woi_needs_by(const wo_index *index, const wo_layer *layer, const wo_log *log, wo_source source,
+                       woi_sparse *needs, wo_error *err);
+
 /* Learns index->hash or index->tree. */
 wo_status woi_evidence_route(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
                              wo_error *err);

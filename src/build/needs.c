@@ -89,19 +89,3 @@ done:
     woi_free(scores);
     return status;
 }
-
-wo_status woi_needs_by(const wo_index *index, const wo_layer *layer, const wo_log *log, wo_source source,
-                       woi_sparse *needs, wo_error *err)
-{
-    const wo_build_options *o = &index->options;
-    return woi_needs_of(&(woi_needs_call){.rows = &layer->dense,
-                                          .log = log,
-                                          .source = source,
-                                          .k = o->source_k,
-                                          .threads = o->threads,
-                                          .progress = &o->progress,
-                                          .shard = &layer->shard,
-                                          .together = o->together,
-                                          .findings = index->findings},
-                        needs, err);
-}
