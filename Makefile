@@ -413,7 +413,7 @@ $(BUILD)/bench/peers/test_peers: $(BUILD)/obj/bench/peers/test_peers.o $(PEER_OB
 # wideout-bench: the harness, the peers, the report, and the tool's own way with options and messages.
 BENCH_SRC := $(filter-out bench/kernels.c bench/parse.c bench/exact.c bench/layout.c bench/products.c bench/coordinates.c bench/nearest.c bench/load.c bench/replay.c,$(wildcard bench/*.c))
 BENCH_OBJ := $(BENCH_SRC:%.c=$(BUILD)/obj/%.o)
-BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options build_options words inputs output progress suggest)
+BENCH_CLI := $(patsubst %,$(BUILD)/obj/cli/%.o,options build_options words hints inputs output progress suggest)
 $(BENCH_OBJ): private CPPFLAGS += -DBENCH_DIR='"$(CURDIR)/bench"'
 $(BUILD)/wideout-bench: $(BENCH_OBJ) $(BENCH_CLI) $(PEER_OBJ) $(ARCHIVES)
 	$(call say,LD) $(LINK) -o $@ $^ $(PEER_LIBS) $(ZLIB) $(LIBS) $(if $(PEERS),-lstdc++)

@@ -1,6 +1,7 @@
 /* From what the library says a failure is about to files and options of the tool. */
 #include "blame.h"
 
+#include "hints.h"
 #include "store/store.h"
 #include "words.h"
 
@@ -20,38 +21,6 @@ static const char *file_of(const cli_files *files, const wo_error *err)
     case WO_ABOUT_OPTION: return strcmp(err->option, "checkpoint") == 0 ? files->checkpoint : NULL;
     case WO_ABOUT_NONE: break;
     }
-    return NULL;
-}
-
-/* What helps, by what the failure is about, the option, and the status. */
-static const struct hint {
-    wo_about about;
-    const char *option;
-    wo_status status; /* WO_OK: any */
-    const char *text;
-} hints[] = {
-    {WO_ABOUT_LAYER, "weight_name", WO_ERR_FORMAT, "choose with --weight-name NAME"},
-    {WO_ABOUT_LAYER, "weight_name", WO_ERR_ARGUMENT, "leave out --weight-name"},
-    {WO_ABOUT_LAYER, "bias_name", WO_ERR_FORMAT, "choose with --bias-name NAME"},
-    {WO_ABOUT_LAYER, "bias_name", WO_ERR_ARGUMENT, "leave out --bias-name"},
-    {WO_ABOUT_LAYER, "bias_path", WO_OK, "name a tensor with --bias-name NAME instead of --bias"},
-    {WO_ABOUT_LAYER, "bias", WO_OK, "--bias-name NAME or --bias FILE gives one"},
-    {WO_ABOUT_INDEX, "layer", WO_OK, "give the layer too: --layer FILE"},
-    {WO_ABOUT_INDEX, "keep", WO_OK, "build it anew: 'wideout build' keeps some unless --keep is 0"},
-    {WO_ABOUT_INDEX, "shard", WO_OK, "'wideout join' makes one index of all, 'wideout-mpi eval' asks all"},
-    {WO_ABOUT_INDEX, "partition", WO_OK, "build it with --partition, or ask for --exact"},
-    {WO_ABOUT_LOG, "tune_log", WO_OK, "give another one with --tune-log FILE"},
-    {WO_ABOUT_LOG, "target", WO_OK, "ask with --target-agree or --target-us"},
-    {WO_ABOUT_TUNE_LOG, "target", WO_OK, "ask with --target-agree or --target-us"},
-    {WO_ABOUT_LOG, "source", WO_OK, "--source top takes it"},
-};
-
-static const char *hint_of(const wo_error *err)
-{
-    for (size_t i = 0; i < sizeof hints / sizeof hints[0]; i++)
-        if (hints[i].about == err->about && strcmp(hints[i].option, err->option) == 0 &&
-            (hints[i].status == WO_OK || hints[i].status == err->status))
-            return hints[i].text;
     return NULL;
 }
 
@@ -92,11 +61,16 @@ static const char *raw(const cli_files *files, const wo_error *err)
     return n ? "it looks like text: 'wideout embed' makes a log of raw data" : NULL;
 }
 
-static const cli_option *find(const cli_option *options, const char *name)
+/* The option of that name; NULL: not found yet. */
+typedef struct wanted {
+    const char *name;
+    const cli_option *found;
+} wanted;
+
+static void find(const cli_option *option, void *ctx)
 {
-    for (; options && options->name; options++)
-        if (strcmp(options->name, name) == 0) return options;
-    return NULL;
+    wanted *w = ctx;
+    if (!w->found && strcmp(option->name, w->name) == 0) w->found = option;
 }
 
 /* The command's own option, as it is written: "--source-k", "-K"; NULL where it has none. */
@@ -106,13 +80,13 @@ static const char *option_of(const cli_command *command, const char *option, cha
     snprintf(here, sizeof here, "%s", cli_word_of(option));
     for (char *c = here; *c; c++)
         if (*c == '_') *c = '-';
-    const cli_option *found = find(command->options, here);
-    if (!found) found = find(cli_common_options, here);
-    if (!found) return NULL;
-    if (found->letter)
-        snprintf(text, 64, "-%c", found->letter);
+    wanted w = {.name = here};
+    cli_each_option(command, find, &w);
+    if (!w.found) return NULL;
+    if (w.found->letter)
+        snprintf(text, 64, "-%c", w.found->letter);
     else
-        snprintf(text, 64, "--%s", found->name);
+        snprintf(text, 64, "--%s", w.found->name);
     return text;
 }
 
@@ -123,7 +97,7 @@ int cli_blame(const cli_command *command, const cli_files *files, const wo_error
     if (!about && err->about == WO_ABOUT_OPTION) about = option_of(command, err->option, option);
     const char *hint = swapped(files, err);
     if (!hint) hint = raw(files, err);
-    return cli_fail_hint(about, err, hint ? hint : hint_of(err));
+    return cli_fail_hint(about, err, hint ? hint : cli_hint_of(err));
 }
 
 void cli_warn_bias(const char *path, const char *tensor)

@@ -79,7 +79,8 @@ int cli_run(const cli_command *command, int argc, char **argv);
 
 /* ---- Messages ---------------------------------------------------------------------------------------------- */
 
-/* "wideout: PATH: SENTENCE" on stderr; path may be NULL. Returns CLI_FAILED. */
+/* "wideout: PATH: SENTENCE" on stderr; path may be NULL. Behind it what helps, of a failure of the workshop's
+ * (hints.h). Returns CLI_FAILED. */
 int cli_fail(const char *path, const wo_error *err);
 /* The same with "; HINT" behind it, unless NULL. */
 int cli_fail_hint(const char *path, const wo_error *err, const char *hint);

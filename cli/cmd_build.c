@@ -360,9 +360,6 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     const double start = woi_now_s();
     int code = cli_layer_open(self, &args->layer, &layer);
     if (!code && args->names) code = cli_names_give(args->names, layer);
-    if (!code && o->route_d % 16 && o->route_d < wo_layer_d(layer))
-        code = cli_usage(self, "--route-d takes a multiple of 16, or all %zu coordinates, not %" PRIu32,
-                         wo_layer_d(layer), o->route_d);
     if (code) goto done;
     if (cli_logs_open(&args->logs, args->labels, &log, &files.log, &err))
         code = cli_blame(self, &files, &err);

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <string.h>
 
 typedef struct arguments {
     cli_common common;
@@ -67,7 +68,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     woi_network_free(net);
     if (status && err.about != WO_ABOUT_NONE)
         return cli_blame(self, &(cli_files){.log = args->output, .output = args->output}, &err);
-    if (status) return cli_fail(status == WO_ERR_ARGUMENT && args->distinct ? rest[0] : args->data, &err);
+    if (status) return cli_fail(strcmp(err.option, "distinct") == 0 ? rest[0] : args->data, &err);
     const woi_precision precision = made.precision;
     cli_progress_end();
     const double seconds = woi_now_s() - start;

@@ -1,5 +1,6 @@
 /* wideout train xc | w2v | lm: networks that end in a wide layer, trained from data files. */
 #include "train.h"
+#include "blame.h"
 #include "inputs.h"
 #include "outputs.h"
 
@@ -276,7 +277,9 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
     watcher w = {.progress = cli_progress(&(cli_common){.quiet = true}), .started = woi_now_s(), .before = UINT64_MAX};
     w.line = first && !args->common.quiet && !args->common.json;
     if (woi_train(arch, &o, (woi_train_watch){watch, &w, job ? job->phase : NULL}, &result, &at, &err))
-        return job && job->failed_elsewhere() ? CLI_FAILED : cli_fail(at, &err);
+        return job && job->failed_elsewhere() ? CLI_FAILED
+               : err.about == WO_ABOUT_OPTION ? cli_blame(self, &(cli_files){0}, &err)
+                                              : cli_fail(at, &err);
     cli_progress_end();
     code = args->common.json ? print_json(args, &result, job) : print_result(arch, args, &result);
     woi_train_result_free(&result);

@@ -1,6 +1,7 @@
 /* Messages, numbers and JSON for people and programs. */
 #include "base/utf8.h"
 #include "cli.h"
+#include "hints.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -102,7 +103,7 @@ int cli_columns(int otherwise)
 
 int cli_fail(const char *path, const wo_error *err)
 {
-    return cli_fail_hint(path, err, NULL);
+    return cli_fail_hint(path, err, err->about == WO_ABOUT_NONE ? cli_hint_of(err) : NULL);
 }
 
 int cli_fail_hint(const char *path, const wo_error *err, const char *hint)

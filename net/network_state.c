@@ -57,9 +57,8 @@ static wo_status check_state(const woi_network *net, wo_error *err)
             if (isfinite(x[j])) continue;
             char name[64];
             state_name(param, (int)(i % 3), name);
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                            "would have %g as element %zu of '%s', and is not saved: try a smaller --lr", (double)x[j],
-                            j, name);
+            return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_NONE, "lr",
+                                  "would have %g as element %zu of '%s', and is not saved", (double)x[j], j, name);
         }
     }
     return WO_OK;
@@ -138,9 +137,8 @@ static wo_status read_position(const woi_st *st, position *at, wo_error *err)
         return woi_fail(err, WO_ERR_ARGUMENT, 8, "is share '%s' of a run, expected %s: resume with as many processes",
                         woi_quote(quoted, share, strlen(share)), at->share);
     if (!fingerprint || strcmp(fingerprint, at->fingerprint) != 0)
-        return woi_fail(
-            err, WO_ERR_ARGUMENT, 8,
-            "belongs to another network, other data or other options: delete it, or train without --resume");
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_NONE, "resume",
+                              "belongs to another network, other data or other options");
     const char *epochs = woi_st_meta(st, "epochs_done"), *stated = woi_st_meta(st, "loss");
     if (!epochs || !stated) return woi_fail(err, WO_ERR_FORMAT, 8, "does not say how many epochs are done");
     errno = 0;

@@ -85,7 +85,7 @@ static wo_status room_for_labels(woi_queries *s, size_t n, wo_error *err)
 static wo_status check_xc_shape(const woi_queries *s, const woi_xc_shape *shape, wo_error *err)
 {
     if (shape->matrix)
-        return woi_fail(err, WO_ERR_FORMAT, 0, "is one half of the two-file form: join it with 'wideout data xc'");
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "matrix", "is one half of the two-file form");
     if (shape->n_features > s->net->n_inputs)
         return woi_fail(err, WO_ERR_FORMAT, 0, "has %llu features, the network %zu",
                         (unsigned long long)shape->n_features, s->net->n_inputs);
@@ -411,9 +411,9 @@ wo_status woi_queries_open(const woi_network *net, const char *path, const woi_q
                            woi_queries **result, wo_error *err)
 {
     if (options->distinct && net->arch != WOI_ARCH_W2V)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                        "is a network of kind %s, expected w2v for --distinct, whose queries are single words",
-                        woi_arch_name(net->arch));
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_NONE, "distinct",
+                              "is a network of kind %s, expected w2v, whose queries are single words",
+                              woi_arch_name(net->arch));
     woi_queries *s = woi_alloc_zero(1, sizeof *s, err);
     if (!s) return WO_ERR_MEMORY;
     s->net = net;

@@ -134,10 +134,10 @@ static wo_status hash_file(const char *path, uint64_t *hash, wo_error *err)
     char piece[1 << 14];
     size_t bytes;
     FILE *file = fopen(path, "rb");
-    if (!file) return woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "the file cannot be opened: %s", strerror(errno));
+    if (!file) return woi_fail_errno(err, "the file cannot be opened", errno);
     while ((bytes = fread(piece, 1, sizeof piece, file)) > 0) *hash = woi_hash(*hash, piece, bytes);
     wo_status status = WO_OK;
-    if (ferror(file)) status = woi_fail(err, WO_ERR_IO, WO_NO_OFFSET, "the file cannot be read: %s", strerror(errno));
+    if (ferror(file)) status = woi_fail_errno(err, "the file cannot be read", errno);
     fclose(file);
     return status;
 }
@@ -172,8 +172,9 @@ static wo_status tell(run *r, const char *doing, wo_error *err)
     bool all_go_on;
     const wo_status status = woi_ranks_all(r->o->ranks, go_on, &all_go_on, err);
     if (status || all_go_on) return status;
-    return woi_fail(err, WO_ERR_CANCELLED, WO_NO_OFFSET, "stopped in epoch %" PRIu64 "; %s", r->report.epoch,
-                    r->report.epoch > 1 ? "--resume goes on from the end of the one before" : "nothing was saved yet");
+    return woi_fail_about(err, WO_ERR_CANCELLED, WO_ABOUT_NONE, r->report.epoch > 1 ? "resume" : "",
+                          "stopped in epoch %" PRIu64 "%s", r->report.epoch,
+                          r->report.epoch > 1 ? "" : "; nothing was saved yet");
 }
 
 static int forward_progress(void *ctx, const char *stage, uint64_t done, uint64_t total)
@@ -221,9 +222,8 @@ static wo_status run_epoch(run *r, wo_error *err)
         size_t examples;
         if ((status = t->step(t->self, &(woi_turn){i, first + i, &adam}, &loss, &examples, err))) break;
         if (!isfinite(loss))
-            return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                            "the loss is %g in epoch %" PRIu64 ", step %" PRIu64 ": try a smaller --lr", loss,
-                            r->report.epoch, i + 1);
+            return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_NONE, "lr",
+                                  "the loss is %g in epoch %" PRIu64 ", step %" PRIu64, loss, r->report.epoch, i + 1);
         const double seconds = woi_now_s() - start;
         loss_sum += loss * (double)examples;
         seen += examples;
@@ -277,8 +277,8 @@ static wo_status decide(run *r, wo_error *err)
 {
     woi_history *h = &r->history;
     if (r->result->valid.n == r->result->valid.unlabelled)
-        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
-                        "no example has a label: without one --epochs auto cannot tell when to stop");
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "auto_epochs",
+                              "no example has a label, by which it would be known when to stop");
     h->p_at_1[h->n] = r->result->valid.p_at_1;
     h->loss[h->n++] = r->report.loss;
     r->pace = woi_pace_after(h);
@@ -442,15 +442,15 @@ static wo_status try_data(const run *r, const char *path, wo_error *err)
 /* The product of batch and steps is the size of buffers. */
 static wo_status check_options(const woi_train_options *o, woi_arch arch, wo_error *err)
 {
-    const uint64_t most = 1 << 20;
+    static const double most = 1 << 20;
     if (o->ranks && arch != WOI_ARCH_XC)
         return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "several processes train a bag network (xc), not %s",
                         woi_arch_name(arch));
     if (o->auto_epochs && !o->valid)
-        return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "--epochs auto needs --valid: it says when to stop");
-    if (o->batch <= most && o->steps <= most) return WO_OK;
-    return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "--%s %" PRIu64 " is too large: at most %" PRIu64,
-                    o->batch > most ? "batch" : "steps", o->batch > most ? o->batch : o->steps, most);
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "valid",
+                               "there are no validation data, by which it would be known when to stop");
+    const wo_status status = woi_check_range("batch", (double)o->batch, 1, most, err);
+    return status ? status : woi_check_range("steps", (double)o->steps, 0, most, err);
 }
 
 /* What can fail before the first step in this process alone. */

@@ -252,8 +252,9 @@ wo_status woi_trainer_w2v(const woi_train_options *o, woi_trainer *trainer, cons
                           (unsigned long long)x->tokens.n);
     if (!status) status = list_visits(x, err);
     if (!status && o->drop_top >= x->n_words)
-        status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "--drop-top %llu leaves none of the %llu words in it",
-                          (unsigned long long)o->drop_top, (unsigned long long)x->n_words);
+        status = woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_NONE, "drop_top",
+                                "has %llu words: without the %llu most frequent none is left",
+                                (unsigned long long)x->n_words, (unsigned long long)o->drop_top);
     if (!status)
         status = woi_network_create(&(woi_network_plan){.arch = WOI_ARCH_W2V,
                                                         .m = (size_t)x->tokens.words.n,

@@ -144,9 +144,9 @@ static wo_status check_values(const xc *x, wo_error *err)
     for (uint64_t row = 0; x->o->input.log1p && row < data->n; row++)
         for (int64_t i = data->feature_indptr[row]; i < data->feature_indptr[row + 1]; i++)
             if (data->values[i] <= -1)
-                return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
-                                "row %llu: feature %d has the value %g, which is no count: try --counts raw",
-                                (unsigned long long)row + 1, data->features[i], (double)data->values[i]);
+                return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "log1p",
+                                      "row %llu: feature %d has the value %g, which is no count",
+                                      (unsigned long long)row + 1, data->features[i], (double)data->values[i]);
     return WO_OK;
 }
 
@@ -196,8 +196,7 @@ wo_status woi_trainer_xc(const woi_train_options *o, woi_trainer *trainer, const
     *at = o->train;
     wo_status status = woi_xc_load(o->train, &o->xc, NULL, &x->data, err);
     if (!status && x->data.n_labels == 0)
-        status = woi_fail(err, WO_ERR_FORMAT, 0,
-                          "has no labels: a file of the two-file form is joined by 'wideout data xc'");
+        status = woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "matrix", "has no labels");
     if (!status && o->ranks && x->data.n_labels < (uint64_t)o->ranks->size)
         status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "has %llu classes for %d processes: each needs one",
                           (unsigned long long)x->data.n_labels, o->ranks->size);

@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 export LC_ALL=C.UTF-8
-BUILD=${BUILD:-build}
+BUILD=${BUILD:-build} CC=${CC:-cc}
 case $BUILD in /*) : "${WIDEOUT:=$BUILD/wideout}" ;; *) : "${WIDEOUT:=$PWD/$BUILD/wideout}" ;; esac
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

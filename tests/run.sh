@@ -20,7 +20,7 @@ alone='unit/test_ceilings unit/test_evaluate unit/test_team unit/test_tune unit/
 LEAVE_OUT=${LEAVE_OUT:-}
 # What reads texts, kills programs, installs, or puts programs together that others test one by one: a sanitizer sees nothing
 # there that it does not see in the rest.
-[ -z "$SAN" ] || LEAVE_OUT+=' build/demo.sh build/install.sh build/make.sh build/names.sh build/parameters.sh
+[ -z "$SAN" ] || LEAVE_OUT+=' build/demo.sh build/install.sh build/lto.sh build/make.sh build/names.sh build/parameters.sh
     build/sentences.sh cli/drift.sh cli/kills.sh'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -197,9 +197,8 @@ static wo_status finish(woi_catalogue *c, uint64_t min_features, uint64_t min_la
     counts->n_features = (uint64_t)c->features.names.n;
     counts->n_labels = (uint64_t)c->labels.names.n;
     if (counts->unlabelled == c->n)
-        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
-                        "none of its %zu packages needs one that %" PRIu64 " or more need (--min-label-count)", c->n,
-                        min_labels);
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "min_labels",
+                              "none of its %zu packages needs one that %" PRIu64 " or more need", c->n, min_labels);
     return WO_OK;
 }
 

@@ -33,9 +33,9 @@ static wo_status read_tokens(const woi_st *st, woi_tokens *tokens, wo_error *err
     const char *kind = woi_st_kind(st);
     char quoted[WOI_QUOTE_BYTES];
     if (!kind || strcmp(kind, "tokens") != 0)
-        return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "is %s%s, expected a token file ('wideout data text')",
-                        kind ? "of kind " : "not a file of wideout's",
-                        kind ? woi_quote(quoted, kind, strlen(kind)) : "");
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "tokens", "is %s%s, expected a token file",
+                              kind ? "of kind " : "not a file of wideout's",
+                              kind ? woi_quote(quoted, kind, strlen(kind)) : "");
     const woi_tensor *ids = woi_st_find(st, "tokens");
     if (!ids || ids->n_dims != 1 || ids->dtype != WOI_I32)
         return woi_fail(err, WO_ERR_FORMAT, ids ? ids->offset : WO_NO_OFFSET, "has no tensor 'tokens' of I32");
@@ -58,7 +58,7 @@ wo_status woi_tokens_open(const char *path, woi_tokens *tokens, wo_error *err)
     woi_st *st = NULL;
     woi_file_kind kind;
     if (!woi_file_recognise(path, &kind, NULL) && kind == WOI_FILE_XC) /* text, most likely */
-        return woi_fail(err, WO_ERR_FORMAT, 0, "is no token file: 'wideout data text' makes one of text");
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "tokens", "is no token file");
     wo_status status = woi_st_open(path, &st, err);
     if (!status) status = woi_st_verify(st, NULL, err);
     if (!status) status = read_tokens(st, tokens, err);
@@ -268,8 +268,8 @@ wo_status woi_corpus_split(woi_corpus *corpus, const uint64_t shares[WOI_CORPUS_
         size_t end =
             i == WOI_CORPUS_PARTS - 1 ? corpus->n : (size_t)((long double)corpus->n * (long double)before / all);
         if (end <= begin)
-            return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET, "has %zu tokens: too few for a %s part (--split)",
-                            corpus->n, part_names[i]);
+            return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "shares", "has %zu tokens: too few for a %s part",
+                                  corpus->n, part_names[i]);
         corpus->end[i] = begin = end;
     }
     corpus->n_texts = WOI_CORPUS_PARTS;

@@ -62,6 +62,13 @@ static wo_status fail_line(const woi_xc *xc, const char *at, wo_error *err, cons
                     woi_text_line_number(xc->text), rest);
 }
 
+/* Hands the failure on, of what lenient reading takes. */
+static wo_status strictly(wo_status status, wo_error *err)
+{
+    woi_error_option(err, WO_ABOUT_NONE, "lenient");
+    return status;
+}
+
 /* What stands at `at`, up to the next space, for a sentence. */
 static const char *item(const char *at, char quoted[WOI_QUOTE_BYTES])
 {
@@ -79,7 +86,7 @@ static wo_status next_line(woi_xc *xc, char **line, wo_error *err)
     if (status || !*line) return status;
     if (xc->line[xc->line_bytes] == '\r') {
         if (!xc->options.lenient)
-            return fail_line(xc, xc->line + xc->line_bytes, err, "ends in CRLF, expected LF (--lenient accepts it)");
+            return strictly(fail_line(xc, xc->line + xc->line_bytes, err, "ends in CRLF, expected LF"), err);
         xc->line[xc->line_bytes] = '\n';
     }
     return WO_OK;
@@ -136,7 +143,7 @@ static wo_status check_text(woi_xc *xc, wo_error *err)
     wo_status status = bytes ? WO_OK : woi_text_fill(xc->text, &head, &bytes, err);
     if (status) return status;
     if (memchr(head, '\0', bytes < 512 ? bytes : 512))
-        return woi_fail(err, WO_ERR_FORMAT, 0, "is not text, it has NUL bytes: 'wideout info' says what a file is");
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "path", "is not text, it has NUL bytes");
     if (bytes >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0)
         return woi_fail(err, WO_ERR_FORMAT, 0, "begins with a byte order mark, expected the header 'N F L'");
     return WO_OK;
@@ -247,8 +254,9 @@ static wo_status fail_order(const woi_xc *xc, const char *at, const char *what, 
 {
     bool one_based = xc->options.base == WOI_XC_ONE_BASED ||
                      (xc->options.base == WOI_XC_ONE_BASED_FEATURES && strcmp(what, "label") != 0);
-    return fail_line(xc, at, err, "%s %d %s (--lenient accepts it)", what, id + one_based,
-                     id == before ? "is repeated" : "comes after a larger one");
+    return strictly(fail_line(xc, at, err, "%s %d %s", what, id + one_based,
+                              id == before ? "is repeated" : "comes after a larger one"),
+                    err);
 }
 
 /* "3,17,4": ends at the separator after it. */
@@ -317,8 +325,8 @@ static wo_status take_features(woi_xc *xc, char *p, woi_xc_row *row, wo_error *e
         if (*p == ' ' && !lenient) {
             p++;
             if (!woi_is_digit(*p)) {
-                if (*p == '\n') return fail_line(xc, p, err, "a space at the end (--lenient accepts it)");
-                if (*p == ' ') return fail_line(xc, p, err, "two spaces in a row (--lenient accepts it)");
+                if (*p == '\n') return strictly(fail_line(xc, p, err, "a space at the end"), err);
+                if (*p == ' ') return strictly(fail_line(xc, p, err, "two spaces in a row"), err);
             }
         }
     }
@@ -363,7 +371,7 @@ static wo_status take_row(woi_xc *xc, char *p, woi_xc_row *row, wo_error *err)
     const bool lenient = xc->options.lenient;
     char quoted[WOI_QUOTE_BYTES];
     if (*p == '\n' && !lenient)
-        return fail_line(xc, p, err, "is empty: a row without labels begins with a space (--lenient accepts it)");
+        return strictly(fail_line(xc, p, err, "is empty: a row without labels begins with a space"), err);
     bool blank = *p == ' ' || (lenient && (*p == '\t' || *p == '\n'));
     bool feature_first = !blank && p[strspn(p, "0123456789")] == ':';
     if (feature_first && !lenient)
@@ -377,7 +385,7 @@ static wo_status take_row(woi_xc *xc, char *p, woi_xc_row *row, wo_error *err)
     }
     if (*p == ' ') {
         p++;
-        if (*p == ' ' && !lenient) return fail_line(xc, p, err, "two spaces in a row (--lenient accepts it)");
+        if (*p == ' ' && !lenient) return strictly(fail_line(xc, p, err, "two spaces in a row"), err);
     }
     return take_features(xc, p, row, err);
 }

@@ -73,11 +73,16 @@ __attribute__((unused)) static const char *gnu_reason(const char *returned, cons
 
 #define REASON(returned, buffer) _Generic((returned), int : posix_reason, char * : gnu_reason)(returned, buffer)
 
+const char *woi_errno_text(int errnum, char text[WOI_ERRNO_BYTES])
+{
+    text[0] = '\0';
+    return REASON(strerror_r(errnum, text, WOI_ERRNO_BYTES), text);
+}
+
 void woi_error_set_errno(wo_error *err, const char *what, int errnum)
 {
-    char reason[96] = "";
-    woi_error_set(err, WO_ERR_IO, WO_NO_OFFSET, "%s: %s", what,
-                  REASON(strerror_r(errnum, reason, sizeof reason), reason));
+    char reason[WOI_ERRNO_BYTES];
+    woi_error_set(err, WO_ERR_IO, WO_NO_OFFSET, "%s: %s", what, woi_errno_text(errnum, reason));
 }
 
 void woi_error_prefix(wo_error *err, const char *prefix)

@@ -33,6 +33,10 @@ void woi_error_set(wo_error *err, wo_status status, uint64_t offset, const char 
     __attribute__((format(printf, 4, 5)));
 void woi_error_set_errno(wo_error *err, const char *what, int errnum);
 
+/* "No such file or directory": in `text`, or static. From any thread, as strerror is not everywhere. */
+#define WOI_ERRNO_BYTES 96
+const char *woi_errno_text(int errnum, char text[WOI_ERRNO_BYTES]);
+
 /* Puts `prefix`, a colon and a space before the sentence that is in `err`: an outer caller adding its place.
  * Of one that is too long only the end is put there. */
 void woi_error_prefix(wo_error *err, const char *prefix);

@@ -14,9 +14,11 @@ static bool is_set(size_t bytes)
     return bytes >= sizeof bytes && bytes <= LARGEST;
 }
 
+/* 0 where there is none. */
 static size_t size_of(const void *sized)
 {
     size_t bytes;
+    if (!sized) return 0;
     memcpy(&bytes, sized, sizeof bytes);
     return bytes;
 }

@@ -22,16 +22,8 @@ static wo_status build_popular(const wo_layer *layer, const wo_log *log, wo_inde
     const wo_build_options *o = &index->options;
     /* The most frequent labels; without labels, what the exact layer answers most often. */
     woi_sparse needs;
-    wo_status status = woi_needs_of(&(woi_needs_call){.rows = &layer->dense,
-                                                      .log = log,
-                                                      .source = log->indptr ? WO_SOURCE_LABELS : WO_SOURCE_TOP,
-                                                      .k = o->source_k,
-                                                      .threads = o->threads,
-                                                      .progress = &o->progress,
-                                                      .shard = &layer->shard,
-                                                      .together = o->together,
-                                                      .findings = index->findings},
-                                    &needs, err);
+    const wo_source source = log->indptr ? WO_SOURCE_LABELS : WO_SOURCE_TOP;
+    wo_status status = woi_needs_by(index, layer, log, source, &needs, err);
     if (status) return status;
     const size_t m = layer->dense.m;
     status = woi_fill_popular(&needs, woi_shard_whole(&layer->shard, m), o->n_popular, &index->cells, err);
@@ -163,7 +155,8 @@ static wo_status check_inputs(const wo_layer *layer, const wo_log *log, const wo
     if (!log && needs_log)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "",
                               "method %s is built from a log of queries, none was given", woi_method_name(o->method));
-    wo_status status = check_shard(layer, o, err);
+    wo_status status = woi_route_d_check(o, layer->dense.d, err);
+    if (!status) status = check_shard(layer, o, err);
     if (!status) status = woi_together_whole(o->together, &layer->shard, layer->dense.m, err);
     if (status) return status;
     if (log) status = woi_log_check(log, woi_shard_whole(&layer->shard, layer->dense.m), layer->dense.d, err);

@@ -30,6 +30,13 @@ void woi_routed_free(woi_routed *routed)
     *routed = (woi_routed){0};
 }
 
+wo_status woi_route_d_check(const wo_build_options *o, size_t d, wo_error *err)
+{
+    if (!woi_uses_tree(o) || o->route_d >= d || o->route_d % 16 == 0) return WO_OK;
+    return woi_fail_option(err, WO_ERR_ARGUMENT, "route_d", "route_d is %u, expected a multiple of 16, or all %zu",
+                           o->route_d, d);
+}
+
 static wo_status recall_router(wo_index *index, bool *known, wo_error *err)
 {
     woi_piece pieces[WOI_ROUTER_PIECES];
@@ -121,9 +128,6 @@ static wo_status learn_tree(const wo_log *log, const woi_sparse *needs, wo_index
                             wo_error *err)
 {
     wo_build_options *o = &index->options;
-    if (o->route_d < log->d && o->route_d % 16)
-        return woi_fail_option(err, WO_ERR_ARGUMENT, "route_d", "route_d is %u, expected a multiple of 16, or all %zu",
-                               o->route_d, log->d);
     woi_tree_options tree = {.r = o->route_d ? o->route_d : 32,
                              .nodes = o->nodes,
                              .leaves = o->leaves,
@@ -343,8 +347,8 @@ static wo_status judge(const wo_log *log, woi_evidence by, woi_routed *routed, w
     return status;
 }
 
-static wo_status needs_of(const wo_layer *layer, const wo_log *log, const wo_index *index, wo_source source,
-                          woi_sparse *needs, wo_error *err)
+wo_status woi_needs_by(const wo_index *index, const wo_layer *layer, const wo_log *log, wo_source source,
+                       woi_sparse *needs, wo_error *err)
 {
     const wo_build_options *o = &index->options;
     return woi_needs_of(&(woi_needs_call){.rows = &layer->dense,
@@ -364,9 +368,9 @@ wo_status woi_build_evidence(const wo_layer *layer, const wo_log *log, wo_index 
     const wo_build_options *o = &index->options;
     woi_routed routed = {0};
     woi_sparse needs = {0}, labels = {0};
-    wo_status status = needs_of(layer, log, index, o->source, &needs, err);
-    const bool apart = o->source == WO_SOURCE_BOTH && log->indptr && (woi_has_shares(o) || woi_lacks_mix(o));
-    if (!status && apart) status = needs_of(layer, log, index, WO_SOURCE_LABELS, &labels, err);
+    wo_status status = woi_needs_by(index, layer, log, o->source, &needs, err);
+    const bool apart = woi_labels_are_apart(o, log);
+    if (!status && apart) status = woi_needs_by(index, layer, log, WO_SOURCE_LABELS, &labels, err);
     const woi_evidence by = {&needs, apart ? &labels : &needs};
     if (!status) status = woi_evidence_route(log, &needs, index, &routed, err);
     if (!status) status = woi_evidence_choose_mix(log, by, &routed, index, err);

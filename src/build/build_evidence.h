@@ -25,6 +25,14 @@ enum { WOI_MOST_FILED = 16 }; /* leaves that a query is filed in: 1 + the most t
  * scale must be known: parts (WOI_MOST_FILED), from the nearest on. */
 void woi_evidence_parts(float *parts);
 
+/* Whether a tree can work in so many coordinates of a layer's d: what the options alone do not say. Nothing below asks
+ * again. */
+wo_status woi_route_d_check(const wo_build_options *o, size_t d, wo_error *err);
+
+/* What the log's queries needed, by the options of an index that is being built of the layer, but for the source. */
+wo_status woi_needs_by(const wo_index *index, const wo_layer *layer, const wo_log *log, wo_source source,
+                       woi_sparse *needs, wo_error *err);
+
 /* Learns index->hash or index->tree. */
 wo_status woi_evidence_route(const wo_log *log, const woi_sparse *needs, wo_index *index, woi_routed *routed,
                              wo_error *err);
@@ -38,6 +46,12 @@ wo_status woi_evidence_set_reach(const wo_log *log, const wo_build_options *to, 
 typedef struct woi_evidence {
     const woi_sparse *needs, *labels; /* by the source; of labels: needs where the source has none, or has them alone */
 } woi_evidence;
+
+/* Whether labels are not the needs by the source. */
+static inline bool woi_labels_are_apart(const wo_build_options *o, const wo_log *log)
+{
+    return o->source == WO_SOURCE_BOTH && log->indptr && (woi_has_shares(o) || woi_lacks_mix(o));
+}
 
 wo_status woi_evidence_fill(woi_evidence by, const woi_routed *routed, wo_index *index, wo_error *err);
 

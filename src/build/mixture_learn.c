@@ -12,6 +12,7 @@
 #include "base/hits.h"
 #include "base/mem.h"
 #include "base/progress.h"
+#include "search/search.h"
 
 #include <math.h>
 #include <string.h>

@@ -20,6 +20,7 @@
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/team.h"
+#include "search/search.h"
 
 #include <math.h>
 #include <string.h>

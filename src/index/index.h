@@ -227,10 +227,6 @@ wo_status woi_index_save_joined(const wo_index *index, const char *path, wo_erro
 
 /* ---- Checks ------------------------------------------------------------------------------------------------ */
 
-wo_build_options woi_build_defaults(wo_method method); /* options.c */
-wo_status woi_build_check(const wo_build_options *options, wo_error *err);
-/* A caller's options, of whatever size, completed and checked; NULL: the defaults. */
-wo_status woi_build_take(const wo_build_options *given, wo_build_options *options, wo_error *err);
 /* Fails where the layer is not the one that the index was built for, with the likely cause: it has no bias, but the
  * index may have one (`biased`; of an index without rows nobody knows). */
 wo_status woi_refuse_other_layer(const wo_index *index, const wo_layer *layer, bool biased, wo_error *err);

@@ -1,6 +1,7 @@
 /* Reading kept queries, and routing them: see keep.h. */
 #include "index/keep.h"
 
+#include "base/bf16.h"
 #include "base/error.h"
 #include "base/mem.h"
 
@@ -8,9 +9,8 @@
 #include <string.h>
 
 enum {
-    CHUNK = 4096,             /* queries that FULL is asked at a time */
-    ROUTED = 32,              /* that are routed together */
-    STREAM_KEPT = 0x6b657074, /* of the seed */
+    CHUNK = 4096, /* queries at a time, by hyperplanes */
+    ROUTED = 32,  /* the same, by a tree */
 };
 
 void woi_keep_free(woi_keep *kept)
@@ -20,17 +20,9 @@ void woi_keep_free(woi_keep *kept)
     *kept = (woi_keep){0};
 }
 
-static float from_bf16(uint16_t half)
-{
-    const uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static void read_floats(const uint16_t *from, size_t n, float *to)
 {
-    for (size_t i = 0; i < n; i++) to[i] = from_bf16(from[i]);
+    for (size_t i = 0; i < n; i++) to[i] = woi_bf16_to_f32(from[i]);
 }
 
 void woi_keep_read(const woi_keep *kept, size_t d, const uint32_t *at, size_t first, size_t n, float *q)
@@ -41,7 +33,7 @@ void woi_keep_read(const woi_keep *kept, size_t d, const uint32_t *at, size_t fi
 wo_status woi_keep_check(const woi_keep *kept, size_t d, wo_error *err)
 {
     for (size_t i = 0; i < kept->n * d; i++)
-        if (!isfinite(from_bf16(kept->queries[i])))
+        if (!isfinite(woi_bf16_to_f32(kept->queries[i])))
             return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
                             "'sample.queries' has a number that is not finite, in "
                             "query %zu",

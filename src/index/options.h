@@ -48,7 +48,13 @@ bool woi_option_parse(const woi_option *option, const char *text, wo_build_optio
 enum { WOI_OPTION_BYTES = 40 };
 void woi_option_print(const woi_option *option, const wo_build_options *options, char text[WOI_OPTION_BYTES]);
 
+/* The defaults of a method: what wo_build_defaults gives. */
+wo_build_options woi_build_defaults(wo_method method);
 /* Every option by itself: "lambda is 3, expected 0 to 2". */
 wo_status woi_options_check(const wo_build_options *options, wo_error *err);
+/* The same, and what must hold among them. */
+wo_status woi_build_check(const wo_build_options *options, wo_error *err);
+/* A caller's options, of whatever size, completed and checked; NULL: the defaults. */
+wo_status woi_build_take(const wo_build_options *given, wo_build_options *options, wo_error *err);
 
 #endif

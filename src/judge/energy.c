@@ -1,6 +1,8 @@
 /* RAPL counters through powercap. Nothing here is an estimate: what cannot be read is not measured. */
 #include "judge/energy.h"
 
+#include "base/error.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -38,9 +40,9 @@ static bool read_line(const woi_energy *energy, const char *domain, const char *
 
 static bool read_counter(woi_energy *energy, const char *domain, const char *file, uint64_t *value)
 {
-    char line[64], *end;
+    char line[64], reason[WOI_ERRNO_BYTES], *end;
     if (!read_line(energy, domain, file, line, sizeof line))
-        return give_up(energy, "%s/%s cannot be read: %s%s", domain, file, strerror(errno),
+        return give_up(energy, "%s/%s cannot be read: %s%s", domain, file, woi_errno_text(errno, reason),
                        errno == EACCES ? " (needs root)" : "");
     errno = 0;
     *value = strtoull(line, &end, 10);
@@ -63,7 +65,8 @@ bool woi_energy_open(woi_energy *energy)
     const char *given = getenv("WIDEOUT_POWERCAP");
     snprintf(energy->folder, sizeof energy->folder, "%s", given && *given ? given : "/sys/class/powercap");
     DIR *folder = opendir(energy->folder);
-    if (!folder) return give_up(energy, "%.80s cannot be opened: %s", energy->folder, strerror(errno));
+    char reason[WOI_ERRNO_BYTES];
+    if (!folder) return give_up(energy, "%.80s cannot be opened: %s", energy->folder, woi_errno_text(errno, reason));
     bool fine = true;
     int n = 0;
     for (const struct dirent *entry; fine && (entry = readdir(folder));) {

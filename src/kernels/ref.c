@@ -1,18 +1,11 @@
 /* The reference kernels: plain C, one simple loop each. They define what the others compute (kernels.h says it in
  * words) and run on every machine. Speed is left to the files of the instruction sets. */
+#include "base/bf16.h"
 #include "kernels/kernels.h"
 #include "kernels/topk.h"
 
 #include <math.h>
 #include <string.h>
-
-static float from_bf16(uint16_t half)
-{
-    uint32_t word = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &word, sizeof value);
-    return value;
-}
 
 static float row_f32(const float *q, const float *row, size_t d)
 {
@@ -24,7 +17,7 @@ static float row_f32(const float *q, const float *row, size_t d)
 static float row_bf16(const float *q, const uint16_t *row, size_t d)
 {
     float sum = 0;
-    for (size_t j = 0; j < d; j++) sum += q[j] * from_bf16(row[j]);
+    for (size_t j = 0; j < d; j++) sum += q[j] * woi_bf16_to_f32(row[j]);
     return sum;
 }
 

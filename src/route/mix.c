@@ -8,7 +8,6 @@
 #include "base/rng.h"
 #include "base/team.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -439,7 +438,6 @@ wo_status woi_mix_gradient(const woi_mix_sample *sample, const woi_mix_table *ta
     const woi_kernels *kernels = woi_kernels_get(err);
     if (!kernels) return WO_ERR_UNSUPPORTED;
     const size_t size = (sample->d + 1) * table->width, n_blocks = (batch->n + BLOCK - 1) / BLOCK;
-    assert(batch->threads >= 1);
     float *parts = woi_alloc_zero(n_blocks * size, sizeof *parts, err);
     double *sums = woi_alloc_zero(2 * n_blocks, sizeof *sums, err);
     const bool there = parts && sums;

@@ -27,8 +27,6 @@ typedef struct woi_labels_seen {
     float *shares, *mass;  /* beside labels: the label's share, and the mass of its query */
 } woi_labels_seen;
 
-/* search.c: n queries as they search. */
-void woi_search_see_labels(wo_searcher *searcher, const float *queries, size_t n, const woi_labels_seen *seen);
 /* Query i, whose union, of n classes, is in the worker. */
 void woi_mixture_see(const woi_labels_seen *seen, size_t i, const woi_worker *w, size_t n);
 

@@ -29,8 +29,6 @@ typedef struct woi_seen {
     size_t room;
 } woi_seen;
 
-/* search.c: n queries as they search. */
-void woi_search_see(wo_searcher *searcher, const float *queries, size_t n, const woi_seen *seen);
 /* Query i. */
 void woi_partition_see(const woi_seen *seen, size_t i, woi_opened opened, double of_candidates);
 

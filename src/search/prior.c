@@ -1,16 +1,10 @@
 /* Uniting cells with their shares: see prior.h. */
 #include "search/prior.h"
 
+#include "base/bf16.h"
+
 #include <math.h>
 #include <string.h>
-
-static float from_bf16(uint16_t half)
-{
-    const uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 /* The share that each cell has in the whole. */
 static void weigh(const wo_index *index, woi_opened opened, float *weights)
@@ -51,7 +45,7 @@ size_t woi_prior_unite(const wo_index *index, woi_worker *w, woi_opened opened)
     uint32_t n = 0;
     for (uint32_t end = cells->offsets[*opened.cells + 1], at = cells->offsets[*opened.cells]; at < end; at++, n++) {
         ids[n] = cells->ids[at]; /* of one cell all are new */
-        extra[n] = w->cell_weights[0] * from_bf16(cells->shares[at]);
+        extra[n] = w->cell_weights[0] * woi_bf16_to_f32(cells->shares[at]);
         spots[ids[n]] = first + n;
     }
     for (uint32_t c = 1; c < opened.n; c++) {
@@ -65,7 +59,7 @@ size_t woi_prior_unite(const wo_index *index, woi_worker *w, woi_opened opened)
             extra[n] = 0;
             n += !known;
             spots[id] = spot;
-            extra[spot - first] += weight * from_bf16(cells->shares[at]);
+            extra[spot - first] += weight * woi_bf16_to_f32(cells->shares[at]);
         }
     }
     w->next_spot = first + n;

@@ -137,6 +137,28 @@ static inline bool woi_refuse_infinite(const woi_task *t, size_t i, size_t candi
     return !finite;
 }
 
+/* The scores of query i's k answers, from logits to what is asked for, which is relative to `whole`. */
+static inline void woi_relate(const woi_task *t, size_t i, woi_log_sum whole)
+{
+    const int32_t *ids = t->ids + i * t->k;
+    float *scores = t->scores + i * t->k;
+    if (t->score == WO_SCORES_LOGITS) return;
+    for (size_t j = 0; j < t->k; j++) {
+        const bool there = ids[j] >= 0;
+        const double relative = there ? woi_relative(scores[j], whole) : 0;
+        if (t->score == WO_SCORES_SOFTMAX)
+            scores[j] = there ? (float)exp(relative) : 0;
+        else if (there)
+            scores[j] = (float)relative;
+    }
+}
+
+/* ---- search.c, for what learns from searches ---------------------------------------------------------------- */
+
+/* n queries as they search: what log Z, and the mixture, are learned from. */
+void woi_search_see(wo_searcher *searcher, const float *queries, size_t n, const woi_seen *seen);
+void woi_search_see_labels(wo_searcher *searcher, const float *queries, size_t n, const woi_labels_seen *seen);
+
 /* ---- search_cells.c ---------------------------------------------------------------------------------------- */
 
 /* 4-byte words of a query's record: how many cells it opens, the cells, and their scores where these are wanted. */

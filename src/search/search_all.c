@@ -71,7 +71,7 @@ wo_status woi_answer_by_full(const woi_task *t, size_t first, size_t n, wo_error
     const woi_dense *rows = &t->s->index->rows;
     const woi_adjust adjust = {t->forbidden, t->bias};
     if (!rows->w) return woi_no_rows(err);
-    const bool softmax = t->score == WO_SCORES_SOFTMAX, sums = woi_wants_sum(t);
+    const bool sums = woi_wants_sum(t);
     for (const size_t end = first + n; first < end; first += PIECE) {
         const size_t count = end - first < PIECE ? end - first : PIECE, k = t->k;
         const float *q = t->queries + first * rows->d;
@@ -100,12 +100,7 @@ wo_status woi_answer_by_full(const woi_task *t, size_t first, size_t n, wo_error
                 continue;
             if (t->log_z) t->log_z[first + i] = (float)woi_log_sum_whole(lse[i]);
             woi_tell_sum(t, first + i, lse[i]);
-            for (size_t j = 0; j < k; j++) {
-                float *score = &t->scores[(first + i) * k + j];
-                const bool there = t->ids[(first + i) * k + j] >= 0;
-                if (softmax) *score = there ? (float)exp(woi_relative(*score, lse[i])) : 0;
-                if (t->score == WO_SCORES_LOGPROB && there) *score = (float)woi_relative(*score, lse[i]);
-            }
+            woi_relate(t, first + i, lse[i]);
         }
     }
     return WO_OK;

@@ -220,8 +220,6 @@ static woi_log_sum complete(const woi_task *t, woi_worker *w, const float *q, wo
 static void answer_from(const woi_task *t, woi_worker *w, size_t i, woi_opened opened, woi_more more, bool wider)
 {
     const float *q = t->queries + i * t->s->index->rows.d;
-    int32_t *ids = t->ids + i * t->k;
-    float *scores = t->scores + i * t->k;
     const int32_t *candidates = NULL;
     const size_t all = (woi_wants_shares(t) ? unite_with_shares : unite)(t, w, opened, more, &candidates);
     if (t->labels_seen.labels) {
@@ -242,12 +240,9 @@ static void answer_from(const woi_task *t, woi_worker *w, size_t i, woi_opened o
     }
     if (t->log_z) t->log_z[i] = (float)log_z;
     woi_tell_sum(t, i, whole);
-    const size_t found = t->s->kernels->pick(w->logits, candidates, n, t->k, scores, ids);
+    t->s->kernels->pick(w->logits, candidates, n, t->k, t->scores + i * t->k, t->ids + i * t->k);
     if (woi_refuse_infinite(t, i, n, whole)) return;
-    if (t->score == WO_SCORES_SOFTMAX)
-        for (size_t j = 0; j < t->k; j++) scores[j] = j < found ? (float)exp(woi_relative(scores[j], whole)) : 0;
-    if (t->score == WO_SCORES_LOGPROB)
-        for (size_t j = 0; j < found; j++) scores[j] = (float)woi_relative(scores[j], whole);
+    woi_relate(t, i, whole);
     woi_tell(t, i, (wo_query_stats){.cells = opened.n, .candidates = (uint32_t)all, .wider = wider});
 }
 

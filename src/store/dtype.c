@@ -1,4 +1,5 @@
 /* Element types: names, sizes, conversion to the two types that we compute with. */
+#include "base/bf16.h"
 #include "base/error.h"
 #include "store/store.h"
 
@@ -70,7 +71,7 @@ wo_status woi_convert_f32(woi_dtype dtype, const void *from, size_t n, float *to
     case WOI_F64: CONVERT(double, (float)x);
     case WOI_F32: CONVERT(float, x);
     case WOI_F16: CONVERT(uint16_t, woi_f16_to_f32(x));
-    case WOI_BF16: CONVERT(uint16_t, float_of_bits((uint32_t)x << 16));
+    case WOI_BF16: CONVERT(uint16_t, woi_bf16_to_f32(x));
     default:
         return woi_fail(err, WO_ERR_UNSUPPORTED, WO_NO_OFFSET, "%s elements cannot be read as floats",
                         woi_dtype_name(dtype));

@@ -123,11 +123,8 @@ wo_status wo_journal_append(wo_journal *j, const float *queries, size_t n, const
                             wo_error *err)
 {
     int64_t most;
-    if (n && (!queries || !indptr))
-        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "",
-                              "queries or the indptr of their labels is NULL");
     if (!n) return WO_OK;
-    wo_status status = woi_about(err, WO_ABOUT_QUERY, woi_labels_check(indptr, labels, n, 0, &most, err));
+    wo_status status = woi_labelled_check(queries, n, indptr, labels, &most, err);
     size_t bytes = 0;
     for (size_t i = 0; !status && i < n; i++) {
         const size_t n_labels = (size_t)(indptr[i + 1] - indptr[i]);

@@ -297,6 +297,16 @@ wo_status woi_labels_check(const int64_t *indptr, const int32_t *labels, size_t 
     return WO_OK;
 }
 
+wo_status woi_labelled_check(const float *queries, size_t n, const int64_t *indptr, const int32_t *labels, int64_t *max,
+                             wo_error *err)
+{
+    *max = -1;
+    if (!queries || !indptr)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "",
+                              "queries or the indptr of their labels is NULL");
+    return woi_about(err, WO_ABOUT_QUERY, woi_labels_check(indptr, labels, n, 0, max, err));
+}
+
 wo_status wo_log_wrap(const float *queries, size_t n, size_t d, const int64_t *indptr, const int32_t *labels,
                       wo_log **log, wo_error *err)
 {

@@ -47,6 +47,9 @@ wo_status woi_queries_check(const wo_log *log, wo_error *err);
  * where there is none. */
 wo_status woi_labels_check(const int64_t *indptr, const int32_t *labels, size_t n, uint64_t first, int64_t *max,
                            wo_error *err);
+/* The same of a call's queries and their labels, n of each, 1 or more: a failure is about the queries. */
+wo_status woi_labelled_check(const float *queries, size_t n, const int64_t *indptr, const int32_t *labels, int64_t *max,
+                             wo_error *err);
 
 /* XXH3 of all queries, and of the labels where there are any: one pass over their bytes. */
 uint64_t woi_log_hash(const wo_log *log);

@@ -10,6 +10,7 @@
 #include "tune/tune.h"
 
 #include "base/clock.h"
+#include "index/options.h"
 
 #include <math.h>
 #include <string.h>
@@ -103,7 +104,7 @@ wo_status woi_tune_needs(woi_tune *t, const wo_build_options *o, const woi_spars
 wo_status woi_tune_evidence(woi_tune *t, const wo_build_options *o, woi_evidence *by, wo_error *err)
 {
     const wo_build_options labels = {.source = WO_SOURCE_LABELS};
-    const bool apart = o->source == WO_SOURCE_BOTH && t->from->indptr && (woi_has_shares(o) || woi_lacks_mix(o));
+    const bool apart = woi_labels_are_apart(o, t->from);
     const wo_status status = woi_tune_needs(t, o, &by->needs, err);
     by->labels = by->needs;
     return !status && apart ? woi_tune_needs(t, &labels, &by->labels, err) : status;

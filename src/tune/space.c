@@ -3,6 +3,8 @@
  * on the data sets of docs/EXPERIMENTS.md. */
 #include "tune/tune.h"
 
+#include "index/options.h"
+
 typedef struct axis {
     unsigned fix;       /* names the option, and fixes it */
     int n, start, wide; /* values, and those that the starts have */

@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "base/sized.h"
 #include "build/mixture_learn.h"
+#include "index/options.h"
 
 #include <math.h>
 #include <string.h>
@@ -76,12 +77,13 @@ static void complete(woi_tune *t)
     if (b->source_k < o->k) b->source_k = o->k; /* what no query needed cannot be answered */
 }
 
-static wo_status check_logs(const woi_tune *t, const wo_log *tune_log, wo_error *err)
+static wo_status check_inputs(const woi_tune *t, const wo_log *tune_log, wo_error *err)
 {
     const woi_dense *rows = &t->layer->dense;
     if (!t->log)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LOG, "", "tuning needs a log of queries, none was given");
-    wo_status status = woi_log_check(t->log, rows->m, rows->d, err);
+    wo_status status = t->o.fixed & WO_FIX_ROUTE_D ? woi_route_d_check(&t->build, rows->d, err) : WO_OK;
+    if (!status) status = woi_log_check(t->log, rows->m, rows->d, err);
     if (!status) status = woi_queries_check(t->log, err);
     if (status) return woi_about(err, WO_ABOUT_LOG, status);
     if (tune_log && (status = woi_log_check(tune_log, rows->m, rows->d, err))) {
@@ -472,7 +474,7 @@ static void prove(const woi_tune *t, const double *row, woi_goal *goal)
 
 static wo_status tune(woi_tune *t, const wo_log *tune_log, wo_index **index, wo_error *err)
 {
-    wo_status status = check_logs(t, tune_log, err);
+    wo_status status = check_inputs(t, tune_log, err);
     if (!status) status = woi_tune_probe_full(t, err);
     if (!status) status = woi_tune_pick_judged(t, tune_log, err);
     if (!status) status = ask_full(t, err);

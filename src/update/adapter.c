@@ -99,11 +99,8 @@ static wo_status check(const wo_index *base, const float *queries, size_t n, con
 {
     const size_t m = base->rows.m, d = base->rows.d;
     int64_t most;
-    if (n && (!queries || !indptr))
-        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "",
-                              "queries or the indptr of their labels is NULL");
     if (!n) return WO_OK;
-    wo_status status = woi_about(err, WO_ABOUT_QUERY, woi_labels_check(indptr, labels, n, 0, &most, err));
+    wo_status status = woi_labelled_check(queries, n, indptr, labels, &most, err);
     if (status) return status;
     for (size_t i = 0; i < n; i++)
         if (!woi_all_finite(queries + i * d, d))

@@ -8,6 +8,7 @@
  * observed, as they would if the index were built again. The rule is then that of a build. */
 #include "update/adapter.h"
 
+#include "base/bf16.h"
 #include "base/error.h"
 #include "base/ids.h"
 
@@ -21,14 +22,6 @@ typedef struct bench {
     int32_t *ids, *chosen;
     size_t room;
 } bench;
-
-static float share_of(uint16_t half)
-{
-    const uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 /* What the base counted in a cell, as far as its cells tell. */
 typedef struct past {
@@ -57,10 +50,11 @@ static woi_need base_need(const wo_adapter *a, past p, uint32_t at, float *label
     const double likely = fmax(2 * a->base->options.lambda * p.queries, 1);
     double count = likely;
     if (cells->shares) {
-        count = (double)share_of(cells->shares[at]) * p.queries;
+        count = (double)woi_bf16_to_f32(cells->shares[at]) * p.queries;
         if (p.whole) count = round(count);
     }
-    const double lent = p.borrowed * (cells->shares ? (double)share_of(cells->shares[at]) : a->base->options.lambda);
+    const double lent =
+        p.borrowed * (cells->shares ? (double)woi_bf16_to_f32(cells->shares[at]) : a->base->options.lambda);
     const bool more = a->base->options.source == WO_SOURCE_BOTH && count < likely;
     *labels = (float)(count * p.left + lent);
     return (woi_need){(float)((more ? likely : count) * p.left + lent), cells->ids[at]};

@@ -13,6 +13,7 @@
  * probabilities there, times the labels that a query of the cell has, which the cell's own shares sum to. */
 #include "update/update.h"
 
+#include "base/bf16.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/progress.h"
@@ -267,19 +268,11 @@ static void unite_entries(finding *f)
     f->n = n;
 }
 
-static float from_bf16(uint16_t half)
-{
-    const uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* What a new entry's weight is to be multiplied with. filed: what the kept queries in the cell count. */
 static float share_scale(const woi_cells *old, size_t cell, float filed)
 {
     float labels = 0;
-    for (uint32_t i = old->offsets[cell]; i < old->offsets[cell + 1]; i++) labels += from_bf16(old->shares[i]);
+    for (uint32_t i = old->offsets[cell]; i < old->offsets[cell + 1]; i++) labels += woi_bf16_to_f32(old->shares[i]);
     return filed > 0 ? fmaxf(1, labels) / filed : 0;
 }
 

@@ -64,6 +64,9 @@ check 'the shared library exports src/exports.txt, nothing else' diff src/export
 # Few dependencies are a promise: no BLAS, no OpenMP, no zlib.
 same 'the shared library needs jansson and the C library alone' 'libc.so libjansson.so libm.so' \
     "$(readelf -d "$BUILD/libwideout.so" | sed -n 's/.*NEEDED.*\[\(lib[a-z]*\.so\).*/\1/p' | LC_ALL=C sort | tr '\n' ' ' | sed 's/ $//')"
+# It prints nothing, ends no process and changes no setting of one; strerror and its kin may be of one thread alone.
+same 'and asks it for nothing that a library should not' '' "$(nm -D --undefined-only "$BUILD/libwideout.so" | awk '{ sub(/@.*/, "", $2); print $2 }' |
+    grep -xE '(__)?(v?f?printf|f?puts|f?putc|putchar|perror|stdout|stderr)(_chk)?|_?_?(exit|Exit|assert_fail)|abort|raise|kill|atexit|setenv|putenv|unsetenv|setlocale|signal|sigaction|setrlimit|sched_setaffinity|umask|chdir|srand|fesetround|strerror|strtok|rand')"
 # A thread that sleeps in it must find its code when it wakes.
 check 'dlclose leaves the shared library in memory' grep -q NODELETE <(readelf -d "$BUILD/libwideout.so")
 
@@ -77,6 +80,22 @@ for language in c11 c17 c++17; do
     check "wideout.h as $language without warnings" $compiler -x $kind -std=$language -Wall -Wextra -Wpedantic -Wconversion \
         -Werror -Iinclude -c "$scratch/header.c" -o "$scratch/header.o"
 done
+
+# A struct that may grow lies inside no other, whose later fields would move, and in no array without a stride.
+nested() { # HEADER
+    awk '/^typedef struct [a-z_]+ [{]/ { inside = $3; next }
+        /^[}]/ { inside = "" }
+        inside && $1 == "size_t" && $2 == "struct_size;" { sized[inside] }
+        inside { sub(/^ +(const )?(struct )?/, ""); kind = $0; sub(/ .*/, "", kind); if ($0 ~ /^[a-z_]+ [a-z]/) member[inside " has a " kind] = kind }
+        END { for (what in member) if (member[what] in sized) print what }' "$1"
+}
+same 'no struct with a size lies inside another' '' "$(nested include/wideout.h)"
+{
+    cat include/wideout.h
+    printf '%s\n' 'typedef struct wo_new {' '    size_t struct_size;' '    wo_progress progress;' '    const wo_open_options open;' \
+        '    const wo_layer_options *layer;' '} wo_new;'
+} >"$scratch/nested.h"
+same 'one that does is found' 'wo_new has a wo_open_options' "$(nested "$scratch/nested.h")"
 
 same 'the public header knows classes, not neurons' '' "$(grep -i neuron include/wideout.h)"
 # The manual says so too, but for the word of an option of lss and a column of its trace: its paper says neuron.

@@ -84,8 +84,7 @@ same 'coordinates: 32 where there are more' '[32,[10,128]]' "$("$WIDEOUT" info -
     jq -c '[.index.options.route_d, (.tensors[] | select(.name == "tree.basis") | .shape)]')"
 "$WIDEOUT" predict --index tree.1 s/test.log.safetensors >tree.answers
 check 'tree: it answers' bash -c "paste tree.answers full.answers | awk -F '\t' '\$1 == \$11 {n++} END {exit NR != 150 || n < 100}'"
-fails 'coordinates that are no multiple of 16' 2 \
-    "wideout build: --route-d takes a multiple of 16, or all 40 coordinates, not 20 (see 'wideout build --help')" \
+fails 'coordinates that are no multiple of 16' 1 "wideout: --route-d: route_d is 20, expected a multiple of 16, or all 40" \
     build --layer u/layer.safetensors --log u/train.log.safetensors --router tree --route-d 20 -o bad
 fails 'more probes than a search opens' 1 'wideout: --probes: 65 probes are too many: at most 64' \
     "$WIDEOUT" predict --index tree.1 --probes 65 s/test.log.safetensors

@@ -81,7 +81,7 @@ fails 'deb822: empty input' 1 "wideout: standard input: holds no package stanza 
 check 'deb822: then no folder is made' test ! -e none
 printf 'Package: a\nnonsense\n' >bad
 fails 'deb822: no stanzas' 1 "wideout: bad: line 2: expected 'Field: value', found 'nonsense'" "$WIDEOUT" data deb822 bad -o d
-fails 'deb822: labels all rare' 1 'wideout: stanzas: none of its 4 packages needs one that 9 or more need (--min-label-count)' \
+fails 'deb822: labels all rare' 1 'wideout: stanzas: none of its 4 packages needs one that 9 or more need; --min-label-count takes fewer' \
     "$WIDEOUT" data deb822 --min-label-count 9 stanzas -o d
 usage 'deb822 without -o' 'data deb822' 'needs -o DIR, the folder to write to' stanzas
 usage 'deb822 of two files' 'data deb822' 'expected one file, found 2' a b -o d
@@ -143,7 +143,7 @@ fails 'text: not UTF-8' 1 'wideout: latin: byte 4 of the text: a word that is no
 { printf 'a '; head -c 70000 /dev/zero | tr '\0' b; } >long
 fails 'text: a long word' 1 'wideout: long: byte 2 of the text: a word of more than 65536 bytes' "$WIDEOUT" data text long -o t
 printf 'a b' >two
-fails 'text: too short to split' 1 'wideout: two: has 2 tokens: too few for a valid part (--split)' "$WIDEOUT" data text two -o t
+fails 'text: too short to split' 1 'wideout: two: has 2 tokens: too few for a valid part; --split says how large the parts are' "$WIDEOUT" data text two -o t
 head -c 40 one.gz >cut.gz
 fails 'text: cut gzip' 1 'wideout: cut.gz: gzip data after byte 36 of the text: the file is truncated' "$WIDEOUT" data text cut.gz -o t
 seq 9000 >numbers

@@ -120,7 +120,7 @@ fails 'a number that is none, as a layer' 1 "wideout: nan.bin: 'output': row 0, 
 fails 'a number that is none, as a network' 1 "wideout: nan.bin: the output matrix: row 0, column 0 is not a finite number" "$WIDEOUT" embed nan.bin --data "$golden/fasttext-text.txt" -o log
 : >nothing
 fails 'a text without a line' 1 'wideout: nothing: the file is empty' "$WIDEOUT" embed "$model" --data nothing -o log
-fails 'a model that is trained on' 1 "wideout: $model: is a network of kind fasttext, expected w2v for --distinct, whose queries are single words" \
+fails 'a model that is trained on' 1 "wideout: $model: is a network of kind fasttext, expected w2v, whose queries are single words; leave out --distinct" \
     "$WIDEOUT" embed "$model" --data "$golden/fasttext-text.txt" --distinct -o log
 
 # ---- The fasttext that is installed --------------------------------------------------------------------------------

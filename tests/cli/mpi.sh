@@ -181,7 +181,7 @@ compared with the whole layer; 'wideout join' makes one index of all, 'wideout-m
 tree=(--log "$train" --router tree -q -t 1)
 fails 'tuning' 2 "wideout-mpi build: unknown option '--tune-log': several processes do not tune: tune on one machine, with a sample \
 of the classes, and give its options (see 'wideout-mpi build --help')" run 2 "$mpi" build --layer $layer --tune-log $test -o x
-fails 'log Z' 1 'wideout-mpi: partition is 1, but log Z is not learned by several processes' \
+fails 'log Z' 1 'wideout-mpi: --partition: partition is 1, but log Z is not learned by several processes' \
     run 2 "$mpi" build --layer $layer "${tree[@]}" --partition -o x
 case $(uname -m) in x86_64 | aarch64)
     fails 'two instruction sets' 1 "wideout-mpi: the instruction set, which \$WIDEOUT_CPU can lower, differs between ranks 0 and 1" \

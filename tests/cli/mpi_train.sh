@@ -74,7 +74,7 @@ fails 'resume: another P' 1 \
     "wideout-mpi: k.net: its checkpoint of rank 0: is share '0 of 3' of a run, expected 0 of 2: resume with as many processes" \
     ranks 2 "${long[@]}" -o k.net --resume
 fails 'resume: other options' 1 \
-    'wideout-mpi: k.net: its checkpoint of rank 0: belongs to another network, other data or other options: delete it, or train without --resume' \
+    'wideout-mpi: k.net: its checkpoint of rank 0: belongs to another network, other data or other options; delete it, or train without --resume' \
     ranks 3 "${long[@]}" --seed 2 -o k.net --resume
 fails 'resume by wideout' 1 \
     "wideout: k.net: its checkpoint: is share '0 of 3' of a run, expected 0 of 1: resume with as many processes" \

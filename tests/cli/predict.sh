@@ -392,6 +392,8 @@ same 'too large, in JSON' '["its scores are too large: not finite",0,150]' "$("$
     jq -cs '[.[1].error, (.[1].answers | length), length]')"
 # What is a probability does not depend on how many queries come together, or on how fast: not on the planner, which would
 # give batches to FULL.
+"$sign" "$golden/index-tuned.safetensors" later.idx '"index.seed"' '"index.mood"'
+check 'info shows an option that it does not know' grep -q '^  index.mood: ' <("$WIDEOUT" info later.idx)
 "$sign" "$golden/index-tuned.safetensors" planned.idx '"tune.full_from":"0"' '"tune.full_from":"1"'
 check 'info: batches of one' grep -qxF '  batches of 1 query and more are answered by FULL, which is faster there' <("$WIDEOUT" info planned.idx)
 probable() { "$WIDEOUT" predict --index "$1" --layer "$golden/layer.safetensors" --softmax -k 3 "$golden/log.safetensors" "${@:2}"; }

@@ -79,8 +79,8 @@ for arch in xc w2v lm; do
 done
 usage 'counts' 'train xc' "--counts takes log1p|raw, not 'log'" --train x -o y --counts log
 usage 'the window is for words' 'train lm' "unknown option '--window'" --train x -o y --window 3
-fails 'a batch too large' 1 'wideout: o.net: --batch 1048577 is too large: at most 1048576' train xc o.net --batch 1048577
-fails 'steps whose product is none' 1 'wideout: o.net: --steps 9223372036854775808 is too large: at most 1048576' \
+fails 'a batch too large' 1 'wideout: -b: batch is 1048577, expected 1 to 1048576' train xc o.net --batch 1048577
+fails 'steps whose product is none' 1 'wideout: --steps: steps is 9.223372037e+18, expected 0 to 1048576' \
     train lm o.net --batch 2 --steps 9223372036854775808
 usage 'embed without a network' embed 'expected one network, found 0' --data x -o y
 usage 'embed without data' embed 'needs --data FILE' o.net -o y
@@ -192,7 +192,7 @@ long=(-e 30 --valid "${valid[xc]}" -d 32)
 train xc through.net "${long[@]}" >/dev/null
 
 # The checkpoint in "kept" is of an xc network, stopped early on.
-other="wideout: k.net: its checkpoint: belongs to another network, other data or other options: delete it, or train without --resume"
+other="wideout: k.net: its checkpoint: belongs to another network, other data or other options; delete it, or train without --resume"
 cp kept k.net.checkpoint
 echo old >k.net
 fails 'resume: another rate' 1 "$other" train xc k.net "${long[@]}" --resume --lr 0.1
@@ -268,7 +268,7 @@ check 'resume auto: the validation file by another name' train xc k.net "${auto[
 check 'to the very same network' cmp k.net auto.net
 sed '1!s/^[0-9,]*//' x/valid.txt >none.txt
 fails 'auto: a validation file without labels' 1 \
-    'wideout: none.txt: no example has a label: without one --epochs auto cannot tell when to stop' \
+    'wideout: none.txt: no example has a label, by which it would be known when to stop; give --epochs a number' \
     train xc o.net -e auto --valid none.txt
 usage 'auto is a word of its own' 'train xc' "--epochs takes a whole number of 1 or more, or auto, not 'automatic'" \
     --train x -o y -e automatic
@@ -317,12 +317,12 @@ early 'no labels' 'unlabelled.txt: no row has a label: there is nothing to learn
 printf '1 5 3\n0 1:nan\n' >nan.txt
 same 'NaN' '1 1' "$("$WIDEOUT" train xc --train nan.txt -o o.net "${small[@]}" 2>err >/dev/null; echo "$? $(wc -l <err)")"
 printf '2 5 3\n0 1:1\n1 2:-1 4:1\n' >minus.txt
-early 'a count that has no logarithm' 'minus.txt: row 2: feature 2 has the value -1, which is no count: try --counts raw' \
+early 'a count that has no logarithm' 'minus.txt: row 2: feature 2 has the value -1, which is no count; try --counts raw' \
     xc --train minus.txt -o o.net
 check 'which --counts raw takes' "$WIDEOUT" train xc --train minus.txt --counts raw -e 1 -o o.net
 for arch in w2v lm; do
-    early "$arch: text as tokens" "x/train.txt: is no token file: 'wideout data text' makes one of text" $arch --train x/train.txt -o o.net
-    early "$arch: a network as tokens" "xc.net: is of kind network, expected a token file ('wideout data text')" $arch --train xc.net -o o.net
+    early "$arch: text as tokens" "x/train.txt: is no token file; 'wideout data text' makes one of text" $arch --train x/train.txt -o o.net
+    early "$arch: a network as tokens" "xc.net: is of kind network, expected a token file; 'wideout data text' makes one of text" $arch --train xc.net -o o.net
 done
 printf 'a b c\n' >abc
 "$WIDEOUT" data text -q --split 1,1,1 abc -o abc.d >/dev/null
@@ -331,7 +331,7 @@ early 'lm: a corpus of one word' 'abc.d/train.tokens.safetensors: has 1 words, e
     lm --train abc.d/train.tokens.safetensors -o o.net
 early 'lm: a batch larger than the corpus' "${data[lm]}: has 6142 words, expected more than the batch of 9999" \
     lm --train "${data[lm]}" -b 9999 -o o.net
-early 'w2v: every word dropped' "${data[w2v]}: --drop-top 601 leaves none of the 601 words in it" \
+early 'w2v: every word dropped' "${data[w2v]}: has 601 words: without the 601 most frequent none is left; try a smaller --drop-top" \
     w2v --train "${data[w2v]}" --drop-top 601 -o o.net
 head -n 1099 x/labels.txt >few
 early 'label names of another length' 'few: has 1099 names, the data 1100' xc --train x/train.txt --label-names few -o o.net
@@ -389,7 +389,7 @@ check 'with labels' jq -en 'input.tensors | map(.name) | index("labels.indices")
 "$WIDEOUT" embed w2v.net --data "${data[w2v]}" --distinct -o half.log --dtype bf16 --max-queries 50 >/dev/null
 same 'w2v --distinct: --dtype bf16 --max-queries 50' '["log","ok",[50,8],"BF16"]' "$(shape half.log)"
 for arch in xc lm; do
-    fails "$arch: --distinct" 1 "wideout: $arch.net: is a network of kind $arch, expected w2v for --distinct, whose queries are single words" \
+    fails "$arch: --distinct" 1 "wideout: $arch.net: is a network of kind $arch, expected w2v, whose queries are single words; leave out --distinct" \
         "$WIDEOUT" embed $arch.net --data "${tests[$arch]}" --distinct -o p.log
 done
 same 'embed for people' 'p.log: 200 queries of 8 numbers' "$("$WIDEOUT" embed xc.net --data x/test.txt -o p.log | sed 's/, [0-9.]* s$//')"
@@ -397,7 +397,7 @@ fails 'embed: no network' 1 "wideout: xc.log: is not a network of wideout's" "$W
 fails 'embed: data of more labels' 1 'wideout: labels: has 1101 labels, the network 1100' "$WIDEOUT" embed xc.net --data labels -o p.log
 fails 'embed: text longer than the corpus' 1 "wideout: ${tests[lm]}: has $(($(jq .n embed.json) + 1)) words, expected more than 999999" \
     "$WIDEOUT" embed lm.net --data "${tests[lm]}" --next 999999 -o p.log
-fails 'embed: text for a language model' 1 "wideout: x/test.txt: is no token file: 'wideout data text' makes one of text" \
+fails 'embed: text for a language model' 1 "wideout: x/test.txt: is no token file; 'wideout data text' makes one of text" \
     "$WIDEOUT" embed lm.net --data x/test.txt -o p.log
 fails 'embed into a missing folder' 1 'wideout: no/p.log: the file cannot be created: No such file or directory' \
     "$WIDEOUT" embed xc.net --data x/test.txt -o no/p.log

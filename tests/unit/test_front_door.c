@@ -233,6 +233,14 @@ static void results_fill_what_there_is_room_for(void **state)
     }
     wo_index_info unset = {0};
     assert_int_equal(wo_index_describe(index, &unset), WO_ERR_ARGUMENT);
+    /* What is not there has no room: a status, not a signal. */
+    assert_int_equal(wo_index_describe(index, NULL), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_index_options(index, NULL), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_layer_describe(s.layer, NULL), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_evaluate(index, NULL, s.log, NULL, NULL, NULL), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_index_check_layer(index, s.layer, 1, NULL, NULL), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_cpu_query(NULL, NULL), WO_ERR_ARGUMENT);
+    assert_int_equal(wo_cpu_measure(NULL, NULL), WO_ERR_ARGUMENT);
     unsigned char small[sizeof(wo_build_options)];
     memset(small, 0xab, sizeof small);
     wo_build_defaults(WO_METHOD_LSS, (void *)small, offsetof(wo_build_options, lambda));

@@ -179,10 +179,20 @@ static void farther_leaves_get_less_of_a_query(void **state)
     free_scene(&s);
 }
 
-static void refuse(const scene *s, const wo_log *log, const wo_build_options *o, const char *sentence)
+static int too_late(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)done, (void)total;
+    fail_msg("%s before it is known that %s", stage, (const char *)ctx);
+    return 1;
+}
+
+/* Before anything that takes long, and is told of. */
+static void refuse(const scene *s, const wo_log *log, const wo_build_options *given, const char *sentence)
 {
     wo_index *index = (wo_index *)s; /* must become NULL */
     wo_error err = {0};
+    wo_build_options own = *given, *o = &own;
+    own.progress = (wo_progress){too_late, (void *)(uintptr_t)sentence};
     const wo_status status = wo_index_build(s->layer, log, o, &index, &err);
     if (status != WO_ERR_ARGUMENT || strcmp(err.text, sentence) != 0)
         fail_msg("status %d, \"%s\", expected \"%s\"", status, err.text, sentence);

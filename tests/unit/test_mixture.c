@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "build/mixture_learn.h"
+#include "search/search.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #include "testing.h"
 
 #include "base/rng.h"
-#include "search/partition.h"
+#include "search/search.h"
 
 #include <math.h>
 

@@ -545,8 +545,7 @@ static void distinct_is_for_word_networks(void **state)
         woi_queries *queries = NULL;
         wo_error err;
         char sentence[128];
-        snprintf(sentence, sizeof sentence,
-                 "is a network of kind %s, expected w2v for --distinct, whose queries are single words",
+        snprintf(sentence, sizeof sentence, "is a network of kind %s, expected w2v, whose queries are single words",
                  woi_arch_name((woi_arch)arch));
         assert_int_equal(
             woi_queries_open(net, scratch("data"), &(woi_queries_options){.distinct = true}, &queries, &err),

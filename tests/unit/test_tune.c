@@ -2,6 +2,8 @@
  * whatever they are: nothing here depends on them but which setting wins. */
 #include "tuning.h"
 
+#include "index/options.h"
+
 static void assert_goal_is_reached(const pair *p, const wo_index *index, double target)
 {
     wo_eval_options eo;
@@ -332,6 +334,12 @@ static void a_fallback_that_nobody_uses_is_not_taken(void **state)
     free_pair(&p);
 }
 
+static void too_late(void *ctx, const wo_curve *goal)
+{
+    (void)ctx, (void)goal;
+    fail_msg("FULL was asked");
+}
+
 static void what_is_fixed_is_kept(void **state)
 {
     (void)state;
@@ -365,6 +373,11 @@ static void what_is_fixed_is_kept(void **state)
     assert_int_equal(curve.rows, 2); /* and FULL */
     assert_true(index->options.lambda == 0.004 && index->options.probes == 3 && index->options.beam == 3);
     wo_index_free(index);
+    wo_error err;
+    o.early = too_late;
+    built.route_d = 2;
+    assert_int_equal(wo_index_tune(p.s.layer, p.log, p.tune, &o, &index, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "route_d is 2, expected a multiple of 16, or all 8");
 
     static const wo_method methods[] = {WO_METHOD_POPULAR, WO_METHOD_SLIDE, WO_METHOD_LSS};
     for (size_t i = 0; i < 3; i++) {
