@@ -617,8 +617,10 @@ typedef struct wo_update_options {
     const wo_layer *add;
     /* Row i takes the place of that of class replace_ids[i]; where it has names, those too. NULL: none */
     const wo_layer *replace;
-    const int32_t *replace_ids; /* as many as `replace` has rows, each once */
-    const int32_t *remove;      /* classes that are never answered again */
+    /* As many as `replace` has rows, each once. NULL: its file says them, in a tensor `ids` of I32 or I64, which are
+     * then of the same file as the rows, whatever has its name since. */
+    const int32_t *replace_ids;
+    const int32_t *remove; /* classes that are never answered again */
     size_t n_remove;
     int threads;       /* 0: all cores. The result does not depend on it. */
     uint32_t reserved; /* 0 */
