@@ -194,11 +194,21 @@ static bool is_end(const char *word, size_t bytes)
     return bytes == 5 && memcmp(word, "<eos>", 5) == 0;
 }
 
+/* As it was given, which may be another's text: its lines and tabs stay, what else drives a terminal does not. */
+static void print_prompt(const char *prompt)
+{
+    for (size_t n; *prompt; prompt += n) {
+        n = strcspn(prompt, "\n\t");
+        cli_print_bytes(stdout, prompt, n);
+        if (prompt[n]) putchar(prompt[n++]);
+    }
+}
+
 /* Words with spaces between; <eos> ends a line. */
 static void print_words(const session *s, const way *w)
 {
     bool fresh = false; /* a line was just ended */
-    fputs(s->args->prompt, stdout);
+    print_prompt(s->args->prompt);
     for (size_t i = 0; i < s->n; i++) {
         const char *word = woi_names_get(&s->net->labels, w->words[i]);
         const size_t bytes = woi_names_bytes(&s->net->labels, w->words[i]);

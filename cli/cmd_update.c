@@ -6,7 +6,6 @@
 #include "layer_options.h"
 #include "outputs.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,65 +32,17 @@ static const cli_option options[] = {
 /* All that the command holds. A zeroed one is empty. */
 typedef struct session {
     wo_layer *layer, *add, *replace;
-    int32_t *replace_ids;
     wo_index *index, *updated;
     cli_class_names names;
     cli_classes removed;
 } session;
 
-/* ---- Rows -------------------------------------------------------------------------------------------------- */
-
-/* Element i of a tensor of whole numbers. */
-static int64_t whole_number(const woi_tensor *t, size_t i)
-{
-    int32_t small;
-    int64_t large;
-    if (t->dtype == WOI_I32) {
-        memcpy(&small, (const char *)t->data + i * sizeof small, sizeof small);
-        return small;
-    }
-    memcpy(&large, (const char *)t->data + i * sizeof large, sizeof large);
-    return large;
-}
-
-/* The classes that n rows belong to. */
-static wo_status take_ids(const woi_tensor *t, size_t n, int32_t *ids, wo_error *err)
-{
-    if (!t || t->n_dims != 1 || (t->dtype != WOI_I32 && t->dtype != WOI_I64) || t->n != n)
-        return cli_set_error(err, WO_ERR_FORMAT,
-                             "%s: rows that replace others come with 'ids' (%zu) in I32 or I64, their classes",
-                             t ? "its 'ids' are something else" : "has no tensor 'ids'", n);
-    for (size_t i = 0; i < n; i++) {
-        const int64_t id = whole_number(t, i);
-        if (id < 0 || id > INT32_MAX)
-            return cli_set_error(err, WO_ERR_FORMAT, "'ids' has %" PRId64 " at place %zu, which is no class", id, i);
-        ids[i] = (int32_t)id;
-    }
-    return WO_OK;
-}
-
-static wo_status read_ids(const char *path, size_t n, int32_t **ids, wo_error *err)
-{
-    woi_st *st = NULL;
-    wo_status status = woi_st_open(path, &st, err);
-    if (status) return status;
-    if ((*ids = malloc(n * sizeof **ids)))
-        status = take_ids(woi_st_find(st, "ids"), n, *ids, err);
-    else
-        status = cli_set_error(err, WO_ERR_MEMORY, "out of memory");
-    woi_st_free(st);
-    return status;
-}
-
 static int open_rows(const cli_command *self, const arguments *args, session *s)
 {
     const cli_layer add = {.path = args->add}, replace = {.path = args->replace};
-    wo_error err;
     int code = CLI_OK;
     if (args->add) code = cli_layer_open(self, &add, &s->add);
     if (!code && args->replace) code = cli_layer_open(self, &replace, &s->replace);
-    if (!code && args->replace && read_ids(args->replace, wo_layer_m(s->replace), &s->replace_ids, &err))
-        code = cli_fail(args->replace, &err);
     return code;
 }
 
@@ -140,7 +91,8 @@ static int report(const arguments *args, const session *s, double seconds)
 
 static int update(const cli_command *self, const arguments *args, const char *path, session *s)
 {
-    const cli_files files = {.index = path, .output = args->output};
+    /* What an update says of a layer is of the one that brings its ids. */
+    const cli_files files = {.layer = args->replace, .index = path, .output = args->output};
     wo_error err;
     const double start = woi_now_s();
     int code = open_index(self, args, path, s);
@@ -149,7 +101,6 @@ static int update(const cli_command *self, const arguments *args, const char *pa
     const wo_update_options o = {.struct_size = sizeof o,
                                  .add = s->add,
                                  .replace = s->replace,
-                                 .replace_ids = s->replace_ids,
                                  .remove = s->removed.ids,
                                  .n_remove = s->removed.n,
                                  .threads = (int)args->common.threads,
@@ -179,7 +130,6 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     wo_layer_free(s.layer);
     wo_layer_free(s.add);
     wo_layer_free(s.replace);
-    free(s.replace_ids);
     cli_classes_free(&s.removed);
     cli_class_names_free(&s.names);
     return code;

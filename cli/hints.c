@@ -20,6 +20,7 @@ static const struct hint {
     {WO_ABOUT_INDEX, "keep", WO_OK, "build it anew: 'wideout build' keeps some unless --keep is 0"},
     {WO_ABOUT_INDEX, "shard", WO_OK, "'wideout join' makes one index of all, 'wideout-mpi eval' asks all"},
     {WO_ABOUT_INDEX, "partition", WO_OK, "build it with --partition, or ask for --exact"},
+    {WO_ABOUT_OUTPUT, "resume", WO_OK, "--resume names each file as soon as it is complete"},
     {WO_ABOUT_LOG, "tune_log", WO_OK, "give another one with --tune-log FILE"},
     {WO_ABOUT_LOG, "target", WO_OK, "ask with --target-agree or --target-us"},
     {WO_ABOUT_TUNE_LOG, "target", WO_OK, "ask with --target-agree or --target-us"},

@@ -242,9 +242,10 @@ WO_API wo_status wo_layer_take_part(wo_layer *layer, uint32_t part, uint32_t n_p
 
 /* Writes the layer as n layer files, shards: its classes are dealt out one after the other, the most frequent labels of
  * `log` first (NULL: by number), so that all have as many and as much work. Each file has its classes' numbers and the
- * checksum of the whole layer. All are on the disk before the first of them gets its name. With `resume` each gets it
- * as soon as it is complete, and one that is there, of this dealing and with all its checksums right, stays: a call
- * that was stopped is then to be repeated. */
+ * checksum of the whole layer. The paths are of n different files. All are on the disk before the first of them gets
+ * its name, which takes a descriptor for each until then: where the process may not have as many, the call fails with
+ * WO_ERR_IO before it begins. With `resume` each gets its name as soon as it is complete, and one that is there, of
+ * this dealing and with all its checksums right, stays: a call that was stopped is then to be repeated. */
 typedef struct wo_log wo_log;
 WO_API wo_status wo_layer_save_shards(const wo_layer *layer, const wo_log *log, const char *const *paths, size_t n,
                                       int resume, wo_error *err);
@@ -617,8 +618,10 @@ typedef struct wo_update_options {
     const wo_layer *add;
     /* Row i takes the place of that of class replace_ids[i]; where it has names, those too. NULL: none */
     const wo_layer *replace;
-    const int32_t *replace_ids; /* as many as `replace` has rows, each once */
-    const int32_t *remove;      /* classes that are never answered again */
+    /* As many as `replace` has rows, each once. NULL: its file says them, in a tensor `ids` of I32 or I64, which are
+     * then of the same file as the rows, whatever has its name since. */
+    const int32_t *replace_ids;
+    const int32_t *remove; /* classes that are never answered again */
     size_t n_remove;
     int threads;       /* 0: all cores. The result does not depend on it. */
     uint32_t reserved; /* 0 */

@@ -147,6 +147,21 @@ static bool in_order(const woi_piece *piece, size_t n, size_t m)
     return true;
 }
 
+/* No shard answers with a class that it was told to leave out: one that knows no masks would open them. */
+static bool keeps_mask(const woi_piece *piece, const woi_job *job, size_t m, bool *memory)
+{
+    if (!job->n_forbid) return true;
+    uint64_t *forbidden = calloc(m / 64 + 1, sizeof *forbidden);
+    *memory = forbidden;
+    for (size_t i = 0; forbidden && i < job->n_forbid; i++)
+        forbidden[job->forbid[i] / 64] |= UINT64_C(1) << job->forbid[i] % 64;
+    bool keeps = forbidden;
+    for (size_t i = 0; keeps && i < job->n * piece->k; i++)
+        keeps = piece->ids[i] < 0 || !(forbidden[piece->ids[i] / 64] >> piece->ids[i] % 64 & 1);
+    free(forbidden);
+    return keeps;
+}
+
 static bool take_names(woi_piece *piece, const tensor *t, size_t n)
 {
     const size_t count = n * piece->k;
@@ -177,6 +192,7 @@ static bool read_outputs(woi_piece *piece, const woi_job *job, size_t m, const w
                          const json_t *outputs, char *why)
 {
     tensor t;
+    bool memory = true;
     if (!find(outputs, body, "ids", &t) || !t.k || t.k > job->k ||
         !take_words(&t, "INT32", job->n, t.k, (void **)&piece->ids))
         return wrong(why, "has no ids of the right shape");
@@ -184,6 +200,8 @@ static bool read_outputs(woi_piece *piece, const woi_job *job, size_t m, const w
     if (!find(outputs, body, "scores", &t) || !take_words(&t, "FP32", job->n, piece->k, (void **)&piece->scores))
         return wrong(why, "has no scores of the right shape");
     if (!in_order(piece, job->n, m)) return wrong(why, "has ids of no class, or scores out of order");
+    if (!keeps_mask(piece, job, m, &memory))
+        return wrong(why, memory ? "has a class that is forbidden" : "cannot be looked at: out of memory");
     if (!find(outputs, body, "candidates", &t) || !take_words(&t, "INT32", job->n, 0, (void **)&piece->candidates))
         return wrong(why, "has no candidates of the right shape");
     if (job->score == WO_SCORES_LOGPROB &&

@@ -13,6 +13,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -308,6 +309,19 @@ static wo_status open_named(archive *zip, const char *name, uint64_t n, unpacked
     return status ? status : open_integers(zip, &m, 1, u, err);
 }
 
+/* Whether the header of an array says that it has n numbers in one dimension. How long a number is nobody asks: four of
+ * a byte each would be taken for one of four bytes, and labels whose last bytes are zero be lost. */
+static bool has_numbers(const char *header, size_t bytes, uint64_t n)
+{
+    static const char key[] = "'shape':";
+    char shape[32];
+    const int length = snprintf(shape, sizeof shape, "(%" PRIu64 ",", n);
+    const char *at = memmem(header, bytes, key, sizeof key - 1), *end = header + bytes;
+    if (!at) return false;
+    for (at += sizeof key - 1; at < end && *at == ' ';) at++;
+    return end - at > length && memcmp(at, shape, (size_t)length) == 0 && at[length] == ')';
+}
+
 /* The numbers of the matrix: any type, as many as there are columns. */
 static wo_status open_data(archive *zip, csr *c, wo_error *err)
 {
@@ -324,7 +338,8 @@ static wo_status open_data(archive *zip, csr *c, wo_error *err)
                           : c->data[6] == 1 ? 10 + number(c->data + 8, 2)
                                             : 12 + (size_t)number(c->data + 8, 4);
     const uint64_t n = c->indices.npy.n;
-    if (m.bytes < 12 || length > m.bytes || (n ? (m.bytes - length) % n : m.bytes > length))
+    if (m.bytes < 12 || length > m.bytes || !has_numbers((const char *)c->data + 10, length - 10, n) ||
+        (n ? m.bytes == length || (m.bytes - length) % n : m.bytes > length))
         return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
                         "'data.npy' of %zu bytes has no number for each of the %" PRIu64 " indices", m.bytes, n);
     c->data_start = length;

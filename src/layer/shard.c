@@ -376,6 +376,7 @@ wo_status wo_layer_save_shards(const wo_layer *layer, const wo_log *log, const c
     const size_t m = layer->dense.m;
     wo_status status = check_count(layer, n, err);
     if (!status && log) status = woi_about(err, WO_ABOUT_LOG, woi_log_check(log, m, layer->dense.d, err));
+    if (!status) status = woi_outfiles_check(paths, n, resume ? 1 : n, "resume", err);
     if (status) return status;
     uint32_t *of = woi_alloc(m, sizeof *of, err);
     int32_t *classes = woi_alloc(m, sizeof *classes, err);

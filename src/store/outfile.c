@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "store/store.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -269,6 +271,88 @@ wo_status woi_outfile_commit(woi_outfile *out, wo_error *err)
     woi_outfiles_let_signals(&before);
     if (!status) sync_folder(out->path);
     return status;
+}
+
+/* ---- Several ----------------------------------------------------------------------------------------------- */
+
+/* Where an output goes: its folder, and its name there. */
+typedef struct place {
+    dev_t device;
+    ino_t folder;
+    const char *name; /* the rest of `path` */
+    char *path;
+    size_t number;
+} place;
+
+static int by_place(const void *a, const void *b)
+{
+    const place *x = a, *y = b;
+    if (x->device != y->device) return x->device < y->device ? -1 : 1;
+    if (x->folder != y->folder) return x->folder < y->folder ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* Through links, as woi_outfile_create goes. What cannot be looked at, that will refuse. */
+static wo_status find_place(const char *path, size_t number, place *p, wo_error *err)
+{
+    struct stat about;
+    char target[PATH_MAX];
+    if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && realpath(path, target)) path = target;
+    if (!(p->path = woi_copy_text(path, strlen(path), err))) return WO_ERR_MEMORY;
+    char *slash = strrchr(p->path, '/');
+    p->name = slash ? slash + 1 : p->path;
+    p->number = number;
+    if (slash) *slash = '\0';
+    if (stat(!slash ? "." : *p->path ? p->path : "/", &about) != 0) about = (struct stat){0};
+    p->device = about.st_dev;
+    p->folder = about.st_ino;
+    return WO_OK;
+}
+
+static wo_status check_places(const char *const *paths, size_t n, wo_error *err)
+{
+    place *all = woi_alloc_zero(n, sizeof *all, err);
+    wo_status status = all ? WO_OK : WO_ERR_MEMORY;
+    for (size_t i = 0; !status && i < n; i++) {
+        if (!paths[i] || !*paths[i])
+            status = woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_OUTPUT, "", "the name of output %zu is %s", i + 1,
+                                    paths[i] ? "empty" : "NULL");
+        else
+            status = find_place(paths[i], i, &all[i], err);
+    }
+    if (!status) qsort(all, n, sizeof *all, by_place);
+    for (size_t i = 1; !status && i < n; i++)
+        if (by_place(&all[i - 1], &all[i]) == 0)
+            status = woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_OUTPUT, "",
+                                    "outputs %zu and %zu of %zu are one file: one would replace the other",
+                                    all[i - 1].number + 1, all[i].number + 1, n);
+    for (size_t i = 0; all && i < n; i++) woi_free(all[i].path);
+    woi_free(all);
+    return status;
+}
+
+/* Descriptors that are open. Where /proc is not there, a guess. */
+static size_t count_open(void)
+{
+    DIR *list = opendir("/proc/self/fd");
+    size_t n = list ? 0 : 16;
+    for (const struct dirent *entry; list && (entry = readdir(list));) n += entry->d_name[0] != '.';
+    if (list) closedir(list);
+    return n;
+}
+
+wo_status woi_outfiles_check(const char *const *paths, size_t n, size_t at_once, const char *option, wo_error *err)
+{
+    enum { BESIDE = 4 }; /* files that are looked at for a moment: a folder that is synced, an older output */
+    struct rlimit most;
+    const wo_status status = check_places(paths, n, err);
+    if (status || getrlimit(RLIMIT_NOFILE, &most) != 0 || most.rlim_cur == RLIM_INFINITY) return status;
+    const size_t taken = count_open() + BESIDE;
+    if (taken <= most.rlim_cur && at_once <= most.rlim_cur - taken) return WO_OK;
+    return woi_fail_about(err, WO_ERR_IO, WO_ABOUT_OUTPUT, option,
+                          "%zu files are to be open at once, until all are complete, but of the %llu descriptors that "
+                          "this process may have %zu are taken",
+                          at_once, (unsigned long long)most.rlim_cur, taken);
 }
 
 void woi_outfiles_hold_signals(sigset_t *before)

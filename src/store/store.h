@@ -97,6 +97,9 @@ wo_status woi_outfile_commit(woi_outfile *out, wo_error *err);
 wo_status woi_outfile_sync(woi_outfile *out, wo_error *err);
 wo_status woi_outfile_name(woi_outfile *out, wo_error *err);
 void woi_outfile_free(woi_outfile *out);
+/* Before work for n outputs: their paths name n different files, and `at_once` of them can be open at once; else the
+ * failure names `option`, which asks for so many. */
+wo_status woi_outfiles_check(const char *const *paths, size_t n, size_t at_once, const char *option, wo_error *err);
 /* From the first temporary name to the last rename signals that would end the program wait, so that of files that
  * appear together there are all or none. Those of the calling thread, until they are let go; one file's commit has its
  * own. */

@@ -21,6 +21,44 @@ static wo_status check_rows(const wo_index *index, const wo_layer *rows, const c
                            rows->dense.d, index->rows.d);
 }
 
+/* Element i of a tensor of whole numbers. */
+static int64_t whole_number(const woi_tensor *t, size_t i)
+{
+    int32_t small;
+    int64_t large;
+    if (t->dtype == WOI_I32) {
+        memcpy(&small, (const char *)t->data + i * sizeof small, sizeof small);
+        return small;
+    }
+    memcpy(&large, (const char *)t->data + i * sizeof large, sizeof large);
+    return large;
+}
+
+/* The classes that rows belong to, as the file that the rows are mapped from says. */
+static wo_status ids_of_file(const wo_layer *rows, int32_t **ids, wo_error *err)
+{
+    const size_t n = rows->dense.m;
+    const woi_tensor *t = rows->st ? woi_st_find(rows->st, "ids") : NULL;
+    if (!rows->st)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, "replace_ids",
+                               "the ids of %zu classes are at NULL, and the rows are of no safetensors file, which "
+                               "could say them",
+                               n);
+    if (!t || t->n_dims != 1 || (t->dtype != WOI_I32 && t->dtype != WOI_I64) || t->n != n)
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_LAYER, "",
+                              "%s: rows that replace others come with 'ids' (%zu) in I32 or I64, their classes",
+                              t ? "its 'ids' are something else" : "has no tensor 'ids'", n);
+    if (!(*ids = woi_alloc(n, sizeof **ids, err))) return WO_ERR_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        const int64_t id = whole_number(t, i);
+        if (id < 0 || id > INT32_MAX)
+            return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_LAYER, "",
+                                  "'ids' has %" PRId64 " at place %zu, which is no class", id, i);
+        (*ids)[i] = (int32_t)id;
+    }
+    return WO_OK;
+}
+
 /* Marks classes as what they become. One may be removed twice, but not replaced twice, nor both. */
 static wo_status mark(const wo_index *index, const int32_t *ids, size_t n, uint8_t fate, uint8_t *fates, wo_error *err)
 {
@@ -236,10 +274,15 @@ wo_status wo_index_update(const wo_index *index, const wo_update_options *option
                  n_replaced = o.replace ? o.replace->dense.m : 0;
     woi_update u = {.from = index, .threads = o.threads, .progress = &o.progress};
     float *floats = NULL;
+    int32_t *ids = NULL; /* of the file */
     uint8_t *fate = woi_alloc_zero(m, 1, err);
     int32_t *moved = woi_alloc(m - old + n_replaced + o.n_remove, sizeof *moved, err);
     u.to = woi_alloc_zero(1, sizeof *u.to, err);
     status = fate && moved && u.to ? WO_OK : WO_ERR_MEMORY;
+    if (!status && o.replace && !o.replace_ids) {
+        status = ids_of_file(o.replace, &ids, err);
+        o.replace_ids = ids;
+    }
     if (!status) status = mark(index, o.replace_ids, n_replaced, WOI_CHANGES, fate, err);
     if (!status) status = mark(index, o.remove, o.n_remove, WOI_GOES, fate, err);
     if (!status) status = woi_index_floats(index, &u.old, &floats, err);
@@ -258,6 +301,7 @@ wo_status wo_index_update(const wo_index *index, const wo_update_options *option
     else
         *updated = u.to;
     woi_free(floats);
+    woi_free(ids);
     woi_free(fate);
     woi_free(moved);
     return status;

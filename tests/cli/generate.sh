@@ -59,6 +59,8 @@ printf 'x <unk> y x <unk> y x <unk> y x y\n%.0s' $(seq 200) >with-unk
 "$WIDEOUT" data text -q with-unk -o unk >/dev/null
 "$WIDEOUT" train lm --train unk/train.tokens.safetensors -o unk.net -q -t 1 -d 8 --lr 0.02 -e 5 -b 8 --dropout 0 >/dev/null
 check '<unk> is written' grep -q '<unk>' <("$WIDEOUT" generate -q --net unk.net --prompt 'x zzz y' -n 40 --temperature 2)
+same 'what drives a terminal is not printed, lines of the prompt are' $'x ?]0;title?\ny\tx' \
+    "$("$WIDEOUT" generate -q --net unk.net --prompt $'x \e]0;title\a\ny\tx' -n 1 | sed '2s/ [^ ]*$//')"
 check 'unless it may not be' bash -c "! '$WIDEOUT' generate -q --net unk.net --prompt 'x y' -n 200 --temperature 2 --no-unk | grep -q '<unk>'"
 
 if [ -e "$torch/vocab.txt" ]; then

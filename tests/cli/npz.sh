@@ -111,6 +111,10 @@ def save(name, **arrays):
         for part, data in {**parts, **arrays}.items():
             z.writestr(part + ".npy", data)
 
+# Numbers that are not as many as the indices, though their bytes can be dealt out evenly.
+save("none.npz", indptr=longs(0, 1, 1, 1, 1, 1), indices=longs(0))
+save("quarter.npz", indptr=longs(0, 4, 4, 4, 4, 4), indices=longs(0, 1, 2, 3), data=npy("<f4", "(1,)", struct.pack("<f", 1)))
+
 zeros = bytes(400 << 20)
 save("shape.npz", shape=npy("<i8", "(13107200,)", zeros[:100 << 20]))
 save("indptr.npz", indptr=npy("<i8", "(13107200,)", zeros[:100 << 20]))
@@ -135,6 +139,8 @@ with open("twice.npz", "wb") as file:
     file.write(data)
 END
     bytes() { stat -c %s "$1"; }
+    refuses 'no number for any index' "'data.npy' of 68 bytes has no number for each of the 1 indices" none.npz
+    refuses 'one number for four indices' "'data.npy' of 72 bytes has no number for each of the 4 indices" quarter.npz
     refuses 'a shape of many numbers' "'shape.npy' has 104857675 bytes, more than the numbers that belong there take" shape.npz
     refuses 'many more rows than the shape says' "'indptr.npy' has 104857675 bytes, more than the numbers that belong there take" indptr.npz
     refuses 'many more indices than the rows use' "'indices.npy' has 104857675 bytes, more than the numbers that belong there take" indices.npz

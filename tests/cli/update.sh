@@ -144,7 +144,10 @@ fails 'fewer ids than rows' 1 "wideout: few: its 'ids' are something else: rows 
     "$WIDEOUT" update index --replace few -o x
 st twice '{"weight":{"dtype":"F32","shape":[2,8],"data_offsets":[0,64]},"ids":{"dtype":"I64","shape":[2],"data_offsets":[64,80]}}' 80
 fails 'a class twice' 1 'wideout: --replace: class 0 is named twice' "$WIDEOUT" update index --replace twice -o x
-st negative '{"ids":{"dtype":"I32","shape":[1],"data_offsets":[0,4]},"weight":{"dtype":"F32","shape":[1,1],"data_offsets":[4,8]}}' 8 <(printf '\377\377\377\377\0\0\0\0')
+st negative '{"ids":{"dtype":"I32","shape":[1],"data_offsets":[0,4]},"weight":{"dtype":"F32","shape":[1,8],"data_offsets":[4,36]}}' 36 <(
+    printf '\377\377\377\377'
+    head -c 32 /dev/zero
+)
 fails 'a class below 0' 1 "wideout: negative: 'ids' has -1 at place 0, which is no class" "$WIDEOUT" update index --replace negative -o x
 st narrow '{"weight":{"dtype":"F32","shape":[2,7],"data_offsets":[0,56]}}' 56
 fails 'rows of another length' 1 'wideout: --add: the rows have 7 numbers each, those of the index 8' "$WIDEOUT" update index --add narrow -o x

@@ -74,7 +74,8 @@ class Stub(http.server.ThreadingHTTPServer):
         k = min(told["k"], len(self.classes))
         ids, scores, log_z = array.array("i"), array.array("f"), array.array("f")
         for i in range(n):
-            logits = {y: logit(q[i * d: (i + 1) * d], y) + told.get("bias", {}).get(str(y), 0) for y in self.classes if y not in told.get("forbid", [])}
+            forbid = [] if self.how == "no masks" else told.get("forbid", [])
+            logits = {y: logit(q[i * d: (i + 1) * d], y) + told.get("bias", {}).get(str(y), 0) for y in self.classes if y not in forbid}
             best = sorted(logits, key=lambda y: (-logits[y], y))[:k]
             z = math.log(sum(math.exp(v) for v in logits.values()))
             log_z.append(z)
@@ -265,6 +266,10 @@ with front(where, "--shard-timeout", "1.5") as s:
         check(f"{how}: 503", reply.status == 503 and tries == 2 and "Retry-After" in reply.headers, (reply.status, reply.body, tries))
         check(f"{how}: why", said.startswith(f"shard {where[1]} is missing: ") and (not sentence or said.endswith(sentence)), said)
         same(f"{how}: who", where[1], reply.headers.get("X-Wideout-Missing"))
+    reply, tries, _ = asked_while("no masks", {"query": rows[0], "k": M, "forbid": thirds[1].classes[:1]})
+    check("a class that is forbidden: 503", reply.status == 503 and reply.error().endswith("its answer has a class that is forbidden"), reply.body)
+    reply, _, _ = asked_while(None, {"query": rows[0], "k": M, "forbid": thirds[1].classes[:1]})
+    check("and not where masks are known", reply.status == 200, reply.body)
     reply, tries, seconds = asked_while("slow")
     check("a slow one is not waited for longer than told", reply.status == 503 and 1.2 < seconds < 2.9, (reply.body, seconds))
     check("and why", "imeout" in reply.error(), reply.error())

@@ -4,6 +4,7 @@
 #include "search/routed.h"
 #include "signing.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 /* ---- Layers ------------------------------------------------------------------------------------------------ */
@@ -160,6 +161,58 @@ static void complete_shards_stay(void **state)
     assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 3, 1, &err), WO_OK);
     stat(paths[0], &before[0]);
     assert_true(before[0].st_ino != after[0].st_ino);
+    free_scene(&s);
+}
+
+/* What cannot be is said before the first file is written. */
+static void outputs_are_checked_before_work(void **state)
+{
+    (void)state;
+    enum { MANY = 60 };
+    scene s = make_scene(MANY, 4, 0, true, 1);
+    char paths[MANY][96], twice[4][128];
+    const char *to[MANY];
+    wo_error err;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/many%d", scratch_folder, i);
+        to[i] = paths[i];
+    }
+    /* One file under four names: its own, one more slash, through a link to it and to its folder. */
+    snprintf(twice[0], sizeof twice[0], "%s/many5", scratch_folder);
+    snprintf(twice[1], sizeof twice[1], "%s//many5", scratch_folder);
+    snprintf(twice[2], sizeof twice[2], "%s/link", scratch_folder);
+    snprintf(twice[3], sizeof twice[3], "%s/folder/many5", scratch_folder);
+    assert_int_equal(symlink(paths[5], twice[2]), 0);
+    char folder[96];
+    snprintf(folder, sizeof folder, "%s/folder", scratch_folder);
+    assert_int_equal(symlink(".", folder), 0);
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 8, 0, &err), WO_OK); /* a link leads to a file */
+    for (int i = 0; i < 8; i++) unlink(paths[i]);
+    for (int i = 0; i < 8; i++) {
+        FILE *file = i == 2 ? fopen(paths[5], "w") : NULL;
+        if (file) fclose(file);
+        to[7] = twice[i % 4];
+        assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 8, i / 4, &err), WO_ERR_ARGUMENT);
+        assert_string_equal(err.text, "outputs 6 and 8 of 8 are one file: one would replace the other");
+        assert_int_equal(err.about, WO_ABOUT_OUTPUT);
+        assert_int_not_equal(access(paths[0], F_OK), 0);
+    }
+    to[7] = NULL;
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 8, 0, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "the name of output 8 is NULL");
+    to[7] = paths[7];
+    /* Fewer descriptors than files; with `resume` there is one file at a time. */
+    struct rlimit before, few;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = MANY;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, MANY, 0, &err), WO_ERR_IO);
+    assert_non_null(strstr(err.text, "60 files are to be open at once, until all are complete, but of the 60 desc"));
+    assert_int_not_equal(access(paths[0], F_OK), 0);
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, MANY, 1, &err), WO_OK);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, MANY, 0, &err), WO_OK);
     free_scene(&s);
 }
 
@@ -715,6 +768,7 @@ int main(void)
         cmocka_unit_test(a_part_is_a_range),
         cmocka_unit_test(a_part_is_converted_alone),
         cmocka_unit_test(complete_shards_stay),
+        cmocka_unit_test(outputs_are_checked_before_work),
         cmocka_unit_test(frequent_classes_are_dealt_out_first),
         cmocka_unit_test(the_best_of_all_are_kept),
         cmocka_unit_test(shards_joined_are_the_index_of_one_process),

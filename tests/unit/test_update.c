@@ -668,6 +668,54 @@ static void a_check_counts_what_differs(void **state)
     free_both(&b);
 }
 
+/* ---- Ids of the rows' own file ----------------------------------------------------------------------------- */
+
+static void write_rows(const char *path, const before_and_after *b, woi_dtype dtype, const void *ids, size_t bytes)
+{
+    woi_st_writer *writer = NULL;
+    wo_error err;
+    assert_int_equal(woi_st_create(path, "layer", &writer, &err), WO_OK);
+    assert_int_equal(woi_st_declare(writer, "weight", WOI_F32, 2, (const uint64_t[]){2, D}, &err), WO_OK);
+    assert_int_equal(woi_st_declare(writer, "ids", dtype, 1, &(uint64_t){2}, &err), WO_OK);
+    assert_int_equal(woi_st_append(writer, b->all.w + OLD * D, 2 * D * sizeof(float), &err), WO_OK);
+    assert_int_equal(woi_st_append(writer, ids, bytes, &err), WO_OK);
+    assert_int_equal(woi_st_finish(writer, &err), WO_OK);
+    woi_st_writer_free(writer);
+}
+
+/* Rows and ids are of one file, also where another has taken its name after it was opened. */
+static void rows_bring_their_ids(void **state)
+{
+    (void)state;
+    before_and_after b = make_both(7, false);
+    wo_build_options o = options_of(4);
+    wo_index *index = build_from(b.old, b.log, &o);
+    const int64_t wide[] = {3, 11}, huge[] = {3, INT64_C(1) << 40};
+    const int32_t narrow[] = {3, 11}, other[] = {5, 6};
+    wo_layer *rows = NULL;
+    wo_error err;
+    char path[96];
+    snprintf(path, sizeof path, "%s", scratch("rows"));
+    for (int i = 0; i < 2; i++) {
+        write_rows(path, &b, i ? WOI_I32 : WOI_I64, i ? (const void *)narrow : wide, i ? sizeof narrow : sizeof wide);
+        assert_int_equal(wo_layer_open(path, NULL, &rows, &err), WO_OK);
+        write_rows(path, &b, WOI_I32, other, sizeof other);
+        wo_index *updated = update(index, (wo_update_options){.replace = rows}),
+                 *expected = update(index, (wo_update_options){.replace = rows, .replace_ids = narrow});
+        assert_true(updated->layer_checksum == expected->layer_checksum);
+        assert_true(updated->layer_checksum != index->layer_checksum);
+        wo_index_free(updated);
+        wo_index_free(expected);
+        wo_layer_free(rows);
+    }
+    write_rows(path, &b, WOI_I64, huge, sizeof huge);
+    assert_int_equal(wo_layer_open(path, NULL, &rows, &err), WO_OK);
+    refuse_update(index, (wo_update_options){.replace = rows}, WO_ERR_FORMAT, "'ids' has 1099511627776 at place 1");
+    wo_layer_free(rows);
+    wo_index_free(index);
+    free_both(&b);
+}
+
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 
 static void every_allocation_may_fail(void **state)
@@ -734,6 +782,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(hostile_files_are_refused),
         cmocka_unit_test(a_check_counts_what_differs),
+        cmocka_unit_test(rows_bring_their_ids),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
