@@ -25,6 +25,9 @@ fails 'a rank that fails says why, and the others nothing' 1 'collective: some/f
     run 4 "$built/tests/mpi/collective" fail
 WIDEOUT_MPI_TIMEOUT=1 fails 'no wait is longer than the limit' 1 \
     'collective: rank 0 waited 1 s for the other ranks, which is the limit' run 2 "$built/tests/mpi/collective" late
+for limit in 10m inf nan -1 1e9; do
+    WIDEOUT_MPI_TIMEOUT=$limit fails "a limit of $limit" 1 "collective: \$WIDEOUT_MPI_TIMEOUT is '$limit', expected seconds" run 2 "$built/tests/mpi/collective"
+done
 # All others wait as long: whichever says it, no other does.
 anyone() { # NAME SENTENCE COMMAND...: as fails, exit code 1; which rank says it is left open
     fails "$1" 1 "$2" any_rank "${@:3}"
