@@ -515,7 +515,8 @@ WO_API wo_status wo_build_forget(const char *checkpoint, wo_error *err);
 /* The same index gives the same bytes. */
 WO_API wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err);
 
-/* The same in each of several processes, each to a path of its own: all files appear, or none. */
+/* The same in each of several processes, each to a path of its own: all files appear, or none. Where one process dies
+ * just then, or cannot replace its file, others' may be there, complete; none has returned WO_OK. */
 WO_API wo_status wo_index_save_together(const wo_index *index, const char *path, const struct wo_collective *together,
                                         wo_error *err);
 

@@ -13,7 +13,8 @@
 enum {
     ALARM = 1,     /* tag of the message */
     LIMIT_S = 600, /* that a rank may be behind the others, unless the environment says another */
-    GRACE_S = 5,   /* for the last word of a job that failed: the others may be computing */
+    MOST_LIMIT_S = 1000000,
+    GRACE_S = 5, /* for the last word of a job that failed: the others may be computing */
 };
 
 job_state job_now = {.window = MPI_WIN_NULL};
@@ -217,13 +218,22 @@ static wo_status same_words(int argc, char **argv, wo_error *err)
     return status;
 }
 
+/* How long a rank may be behind; the usual where that is no time, which is said when MPI is there: by one rank. */
+static bool read_limit(const char *text)
+{
+    char *end = NULL;
+    const double seconds = text && *text ? strtod(text, &end) : LIMIT_S;
+    const bool fine = (!end || (end != text && !*end)) && seconds > 0 && seconds <= MOST_LIMIT_S;
+    job_now.limit_s = fine ? seconds : LIMIT_S;
+    return fine;
+}
+
 int job_begin(int *argc, char ***argv)
 {
     int given;
     wo_error err;
     const char *limit = getenv("WIDEOUT_MPI_TIMEOUT");
-    job_now.limit_s = limit ? strtod(limit, NULL) : LIMIT_S;
-    job_now.limit_s = job_now.limit_s > 0 ? job_now.limit_s : LIMIT_S;
+    const bool limited = read_limit(limit);
     outside_limit_begin("MPI does not start", job_now.limit_s);
     if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &given) != MPI_SUCCESS ||
         MPI_Comm_dup(MPI_COMM_WORLD, &job_now.data) != MPI_SUCCESS ||
@@ -238,7 +248,9 @@ int job_begin(int *argc, char ***argv)
     outside_limit_end();
     job_phase("begin");
     if (keep_back()) return CLI_FAILED;
-    const wo_status status = same_words(*argc, *argv, &err);
+    wo_status status = same_words(*argc, *argv, &err);
+    if (!status && !limited)
+        status = cli_set_error(&err, WO_ERR_ARGUMENT, "$WIDEOUT_MPI_TIMEOUT is '%.60s', expected seconds", limit);
     if (status == WO_OK) return CLI_OK;
     return job_now.alarmed ? CLI_FAILED : cli_fail(NULL, &err);
 }

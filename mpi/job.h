@@ -14,7 +14,8 @@
 struct json_t;
 
 /* Starts MPI, and compares what the ranks were asked for. Not 0: the exit code, after a sentence; job_end is still to
- * be called. $WIDEOUT_MPI_TIMEOUT: seconds that a rank may be behind the others, 600 unless given. */
+ * be called. $WIDEOUT_MPI_TIMEOUT: seconds that a rank may be behind the others, 600 unless given, at most 1,000,000.
+ */
 int job_begin(int *argc, char ***argv);
 
 /* The last thing a rank does: waits until all know how it went, shows the sentence of one that failed, ends MPI.

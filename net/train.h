@@ -6,9 +6,9 @@
  * validation P@1. The same seed gives the same network, whatever the number of threads, and so does a run that was
  * stopped and resumed.
  *
- * Several processes have the wide layer's rows together. Each computes the hidden layer of the whole batch and updates
- * the whole embedding, all with the same bits: beside the wide layer that is cheap. Each leaves a checkpoint of its
- * own, and rank 0 writes the network. */
+ * Several processes have the wide layer's rows together. Each sums the bags of its part of a batch and the gradients of
+ * its part of the features; both are gathered, and each updates the whole embedding, all with the same bits. Each
+ * leaves a checkpoint of its own, and rank 0 writes the network. */
 #ifndef WOI_NET_TRAIN_H
 #define WOI_NET_TRAIN_H
 

@@ -188,7 +188,7 @@ wo_status wo_index_save_together(const wo_index *index, const char *path, const 
     status = woi_together_agree(together, status, err); /* and every folder lets a file be named */
     if (!status) status = woi_st_finish(writer, err);
     woi_st_writer_free(writer);
-    return status;
+    return woi_together_agree(together, status, err); /* all have their names: the checkpoint may go */
 }
 
 wo_status wo_index_save(const wo_index *index, const char *path, wo_error *err)

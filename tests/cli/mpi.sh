@@ -25,6 +25,9 @@ fails 'a rank that fails says why, and the others nothing' 1 'collective: some/f
     run 4 "$built/tests/mpi/collective" fail
 WIDEOUT_MPI_TIMEOUT=1 fails 'no wait is longer than the limit' 1 \
     'collective: rank 0 waited 1 s for the other ranks, which is the limit' run 2 "$built/tests/mpi/collective" late
+for limit in 10m inf nan -1 1e9; do
+    WIDEOUT_MPI_TIMEOUT=$limit fails "a limit of $limit" 1 "collective: \$WIDEOUT_MPI_TIMEOUT is '$limit', expected seconds" run 2 "$built/tests/mpi/collective"
+done
 # All others wait as long: whichever says it, no other does.
 anyone() { # NAME SENTENCE COMMAND...: as fails, exit code 1; which rank says it is left open
     fails "$1" 1 "$2" any_rank "${@:3}"
@@ -392,10 +395,32 @@ IO_CALL=write IO_AT=1 IO_HOW=28; exec $mpi build --layer $layer ${tree[*]} -o fu
     "$WIDEOUT" build -q -t 1 --layer $layer --log $train --router tree -o one >/dev/null
     check 'and writes the same files' cmp one joined
     same 'and what was left is gone' '' "$(find full -name '*.checkpoint')"
+    # One rank cannot give its file the name, or dies when it does: what took long is there until all have theirs.
+    for how in 5 kill; do
+        code=1 sentence='wideout-mpi: full/named-00002-of-00002.safetensors: the file cannot be renamed into place: Input/output error'
+        [ $how = 5 ] || code=137 sentence='wideout-mpi: the job was ended from outside: perhaps a rank died'
+        fails "no name for a file: $how" $code "$sentence" run 2 bash -c "[ \$OMPI_COMM_WORLD_RANK -eq 0 ] || export \
+LD_PRELOAD=$built/tests/failing_io.so IO_UNDER=$scratch/full/named-00002 IO_CALL=rename IO_AT=1 IO_HOW=$how; exec $mpi build --layer $layer ${tree[*]} -o full/named"
+        check "the checkpoint stays: $how" test -e full/named.checkpoint
+        run 2 "$mpi" build --layer $layer "${tree[@]}" --resume -o full/named >/dev/null
+        "$WIDEOUT" join full/named-*.safetensors -o joined >/dev/null
+        check "and is enough: $how" cmp one joined
+        same "no more is left: $how" 'named-00001-of-00002.safetensors named-00002-of-00002.safetensors' \
+            "$(find full -name 'named*' -printf '%f\n' | sort | paste -sd' ')"
+        rm -f full/named*
+    done
     fails 'no space for answers' 1 'wideout-mpi: full/answers: the file cannot be written: No space left on device' \
         run 4 bash -c "[ \$OMPI_COMM_WORLD_RANK -ne 0 ] || export LD_PRELOAD=$built/tests/failing_io.so; export IO_UNDER=$scratch/full/ \
 IO_CALL=write IO_AT=1 IO_HOW=28; exec $mpi predict -t 1 --index s/four -o full/answers $test"
     same 'nothing is left of them' '' "$(find full -name 'answers*')"
+    # A rank that dies when it opens its index, or as it writes answers.
+    for dies in "1 s/four-00002 mmap" "0 full/ write"; do
+        read -r rank under call <<<"$dies"
+        fails "rank $rank dies in $call" 137 'wideout-mpi: the job was ended from outside: perhaps a rank died' run 4 bash -c "[ \
+\$OMPI_COMM_WORLD_RANK -ne $rank ] || export LD_PRELOAD=$built/tests/failing_io.so IO_UNDER=$scratch/$under IO_CALL=$call IO_AT=1 IO_HOW=kill
+exec $mpi predict -t 1 --index s/four -o full/answers $test"
+        same 'no answers' '' "$(find full -name 'answers*')"
+    done
     # All is written, and rank 0 does not come to say so.
     WIDEOUT_MPI_TIMEOUT=10 fails 'a rank that is late for the report' 1 'wideout-mpi: rank 1 waited 10 s for the other ranks, which is the limit' \
         run 2 bash -c "[ \$OMPI_COMM_WORLD_RANK -ne 0 ] || export LD_PRELOAD=$built/tests/failing_io.so; export \

@@ -55,6 +55,14 @@ check '--epochs auto: loss and precision' near auto1.json auto3.json
 same '--time-steps' 'nothing was written' "$(ranks 2 --time-steps 3 -o timed.net | grep -o 'nothing was written')"
 check 'then nothing was' test ! -e timed.net -a ! -e timed.net.checkpoint -a ! -e timed.net.checkpoint.1
 
+# What docs/SCALING.md says that a step exchanges: 64 examples in batches of 32, all with the same 12 features.
+awk 'BEGIN { print 64, 12, 20; for (i = 0; i < 64; i++) { line = i % 20; for (j = 0; j < 12; j++) line = line " " j ":1"; print line } }' >even.txt
+for p in 2 4; do
+    same "P = $p: bytes of a step" $((4 * 8 * (2 * 32 + 12) * (p - 1) / p + (16 * 33 + 8 * 32 * 8 / p) * (p - 1) + 8)) \
+        "$(timeout 120 mpirun -q -n $p "$mpi" train xc --train even.txt -d 8 -b 32 --time-steps 3 -t 1 -q --json -o even.net |
+            jq '.phases[] | select(.phase == "train").bytes / 8')" # 5 steps go before the three
+done
+
 # ---- Stopped and resumed -----------------------------------------------------------------------------------------
 started() { # FILE: waits until it is there
     for ((i = 0; i < 600; i++)); do [ ! -e "$1" ] || return 0; sleep 0.05; done
@@ -93,7 +101,7 @@ kills=3
 ranks 3 -e 60 -o whole.net >/dev/null
 for ((kill = 1; kill <= kills; kill++)); do
     rm -f k.net*
-    timeout 120 mpirun -q -n 3 "$mpi" train xc "${options[@]}" -e 60 -o k.net >/dev/null 2>&1 &
+    timeout 120 mpirun -q -n 3 "$mpi" train xc "${options[@]}" -e 60 -o k.net >/dev/null 2>k.said &
     run=$!
     started k.net.checkpoint.$((kill % 2 + 1))
     sleep "0.$(printf %02d $((kill * 13 % 40)))"
@@ -104,6 +112,9 @@ for ((kill = 1; kill <= kills; kill++)); do
         ok "kill $kill: it was done"
         continue
     fi
+    said=$(<k.said)
+    check "kill $kill: one sentence, or none before MPI starts" \
+        test -z "$said" -o "$said" = 'wideout-mpi: the job was ended from outside: perhaps a rank died'
     left=$(echo k.net*)
     resume=--resume # before the first epoch is done everywhere there is nothing to go on from
     if [ ! -e k.net.checkpoint ] && [ ! -e k.net.checkpoint.next ]; then resume=; fi
