@@ -80,7 +80,7 @@ class Exactly(unittest.TestCase):
             ((W, b[:, None], queries, labels), r"bias has shape \(2000, 1\): .* \(2000,\)"),
             ((W, b[:7], queries, labels), "each of the 2000 classes, not 7"),
             ((W, b, None, labels), "labels go with queries"),
-            ((wideout.Layer(W), b, queries, labels), "leave b out"),
+            ((wideout.Layer(W), b, queries, labels), "give None for b"),
             ((W, b, queries * np.nan, labels), "has nan at place 0"),
         ]:
             with self.subTest(words), self.assertRaisesRegex(wideout.Error, words):
