@@ -88,6 +88,20 @@ class Exactly(unittest.TestCase):
 
 
 class Tuned(unittest.TestCase):
+    def test_labels_from_one(self):
+        """Hits cannot be the goal, and a warning says why; evaluate has one too."""
+        wrong = np.where(wideout.build(W, b, method="full").search(queries, k=1)[1][:, 0] == 7, 8, 7)
+        words = "labelled queries FULL's best answer is never a label: are they"
+        with self.assertWarnsRegex(UserWarning, words):
+            index = wideout.build(W, b, queries, wrong, max_time=0.1, threads=1)
+        with self.assertWarnsRegex(UserWarning, "^on 4,000 " + words):
+            index.evaluate(queries, wrong, timing=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            index.evaluate(queries[:49], wrong[:49], timing=False)
+            index.evaluate(queries, timing=False)
+            index.evaluate(queries, labels, timing=False)
+
     def test_target_without_labels(self):
         """It is then the share of FULL's own answers, as in the tool, and a warning says so."""
         paths = [scratch("unlabelled.log"), scratch("unlabelled.npy")]
