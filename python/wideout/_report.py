@@ -180,8 +180,9 @@ def index_text(index: "Index") -> str:
     if info["method"] == "screen":
         lines.append(f"all classes in int8; {_bytes(info['index_bytes'])}")
     elif info["method"] != "full":
+        hold = "cell holds" if info["cells"] == 1 else "cells hold"
         lines.append(
-            f"{info['cells']:,} cells hold {info['entries']:,} classes, the largest {info['largest_cell']:,}; "
+            f"{info['cells']:,} {hold} {info['entries']:,} classes, the largest {info['largest_cell']:,}; "
             f"{info['empty_cells']:,} empty; {_bytes(info['index_bytes'])}"
         )
     if not math.isnan(info["same_best"]):

@@ -39,7 +39,9 @@ class Exactly(unittest.TestCase):
 
     def test_labels_matter(self):
         """The labels that everyone would write, one a query, are not ignored."""
-        ids = wideout.build(W, b, queries, labels, method="popular", popular=20).search(queries[:1], 20)[1]
+        popular = wideout.build(W, b, queries, labels, method="popular", popular=20)
+        self.assertIn("\n1 cell holds 20 classes", str(popular))
+        ids = popular.search(queries[:1], 20)[1]
         often = np.argsort(-np.bincount(labels, minlength=M), kind="stable")[:20]
         self.assertEqual(sorted(ids[0]), sorted(often))
 
