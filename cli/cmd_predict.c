@@ -324,7 +324,7 @@ static int make_searcher(session *s)
             code = cli_blame(s->self, &(cli_files){.index = args->index}, &err);
     }
     free(zeros);
-    if (!code && args->specific && cli_specific_open(args->specific, s->m, s->k, &s->specific, &err))
+    if (!code && args->specific && cli_specific_open(args->specific, s->m, s->d, s->k, &s->specific, &err))
         code = cli_fail(args->specific, &err);
     return code;
 }

@@ -116,6 +116,7 @@ const cli_command cli_cmd_shard = {
     "Classes are dealt out one after the other, so that every shard has as many; with --log the labels\n"
     "that it has most often first, so that every shard has as much to do:\n"
     "\n"
+    "  mkdir -p parts\n"
     "  wideout shard --layer net.safetensors --log train.log -n 4 -o parts/net\n"
     "  mpirun -n 4 wideout-mpi build --layer parts/net --log train.log --router tree -o parts/index\n"
     "\n"

@@ -59,6 +59,10 @@ static bool is_group(const char *word)
 
 static int unknown(const char *word, const char *second)
 {
+    if (!second && is_group(word)) {
+        fprintf(stderr, "wideout: '%s' is the first word of several commands (see 'wideout %s --help')\n", word, word);
+        return CLI_USAGE;
+    }
     fputs("wideout: unknown command '", stderr);
     cli_print_text(stderr, word);
     if (second) fputc(' ', stderr);

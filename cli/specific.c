@@ -7,13 +7,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-static wo_status count_labels(const woi_log *log, size_t m, size_t k, cli_specific *specific, wo_error *err)
+static wo_status count_labels(const woi_log *log, size_t m, size_t d, size_t k, cli_specific *specific, wo_error *err)
 {
     if (log->max_label < 0)
         return cli_set_error(err, WO_ERR_ARGUMENT, "has no labels, so that it does not tell how often a class occurs");
     if ((uint64_t)log->max_label >= m)
         return cli_set_error(err, WO_ERR_ARGUMENT, "has label %" PRId64 ", which is not below the %zu of the index",
                              log->max_label, m);
+    if (log->d != d)
+        return cli_set_error(err, WO_ERR_ARGUMENT,
+                             "has queries of %" PRIu64 " numbers, the index takes %zu: is it a log of another layer?",
+                             log->d, d);
     specific->counts = calloc(m, sizeof *specific->counts);
     specific->list = malloc(k * sizeof *specific->list);
     if (!specific->counts || !specific->list) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
@@ -24,11 +28,11 @@ static wo_status count_labels(const woi_log *log, size_t m, size_t k, cli_specif
     return WO_OK;
 }
 
-wo_status cli_specific_open(const char *path, size_t m, size_t k, cli_specific *specific, wo_error *err)
+wo_status cli_specific_open(const char *path, size_t m, size_t d, size_t k, cli_specific *specific, wo_error *err)
 {
     woi_log log = {0};
     wo_status status = woi_log_open(path, &log, err);
-    if (!status) status = count_labels(&log, m, k, specific, err);
+    if (!status) status = count_labels(&log, m, d, k, specific, err);
     woi_log_close(&log);
     return status;
 }

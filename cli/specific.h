@@ -25,8 +25,9 @@ typedef struct cli_specific {
     cli_ranked *list; /* (k): scratch */
 } cli_specific;
 
-/* Counts the labels of a log file, which must have some, all below m; for lists of at most k answers. */
-wo_status cli_specific_open(const char *log, size_t m, size_t k, cli_specific *specific, wo_error *err);
+/* Counts the labels of a log file, which must have some, all below m, and queries of d numbers; for lists of at most
+ * k answers. */
+wo_status cli_specific_open(const char *log, size_t m, size_t d, size_t k, cli_specific *specific, wo_error *err);
 void cli_specific_free(cli_specific *specific);
 
 /* Orders the answers of one query, which come best first and padded with -1: ids and scores (k). Equals keep their

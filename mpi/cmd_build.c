@@ -190,6 +190,7 @@ const cli_command mpi_cmd_build = {
     "('wideout shard'), or of one file a range. All read the same log, and learn the same router; each\n"
     "writes the index of its own classes, PREFIX-00001-of-P.safetensors and so on:\n"
     "\n"
+    "  mkdir -p parts\n"
     "  mpirun -n 4 wideout-mpi build --layer net.safetensors --log train.log --router tree -o parts/index\n"
     "  mpirun -n 4 wideout-mpi eval --index parts/index --log test.log\n"
     "  wideout join parts/index-*.safetensors -o index.safetensors\n"

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/size.h"
+#include "store/log.h"
 #include "store/map.h"
 #include "store/store.h"
 
@@ -254,7 +255,7 @@ static wo_status read_table(archive *zip, const member *m, woi_label_lists *list
     if (!(table = woi_alloc((size_t)u.npy.n, sizeof *table, err)) ||
         !(lists->indptr = woi_alloc(n + 1, sizeof *lists->indptr, err)) ||
         !(lists->labels = woi_alloc((size_t)u.npy.n, sizeof *lists->labels, err)) ||
-        (status = woi_npy_read_i64(&u.npy, table, err)))
+        (status = woi_npy_read_i64(&u.npy, table, err)) || (status = woi_labels_no_flags(table, n, columns, err)))
         goto done;
     lists->n = n;
     lists->indptr[0] = 0;

@@ -15,6 +15,7 @@
 #include "text/text.h"
 #include "text/xc_value.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -111,6 +112,14 @@ static int read_counts(const char *p, bool lenient, uint64_t counts[3])
     return n >= 2 ? n : 0;
 }
 
+/* Whether a line has "2:1" in it, as rows do. */
+static bool has_feature(const char *line)
+{
+    for (const char *at = line; (at = strchr(at, ':')) != NULL; at++)
+        if (at > line && isdigit((unsigned char)at[-1]) && isdigit((unsigned char)at[1])) return true;
+    return false;
+}
+
 static wo_status read_header(woi_xc *xc, wo_error *err)
 {
     char *line, quoted[WOI_QUOTE_BYTES];
@@ -119,9 +128,11 @@ static wo_status read_header(woi_xc *xc, wo_error *err)
     if (!line) return woi_fail(err, WO_ERR_FORMAT, 0, "the file is empty");
     uint64_t counts[3] = {0};
     int n = read_counts(line, xc->options.lenient, counts);
-    if (n == 0 && !xc->options.lenient)
-        return fail_line(xc, line, err, "expected the header 'N F L' (or 'rows cols'), found '%s'",
-                         woi_quote(quoted, line, xc->line_bytes));
+    if (n == 0 && !xc->options.lenient) {
+        status = fail_line(xc, line, err, "expected the header 'N F L' (or 'rows cols'), found '%s'",
+                           woi_quote(quoted, line, xc->line_bytes));
+        return has_feature(line) ? strictly(status, err) : status;
+    }
     if (n == 0) {
         xc->first = line;
         return WO_OK;

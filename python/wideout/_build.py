@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import Any, Sequence
 
-from . import _core
+from . import _core, _report
 from ._errors import argument_error, shown
 from ._index import Index
 from ._layer import layer_of
@@ -72,7 +72,11 @@ def _warn_of_labels(goals: dict[str, float], index: Index) -> None:
     """A share of FULL's P@1 cannot be told without labels: the library then takes FULL's own answers for the goal."""
     given = next((name for name in ("target", "target5") if name in goals), None)
     tuning = index.tuning
-    if given is not None and tuning is not None and tuning["target_agree"] > 0:
+    if "target_agree" in goals or tuning is None or not tuning["target_agree"] > 0:
+        return
+    if given is None and (hint := _report.never_a_label(tuning["labelled"], 0.0)):
+        warnings.warn(hint, stacklevel=3)
+    if given is not None:
         why = "FULL finds no label of the queries" if tuning["labelled"] else "there are no labels"
         warnings.warn(
             f"{why} to judge by: {given} was taken for target_agree={tuning['target_agree']:.4g}, the share of FULL's own "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from typing import Any, Sequence
 
 import numpy as np
@@ -124,6 +125,8 @@ class Index(_core.Index):
                 threads,
                 fn,
             )
+        if hint := _report.never_a_label(found["n"] - found["without_label"], found["full_p_at_1"]):
+            warnings.warn(hint, stacklevel=2)
         return Evaluation(found, self._describe())
 
     # ---- What it is -------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from ._arrays import as_array, is_tensor, refuse_kind, refuse_short
 from ._errors import argument_error
 
 NONE = (-1, -100)  #: stand for no label, as in log files and in torch's cross_entropy
+FLAGS = 16  #: columns, all 0 or 1, that are flags: of fewer, a short list may name the classes 0 and 1 several times
 
 
 def _refuse(text: str) -> Exception:
@@ -67,7 +68,8 @@ def _to_int32(ids: np.ndarray) -> np.ndarray:
 
 def _from_table(table: np.ndarray, m: int | None) -> tuple[np.ndarray, np.ndarray]:
     """(n, l) of ids, up to l a query."""
-    if m is not None and table.shape[1] == m > 2 and table.size and table.min() >= 0 and table.max() <= 1:
+    flags = table.shape[1] == m > 2 if m is not None else table.shape[1] >= FLAGS
+    if flags and table.size and table.min() >= 0 and table.max() <= 1:
         raise _refuse(
             f"labels have shape {table.shape} and are 0 or 1: a table of ids has the labels themselves; make flags bool"
         )

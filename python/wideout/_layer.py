@@ -99,7 +99,7 @@ def layer_of(weight: Any, bias: Any, names: Sequence[str] | None) -> Layer:
     if not is_path and not isinstance(weight, Layer):
         return Layer(weight, bias, names=names)
     if bias is not None:
-        raise argument_error("b", "a layer from a file has its own biases: leave b out, or use Layer.open")
+        raise argument_error("b", "a layer from a file has its own biases: give None for b, or use Layer.open")
     if is_path:
         return Layer.open(weight, names=names)
     if names is not None:

@@ -69,6 +69,8 @@ static wo_status take_table(woi_log *log, const int64_t *table, uint64_t columns
     enum { NONE = -1, IGNORED = -100 };
     size_t n_labels = 0, cells;
     if (!woi_size_mul(log->n, columns, &cells)) return woi_fail(err, WO_ERR_MEMORY, WO_NO_OFFSET, "out of memory");
+    const wo_status status = woi_labels_no_flags(table, (size_t)log->n, (size_t)columns, err);
+    if (status) return status;
     if (!(log->indptr = woi_alloc(log->n + 1, sizeof *log->indptr, err)) ||
         !(log->labels = woi_alloc(cells, sizeof *log->labels, err)))
         return WO_ERR_MEMORY;
@@ -99,6 +101,18 @@ wo_status woi_labels_fit(uint64_t rows, uint64_t n, uint64_t d, wo_error *err)
                               n, d, rows);
     return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
                     "the labels have %" PRIu64 " rows, expected %" PRIu64 ": one for each query", rows, n);
+}
+
+wo_status woi_labels_no_flags(const int64_t *table, size_t rows, size_t columns, wo_error *err)
+{
+    enum { FEWEST = 16 }; /* columns: of fewer, a short list may name the classes 0 and 1 several times */
+    if (columns < FEWEST || rows == 0) return WO_OK;
+    for (size_t i = 0; i < rows * columns; i++)
+        if (table[i] != 0 && table[i] != 1) return WO_OK;
+    return woi_fail(err, WO_ERR_FORMAT, WO_NO_OFFSET,
+                    "the %zu columns of labels are all 0 or 1, as flags are: expected the numbers of the classes, or a "
+                    "CSR matrix of SciPy's",
+                    columns);
 }
 
 /* What a table of labels is: n rows, one column or more. */

@@ -41,6 +41,9 @@ struct wo_log {
 wo_status woi_log_check(const wo_log *log, size_t m, size_t d, wo_error *err);
 /* Whether there is a row of labels for each of n queries of d numbers. */
 wo_status woi_labels_fit(uint64_t rows, uint64_t n, uint64_t d, wo_error *err);
+/* Whether a table of labels (rows, columns) has ids, not a flag 0 or 1 for each class, which reads as the classes 0 and
+ * 1 many times over. */
+wo_status woi_labels_no_flags(const int64_t *table, size_t rows, size_t columns, wo_error *err);
 /* Whether there are queries, all finite. */
 wo_status woi_queries_check(const wo_log *log, wo_error *err);
 /* Whether arrays can be labels of n queries, the first of them number `first` of the log; *max becomes the largest, -1

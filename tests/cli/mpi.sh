@@ -13,6 +13,7 @@ if [ ! -x "$mpi" ] || ! command -v mpirun >/dev/null; then
     finish
     exit
 fi
+scaling=$PWD/docs/SCALING.md
 cd "$scratch" || exit 1
 export TMPDIR=$scratch # of mpirun's own files
 run() { # P COMMAND...: no job takes as long as this
@@ -120,6 +121,15 @@ done
 run 1 "$mpi" build -q -t 1 --layer $layer --log $train --router tree -o single >/dev/null
 "$WIDEOUT" build -q -t 1 --layer $layer --log $train --router tree -o one >/dev/null
 check 'a job of one writes an index' cmp one single-00001-of-00001.safetensors
+
+# ---- The first commands of docs/SCALING.md, in a folder that has nothing but their files -------------------------
+mkdir first
+cp "$layer" first/net.safetensors
+cp "$train" first/train.log
+cp "$test" first/test.log
+awk '/^    wideout shard /{found = 1} /^    mkdir /{found = 1} found && !/^    /{exit} found' "$scaling" >first/commands
+check "SCALING's first commands" bash -c "cd first && PATH=$built:\$PATH timeout 120 bash -e commands"
+check 'they end with an index' test -s first/index.safetensors
 
 # ---- Shards that were dealt out ----------------------------------------------------------------------------------
 mkdir s

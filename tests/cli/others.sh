@@ -68,6 +68,14 @@ fails 'labels that are no numbers of classes' 1 'wideout: b.npy: the labels are 
 { i64 "${first[@]:0:29}"; printf '\xfd\xff\xff\xff\xff\xff\xff\xff'; } | npy '<i8' '30,' >negative.npy
 fails 'a negative label' 1 'wideout: negative.npy: the label of query 29 is -3, expected 0 to 2147483647, or -1 for none' \
     build --layer w.npy --log q.npy --labels negative.npy -o bad
+# A flag for each of the 60 classes is no list of the classes 0 and 1.
+{ for y in {0..29}; do for c in {0..59}; do echo $((c == y)); done; done; } | { mapfile -t flags; i64 "${flags[@]}"; } >flags
+npy '<i8' '30, 60' <flags >flags.npy
+as_flags='the 60 columns of labels are all 0 or 1, as flags are: expected the numbers of the classes, or a CSR matrix of '"SciPy's"
+fails 'labels as flags' 1 "wideout: flags.npy: $as_flags" "$WIDEOUT" eval --index full --log q.npy --labels flags.npy --no-timing
+python3 -c 'import zipfile; zipfile.ZipFile("flags.npz", "w").write("flags.npy", "arr_0.npy")'
+fails 'labels as flags, in an archive' 1 "wideout: flags.npz: $as_flags" \
+    "$WIDEOUT" eval --index full --log q.npy --labels flags.npz --no-timing
 fails 'labels twice' 1 'wideout: y.npy: the log has labels of its own' build --layer w.npy --log s/test.log.safetensors --labels y.npy -o bad
 fails 'labels of nothing' 2 "wideout build: --labels goes with --log: the queries (see 'wideout build --help')" \
     "$WIDEOUT" build --layer w.npy --method full --labels y.npy -o bad

@@ -243,6 +243,8 @@ same '--json: nothing but these lines' 150 "$("$WIDEOUT" predict --index x.idx -
 } >bare.log
 fails '--specific: a log without labels' 1 'wideout: bare.log: has no labels, so that it does not tell how often a class occurs' \
     "$WIDEOUT" predict --index x.idx --specific bare.log test.log
+fails '--specific: of another layer' 1 "wideout: s/test.log.safetensors: has queries of 4 numbers, the index takes 16: is it a log of another layer?" \
+    "$WIDEOUT" predict --index x.idx --specific s/test.log.safetensors test.log
 fails '--specific: of more classes' 1 "wideout: x.log: has label $(jq -r 'keys | map(tonumber) | max' counts), which is not below the 100 of the index" \
     "$WIDEOUT" predict --index s.idx --specific x.log s/test.log.safetensors
 check 'numbers where there are no names' bash -c "'$WIDEOUT' predict --index s.idx s/test.log.safetensors | cut -f 1,3 | grep -qvx '[0-9]*.[0-9]*' && exit 1 || exit 0"

@@ -36,6 +36,7 @@ fails 'a group with a slip' 2 "wideout: unknown command 'trian': did you mean 't
 fails 'the other group' 2 "wideout: unknown command 'dta': did you mean 'data'? (see 'wideout --help')" "$WIDEOUT" dta
 fails 'a group cut short' 2 "wideout: unknown command 'dat': did you mean 'data'? (see 'wideout --help')" "$WIDEOUT" dat
 fails 'a group with a slip, and its command' 2 "wideout: unknown command 'trian xc': did you mean 'train xc'? (see 'wideout --help')" "$WIDEOUT" trian xc
+fails 'a group without its command' 2 "wideout: 'train' is the first word of several commands (see 'wideout train --help')" "$WIDEOUT" train --train x
 fails 'the last word of a command alone' 2 "wideout: unknown command 'xc': did you mean 'data xc'? (see 'wideout --help')" "$WIDEOUT" xc
 fails 'an option with a slip' 2 "wideout build: unknown option '--tagret=0.9': did you mean --target? (see 'wideout build --help')" "$WIDEOUT" build --tagret=0.9
 fails 'an option of which two may be meant' 2 "wideout build: unknown option '--tune-l': did you mean --tune-log? (see 'wideout build --help')" "$WIDEOUT" build --tune-l x

@@ -39,7 +39,9 @@ class Exactly(unittest.TestCase):
 
     def test_labels_matter(self):
         """The labels that everyone would write, one a query, are not ignored."""
-        ids = wideout.build(W, b, queries, labels, method="popular", popular=20).search(queries[:1], 20)[1]
+        popular = wideout.build(W, b, queries, labels, method="popular", popular=20)
+        self.assertIn("\n1 cell holds 20 classes", str(popular))
+        ids = popular.search(queries[:1], 20)[1]
         often = np.argsort(-np.bincount(labels, minlength=M), kind="stable")[:20]
         self.assertEqual(sorted(ids[0]), sorted(often))
 
@@ -80,7 +82,7 @@ class Exactly(unittest.TestCase):
             ((W, b[:, None], queries, labels), r"bias has shape \(2000, 1\): .* \(2000,\)"),
             ((W, b[:7], queries, labels), "each of the 2000 classes, not 7"),
             ((W, b, None, labels), "labels go with queries"),
-            ((wideout.Layer(W), b, queries, labels), "leave b out"),
+            ((wideout.Layer(W), b, queries, labels), "give None for b"),
             ((W, b, queries * np.nan, labels), "has nan at place 0"),
         ]:
             with self.subTest(words), self.assertRaisesRegex(wideout.Error, words):
@@ -88,6 +90,20 @@ class Exactly(unittest.TestCase):
 
 
 class Tuned(unittest.TestCase):
+    def test_labels_from_one(self):
+        """Hits cannot be the goal, and a warning says why; evaluate has one too."""
+        wrong = np.where(wideout.build(W, b, method="full").search(queries, k=1)[1][:, 0] == 7, 8, 7)
+        words = "labelled queries FULL's best answer is never a label: are they"
+        with self.assertWarnsRegex(UserWarning, words):
+            index = wideout.build(W, b, queries, wrong, max_time=0.1, threads=1)
+        with self.assertWarnsRegex(UserWarning, "^on 4,000 " + words):
+            index.evaluate(queries, wrong, timing=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            index.evaluate(queries[:49], wrong[:49], timing=False)
+            index.evaluate(queries, timing=False)
+            index.evaluate(queries, labels, timing=False)
+
     def test_target_without_labels(self):
         """It is then the share of FULL's own answers, as in the tool, and a warning says so."""
         paths = [scratch("unlabelled.log"), scratch("unlabelled.npy")]

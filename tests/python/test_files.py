@@ -356,8 +356,14 @@ class Logs(unittest.TestCase):
             for end in (3, 1, -1):
                 with self.assertRaisesRegex(wideout.ArgumentError, f"labels end at {end}, and there are 2"):
                     log._append(queries[:2], np.array([0, 0, end]), np.array([1, 2], np.int32))
+            flags = np.zeros((2, 40), int)
+            with self.assertRaisesRegex(wideout.ArgumentError, r"shape \(2, 40\) and are 0 or 1: .* make flags bool"):
+                log.append(queries[:2], flags)
             log.append(queries[:2], [[], [1, 2]])
             self.assertEqual(log.n, 2)
+            log.append(queries[:2], flags == 1)
+            log.append(queries[:2], flags[:, :5])
+            self.assertEqual(log.n, 6)
         with self.assertRaises(wideout.ArgumentError):
             wideout.LogWriter(scratch("bad.log"), d=0)
         with self.assertRaises(wideout.FileError):
