@@ -86,7 +86,7 @@ static bool same_router(const wo_build_options *a, const wo_build_options *b)
 
 wo_status woi_tune_needs(woi_tune *t, const wo_build_options *o, const woi_sparse **needs, wo_error *err)
 {
-    woi_sparse *own = &t->needs[o->source != WO_SOURCE_LABELS];
+    woi_sparse *own = &t->needs[o->source - WO_SOURCE_LABELS];
     *needs = own;
     if (own->indptr) return WO_OK;
     const double start = woi_now_s();
@@ -606,6 +606,16 @@ static bool beats_full(const woi_tune *t)
     return has_found(t) && woi_quality(t, woi_row(t, t->best)) > 1;
 }
 
+/* A query of many labels, as a log has that names each word once with all that was ever near it, fills cells with
+ * classes that FULL does not think of: what imitates FULL does without them. */
+static bool has_many_labels(const woi_tune *t)
+{
+    enum { MANY = 4 }; /* times FULL's best */
+    const bool open = !(t->o.fixed & WO_FIX_SOURCE) && t->build.source == WO_SOURCE_BOTH;
+    return open && t->train.indptr &&
+           (double)t->train.indptr[t->train.n] > MANY * (double)t->build.source_k * (double)t->train.n;
+}
+
 /* All but the screen. */
 static wo_status search_cells(woi_tune *t, wo_error *err)
 {
@@ -632,7 +642,12 @@ static wo_status search_cells(woi_tune *t, wo_error *err)
     if (hash) kinds[n++] = WOI_HASH;
     /* What imitates FULL is no better than it, and not shown to have all of its hits. */
     const bool best = (woi_by_time(t) && reached) || wants_all(t);
+    t->top_alone = has_many_labels(t);
     if (n && !best && !status) status = search_routers(t, kinds, n, err);
+    if (!status && n && !best && t->top_alone && !has_found(t) && !t->late) {
+        t->top_alone = false;
+        status = search_routers(t, kinds, n, err);
+    }
     if (!status && !best && (!fixed || method == WO_METHOD_POPULAR)) status = search_popular(t, err);
     if (!status && evidence) status = try_small_rows(t, err);
     if (!status && evidence && !best) status = try_fallbacks(t, err);

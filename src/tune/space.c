@@ -142,6 +142,7 @@ wo_build_options woi_space_options(const woi_tune *t, const woi_place *place)
         o.prior = o.focus = 0;
     }
     if (place->kind == WOI_HASH) o.router = WO_ROUTER_HASH;
+    if ((place->kind == WOI_TREE || place->kind == WOI_HASH) && t->top_alone) o.source = WO_SOURCE_TOP;
     const double *best = t->best < t->n_rows ? woi_row(t, t->best) : NULL;
     if (method == WO_METHOD_EVIDENCE && has_precision(t)) {
         o.weights = precisions[t->refined];

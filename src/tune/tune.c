@@ -152,7 +152,7 @@ static wo_status build_evidence(woi_tune *t, wo_build_options *o, double *row, w
     enum { TRIES = 8 };
     wo_status status = WO_OK;
     if (!t->train_is_log && woi_tune_fits_log(t)) {
-        for (int i = 0; i < 2; i++) woi_sparse_free(&t->needs[i]);
+        for (int i = 0; i < 3; i++) woi_sparse_free(&t->needs[i]);
         t->from = t->log;
     }
     for (int i = 0; !status && i < TRIES && (i == 0 || woi_tune_left(t) > 0); i++) {
@@ -545,7 +545,7 @@ wo_status wo_index_tune(const wo_layer *layer, const wo_log *log, const wo_log *
     woi_judge_free(&t->judge);
     woi_judge_free(&t->quick);
     woi_judge_free(&t->held_judge);
-    for (int i = 0; i < 2; i++) woi_sparse_free(&t->needs[i]);
+    for (int i = 0; i < 3; i++) woi_sparse_free(&t->needs[i]);
     woi_tune_logs_free(t);
     woi_free(t->rows);
     woi_free(t->learn_s);

@@ -54,7 +54,7 @@ typedef struct woi_tune {
     wo_log sampled; /* some of the judged queries, to choose a prior on */
     woi_judge quick;
     const wo_log *from;  /* what is built from: train, and in the end the log */
-    woi_sparse needs[2]; /* of `from`: labels alone; the source. indptr NULL: not yet known */
+    woi_sparse needs[3]; /* of `from`, by source: labels, top, both. indptr NULL: not yet known */
 
     /* The router that was learned last, with the cells of train's queries; as its options were asked for, and as they
      * then were. */
@@ -78,6 +78,7 @@ typedef struct woi_tune {
     size_t n_tried, tried_room;
     size_t tried_before; /* this part of the search */
     bool shared;         /* the time is shared with another part */
+    bool top_alone;      /* cells that imitate FULL have no labels */
     bool building;       /* the winner */
     bool searching;      /* settings are tried: what runs may be stopped, and the best so far is built */
     bool stopped;        /* it was, because the time is up or because the caller has seen enough: */

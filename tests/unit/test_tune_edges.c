@@ -59,6 +59,49 @@ static int stop_after(void *ctx, const char *stage, uint64_t done, uint64_t tota
     return calls_left-- == 0;
 }
 
+/* How many of a curve's trees have this source. */
+static size_t trees_by(const wo_curve *curve, wo_source source)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < curve->rows; i++)
+        n += at(curve, i, WOI_CURVE_METHOD) == WO_METHOD_EVIDENCE && at(curve, i, WOI_CURVE_SOURCE) == source;
+    return n;
+}
+
+/* What imitates FULL has no labels where a query has many of them, unless that was asked for. */
+static void many_labels_stay_out_of_what_imitates_full(void **state)
+{
+    (void)state;
+    enum { MANY = 21 };
+    for (int variant = 0; variant < 3; variant++) {
+        const int each = variant == 0 ? 1 : MANY;
+        pair p = make_pair();
+        wo_log *log;
+        wo_error err;
+        int64_t *indptr = calloc(N + 1, sizeof *indptr);
+        int32_t *labels = calloc((size_t)N * MANY, sizeof *labels);
+        for (int i = 0; i < N; i++) {
+            indptr[i + 1] = indptr[i] + each;
+            for (int j = 0; j < each; j++) labels[indptr[i] + j] = (p.s.labels[i] + j) % M;
+        }
+        assert_int_equal(wo_log_wrap(p.s.q, N, D, indptr, labels, &log, &err), WO_OK);
+        wo_log_free(p.log);
+        p.log = log;
+        wo_tune_options o = quick();
+        o.fixed |= WO_FIX_LAMBDA; /* no small cells of labels first: there is time for one setting */
+        if (variant < 2) o.fixed &= ~(unsigned)WO_FIX_SOURCE;
+        wo_index *index = tune(&p, p.tune, &o);
+        wo_curve curve = {.struct_size = sizeof curve};
+        assert_int_equal(wo_index_curve(index, &curve), 1);
+        assert_true((trees_by(&curve, WO_SOURCE_TOP) > 0) == (variant == 1));
+        assert_true((trees_by(&curve, WO_SOURCE_BOTH) > 0) == (variant != 1));
+        wo_index_free(index);
+        free_pair(&p);
+        free(indptr);
+        free(labels);
+    }
+}
+
 static void it_can_be_stopped(void **state)
 {
     (void)state;
@@ -180,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(many_labels_stay_out_of_what_imitates_full),
         cmocka_unit_test(it_can_be_stopped),
         cmocka_unit_test(the_planner_gives_full_the_batches_that_it_is_faster_at),
         cmocka_unit_test(a_file_keeps_the_curve),
