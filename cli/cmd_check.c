@@ -67,8 +67,9 @@ static void print_verdict(const wo_layer_check *c)
                                                                                    : "differ");
         break;
     case WO_VERDICT_REBUILD:
-        printf("  rebuild: more than a quarter of the rows differ, and the cells hold less than 95%% of the five best "
-               "that they held\n");
+        printf("  rebuild: more than a quarter of the rows differ, and %s\n",
+               c->held_5 < 0.95 * c->own_held_5 ? "the cells hold less than 95% of the five best that they held"
+                                                : "an update would drop the labels that its prior is made of");
         break;
     }
 }
@@ -176,7 +177,8 @@ const cli_command cli_cmd_check = {
     "\n"
     "  fine      no row differs, or 99.5% of the queries that the index keeps have the same best class\n"
     "  update    'wideout update' with the rows that differ: they are a quarter of the index's or fewer,\n"
-    "            or the cells hold 95% or more of what they hold of the index's own five best\n"
+    "            or the cells hold 95% or more of what they hold of the index's own five best, and\n"
+    "            there is no prior: replaced rows lose the labels that a prior is made of\n"
     "  rebuild   neither is so: 'wideout build' from queries of the changed network\n"
     "\n"
     "  wideout check index --layer net2.safetensors\n"

@@ -650,7 +650,8 @@ WO_API wo_status wo_index_update(const wo_index *index, const wo_update_options 
 typedef enum wo_verdict {
     WO_VERDICT_FINE = 0,   /* nothing: no row differs, or 99.5% of the kept queries have the same best class */
     WO_VERDICT_UPDATE = 1, /* wo_index_update with the rows that differ: they are a quarter of the index's or fewer, or
-                            * the cells hold 95% or more of what they hold of the index's own five best */
+                            * the cells hold 95% or more of what they hold of the index's own five best, and there is
+                            * no prior: replaced rows have the layer's own answers for their shares, not labels */
     WO_VERDICT_REBUILD = 2 /* build it anew, from queries of the changed network: neither is so */
 } wo_verdict;
 
@@ -659,8 +660,8 @@ typedef struct wo_layer_check {
     /* Set these too: where the ids of rows that differ go, rising (NULL: nowhere), and room for so many. */
     int32_t *changed;
     size_t changed_room;
-    uint64_t n_changed;              /* rows that differ, of classes that were not removed */
-    uint64_t n_added;                /* rows beyond the index's m */
+    uint64_t n_changed; /* rows that differ, in bf16 where the index has no others; none of removed classes */
+    uint64_t n_added;   /* rows beyond the index's m */
     double mean_change, most_change; /* |new - old| / |old| of those that differ, biases among them; NAN: none */
     uint64_t n_kept;                 /* queries that the rest is about; 0: the index keeps none, all of it is NAN */
     double held_1, held_5;           /* of the new layer's best, and of its 5 best, the share that is in the cells */

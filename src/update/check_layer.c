@@ -5,6 +5,7 @@
 #include "index/keep.h"
 #include "search/searcher.h"
 
+#include "base/bf16.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sized.h"
@@ -14,15 +15,22 @@
 
 enum { CHUNK = 1024, AT = 5 };
 
-/* |new - old| / |old|, of the row and its bias; 0: they are equal. */
-static double change_of(const woi_dense *old, const woi_dense *new, size_t id)
+/* A new weight beside one that was rounded to bf16: as that one was. */
+static float rounded(float weight)
+{
+    return woi_fits_bf16(weight) ? woi_bf16_to_f32(woi_f32_to_bf16(weight)) : weight;
+}
+
+/* |new - old| / |old|, of the row and its bias; 0: they are equal. halves: the old weights are in bf16. */
+static double change_of(const woi_dense *old, const woi_dense *new, size_t id, bool halves)
 {
     const float *x = old->w + id * old->d, *y = new->w + id * old->d;
     const double before = old->b ? (double)old->b[id] : 0, after = new->b ? (double)new->b[id] : 0;
     double length = before * before, way = (after - before) * (after - before);
     for (size_t j = 0; j < old->d; j++) {
+        const double step = (double)(halves ? rounded(y[j]) : y[j]) - (double)x[j];
         length += (double)x[j] * (double)x[j];
-        way += ((double)y[j] - (double)x[j]) * ((double)y[j] - (double)x[j]);
+        way += step * step;
     }
     return way == 0 ? 0 : sqrt(way / fmax(length, 1e-300));
 }
@@ -32,7 +40,7 @@ static void compare_rows(const wo_index *index, const woi_dense *old, const woi_
     double sum = 0;
     c->most_change = c->mean_change = NAN;
     for (size_t id = 0; id < old->m; id++) {
-        const double change = change_of(old, new, id);
+        const double change = change_of(old, new, id, !index->rows.w);
         if (change == 0 || woi_is_removed(index, (int32_t)id)) continue;
         if (c->changed && c->n_changed < c->changed_room) c->changed[c->n_changed] = (int32_t)id;
         c->n_changed++;
@@ -136,12 +144,14 @@ static double share(uint64_t part, uint64_t whole)
     return whole ? (double)part / (double)whole : NAN;
 }
 
-/* See wo_verdict. */
-static wo_verdict verdict(const wo_layer_check *c, size_t m)
+/* See wo_verdict. Of an index with a prior what its cells hold says little: rows that are replaced have the layer's own
+ * answers for their shares, not the labels that made the index better. */
+static wo_verdict verdict(const wo_index *index, const wo_layer_check *c)
 {
+    const bool few = c->n_changed <= index->rows.m / 4, prior = index->options.prior > 0;
     if (!c->n_changed && !c->n_added) return WO_VERDICT_FINE;
     if (c->n_kept && !c->n_added && c->same_1 >= 0.995) return WO_VERDICT_FINE;
-    if (!c->n_kept || c->n_changed <= m / 4 || c->held_5 >= 0.95 * c->own_held_5) return WO_VERDICT_UPDATE;
+    if (few || (!prior && (!c->n_kept || c->held_5 >= 0.95 * c->own_held_5))) return WO_VERDICT_UPDATE;
     return WO_VERDICT_REBUILD;
 }
 
@@ -165,7 +175,7 @@ static wo_status check(const wo_index *index, const woi_dense *own, const woi_de
         c->same_1 = share(j.same, j.n);
         end(&j);
     }
-    c->verdict = verdict(c, own->m);
+    c->verdict = verdict(index, c);
     return status;
 }
 
