@@ -249,6 +249,23 @@ static int answer_all(session *s, cli_source *source)
 
 /* ---- The command ------------------------------------------------------------------------------------------- */
 
+/* Queries of another network are answered like any: nothing else tells. */
+static void warn_of_other_net(const session *s, const wo_index_info *index)
+{
+    const woi_dense output = woi_network_output(s->net);
+    wo_layer_info info = {.struct_size = sizeof info};
+    wo_layer *layer = NULL;
+    if (output.d == index->d && !wo_layer_wrap(output.w, output.b, output.m, output.d, &layer, NULL) &&
+        !wo_layer_describe(layer, &info) && info.checksum != index->layer_checksum) {
+        fprintf(stderr, "%s: warning: ", cli_program);
+        cli_print_text(stderr, s->args->net);
+        fprintf(stderr, ": its output layer is not the one of ");
+        cli_print_text(stderr, s->args->index);
+        fprintf(stderr, ", whose answers to this network's queries may be poor: 'wideout check' compares the two\n");
+    }
+    wo_layer_free(layer);
+}
+
 static int open_index(session *s)
 {
     const arguments *args = s->args;
@@ -270,6 +287,7 @@ static int open_index(session *s)
     if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)
                                  : woi_network_open(args->net, &s->net, &err)))
         return cli_fail(args->net, &err);
+    if (args->net) warn_of_other_net(s, &about.info);
     return CLI_OK;
 }
 

@@ -347,9 +347,13 @@ bad 'a list that cannot be read' '/proc/self/mem: the file cannot be read on aft
     "$WIDEOUT" predict --index x.idx --forbid /proc/self/mem test.log
 bad 'stanzas for a network of words' "x.net: was not trained on package stanzas ('data deb822')" predict x --format deb822 two
 bad 'rows for a language model' 'lm.net: is a network of words, which takes text only' predict lm --format xc rows
+train xc other x/train.txt -e 1
+same 'the network of another index, which nothing else tells' "wideout: warning: other.net: its output layer is not the one of x.idx, whose \
+answers to this network's queries may be poor: 'wideout check' compares the two" "$("$WIDEOUT" predict --index x.idx --net other.net rows 2>&1 >/dev/null)"
+same 'its own' '' "$(predict x rows 2>&1 >/dev/null)"
 mkdir alone
 cp x/train.txt alone # names would be beside it
-train xc plain alone/train.txt -e 1
+train xc plain alone/train.txt -e 20
 bad 'text for a network without names' 'plain.net: has no names of features: it takes extreme-classification lines, not text' \
     "$WIDEOUT" predict --index x.idx --net plain.net --format text words
 line() { # NAME NET SENTENCE TEXT: the line is refused
