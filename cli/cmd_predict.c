@@ -252,18 +252,12 @@ static int answer_all(session *s, cli_source *source)
 /* Queries of another network are answered like any: nothing else tells. */
 static void warn_of_other_net(const session *s, const wo_index_info *index)
 {
-    const woi_dense output = woi_network_output(s->net);
-    wo_layer_info info = {.struct_size = sizeof info};
-    wo_layer *layer = NULL;
-    if (output.d == index->d && !wo_layer_wrap(output.w, output.b, output.m, output.d, &layer, NULL) &&
-        !wo_layer_describe(layer, &info) && info.checksum != index->layer_checksum) {
-        fprintf(stderr, "%s: warning: ", cli_program);
-        cli_print_text(stderr, s->args->net);
-        fprintf(stderr, ": its output layer is not the one of ");
-        cli_print_text(stderr, s->args->index);
-        fprintf(stderr, ", whose answers to this network's queries may be poor: 'wideout check' compares the two\n");
-    }
-    wo_layer_free(layer);
+    if (s->net->d != index->d || !woi_network_is_other(s->net, index->layer_checksum)) return;
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, s->args->net);
+    fprintf(stderr, ": its output layer is not the one of ");
+    cli_print_text(stderr, s->args->index);
+    fprintf(stderr, ", whose answers to this network's queries may be poor: 'wideout check' compares the two\n");
 }
 
 static int open_index(session *s)

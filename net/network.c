@@ -162,6 +162,17 @@ woi_dense woi_network_output(const woi_network *net)
     return (woi_dense){(size_t)w->shape[0], net->d, w->w, b->w};
 }
 
+bool woi_network_is_other(const woi_network *net, uint64_t layer_checksum)
+{
+    const woi_dense output = woi_network_output(net);
+    wo_layer_info info = {.struct_size = sizeof info};
+    wo_layer *layer = NULL;
+    const bool other = !wo_layer_wrap(output.w, output.b, output.m, output.d, &layer, NULL) &&
+                       !wo_layer_describe(layer, &info) && info.checksum != layer_checksum;
+    wo_layer_free(layer);
+    return other;
+}
+
 woi_wide woi_network_wide(woi_network *net)
 {
     const woi_param *w = &net->params[net->n_params - 2], *b = &net->params[net->n_params - 1];

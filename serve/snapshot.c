@@ -77,7 +77,15 @@ static wo_status open_network(woi_snapshot *s, const woi_serve_options *o, const
     if (!o->net) return WO_OK;
     *at = o->net;
     wo_status status = woi_network_open(o->net, &s->net, err);
-    if (status || s->net->d == s->info.d) return status;
+    if (status) return status;
+    if (s->net->d == s->info.d) {
+        if (woi_network_is_other(s->net, s->info.layer_checksum)) /* nothing else tells */
+            woi_say(
+                "warning: %s: its output layer is not the one of the index, whose answers to this network's queries "
+                "may be poor: 'wideout check' compares the two",
+                o->net);
+        return WO_OK;
+    }
     char text[160];
     snprintf(text, sizeof text, "the network makes queries of %zu numbers, the index takes %zu", s->net->d, s->info.d);
     return fail(err, WO_ERR_ARGUMENT, text);

@@ -115,6 +115,10 @@ with Server(named, "--net", net) as s:
          s.ask("/v1/predict", {"text": "a", "features": {}}).error())
     check("names can be left out", "name" not in s.ask("/v1/predict", {"text": line, "names": False}).json()["results"][0]["answers"][0])
 
+    check("it is the index's", "warning" not in s.stderr(), s.stderr())
+with Server(prior, "--net", net) as s:
+    check("a network of another layer is told of", net + ": its output layer is not the one of the index" in s.stderr(), s.stderr())
+
 # What a file says of itself is text, whatever is in it.
 sign = os.path.join(os.path.dirname(TOOL), "tests/tools/sign")
 if os.access(sign, os.X_OK):
