@@ -75,12 +75,12 @@ void woi_network_free(woi_network *network);
 woi_param *woi_network_param(woi_network *network, const char *name);
 
 woi_dense woi_network_output(const woi_network *network); /* its wide layer, or this process's rows of it, borrowed */
+woi_wide woi_network_wide(woi_network *network);          /* the same for training */
+woi_bag woi_network_bag(const woi_network *network);
+woi_lstm woi_network_lstm(const woi_network *network);
 
 /* Whether its wide layer has another checksum (see wo_layer_info): reads all of it. */
 bool woi_network_is_other(const woi_network *network, uint64_t layer_checksum);
-woi_wide woi_network_wide(woi_network *network); /* the same for training */
-woi_bag woi_network_bag(const woi_network *network);
-woi_lstm woi_network_lstm(const woi_network *network);
 
 /* One more line of metadata. */
 typedef struct woi_meta {
