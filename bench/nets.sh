@@ -172,8 +172,8 @@ for name in "$@"; do
         # shellcheck disable=SC2086
         tokens w2v $options
         logs tokens.safetensors
-        # One without labels is of an earlier version. (jq -e takes no input at all for a yes.)
-        { [ -s "$at/words.log" ] && "$wideout" info --json "$at/words.log" | jq -e '.tensors | any(.name == "labels.indices")' >/dev/null; } ||
+        # One without counts is of an earlier version. (jq -e takes no input at all for a yes.)
+        { [ -s "$at/words.log" ] && "$wideout" info --json "$at/words.log" | jq -e '.tensors | any(.name == "labels.counts")' >/dev/null; } ||
             "$wideout" embed "$at/net.safetensors" --data "$at/data/train.tokens.safetensors" --distinct -o "$at/words.log"
         ;;
     *)

@@ -27,7 +27,13 @@ static wo_status add(const wo_log *log, size_t row, wo_log_writer *writer, wo_er
 {
     if (!log->indptr) return wo_log_append(writer, log->queries + row * log->d, 1, NULL, NULL, err);
     const int64_t first = log->indptr[row], indptr[] = {0, log->indptr[row + 1] - first};
-    return wo_log_append(writer, log->queries + row * log->d, 1, indptr, log->labels + first, err);
+    const woi_log_rows one = {.n = 1,
+                              .queries = log->queries + row * log->d,
+                              .indptr = indptr,
+                              .labels = log->labels + first,
+                              .counts = log->counts ? log->counts + row : NULL,
+                              .label_counts = log->counts ? log->label_counts + first : NULL};
+    return woi_log_append_rows(writer, &one, err);
 }
 
 /* Each query is taken with as many chances as there are places left, of as many as there are queries left: all draws
@@ -40,6 +46,7 @@ static wo_status draw(const wo_log *log, const arguments *args, uint64_t *n_labe
         .struct_size = sizeof o, .d = log->d, .n = args->n, .labels = log->indptr != NULL, .bf16 = bf16};
     wo_log_writer *writer = NULL;
     wo_status status = wo_log_writer_create(args->output, &o, &writer, err);
+    if (!status && log->counts) status = woi_log_set_counted(writer, args->output, err);
     uint64_t left = args->n;
     for (size_t row = 0; !status && left; row++) {
         if (!woi_draw_row(args->common.seed, row, left, log->n - row)) continue;

@@ -25,7 +25,7 @@ static const cli_option options[] = {
     {"max-queries", 0, CLI_SIZE, offsetof(arguments, max_queries), "N",
      "a seeded sample of N (default: all; w2v: 100,000)", false},
     {"distinct", 0, CLI_FLAG, offsetof(arguments, distinct), NULL,
-     "w2v: each word of the data once, with labels of all its places", false},
+     "w2v: each word of the data once, with what is near it, counted", false},
     {"dtype", 0, CLI_CHOICE, offsetof(arguments, dtype), "f32|bf16", "of the queries (default: f32)", false},
     {"score", 0, CLI_FLAG, offsetof(arguments, score), NULL, "also print P@1 and P@5 of the exact layer", false},
     {"next", 0, CLI_SIZE, offsetof(arguments, next), "N", "lm: the next N words are the labels (default: 1)", false},
@@ -102,8 +102,8 @@ const cli_command cli_cmd_embed = {
     "  wideout embed model.bin --data test.txt -o test.log\n"
     "\n"
     "The input of a word network is one word. With --distinct the log has each word of the data once, the\n"
-    "rare ones too, with labels out of all its windows; of the training text, every query that the\n"
-    "network has learned:\n"
+    "rare ones too, and says how often it and its labels were seen; of the training text, every query\n"
+    "that the network has learned, and all that the text says of it:\n"
     "\n"
     "  wideout embed words.safetensors --data train.tokens.safetensors --distinct -o words.log\n"
     "\n"

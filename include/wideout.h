@@ -258,7 +258,9 @@ WO_API wo_status wo_layer_save_shards(const wo_layer *layer, const wo_log *log, 
 /* Opens a log file, a journal, or queries (n, d) as .npy, which have no labels. F32 is mapped; F16, BF16 and F64 become
  * F32 in memory. Anyone's safetensors file is a log that has `queries` (n, d) and, for labels, `labels.indptr` and
  * `labels.indices` as in wo_log_wrap, or `labels`: (n), one each, or (n, l), up to l each, where -1 and -100 stand for
- * none. */
+ * none. A counted log has `queries.counts` (n), how many queries each row stands for, and `labels.counts`, how many of
+ * them had each of labels.indices: cells by evidence are filled as by all these queries. What else reads a log takes
+ * each row for one query. */
 WO_API wo_status wo_log_open(const char *path, wo_log **log, wo_error *err);
 
 /* The same with labels from a .npy file of integers, (n) or (n, l) as above, for queries that come without. NULL: as

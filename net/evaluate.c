@@ -199,12 +199,20 @@ wo_status woi_embed(const woi_network *net, const char *path, const woi_queries_
     const wo_log_writer_options o = {
         .struct_size = sizeof o, .d = net->d, .n = result->n, .labels = true, .bf16 = log->bf16};
     if ((status = wo_log_writer_create(log->path, &o, &writer, err)) ||
+        (options->distinct && (status = woi_log_set_counted(writer, log->path, err))) ||
         (status = woi_log_set_meta(writer, "arch", woi_arch_name(net->arch), err)))
         goto done;
     for (bool more = true; !status && more;) {
         woi_query_batch batch;
         if ((status = woi_queries_next(queries, &batch, &more, err)) ||
-            (status = wo_log_append(writer, batch.q, batch.n, batch.indptr, batch.labels, err)) ||
+            (status = woi_log_append_rows(writer,
+                                          &(woi_log_rows){.n = batch.n,
+                                                          .queries = batch.q,
+                                                          .indptr = batch.indptr,
+                                                          .labels = batch.labels,
+                                                          .counts = batch.counts,
+                                                          .label_counts = batch.label_counts},
+                                          err)) ||
             (log->score && (status = score_batch(&score, &batch, err))))
             break;
         done += batch.n;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1024, DEFAULT_POSITIONS = 100000, SAMPLE_STREAM = 77, LABELS_STREAM = 78, MOST_LABELS = 64 };
+enum { CHUNK = 1024, DEFAULT_POSITIONS = 100000, SAMPLE_STREAM = 77, MOST_LABELS = 256 };
 
 struct woi_queries {
     const woi_network *net;
@@ -38,10 +38,16 @@ struct woi_queries {
     woi_fasttext_lines lines;
     /* w2v and lm */
     woi_tokens tokens;
-    int32_t *class_of;     /* the network's id of each of the file's words */
-    int32_t *distinct;     /* (n_examples) the network's ids that occur, rising; NULL: examples are positions */
-    int64_t *drawn_indptr; /* (n_examples + 1) with distinct: the labels of each word, as drawn */
-    int32_t *drawn;
+    int32_t *class_of; /* the network's id of each of the file's words */
+    int32_t *distinct; /* (n_examples) the network's ids that occur, rising; NULL: examples are positions */
+    uint64_t *starts;  /* (n_examples + 1) with distinct: word i is at places[starts[i] .. starts[i+1]) */
+    uint64_t *places;
+    uint32_t *seen;    /* (m) in how many windows of the word at hand a label is; zeros between words */
+    uint64_t *last;    /* (m) in which of them it was seen last */
+    woi_counted *near; /* (m) the labels of the word at hand */
+    int32_t *counts;   /* (CHUNK) of the batch: how many positions each word has */
+    int32_t *label_counts;
+    size_t label_counts_room;
     int32_t *asked; /* (CHUNK) w2v: which word each query of the batch is */
     woi_lstm lstm;
     woi_lstm_slice *slice;
@@ -250,67 +256,34 @@ static void window_of(const woi_queries *s, uint64_t centre, uint64_t *from, uin
     *to = s->tokens.n - centre > reach ? centre + reach + 1 : s->tokens.n;
 }
 
-/* For each distinct word, labels out of the windows around all its positions: MOST_LABELS draws at most, each of the
- * places there alike, so that what is often near it is likely among them. One pass counts, one draws (reservoir
- * sampling). `places`: of each word, where it is in s->distinct. */
-static wo_status draw_labels(woi_queries *s, const int32_t *places, wo_error *err)
-{
-    const size_t n = (size_t)s->n_examples;
-    wo_status status = WO_ERR_MEMORY;
-    uint64_t *seen = woi_alloc_zero(n, sizeof *seen, err), draws = 0;
-    if (!seen || !(s->drawn_indptr = woi_alloc(n + 1, sizeof *s->drawn_indptr, err))) goto done;
-    for (int pass = 0; pass < 2; pass++) {
-        for (uint64_t centre = 0; centre < s->tokens.n; centre++) {
-            const int32_t row = places[s->class_of[s->tokens.ids[centre]]];
-            uint64_t from, to;
-            window_of(s, centre, &from, &to);
-            for (uint64_t i = from; i < to; i++) {
-                const int32_t word = s->class_of[s->tokens.ids[i]];
-                if (i == centre || !s->net->is_label[word]) continue;
-                const uint64_t before = seen[row]++;
-                if (!pass) continue;
-                const uint64_t to_place =
-                    before < MOST_LABELS ? before : woi_rng_below(s->options.seed, LABELS_STREAM, draws++, before + 1);
-                if (to_place < MOST_LABELS) s->drawn[s->drawn_indptr[row] + (int64_t)to_place] = word;
-            }
-        }
-        if (pass) break;
-        s->drawn_indptr[0] = 0;
-        for (size_t i = 0; i < n; i++)
-            s->drawn_indptr[i + 1] = s->drawn_indptr[i] + (int64_t)(seen[i] < MOST_LABELS ? seen[i] : MOST_LABELS);
-        if (!(s->drawn = woi_alloc((size_t)s->drawn_indptr[n], sizeof *s->drawn, err))) goto done;
-        memset(seen, 0, n * sizeof *seen);
-    }
-    status = WO_OK;
-done:
-    woi_free(seen);
-    return status;
-}
-
-/* Words that the network does not know are one word here, <unk>. */
+/* Where each word is: a counting sort of positions. Words that the network does not know are one word here, <unk>. */
 static wo_status list_distinct(woi_queries *s, wo_error *err)
 {
     const size_t m = s->net->n_inputs;
-    wo_status status = WO_ERR_MEMORY;
-    int32_t *places = woi_alloc_zero(m, sizeof *places, err); /* 1 where a word occurs, then its place */
-    if (!places) goto done;
-    size_t n = 0;
-    for (uint64_t i = 0; i < s->tokens.n; i++) {
-        int32_t *word = places + s->class_of[s->tokens.ids[i]];
-        n += !*word;
-        *word = 1;
+    uint64_t *ends = woi_alloc_zero(m + 1, sizeof *ends, err);
+    if (!ends || !(s->places = woi_alloc((size_t)s->tokens.n, sizeof *s->places, err)) ||
+        !(s->starts = woi_alloc(m + 1, sizeof *s->starts, err)) ||
+        !(s->distinct = woi_alloc(m, sizeof *s->distinct, err)) ||
+        !(s->seen = woi_alloc_zero(s->net->m, sizeof *s->seen, err)) ||
+        !(s->last = woi_alloc_zero(s->net->m, sizeof *s->last, err)) ||
+        !(s->near = woi_alloc(s->net->m, sizeof *s->near, err)) ||
+        !(s->counts = woi_alloc(CHUNK, sizeof *s->counts, err))) {
+        woi_free(ends);
+        return WO_ERR_MEMORY;
     }
-    if (!(s->distinct = woi_alloc(n, sizeof *s->distinct, err))) goto done;
+    for (uint64_t i = 0; i < s->tokens.n; i++) ends[s->class_of[s->tokens.ids[i]] + 1]++;
     s->n_examples = 0;
     for (size_t i = 0; i < m; i++) {
-        if (!places[i]) continue;
-        places[i] = (int32_t)s->n_examples;
-        s->distinct[s->n_examples++] = (int32_t)i;
+        if (ends[i + 1]) { /* as counts yet */
+            s->starts[s->n_examples] = ends[i];
+            s->distinct[s->n_examples++] = (int32_t)i;
+        }
+        ends[i + 1] += ends[i];
     }
-    status = draw_labels(s, places, err);
-done:
-    woi_free(places);
-    return status;
+    s->starts[s->n_examples] = s->tokens.n;
+    for (uint64_t i = 0; i < s->tokens.n; i++) s->places[ends[s->class_of[s->tokens.ids[i]]]++] = i;
+    woi_free(ends);
+    return WO_OK;
 }
 
 static wo_status open_tokens(woi_queries *s, const char *path, wo_error *err)
@@ -360,15 +333,67 @@ static wo_status take_window(woi_queries *s, uint64_t centre, wo_error *err)
     return take_words(s, from, to, centre, err);
 }
 
-/* The labels of a distinct word. */
-static wo_status take_drawn(woi_queries *s, uint64_t word, wo_error *err)
+/* In how many windows of a word each label is: s->seen, and which these are, s->near. Returns how many. */
+static size_t count_near(woi_queries *s, uint64_t word)
 {
-    const int64_t first = s->drawn_indptr[word], end = s->indptr[s->n];
-    const size_t n = (size_t)(s->drawn_indptr[word + 1] - first);
+    size_t n = 0;
+    for (uint64_t at = s->starts[word]; at < s->starts[word + 1]; at++) {
+        uint64_t from, to;
+        window_of(s, s->places[at], &from, &to);
+        for (uint64_t i = from; i < to; i++) {
+            const int32_t label = s->class_of[s->tokens.ids[i]];
+            if (i == s->places[at] || !s->net->is_label[label] || (s->seen[label] && s->last[label] == at)) continue;
+            if (!s->seen[label]) s->near[n++].id = label;
+            s->seen[label]++;
+            s->last[label] = at;
+        }
+    }
+    return n;
+}
+
+/* The most frequent of n labels, and at most as many again, come first; returns how many. The counts of the others need
+ * not be sorted: most words are near a word once or twice. */
+static size_t leave_rare(woi_counted *near, size_t n)
+{
+    enum { HIGH = 1024 };
+    size_t at[HIGH] = {0}, above = 0, kept = 0;
+    for (size_t i = 0; i < n; i++) at[near[i].count < HIGH ? (int)near[i].count : HIGH - 1]++;
+    int bar = HIGH;
+    while (bar > 1 && above < MOST_LABELS) above += at[--bar];
+    for (size_t i = 0; i < n; i++)
+        if (near[i].count >= bar) near[kept++] = near[i];
+    return kept;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const woi_counted *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* The labels of a distinct word: those that are in most of its windows. */
+static wo_status take_near(woi_queries *s, uint64_t word, wo_error *err)
+{
+    const size_t found = count_near(s, word), start = (size_t)s->indptr[s->n];
+    for (size_t i = 0; i < found; i++) {
+        s->near[i].count = s->seen[s->near[i].id];
+        s->seen[s->near[i].id] = 0;
+    }
+    size_t n = leave_rare(s->near, found);
+    if (n > 1) qsort(s->near, n, sizeof *s->near, woi_by_count);
+    if (n > MOST_LABELS) n = MOST_LABELS;
+    if (n > 1) qsort(s->near, n, sizeof *s->near, by_id);
     wo_status status = room_for_labels(s, n, err);
+    if (!status)
+        status = woi_grow(&s->label_counts, &s->label_counts_room, start, start + n, sizeof *s->label_counts, err);
     if (status) return status;
-    if (n) memcpy(s->labels + end, s->drawn + first, n * sizeof *s->labels);
-    return end_row(s, end + (int64_t)n, err);
+    for (size_t i = 0; i < n; i++) {
+        s->labels[start + i] = s->near[i].id;
+        s->label_counts[start + i] = (int32_t)s->near[i].count;
+    }
+    const uint64_t times = s->starts[word + 1] - s->starts[word];
+    s->counts[s->n] = (int32_t)(times < INT32_MAX ? times : INT32_MAX);
+    return end_row(s, (int64_t)(start + n), err);
 }
 
 static wo_status next_w2v(woi_queries *s, wo_error *err)
@@ -381,7 +406,7 @@ static wo_status next_w2v(woi_queries *s, wo_error *err)
         s->asked[s->n] = s->distinct ? s->distinct[at] : s->class_of[s->tokens.ids[at]];
         const float *row = e + (size_t)s->asked[s->n] * d;
         for (size_t j = 0; j < d; j++) s->q[s->n * d + j] = row[j] > 0 ? row[j] : 0;
-        wo_status status = s->distinct ? take_drawn(s, at, err) : take_window(s, at, err);
+        wo_status status = s->distinct ? take_near(s, at, err) : take_window(s, at, err);
         if (status) return status;
     }
     return WO_OK;
@@ -451,7 +476,7 @@ wo_status woi_queries_next(woi_queries *s, woi_query_batch *batch, bool *more, w
                        : s->net->arch == WOI_ARCH_FASTTEXT ? next_lines(s, err)
                        : s->net->arch == WOI_ARCH_W2V      ? next_w2v(s, err)
                                                            : next_lm(s, err);
-    *batch = (woi_query_batch){s->n, s->q, s->indptr, s->labels, s->asked};
+    *batch = (woi_query_batch){s->n, s->q, s->indptr, s->labels, s->asked, s->counts, s->label_counts};
     *more = s->at < s->n_examples;
     return status;
 }
@@ -471,8 +496,9 @@ void woi_queries_free(woi_queries *s)
     woi_fasttext_free(&s->lines);
     woi_tokens_close(&s->tokens);
     woi_lstm_slice_free(s->slice);
-    void *const owned[] = {s->q,        s->indptr,       s->labels, s->row_indptr, s->features, s->values, s->class_of,
-                           s->distinct, s->drawn_indptr, s->drawn,  s->asked,      s->x,        s->hidden};
+    void *const owned[] = {s->q,        s->indptr,   s->labels,       s->row_indptr, s->features, s->values,
+                           s->class_of, s->distinct, s->starts,       s->places,     s->seen,     s->last,
+                           s->near,     s->counts,   s->label_counts, s->asked,      s->x,        s->hidden};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) woi_free(owned[i]);
     woi_free(s);
 }

@@ -3,8 +3,8 @@
  *
  *   xc    an example a row of extreme-classification text
  *   w2v   a sample of the positions of a token file; labels: the distinct words of the window around it. Or each
- *         distinct word once, by its id in the network, with labels out of the windows around all its positions, at
- *         most 64 draws by the seed: what a word network can be asked is finite
+ *         distinct word once, by its id in the network, with how many positions it has, and for labels the 256 words
+ *         that are in the windows of most of them, with in how many: what a word network can be asked is finite
  *   lm    every position of a token file, read as one stream with the state carried; labels: the next words
  *   fasttext   a line of text, with its labels among its words */
 #ifndef WOI_NET_QUERIES_H
@@ -25,10 +25,11 @@ typedef struct woi_queries_options {
 /* Valid until the next call. */
 typedef struct woi_query_batch {
     size_t n;
-    const float *q;        /* (n, d) */
-    const int64_t *indptr; /* n + 1, from 0 */
-    const int32_t *labels; /* rising in each row */
-    const int32_t *words;  /* w2v: the word that each query is, below n_inputs; NULL for others */
+    const float *q;                       /* (n, d) */
+    const int64_t *indptr;                /* n + 1, from 0 */
+    const int32_t *labels;                /* rising in each row */
+    const int32_t *words;                 /* w2v: the word that each query is, below n_inputs; NULL for others */
+    const int32_t *counts, *label_counts; /* distinct: as of a counted log; NULL */
 } woi_query_batch;
 
 typedef struct woi_queries woi_queries;

@@ -11,21 +11,51 @@
 
 enum { CHUNK = 4096 }; /* queries between two reports */
 
-/* Appends the union of labels and top (both sorted) to the needs; both are small. A query whose logits overflow may
- * have fewer than k best: -1 stands for the others. */
-static void merge(const int32_t *labels, size_t n_labels, const int32_t *top, size_t n_top, woi_sparse *needs,
-                  int64_t *used)
+/* A label of a query, or of the queries that a row of a counted log stands for. */
+typedef struct own_label {
+    int32_t id, times;
+} own_label;
+
+/* By id; of one that is given twice, which counts once, the more frequent first. */
+static int by_id(const void *a, const void *b)
 {
+    const own_label *x = a, *y = b;
+    if (x->id != y->id) return x->id < y->id ? -1 : 1;
+    return (x->times < y->times) - (x->times > y->times);
+}
+
+static size_t take_labels(const wo_log *log, size_t row, own_label *own)
+{
+    size_t n = 0;
+    for (int64_t at = log->indptr[row]; at < log->indptr[row + 1]; at++)
+        own[n++] = (own_label){log->labels[at], log->counts ? log->label_counts[at] : 1};
+    if (n > 1) qsort(own, n, sizeof *own, by_id);
+    return n;
+}
+
+/* What the queries of a row have for labels, and what FULL says of each; both by id. */
+typedef struct needed {
+    const own_label *labels;
+    const int32_t *top;
+    size_t n_labels, n_top;
+    float times; /* how many queries they are */
+} needed;
+
+/* Appends the union of both to the needs; both are small. A query whose logits overflow may have fewer than k best: -1
+ * stands for the others. */
+static void merge(const needed *row, woi_sparse *needs, int64_t *used)
+{
+    const own_label *labels = row->labels;
     size_t i = 0, j = 0;
-    while (j < n_top && top[j] < 0) j++;
-    while (i < n_labels || j < n_top) {
-        const bool from_labels = i < n_labels && (j == n_top || labels[i] <= top[j]);
-        const int32_t id = from_labels ? labels[i] : top[j];
+    while (j < row->n_top && row->top[j] < 0) j++;
+    while (i < row->n_labels || j < row->n_top) {
+        const bool from_labels = i < row->n_labels && (j == row->n_top || labels[i].id <= row->top[j]);
+        const int32_t id = from_labels ? labels[i].id : row->top[j];
         float weight = 0;
-        if (from_labels) weight += 1;
-        while (i < n_labels && labels[i] == id) i++; /* a label given twice counts once */
-        if (j < n_top && top[j] == id) {
-            weight += 1;
+        if (from_labels) weight += (float)labels[i].times;
+        while (i < row->n_labels && labels[i].id == id) i++;
+        if (j < row->n_top && row->top[j] == id) {
+            weight += row->times;
             j++;
         }
         needs->ids[*used] = id;
@@ -51,12 +81,15 @@ wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error 
         if (own > largest) largest = own;
     }
     wo_status status = WO_ERR_MEMORY;
-    int32_t *top = woi_alloc(CHUNK * (size_t)k, sizeof *top, err), *own = woi_alloc(largest, sizeof *own, err);
+    int32_t *top = woi_alloc(CHUNK * (size_t)k, sizeof *top, err);
+    own_label *own = woi_alloc(largest, sizeof *own, err);
     float *scores = woi_alloc(CHUNK * (size_t)k, sizeof *scores, err);
     needs->indptr = woi_alloc(log->n + 1, sizeof *needs->indptr, err);
     needs->ids = woi_alloc(room, sizeof *needs->ids, err);
     needs->weights = woi_alloc(room, sizeof *needs->weights, err);
     if (!top || !own || !scores || !needs->indptr || !needs->ids || !needs->weights) goto done;
+    if (log->counts && !(needs->times = woi_alloc(log->n, sizeof *needs->times, err))) goto done;
+    for (size_t i = 0; log->counts && i < log->n; i++) needs->times[i] = (float)log->counts[i];
     status = WO_OK;
     int64_t used = 0;
     needs->indptr[0] = 0;
@@ -73,12 +106,12 @@ wo_status woi_needs_of(const woi_needs_call *asked, woi_sparse *needs, wo_error 
         const woi_shard *shard = asked->shard;
         if (with_top && (status = woi_exact_found(&call, shard, asked->together, asked->findings, err))) goto done;
         for (size_t i = 0; i < n; i++) {
-            size_t n_own = 0;
-            if (with_labels)
-                for (int64_t at = log->indptr[first + i]; at < log->indptr[first + i + 1]; at++)
-                    own[n_own++] = log->labels[at];
-            woi_ids_sort(own, n_own);
-            merge(own, n_own, top + i * k, k, needs, &used);
+            const needed row = {.labels = own,
+                                .n_labels = with_labels ? take_labels(log, first + i, own) : 0,
+                                .top = top + i * k,
+                                .n_top = k,
+                                .times = needs->times ? needs->times[first + i] : 1};
+            merge(&row, needs, &used);
             needs->indptr[first + i + 1] = used;
         }
     }

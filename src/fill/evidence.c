@@ -58,7 +58,7 @@ static double add_cell(const task *t, size_t cell, worker *w, size_t *n_touched)
     for (uint32_t at = t->starts[cell]; at < t->starts[cell + 1]; at++) {
         const uint32_t query = t->members[at] / L;
         const float part = parts ? parts[t->members[at] % L] : 1;
-        n += (double)part;
+        n += t->needs->times ? (double)part * (double)t->needs->times[query] : (double)part;
         for (int64_t need = t->needs->indptr[query]; need < t->needs->indptr[query + 1]; need++) {
             const int32_t id = t->needs->ids[need];
             if (w->evidence[id] == 0) w->touched[(*n_touched)++] = id;
@@ -249,6 +249,17 @@ static wo_status list_opened(const uint32_t *starts, uint32_t K, uint32_t L, uin
     return WO_OK;
 }
 
+/* Of those filed in several cells, the ones whose own it is. */
+static uint32_t own_queries(const task *t, size_t cell)
+{
+    const float *times = t->needs->times;
+    double n = 0;
+    for (uint32_t at = t->starts[cell]; at < t->starts[cell + 1]; at++)
+        if (!t->options->parts || t->members[at] % t->options->L == 0)
+            n += times ? (double)times[t->members[at] / t->options->L] : 1;
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
 static wo_status join(const task *t, woi_cells *cells, wo_error *err)
 {
     const size_t n_cells = t->n_cells;
@@ -271,9 +282,7 @@ static wo_status join(const task *t, woi_cells *cells, wo_error *err)
     cells->offsets[0] = 0;
     for (size_t c = 0; c < n_cells; c++) {
         cells->offsets[c + 1] = cells->offsets[c] + t->sizes[c];
-        cells->queries[c] = 0;
-        for (uint32_t at = t->starts[c]; at < t->starts[c + 1]; at++) /* of those filed in several, its own alone */
-            cells->queries[c] += !t->options->parts || t->members[at] % t->options->L == 0;
+        cells->queries[c] = own_queries(t, c);
     }
     for (size_t b = 0; b * BLOCK < n_cells; b++)
         if (t->blocks[b].n) {

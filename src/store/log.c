@@ -63,6 +63,55 @@ static wo_status read_labels(woi_log *log, const woi_tensor *tensor, wo_error *e
     return WO_OK;
 }
 
+/* n integers from 1 on. */
+static wo_status read_counts(const woi_tensor *tensor, const char *name, uint64_t n, int32_t **counts, wo_error *err)
+{
+    const size_t bytes = woi_dtype_bytes(tensor->dtype);
+    wo_status status = check_tensor(tensor, name, 1, 1u << WOI_I32 | 1u << WOI_I64, "I32 or I64", err);
+    if (status) return status;
+    if (tensor->n != n)
+        return woi_fail(err, WO_ERR_FORMAT, tensor->offset, "%s has %" PRIu64 " entries, expected %" PRIu64, name,
+                        tensor->n, n);
+    if (!(*counts = woi_alloc((size_t)n, sizeof **counts, err))) return WO_ERR_MEMORY;
+    for (uint64_t i = 0; !status && i < n; i++) {
+        int64_t count;
+        status = woi_convert_i64(tensor->dtype, (const char *)tensor->data + i * bytes, 1, &count, err);
+        if (!status && (count < 1 || count > INT32_MAX))
+            status = woi_fail(err, WO_ERR_FORMAT, tensor->offset + i * bytes,
+                              "%s[%" PRIu64 "] is %" PRId64 ", expected 1 to %d", name, i, count, INT32_MAX);
+        (*counts)[i] = (int32_t)count;
+    }
+    return status;
+}
+
+/* No label was seen more often than its query. */
+static wo_status check_counts(const woi_log *log, const woi_tensor *tensor, wo_error *err)
+{
+    for (uint64_t i = 0; i < log->n; i++)
+        for (int64_t at = log->indptr[i]; at < log->indptr[i + 1]; at++)
+            if (log->label_counts[at] > log->counts[i])
+                return woi_fail(err, WO_ERR_FORMAT, tensor->offset + (uint64_t)at * woi_dtype_bytes(tensor->dtype),
+                                "labels.counts[%" PRId64 "] is %" PRId32 ", more than the %" PRId32
+                                " of its query in queries.counts",
+                                at, log->label_counts[at], log->counts[i]);
+    return WO_OK;
+}
+
+static wo_status read_counted(const woi_st *st, woi_log *log, wo_error *err)
+{
+    const woi_tensor *rows = woi_st_find(st, "queries.counts"), *labels = woi_st_find(st, "labels.counts");
+    if (!rows && !labels) return WO_OK;
+    if (!rows || !labels || !log->indptr)
+        return woi_fail(err, WO_ERR_FORMAT, 8, "the log has %s, but no %s: a counted log has both, and labels.indices",
+                        rows ? "queries.counts" : "labels.counts",
+                        !rows     ? "queries.counts"
+                        : !labels ? "labels.counts"
+                                  : "labels.indices");
+    wo_status status = read_counts(rows, "queries.counts", log->n, &log->counts, err);
+    if (!status) status = read_counts(labels, "labels.counts", (uint64_t)log->indptr[log->n], &log->label_counts, err);
+    return status ? status : check_counts(log, labels, err);
+}
+
 /* Labels as a table, of numbers of any type: -1, and -100 where PyTorch wrote it, stand for none. */
 static wo_status take_table(woi_log *log, const int64_t *table, uint64_t columns, wo_error *err)
 {
@@ -174,6 +223,7 @@ wo_status woi_log_read(const woi_st *st, woi_log *log, wo_error *err)
 {
     memset(log, 0, sizeof *log);
     wo_status status = read_tensors(st, log, err);
+    if (!status) status = read_counted(st, log, err);
     if (status) woi_log_close(log);
     return status;
 }
@@ -196,6 +246,8 @@ void woi_log_close(woi_log *log)
 {
     woi_free(log->indptr);
     woi_free(log->labels);
+    woi_free(log->counts);
+    woi_free(log->label_counts);
     woi_st_free(log->st);
     memset(log, 0, sizeof *log);
 }
@@ -230,6 +282,8 @@ static wo_status open_file(const char *path, wo_log *log, wo_error *err)
     log->d = (size_t)log->file.d;
     log->indptr = log->file.indptr;
     log->labels = log->file.labels;
+    log->counts = log->file.counts;
+    log->label_counts = log->file.label_counts;
     log->max_label = log->file.max_label;
     log->queries = q->data;
     if (q->dtype == WOI_F32 && (uintptr_t)q->data % sizeof(float) == 0) return WO_OK;
@@ -413,6 +467,10 @@ uint64_t woi_log_hash(const wo_log *log)
     if (log->indptr) {
         XXH3_64bits_update(&state, log->indptr, (log->n + 1) * sizeof *log->indptr);
         XXH3_64bits_update(&state, log->labels, (size_t)log->indptr[log->n] * sizeof *log->labels);
+    }
+    if (log->counts) {
+        XXH3_64bits_update(&state, log->counts, log->n * sizeof *log->counts);
+        XXH3_64bits_update(&state, log->label_counts, (size_t)log->indptr[log->n] * sizeof *log->label_counts);
     }
     return XXH3_64bits_digest(&state);
 }

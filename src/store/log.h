@@ -3,7 +3,10 @@
  *
  * A file is safetensors with `queries` (n, d) in F32, F16 or BF16 and, unless the log has no labels, `labels.indptr` (n
  * + 1) I64 and `labels.indices` in I32 or I64: the labels of query i are indices[indptr[i] .. indptr[i+1]). Written by
- * us, or by anyone with these names. Others also write F64, one tensor `labels` (n) or (n, l), or .npy arrays. */
+ * us, or by anyone with these names. Others also write F64, one tensor `labels` (n) or (n, l), or .npy arrays.
+ *
+ * A log may be counted: `queries.counts` (n) says how many queries a row stands for, and `labels.counts`, beside
+ * labels.indices, how many of these had the label. Both are I32 or I64, from 1 on. */
 #ifndef WOI_STORE_LOG_H
 #define WOI_STORE_LOG_H
 
@@ -14,8 +17,10 @@ typedef struct woi_log {
     woi_st *st; /* the open file; NULL where it is the caller's */
     uint64_t n, d;
     const woi_tensor *queries;
-    int64_t *indptr;   /* n + 1, checked: from 0, never falling; NULL where the log has no labels */
-    int32_t *labels;   /* indptr[n], each 0 or more; at most max_label */
+    int64_t *indptr; /* n + 1, checked: from 0, never falling; NULL where the log has no labels */
+    int32_t *labels; /* indptr[n], each 0 or more; at most max_label */
+    int32_t *counts; /* n, each 1 or more, and of labels indptr[n]; both NULL where the log is not counted */
+    int32_t *label_counts;
     int64_t max_label; /* -1 where there is none */
 } woi_log;
 
@@ -29,6 +34,7 @@ struct wo_log {
     const float *queries;
     const int64_t *indptr;
     const int32_t *labels;
+    const int32_t *counts, *label_counts; /* as in woi_log */
     int64_t max_label;
     bool labels_apart; /* they are of a file of their own */
     woi_log file;      /* where they lie, for a log file; it owns labels that were read */
@@ -57,6 +63,19 @@ wo_status woi_labelled_check(const float *queries, size_t n, const int64_t *indp
 /* XXH3 of all queries, and of the labels where there are any: one pass over their bytes. */
 uint64_t woi_log_hash(const wo_log *log);
 
+/* Rows to be written: queries (n, d), labels as in wo_log_wrap, and where the log is counted how often they were seen.
+ */
+typedef struct woi_log_rows {
+    size_t n;
+    const float *queries;
+    const int64_t *indptr;
+    const int32_t *labels, *counts, *label_counts;
+} woi_log_rows;
+
+/* wo_log_append, of a counted log too. */
+wo_status woi_log_append_rows(wo_log_writer *writer, const woi_log_rows *rows, wo_error *err);
+/* Makes it one, before its first query. */
+wo_status woi_log_set_counted(wo_log_writer *writer, const char *path, wo_error *err);
 /* Metadata of a log that is written, before its first query. */
 wo_status woi_log_set_meta(wo_log_writer *writer, const char *key, const char *value, wo_error *err);
 /* All of wo_log_finish but the last: hands over the file, to be finished together with others. */

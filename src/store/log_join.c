@@ -27,6 +27,20 @@ static size_t n_labels_of(const wo_log *log)
     return log->indptr ? (size_t)log->indptr[log->n] : 0;
 }
 
+static bool is_counted(const wo_log *const *logs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (logs[i]->counts) return true;
+    return false;
+}
+
+/* Of a log that is not counted, each row stands for one query. */
+static void copy_counts(const wo_log *from, int32_t *counts, int32_t *label_counts)
+{
+    for (size_t i = 0; i < from->n; i++) counts[i] = from->counts ? from->counts[i] : 1;
+    for (size_t i = 0; i < n_labels_of(from); i++) label_counts[i] = from->counts ? from->label_counts[i] : 1;
+}
+
 static wo_status copy(const wo_log *const *logs, size_t n, wo_log *to, wo_error *err)
 {
     const size_t d = to->d = logs[0]->d;
@@ -42,6 +56,11 @@ static wo_status copy(const wo_log *const *logs, size_t n, wo_log *to, wo_error 
         to->labels = own->labels = woi_alloc(n_labels, sizeof *own->labels, err);
     }
     if (!to->copy || (logs[0]->indptr && (!own->indptr || !own->labels))) return WO_ERR_MEMORY;
+    if (is_counted(logs, n)) {
+        to->counts = own->counts = woi_alloc(to->n, sizeof *own->counts, err);
+        to->label_counts = own->label_counts = woi_alloc(n_labels, sizeof *own->label_counts, err);
+        if (!own->counts || !own->label_counts) return WO_ERR_MEMORY;
+    }
     to->max_label = -1;
     size_t row = 0, label = 0;
     for (size_t i = 0; i < n; i++) {
@@ -49,6 +68,7 @@ static wo_status copy(const wo_log *const *logs, size_t n, wo_log *to, wo_error 
         if (from->n) memcpy(to->copy + row * d, from->queries, from->n * d * sizeof *to->copy);
         for (size_t j = 0; from->indptr && j <= from->n; j++) own->indptr[row + j] = (int64_t)label + from->indptr[j];
         if (n_labels_of(from)) memcpy(own->labels + label, from->labels, n_labels_of(from) * sizeof *own->labels);
+        if (own->counts) copy_counts(from, own->counts + row, own->label_counts + label);
         if (from->max_label > to->max_label) to->max_label = from->max_label;
         row += from->n;
         label += n_labels_of(from);

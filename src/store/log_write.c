@@ -5,7 +5,9 @@
  *
  *   queries          (n, d)    as they come
  *   labels.indptr    (n + 1)   from `ends`
- *   labels.indices             from `labels` */
+ *   labels.indices             from `labels`
+ *
+ * and of a counted log queries.counts (n) and labels.counts. */
 #include "store/log.h"
 
 #include "base/error.h"
@@ -23,11 +25,12 @@ enum {
 
 struct wo_log_writer {
     wo_log_writer_options o;
-    woi_st_writer *st;          /* NULL once it is handed over */
-    woi_outfile *ends, *labels; /* never committed; NULL in a log without labels */
-    uint64_t n, n_labels;       /* so far */
-    bool begun;                 /* the header has its room: metadata are over */
-    bool closed;                /* finished, or failed while writing */
+    woi_st_writer *st;                  /* NULL once it is handed over */
+    woi_outfile *ends, *labels;         /* never committed; NULL in a log without labels */
+    woi_outfile *counts, *label_counts; /* the same; NULL in a log that is not counted */
+    uint64_t n, n_labels;               /* so far */
+    bool begun;                         /* the header has its room: metadata are over */
+    bool closed;                        /* finished, or failed while writing */
 };
 
 wo_status wo_log_writer_create(const char *path, const wo_log_writer_options *options, wo_log_writer **result,
@@ -62,12 +65,20 @@ void wo_log_writer_free(wo_log_writer *writer)
     woi_st_writer_free(writer->st);
     woi_outfile_free(writer->ends);
     woi_outfile_free(writer->labels);
+    woi_outfile_free(writer->counts);
+    woi_outfile_free(writer->label_counts);
     woi_free(writer);
 }
 
 wo_status woi_log_set_meta(wo_log_writer *writer, const char *key, const char *value, wo_error *err)
 {
     return woi_st_set_meta(writer->st, key, value, err);
+}
+
+wo_status woi_log_set_counted(wo_log_writer *writer, const char *path, wo_error *err)
+{
+    const wo_status status = woi_outfile_create(path, &writer->counts, err);
+    return status ? status : woi_outfile_create(path, &writer->label_counts, err);
 }
 
 /* Keeps room for the header, as large as what is said asks for, and more where not all is. */
@@ -82,6 +93,9 @@ static wo_status begin(wo_log_writer *w, wo_error *err)
         (w->o.labels &&
          ((status = woi_st_declare(w->st, "labels.indptr", WOI_I64, 1, (uint64_t[]){w->o.n + 1}, err)) ||
           (status = woi_st_declare(w->st, "labels.indices", WOI_I32, 1, (uint64_t[]){w->o.n_labels}, err)))) ||
+        (w->counts &&
+         ((status = woi_st_declare(w->st, "queries.counts", WOI_I32, 1, (uint64_t[]){w->o.n}, err)) ||
+          (status = woi_st_declare(w->st, "labels.counts", WOI_I32, 1, (uint64_t[]){w->o.n_labels}, err)))) ||
         (status = woi_st_stream(w->st, known ? 0 : SPARE_BYTES, err)))
         return status;
     return woi_st_declare(w->st, "queries", dtype, 2, (uint64_t[]){0, w->o.d}, err);
@@ -135,31 +149,40 @@ static wo_status add_queries(wo_log_writer *w, const float *queries, size_t n, w
     return status;
 }
 
-static wo_status add_labels(wo_log_writer *w, size_t n, const int64_t *indptr, const int32_t *labels, wo_error *err)
+static wo_status add_labels(wo_log_writer *w, const woi_log_rows *rows, wo_error *err)
 {
     wo_status status = WO_OK;
-    for (size_t i = 0; !status && i < n; i++) {
-        const int64_t end = (int64_t)w->n_labels + indptr[i + 1];
+    for (size_t i = 0; !status && i < rows->n; i++) {
+        const int64_t end = (int64_t)w->n_labels + rows->indptr[i + 1];
         status = woi_outfile_write(w->ends, &end, sizeof end, err);
     }
-    const size_t count = n ? (size_t)indptr[n] : 0;
-    if (!status && count) status = woi_outfile_write(w->labels, labels, count * sizeof *labels, err);
+    const size_t count = rows->n ? (size_t)rows->indptr[rows->n] : 0;
+    if (!status && count) status = woi_outfile_write(w->labels, rows->labels, count * sizeof *rows->labels, err);
+    if (!status && count && w->counts)
+        status = woi_outfile_write(w->label_counts, rows->label_counts, count * sizeof *rows->label_counts, err);
+    if (!status && rows->n && w->counts)
+        status = woi_outfile_write(w->counts, rows->counts, rows->n * sizeof *rows->counts, err);
     w->n_labels += count;
+    return status;
+}
+
+wo_status woi_log_append_rows(wo_log_writer *w, const woi_log_rows *rows, wo_error *err)
+{
+    wo_status status = check_open(w, err);
+    if (!status) status = check_piece(w, rows->queries, rows->n, rows->indptr, rows->labels, err);
+    if (status) return status;
+    status = begin(w, err);
+    if (!status) status = add_queries(w, rows->queries, rows->n, err);
+    if (!status && w->o.labels) status = add_labels(w, rows, err);
+    w->n += rows->n;
+    w->closed = status != WO_OK;
     return status;
 }
 
 wo_status wo_log_append(wo_log_writer *w, const float *queries, size_t n, const int64_t *indptr, const int32_t *labels,
                         wo_error *err)
 {
-    wo_status status = check_open(w, err);
-    if (!status) status = check_piece(w, queries, n, indptr, labels, err);
-    if (status) return status;
-    status = begin(w, err);
-    if (!status) status = add_queries(w, queries, n, err);
-    if (!status && w->o.labels) status = add_labels(w, n, indptr, labels, err);
-    w->n += n;
-    w->closed = status != WO_OK;
-    return status;
+    return woi_log_append_rows(w, &(woi_log_rows){.n = n, .queries = queries, .indptr = indptr, .labels = labels}, err);
 }
 
 /* ---- The end ----------------------------------------------------------------------------------------------- */
@@ -182,9 +205,14 @@ static wo_status write_labels(wo_log_writer *w, wo_error *err)
     if ((status = woi_st_declare(w->st, "labels.indptr", WOI_I64, 1, (uint64_t[]){w->n + 1}, err)) ||
         (status = woi_st_append(w->st, &(int64_t){0}, sizeof(int64_t), err)) ||
         (status = copy(w->ends, w->n * sizeof(int64_t), w->st, err)) ||
-        (status = woi_st_declare(w->st, "labels.indices", WOI_I32, 1, (uint64_t[]){w->n_labels}, err)))
+        (status = woi_st_declare(w->st, "labels.indices", WOI_I32, 1, (uint64_t[]){w->n_labels}, err)) ||
+        (status = copy(w->labels, w->n_labels * sizeof(int32_t), w->st, err)) || !w->counts)
         return status;
-    return copy(w->labels, w->n_labels * sizeof(int32_t), w->st, err);
+    if ((status = woi_st_declare(w->st, "queries.counts", WOI_I32, 1, (uint64_t[]){w->n}, err)) ||
+        (status = copy(w->counts, w->n * sizeof(int32_t), w->st, err)) ||
+        (status = woi_st_declare(w->st, "labels.counts", WOI_I32, 1, (uint64_t[]){w->n_labels}, err)))
+        return status;
+    return copy(w->label_counts, w->n_labels * sizeof(int32_t), w->st, err);
 }
 
 wo_status woi_log_complete(wo_log_writer *w, woi_st_writer **st, wo_error *err)

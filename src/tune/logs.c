@@ -37,10 +37,18 @@ static wo_status copy(const wo_log *from, const size_t *picks, size_t n, wo_log 
     to->indptr = indptr;
     to->labels = labels;
     if (!indptr || !labels) return WO_ERR_MEMORY;
+    int32_t *counts = NULL, *label_counts = NULL;
+    if (from->counts) {
+        to->counts = counts = woi_alloc(n, sizeof *counts, err);
+        to->label_counts = label_counts = woi_alloc(n_labels, sizeof *label_counts, err);
+        if (!counts || !label_counts) return WO_ERR_MEMORY;
+    }
     indptr[0] = 0;
     for (size_t i = 0; i < n; i++) {
         const int64_t first = from->indptr[picks[i]], own = from->indptr[picks[i] + 1] - first;
         memcpy(labels + indptr[i], from->labels + first, (size_t)own * sizeof *labels);
+        if (counts) counts[i] = from->counts[picks[i]];
+        if (counts) memcpy(label_counts + indptr[i], from->label_counts + first, (size_t)own * sizeof *labels);
         indptr[i + 1] = indptr[i] + own;
     }
     return WO_OK;
@@ -51,6 +59,8 @@ static void free_copy(wo_log *log)
     if (log->copy) {
         woi_free((void *)log->indptr);
         woi_free((void *)log->labels);
+        woi_free((void *)log->counts);
+        woi_free((void *)log->label_counts);
     }
     woi_free(log->copy);
     *log = (wo_log){0};

@@ -385,7 +385,10 @@ same 'lm --next 3' "[\"log\",\"ok\",[$(($(jq .n embed.json) - 2)),8],\"F32\"]" \
 read -r from bytes < <("$WIDEOUT" info --json "${data[w2v]}" | jq -r '.tensors[] | select(.name == "tokens") | "\(.offset) \(.bytes)"')
 n=$(od -An -v -t d4 -w4 -j "$from" -N "$bytes" "${data[w2v]}" | sort -u | wc -l)
 same 'w2v --distinct: every word once' "[\"log\",\"ok\",[$n,8],\"F32\"] $n" "$(shape words.log) $(jq .n words.json)"
-check 'with labels' jq -en 'input.tensors | map(.name) | index("labels.indices")' <("$WIDEOUT" info --json words.log)
+check 'counted' jq -en 'input.tensors | map(.name) | contains(["queries.counts", "labels.indices", "labels.counts"])' <("$WIDEOUT" info --json words.log)
+"$WIDEOUT" data draw words.log -n "$n" -o all.log >/dev/null
+counted() { "$WIDEOUT" info --json "$1" | jq -c '.metadata | [."xxh3.queries.counts", ."xxh3.labels.counts", ."xxh3.labels.indices"]'; }
+same 'a draw of all has the counts' "$(counted words.log)" "$(counted all.log)"
 "$WIDEOUT" embed w2v.net --data "${data[w2v]}" --distinct -o half.log --dtype bf16 --max-queries 50 >/dev/null
 same 'w2v --distinct: --dtype bf16 --max-queries 50' '["log","ok",[50,8],"BF16"]' "$(shape half.log)"
 for arch in xc lm; do

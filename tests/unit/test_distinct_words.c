@@ -143,7 +143,7 @@ static void logs_of_distinct_words_have_labels(void **state)
         assert_int_equal(log.n, n);
         assert_int_equal(log.d, D);
         assert_int_equal(log.queries->dtype, dtype);
-        assert_true(log.indptr && log.labels && log.max_label > 0);
+        assert_true(log.indptr && log.labels && log.max_label > 0 && log.counts && log.label_counts);
         assert_string_equal(woi_st_meta(log.st, "arch"), "w2v");
         if (dtype == WOI_F32) assert_memory_equal(log.queries->data, q, n * D * sizeof *q);
         for (size_t i = 0; dtype == WOI_BF16 && i < n * D; i++)
@@ -165,51 +165,54 @@ static void logs_of_distinct_words_have_labels(void **state)
     woi_network_free(net);
 }
 
-/* All words around all places of a word, where they are few; else 64 draws of them, each once, by the seed. */
-static void distinct_words_have_labels_of_all_their_places(void **state)
+/* The words in most windows around a word's places, 256 of them, with in how many they are. */
+static void distinct_words_are_counted(void **state)
 {
     (void)state;
-    enum { DRAWS = 64 };
-    static bool occurs[WORDS], near[WORDS][WORDS];
-    static uint32_t places[WORDS];
+    enum { MOST = 256 };
+    static bool occurs[WORDS];
+    static uint32_t near[WORDS][WORDS], places[WORDS];
     woi_network *net = make_words(occurs);
     memset(near, 0, sizeof near);
     memset(places, 0, sizeof places);
-    for (size_t i = 0; i < LENGTH; i++)
+    for (size_t i = 0; i < LENGTH; i++) {
+        bool seen[WORDS] = {false};
+        places[word_at(i)]++;
         for (size_t j = i > 4 ? i - 4 : 0; j < LENGTH && j <= i + 4; j++) {
-            if (j == i) continue;
-            near[word_at(i)][word_at(j)] = true;
-            places[word_at(i)]++;
+            if (j == i || seen[word_at(j)]) continue;
+            near[word_at(i)][word_at(j)]++;
+            seen[word_at(j)] = true;
         }
-    uint64_t sums[3] = {0};
-    size_t all = 0, drawn = 0;
-    for (size_t turn = 0; turn < 3; turn++) {
-        const woi_queries_options o = {.distinct = true, .threads = 1, .seed = turn / 2 + 1};
-        woi_queries *queries = open_words(net, &o);
-        for (bool more = true; more;) {
-            woi_query_batch batch;
-            assert_int_equal(woi_queries_next(queries, &batch, &more, NULL), WO_OK);
-            for (size_t row = 0; row < batch.n; row++) {
-                const int32_t word = batch.words[row];
-                const int64_t first = batch.indptr[row], end = batch.indptr[row + 1];
-                size_t expected = 0;
-                for (size_t i = 0; i < WORDS; i++) expected += near[word][i];
-                for (int64_t i = first; i < end; i++) {
-                    assert_true(near[word][batch.labels[i]]);
-                    assert_true(i == first || batch.labels[i - 1] < batch.labels[i]);
-                    sums[turn] = 31 * sums[turn] + (uint64_t)batch.labels[i];
-                }
-                const size_t n = (size_t)(end - first);
-                if (places[word] <= DRAWS) assert_int_equal(n, expected);
-                assert_true(n > 0 && n <= DRAWS);
-                all += places[word] <= DRAWS;
-                drawn += places[word] > DRAWS;
-            }
-        }
-        woi_queries_free(queries);
     }
-    assert_true(all > 1000 && drawn > 10);
-    assert_true(sums[0] == sums[1] && sums[0] != sums[2]);
+    woi_queries *queries = open_words(net, &(woi_queries_options){.distinct = true, .threads = 1});
+    size_t whole = 0, cut = 0;
+    for (bool more = true; more;) {
+        woi_query_batch batch;
+        assert_int_equal(woi_queries_next(queries, &batch, &more, NULL), WO_OK);
+        for (size_t row = 0; row < batch.n; row++) {
+            const int32_t word = batch.words[row];
+            assert_int_equal(batch.counts[row], places[word]);
+            size_t at = (size_t)batch.indptr[row];
+            const size_t end = (size_t)batch.indptr[row + 1];
+            uint32_t all = 0;
+            for (size_t i = 0; i < WORDS; i++) all += near[word][i] > 0;
+            assert_int_equal(end - at, all < MOST ? all : MOST);
+            all <= MOST ? whole++ : cut++;
+            for (int32_t i = 0; i < WORDS; i++) {
+                if (at < end && batch.labels[at] == i) {
+                    assert_int_equal(batch.label_counts[at++], near[word][i]);
+                    continue;
+                }
+                size_t before = 0; /* labels that are as frequent, of equal ones those with a lower id */
+                for (int32_t j = 0; near[word][i] && j < WORDS; j++)
+                    before += near[word][j] > near[word][i] || (near[word][j] == near[word][i] && j < i);
+                assert_true(near[word][i] == 0 || before >= MOST);
+            }
+            assert_int_equal(at, end);
+        }
+    }
+    assert_true(whole > 1000 && cut > 3);
+    woi_queries_free(queries);
     woi_network_free(net);
 }
 
@@ -219,7 +222,7 @@ int main(void)
         cmocka_unit_test(each_distinct_word_once),
         cmocka_unit_test(distinct_words_are_sampled),
         cmocka_unit_test(logs_of_distinct_words_have_labels),
-        cmocka_unit_test(distinct_words_have_labels_of_all_their_places),
+        cmocka_unit_test(distinct_words_are_counted),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
