@@ -55,6 +55,8 @@ woi_place woi_space_start(const woi_tune *t, woi_kind kind, bool wide)
     for (int i = 0; i < kinds[kind].n; i++) {
         const axis *a = &kinds[kind].axes[i];
         place.at[i] = wide ? a->wide : a->start;
+        /* A row that stands for many queries has evidence of its own, which that of others would blur. */
+        if (a->fix == WO_FIX_SPREAD && t->train.counts) place.at[i] = 0;
         if (place.at[i] != BY_SIZE) continue;
         place.at[i] = 0;
         while (place.at[i] + 1 < a->n && t->train.n / a->values[place.at[i]] > MANY_LEAVES) place.at[i]++;
