@@ -252,7 +252,7 @@ static int answer_all(session *s, cli_source *source)
 /* Queries of another network are answered like any: nothing else tells. */
 static void warn_of_other_net(const session *s, const wo_index_info *index)
 {
-    if (s->net->d != index->d || !woi_network_is_other(s->net, index->layer_checksum)) return;
+    if (s->net->d != index->d || !woi_network_is_other(s->net, s->index)) return;
     fprintf(stderr, "%s: warning: ", cli_program);
     cli_print_text(stderr, s->args->net);
     fprintf(stderr, ": its output layer is not the one of ");

@@ -668,7 +668,9 @@ typedef struct wo_layer_check {
     double own_held_1, own_held_5;   /* the same of the index's own rows */
     double same_1;                   /* queries with the same best class */
     wo_verdict verdict;
-    uint32_t reserved; /* zero */
+    /* Set it too: compare so many rows alone, from the first to the last in even steps, and judge no queries: another
+     * layer differs in nearly every row. An index of a shard will do. 0: all. */
+    uint32_t sample;
 } wo_layer_check;
 
 /* How stale an index is for a layer that has changed since: of the index's d, with as many classes or more. */
