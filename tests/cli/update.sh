@@ -68,6 +68,11 @@ seq 0 59 >all
 "$WIDEOUT" update -q mixed --remove all -o nothing >/dev/null
 same 'an index without a class that may be answered is judged' '[0,1]' \
     "$("$WIDEOUT" eval -q --index nothing --log $test --no-timing --json | jq -c '[.sample_size, .empty_share]')"
+for command in "eval --no-timing --log $test" "predict $test"; do
+    # shellcheck disable=SC2086 # a command
+    same "${command%% *}: no class is left" "wideout: warning: nothing: no class is left to be answered: all 60 were removed by 'wideout update'" \
+        "$("$WIDEOUT" $command -q --index nothing 2>&1 >/dev/null)"
+done
 same 'and compared' '  of 900 queries that the index keeps none has an answer by its own rows' "$("$WIDEOUT" check nothing --layer $layer | sed -n 2p)"
 
 # ---- Names ---------------------------------------------------------------------------------------------------------
