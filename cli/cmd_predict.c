@@ -260,6 +260,18 @@ static void warn_of_other_net(const session *s, const wo_index_info *index)
     fprintf(stderr, ", whose answers to this network's queries may be poor: 'wideout check' compares the two\n");
 }
 
+/* Numbers of classes are those of the whole layer: nothing else tells that others were not asked. */
+static void warn_of_shard(const char *path, const wo_index_info *index)
+{
+    if (!index->n_shards) return;
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, path);
+    fprintf(stderr, " is shard %" PRIu32 " of %" PRIu32 ", and answers with its own %s", index->shard + 1,
+            index->n_shards, cli_count(index->m, "class"));
+    fprintf(stderr, " of %s alone: 'wideout join' makes one index of all, 'wideout serve --shards' asks all\n",
+            cli_number(index->m_whole));
+}
+
 static int open_index(session *s)
 {
     const arguments *args = s->args;
@@ -277,6 +289,7 @@ static int open_index(session *s)
     const int code = cli_index_refuse_probes(s->self, args->index, &about, args->probes);
     if (code) return code;
     cli_index_warn(args->index, &about, args->exact_fallback);
+    warn_of_shard(args->index, &about.info);
     if (!args->exact) cli_index_warn_k(args->index, s->index, args->k);
     if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)
                                  : woi_network_open(args->net, &s->net, &err)))

@@ -418,6 +418,10 @@ index raw x/train.txt
 { echo 0:1; seq 0 999 | sed 's/$/:3e38/' | paste -sd ' '; } | predict raw >out 2>err
 same 'lines that are not finite' '1 2 wideout: standard input: line 2: not finite' "$? $(wc -l <out) $(cat err)"
 
+same 'one shard: it warns, and names what asks all' "wideout: warning: $golden/shard-index.safetensors is shard 2 of 2, and answers with its own \
+32 classes of 64 alone: 'wideout join' makes one index of all, 'wideout serve --shards' asks all" \
+    "$("$WIDEOUT" predict --index "$golden/shard-index.safetensors" "$golden/log.safetensors" 2>&1 >/dev/null)"
+
 # ---- More answers than an index was made for ---------------------------------------------------------------------
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree -o five.idx >/dev/null
 "$WIDEOUT" predict --index five.idx -k 100 s/test.log.safetensors 2>err >/dev/null
