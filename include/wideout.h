@@ -729,6 +729,7 @@ typedef struct wo_curve {
     uint64_t held_out;   /* queries of the log that were held out to show by what hits were too few for; 0: none */
     wo_proof provable;   /* what these queries could show at best, known once FULL was asked; WO_PROOF_NONE: a file that
                           * does not say, or a goal that need not be shown */
+    uint64_t changed;    /* classes that updates have added, replaced and removed since: all this is of before */
 } wo_curve;
 
 typedef struct wo_tune_options {

@@ -261,6 +261,7 @@ static wo_status update(woi_update *u, const wo_update_options *o, wo_error *err
     if (!status) status = woi_update_cells(u, err);
     if (!status) status = make_small(u, err);
     if (!status) woi_index_count(to);
+    if (to->n_curve) to->goal.changed += u->n_moved;
     return status;
 }
 

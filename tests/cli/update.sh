@@ -61,6 +61,10 @@ done
 same 'a tuned index keeps as many' 30 "$("$WIDEOUT" build -q --layer $layer --log $log --tune-log $test --target 0.5 --target5 0.5 \
     --max-time 5s --router tree --keep 30 -o tuned --json | jq .kept_queries)"
 check 'and can be updated' "$WIDEOUT" update -q tuned --add $rows -o tuned2
+"$WIDEOUT" update -q tuned2 --remove 3 -o tuned3 >/dev/null
+same 'what tuning measured is of before' '  5 classes added, replaced or removed since: these figures are of before' \
+    "$("$WIDEOUT" info tuned3 | grep -A1 '^  tuned to' | tail -n +2)"
+same 'and as JSON' '[0,4,5]' "$(for i in tuned tuned2 tuned3; do "$WIDEOUT" info --json $i | jq .tuning.changed; done | jq -cs .)"
 
 # Nothing is left to be answered.
 seq 0 59 >all
