@@ -614,8 +614,8 @@ WO_API int wo_index_trace(const wo_index *index, wo_trace *trace);
 /* What becomes of classes. Rows come as layers, opened or wrapped, of the index's d; they are copied. */
 typedef struct wo_update_options {
     size_t struct_size; /* set it to sizeof(wo_update_options) */
-    /* Rows of new classes, with ids from wo_index_m on. NULL: none. Of an index with names they bring theirs, or are
-     * called by their numbers; to an index without names they bring none. */
+    /* Rows of new classes, with ids from wo_index_m on; no shard of a layer. NULL: none. Of an index with names they
+     * bring theirs, or are called by their numbers; to an index without names they bring none. */
     const wo_layer *add;
     /* Row i takes the place of that of class replace_ids[i]; where it has names, those too. NULL: none */
     const wo_layer *replace;

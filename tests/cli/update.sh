@@ -160,6 +160,9 @@ st negative '{"ids":{"dtype":"I32","shape":[1],"data_offsets":[0,4]},"weight":{"
 fails 'a class below 0' 1 "wideout: negative: 'ids' has -1 at place 0, which is no class" "$WIDEOUT" update index --replace negative -o x
 st narrow '{"weight":{"dtype":"F32","shape":[2,7],"data_offsets":[0,56]}}' 56
 fails 'rows of another length' 1 'wideout: --add: the rows have 7 numbers each, those of the index 8' "$WIDEOUT" update index --add narrow -o x
+"$WIDEOUT" shard -q --layer $rows -n 2 -o half >/dev/null
+fails 'rows that are a shard' 1 'wideout: --add: the rows are shard 2 of 2 of a layer, whose classes have numbers there: expected rows that are no shard' \
+    "$WIDEOUT" update index --add half-00002-of-00002.safetensors -o x
 "$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" --keep 0 -o bare >/dev/null
 sentence="the index keeps no training queries, which say what cells rows belong into: it was built with keep 0, or by an older version; build it anew: 'wideout build' keeps some unless --keep is 0"
 fails 'an index that keeps no queries' 1 "wideout: bare: $sentence" "$WIDEOUT" update bare --add $rows -o x
