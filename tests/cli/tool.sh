@@ -107,6 +107,18 @@ same 'info of names' "$scratch/labels.txt: names, one a line
             5  zlib1g" "$("$WIDEOUT" info "$scratch/labels.txt")"
 same 'info --json of names' '["names",6,5,1,0,7,["libc6","python3","länge"],"zlib1g"]' \
     "$("$WIDEOUT" info --json "$scratch/labels.txt" | jq -c '[.format, .n, .distinct, .empty, .shortest, .longest, .first, .last]')"
+table() { # NAME FILE BETWEEN TEXT
+    printf '%b' "$4" >"$scratch/$2"
+    fails "info of a table: $1" 1 "wideout: $scratch/$2: looks like a table, with $3 between its values: numbers are read from .npy, \
+which numpy.save writes of what numpy.loadtxt reads, and names from lines of their own" "$WIDEOUT" info "$scratch/$2"
+}
+table numbers table.txt commas '1,2.5\n-3e2,4\n'
+table 'under a heading' heading.txt commas 'x,y,name\r\n1, 2,3\r\n'
+table 'with tabs' tabs.txt tabs '1\t2\n3\t4\n'
+table 'by its name' a.csv semicolons 'name;title\nx;a word\n'
+table 'with tabs, by its name' a.tsv tabs 'name\ttitle\nx\ta word\n'
+printf 'x, y\nz, 1\n' >"$scratch/commas.txt"
+same 'names with commas in them' names "$("$WIDEOUT" info --json "$scratch/commas.txt" | jq -r .format)"
 seq 100 120 >"$scratch/ids.txt"
 same 'info of names that are numbers' '["names",21,"100","120"]' "$("$WIDEOUT" info --json "$scratch/ids.txt" | jq -c '[.format, .n, .first[0], .last]')"
 gzip -k "$scratch/labels.txt"
