@@ -79,7 +79,7 @@ static wo_status open_network(woi_snapshot *s, const woi_serve_options *o, const
     wo_status status = woi_network_open(o->net, &s->net, err);
     if (status) return status;
     if (s->net->d == s->info.d) {
-        if (woi_network_is_other(s->net, s->index)) /* nothing else tells */
+        if (s->index && woi_network_is_other(s->net, s->index)) /* nothing else tells; a front of shards has no rows */
             woi_say(
                 "warning: %s: its output layer is not the one of the index, whose answers to this network's queries "
                 "may be poor: 'wideout check' compares the two",
