@@ -111,8 +111,7 @@ static void st_print(const char *path, const woi_st *st, const cli_index *index,
     for (size_t i = 0; i < n; i++) {
         const woi_tensor *t = woi_st_tensor(st, i);
         char text[256];
-        printf("  %-8s %20s %10s  ", woi_dtype_name(t->dtype), shape_text(t->shape, t->n_dims, text),
-               cli_bytes(t->bytes));
+        cli_print_tensor(woi_dtype_name(t->dtype), shape_text(t->shape, t->n_dims, text), cli_bytes(t->bytes));
         cli_print_text(stdout, t->name);
         if (n_shards > 1) {
             printf("  (");

@@ -98,6 +98,19 @@ done
 gzip -k "$scratch/x.txt"
 mv "$scratch/x.txt.gz" "$scratch/any.name"
 printf 'libc6\npython3\nl\303\244nge\npython3\n\nzlib1g\n' >"$scratch/labels.txt"
+"$WIDEOUT" data synthetic -q -m 5000 -d 64 -n 3000 -o "$scratch/layer" >/dev/null
+for columns in 50 64; do
+    same "info of tensors fits $columns columns" '' "$(cd "$scratch/layer" && COLUMNS=$columns "$WIDEOUT" info train.log.safetensors | awk -v most=$columns 'length > most')"
+done
+# A line of progress that does not fit ends before a comma, not within a number.
+if command -v script >/dev/null; then
+    (cd "$scratch" && "$WIDEOUT" data synthetic -q --as text -m 500 -n 20000 -o many >/dev/null
+        script -qc "stty cols 50; '$WIDEOUT' train xc --train many/train.txt --valid many/valid.txt -e 2 -d 16 -o progress.net" /dev/null) >"$scratch/progress"
+    same 'progress in 50 columns: whole parts' '' "$(tr '\r' '\n' <"$scratch/progress" | grep -a '^[a-z]*: epoch' | sed 's/\x1b.*//' |
+        grep -avE '^[a-z]+: epoch [0-9]/2, loss ([0-9.]+|nan)(, valid P@1 [0-9.]{6} P@5 [0-9.]{6})?(, [0-9,]+ examples/s)?(, [0-9]+ s left)?$')"
+else
+    ok 'progress in 50 columns # skip no script(1)'
+fi
 same 'info of names' "$scratch/labels.txt: names, one a line
   6 names, 5 of them different, 1 empty; 0 to 7 bytes
             0  libc6
