@@ -112,6 +112,9 @@ void cli_print_shell(FILE *to, const char *text);
 /* The columns of standard output: a terminal's, else $COLUMNS, else `otherwise`. */
 int cli_columns(int otherwise);
 
+/* "  F32      50,778 x 128    26.0 MB  ", which the tensor's name follows; closer together on a narrow terminal. */
+void cli_print_tensor(const char *type, const char *shape, const char *bytes);
+
 /* 45000 as "45,000", in one of sixteen rotating buffers. */
 const char *cli_number(uint64_t n);
 

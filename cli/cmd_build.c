@@ -351,7 +351,6 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     wo_error err;
     cli_files files = {.layer = args->layer.path,
                        .bias = args->layer.bias_path,
-                       .log = args->logs.n == 1 ? args->logs.of[0] : NULL,
                        .tune_log = args->tune.log,
                        .labels = args->labels,
                        .tune_labels = args->tune.labels,
@@ -361,15 +360,17 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     int code = cli_layer_open(self, &args->layer, &layer);
     if (!code && args->names) code = cli_names_give(args->names, layer);
     if (code) goto done;
-    if (cli_logs_open(&args->logs, args->labels, &log, &files.log, &err))
+    if (cli_logs_open(&args->logs, args->labels, layer, &log, &files.log, &err))
         code = cli_blame(self, &files, &err);
     else if (args->tune.log && cli_labelled_open(args->tune.log, args->tune.labels, &tune_log, &err))
         code = cli_blame(self, &(cli_files){.log = args->tune.log, .labels = args->tune.labels}, &err);
     cli_keep_on_interrupt(tune);
     if (!code && ((tune ? wo_index_tune(layer, log.log, tune_log.log, tune, &index, &err)
                         : wo_index_build(layer, log.log, o, &index, &err)) ||
-                  wo_index_save(index, args->output, &err)))
+                  wo_index_save(index, args->output, &err))) {
+        files.log = cli_logs_blame(&args->logs, &log, &err);
         code = cli_blame(self, &files, &err);
+    }
     if (!code && o->checkpoint && wo_build_forget(o->checkpoint, &err)) code = cli_fail(o->checkpoint, &err);
     if (code) goto done;
     cli_progress_end();
@@ -384,7 +385,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     if (!args->common.quiet) {
         warn_of_quality(args, &info);
         warn_of_log_z(&info);
-        cli_not_finite_warn(args->logs.n == 1 ? args->logs.of[0] : "the logs", log.log, index);
+        cli_logs_warn(&args->logs, &log, index);
         cli_not_finite_warn(args->tune.log, tune_log.log, index);
     }
     const off tuned_off = tune_log.log && !isnan(info.log_z_error)

@@ -16,7 +16,7 @@ typedef struct arguments {
     const char *net, *vocab, *index, *prompt;
     uint64_t words, top_k;
     double temperature, top_p;
-    bool compare, no_unk;
+    bool compare, no_unk, no_prior;
 } arguments;
 
 static const cli_option options[] = {
@@ -35,6 +35,8 @@ static const cli_option options[] = {
     {"top-p", 0, CLI_REAL, offsetof(arguments, top_p), "0-1",
      "of them, among the fewest with this probability (default: 1)", false},
     {"no-unk", 0, CLI_FLAG, offsetof(arguments, no_unk), NULL, "never write <unk>", false},
+    {"no-prior", 0, CLI_FLAG, offsetof(arguments, no_prior), NULL, "draw by logits alone, without the index's prior",
+     false},
     {"compare", 0, CLI_FLAG, offsetof(arguments, compare), NULL, "by the index and by the exact layer, the same seed",
      false},
     {0},
@@ -105,6 +107,17 @@ static int add_way(session *s, const char *name, const wo_index *index, const ch
     return cli_fail(NULL, &err);
 }
 
+/* What it draws by is then not what the network learned. */
+static void tell_of_prior(const session *s)
+{
+    const arguments *args = s->args;
+    const cli_index about = cli_index_of(s->index);
+    if (args->no_prior || args->common.quiet || !(about.options.prior > 0)) return;
+    fprintf(stderr, "%s: ", cli_program);
+    cli_print_text(stderr, args->index);
+    fprintf(stderr, " has a prior, which is added to the network's logits: --no-prior draws by these alone\n");
+}
+
 /* The index must be of this very layer: it is compared. */
 static int open_ways(session *s)
 {
@@ -115,6 +128,7 @@ static int open_ways(session *s)
         const wo_open_options o = {.struct_size = sizeof o, .layer = s->layer};
         if (wo_index_open(args->index, &o, &s->index, &err))
             return cli_blame(s->self, &(cli_files){.layer = args->net, .index = args->index}, &err);
+        tell_of_prior(s);
         if (args->temperature != 0) cli_index_warn_k(args->index, s->index, s->k); /* 0 takes the best alone */
         code = add_way(s, "index", s->index, args->index);
     }
@@ -140,7 +154,8 @@ static wo_status next_word(session *s, way *w, const float *query, size_t at, in
                                    .stats = &stats,
                                    .stats_bytes = sizeof stats,
                                    .forbidden = &s->unk,
-                                   .n_forbidden = s->unk >= 0};
+                                   .n_forbidden = s->unk >= 0,
+                                   .no_prior = args->no_prior};
     const wo_sample_call draw = {.struct_size = sizeof draw,
                                  .ids = s->ids,
                                  .scores = s->scores,
@@ -312,8 +327,10 @@ const cli_command cli_cmd_generate = {
     "\n"
     "  wideout generate --net lstm.safetensors.index.json --vocab vocab.txt --prompt 'The city of'\n"
     "\n"
-    "A word is drawn with exp(score / temperature) for odds. The same seed gives the same text. A word\n"
-    "that the network does not know is read as <unk>; <eos> ends a line.",
+    "A word is drawn with exp(score / temperature) for odds. A score is the network's logit and, of an\n"
+    "index that has one, its prior, which makes labels of the log likelier than the network does;\n"
+    "--no-prior leaves it out. The same seed gives the same text. A word that the network does not know\n"
+    "is read as <unk>; <eos> ends a line.",
     options,
     sizeof(arguments),
     run,

@@ -8,6 +8,7 @@
 #include "store/log.h"
 #include "store/store.h"
 #include "text/names_text.h"
+#include "text/table.h"
 #include "text/unpack.h"
 #include "text/xc.h"
 #include "xc_options.h"
@@ -110,8 +111,7 @@ static void st_print(const char *path, const woi_st *st, const cli_index *index,
     for (size_t i = 0; i < n; i++) {
         const woi_tensor *t = woi_st_tensor(st, i);
         char text[256];
-        printf("  %-8s %20s %10s  ", woi_dtype_name(t->dtype), shape_text(t->shape, t->n_dims, text),
-               cli_bytes(t->bytes));
+        cli_print_tensor(woi_dtype_name(t->dtype), shape_text(t->shape, t->n_dims, text), cli_bytes(t->bytes));
         cli_print_text(stdout, t->name);
         if (n_shards > 1) {
             printf("  (");
@@ -305,8 +305,18 @@ static int info_xc(const char *path, const arguments *args)
     wo_progress progress = cli_progress(&args->common);
     xc_summary summary;
     wo_error err;
-    if (!args->xc.lenient && !args->xc.one_based && woi_names_look(path))
-        return cli_names_info(path, args->common.json);
+    const bool plain = !args->xc.lenient && !args->xc.one_based;
+    const char between = plain ? woi_table_look(path) : 0;
+    if (between) {
+        cli_set_error(&err, WO_ERR_UNSUPPORTED,
+                      "looks like a table, with %s between its values: numbers are read from .npy, which numpy.save "
+                      "writes of what numpy.loadtxt reads, and names from lines of their own",
+                      between == '\t'  ? "tabs"
+                      : between == ';' ? "semicolons"
+                                       : "commas");
+        return cli_fail(path, &err);
+    }
+    if (plain && woi_names_look(path)) return cli_names_info(path, args->common.json);
     if (xc_summarise(path, &xc, &progress, &summary, &err)) return cli_fail(path, &err);
     if (args->common.json) return cli_print_json(xc_summary_json(&summary));
     xc_print_summary(path, &summary);

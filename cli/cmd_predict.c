@@ -252,12 +252,24 @@ static int answer_all(session *s, cli_source *source)
 /* Queries of another network are answered like any: nothing else tells. */
 static void warn_of_other_net(const session *s, const wo_index_info *index)
 {
-    if (s->net->d != index->d || !woi_network_is_other(s->net, index->layer_checksum)) return;
+    if (s->net->d != index->d || !woi_network_is_other(s->net, s->index)) return;
     fprintf(stderr, "%s: warning: ", cli_program);
     cli_print_text(stderr, s->args->net);
     fprintf(stderr, ": its output layer is not the one of ");
     cli_print_text(stderr, s->args->index);
     fprintf(stderr, ", whose answers to this network's queries may be poor: 'wideout check' compares the two\n");
+}
+
+/* Numbers of classes are those of the whole layer: nothing else tells that others were not asked. */
+static void warn_of_shard(const char *path, const wo_index_info *index)
+{
+    if (!index->n_shards) return;
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, path);
+    fprintf(stderr, " is shard %" PRIu32 " of %" PRIu32 ", and answers with its own %s", index->shard + 1,
+            index->n_shards, cli_count(index->m, "class"));
+    fprintf(stderr, " of %s alone: 'wideout join' makes one index of all, 'wideout serve --shards' asks all\n",
+            cli_number(index->m_whole));
 }
 
 static int open_index(session *s)
@@ -277,6 +289,7 @@ static int open_index(session *s)
     const int code = cli_index_refuse_probes(s->self, args->index, &about, args->probes);
     if (code) return code;
     cli_index_warn(args->index, &about, args->exact_fallback);
+    warn_of_shard(args->index, &about.info);
     if (!args->exact) cli_index_warn_k(args->index, s->index, args->k);
     if (args->net && (args->arch ? woi_network_open_lm(args->net, args->vocab, &s->net, &err)
                                  : woi_network_open(args->net, &s->net, &err)))
@@ -406,8 +419,9 @@ const cli_command cli_cmd_predict = {
     "\n"
     "Scores are logits. Where the index has a prior (see 'wideout info') it is added, with --exact too;\n"
     "--no-prior leaves it out. With --softmax scores are probabilities over the candidates, or with\n"
-    "--exact over all classes; with --logprob logarithms of probabilities over all classes, of an index\n"
-    "that was built with --partition, or with --exact:\n"
+    "--exact over all classes, the prior in them; with --logprob logarithms of probabilities over all\n"
+    "classes, of an index that was built with --partition, with what its cells mix in, or with --exact.\n"
+    "The network's own are those with --no-prior:\n"
     "\n"
     "  wideout predict --index index.safetensors --logprob test.log\n"
     "\n"

@@ -361,6 +361,9 @@ void cli_curve_print(const wo_curve *curve, const char *indent)
     else
         printf("to %g of FULL's P@1 and %g of its P@5", curve->target, curve->target5);
     printf(", on %s, batch %s\n", cli_count(curve->n, "query"), cli_number(curve->batch));
+    if (curve->changed)
+        printf("%s%s added, replaced or removed since: these figures are of before\n", indent,
+               cli_count(curve->changed, "class"));
     print_no_hits(curve, indent);
     print_proof(curve, indent);
     if (curve->built_from)
@@ -436,15 +439,15 @@ json_t *cli_curve_json(const wo_curve *curve)
     const size_t full = full_row(curve);
     for (size_t i = 0; i < curve->rows; i++) json_array_append_new(rows, row_json(curve, i, full));
     const bool chosen = curve->chosen < curve->rows;
-    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:b, s:s, s:s?, s:I, s:I, s:I, s:o, s:o}", "target",
+    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:I, s:I, s:I, s:b, s:s, s:s?, s:I, s:I, s:I, s:I, s:o, s:o}", "target",
                      goal_number(curve->target), "target5", goal_number(curve->target5), "target_agree",
                      goal_number(curve->target_agree), "target_us", goal_number(curve->target_us), "measure",
                      by_hits(curve) ? "hits" : "agreement", "k", (json_int_t)curve->k, "batch",
                      (json_int_t)curve->batch, "queries", (json_int_t)curve->n, "met", cli_curve_met(curve), "proof",
                      proof_word(curve->proof), "provable", curve->provable ? proof_word(curve->provable) : NULL,
                      "labelled", (json_int_t)curve->labelled, "held_out", (json_int_t)curve->held_out, "needed",
-                     (json_int_t)curve->needed, "chosen", chosen ? row_json(curve, curve->chosen, full) : json_null(),
-                     "curve", rows);
+                     (json_int_t)curve->needed, "changed", (json_int_t)curve->changed, "chosen",
+                     chosen ? row_json(curve, curve->chosen, full) : json_null(), "curve", rows);
 }
 
 void cli_curve_csv(const wo_curve *curve)

@@ -159,6 +159,12 @@ json_t *cli_index_json(const cli_index *index)
 
 void cli_index_warn(const char *path, const cli_index *index, bool exact_fallback)
 {
+    if (index->info.n_removed && index->info.n_removed == index->info.m) {
+        fprintf(stderr, "%s: warning: ", cli_program);
+        cli_print_text(stderr, path);
+        fprintf(stderr, ": no class is left to be answered: all %s were removed by 'wideout update'\n",
+                cli_number(index->info.m));
+    }
     if (!exact_fallback || index->options.fallback || index->info.method == WO_METHOD_FULL) return;
     fprintf(stderr, "%s: warning: ", cli_program);
     cli_print_text(stderr, path);

@@ -26,7 +26,7 @@ void cli_index_print(const cli_index *index, const char *indent);
 /* The same in "method", "options", "m", "d", "cells", ...: NULL where memory ran out. */
 struct json_t *cli_index_json(const cli_index *index);
 
-/* Where --exact-fallback was given and the index has no threshold for it, a warning. */
+/* Warnings: that all classes were removed, and that --exact-fallback was given to an index without a threshold. */
 void cli_index_warn(const char *path, const cli_index *index, bool exact_fallback);
 
 /* CLI_USAGE, after saying so, where --probes was given and the index opens no cells by it. */

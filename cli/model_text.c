@@ -27,7 +27,8 @@ static void print_matrix(const woi_tensor *t)
 {
     char shape[64];
     snprintf(shape, sizeof shape, "%s x %s", cli_number(t->shape[0]), cli_number(t->shape[1]));
-    printf("  %-8s %20s %10s  %s\n", woi_dtype_name(t->dtype), shape, cli_bytes(t->bytes), t->name);
+    cli_print_tensor(woi_dtype_name(t->dtype), shape, cli_bytes(t->bytes));
+    printf("%s\n", t->name);
 }
 
 int cli_fasttext_info(const char *path, bool json)
@@ -98,7 +99,7 @@ static void gguf_print(const char *path, const woi_gguf *gguf)
         for (int j = t->n_dims; j-- > 0;)
             used +=
                 (size_t)snprintf(shape + used, sizeof shape - used, "%s%s", used ? " x " : "", cli_number(t->shape[j]));
-        printf("  %-8s %20s %10s  ", woi_gguf_type_name(t->type), shape, t->bytes ? cli_bytes(t->bytes) : "");
+        cli_print_tensor(woi_gguf_type_name(t->type), shape, t->bytes ? cli_bytes(t->bytes) : "");
         cli_print_bytes(stdout, t->name, t->name_bytes);
         printf("\n");
     }

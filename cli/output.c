@@ -101,6 +101,12 @@ int cli_columns(int otherwise)
     return columns > 1 ? columns : otherwise;
 }
 
+void cli_print_tensor(const char *type, const char *shape, const char *bytes)
+{
+    enum { ROOMY = 64 }; /* with a name of 20 */
+    printf(cli_columns(ROOMY) < ROOMY ? "  %-4s %12s %9s " : "  %-8s %20s %10s  ", type, shape, bytes);
+}
+
 int cli_fail(const char *path, const wo_error *err)
 {
     return cli_fail_hint(path, err, err->about == WO_ABOUT_NONE ? cli_hint_of(err) : NULL);

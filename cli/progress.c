@@ -101,6 +101,17 @@ static void draw_line(const char *stage, uint64_t done, uint64_t total, double n
     fputc('\n', stderr);
 }
 
+/* Bytes of a line that a terminal has columns for: one that is too long ends before a comma, as a part of a number
+ * would be another. */
+static int fitting(const char *text)
+{
+    const int most = columns(), bytes = (int)strlen(text);
+    if (bytes <= most) return bytes;
+    for (int end = most; end > 0; end--)
+        if (strncmp(text + end, ", ", 2) == 0) return end;
+    return most;
+}
+
 void cli_progress_line(const char *text)
 {
     if (!isatty(STDERR_FILENO)) {
@@ -108,7 +119,7 @@ void cli_progress_line(const char *text)
         return;
     }
     drawn = true;
-    fprintf(stderr, "\r%.*s\033[K", columns(), text);
+    fprintf(stderr, "\r%.*s\033[K", fitting(text), text);
 }
 
 /* ---- Reports ----------------------------------------------------------------------------------------------- */

@@ -616,8 +616,8 @@ WO_API int wo_index_trace(const wo_index *index, wo_trace *trace);
 /* What becomes of classes. Rows come as layers, opened or wrapped, of the index's d; they are copied. */
 typedef struct wo_update_options {
     size_t struct_size; /* set it to sizeof(wo_update_options) */
-    /* Rows of new classes, with ids from wo_index_m on. NULL: none. Of an index with names they bring theirs, or are
-     * called by their numbers; to an index without names they bring none. */
+    /* Rows of new classes, with ids from wo_index_m on; no shard of a layer. NULL: none. Of an index with names they
+     * bring theirs, or are called by their numbers; to an index without names they bring none. */
     const wo_layer *add;
     /* Row i takes the place of that of class replace_ids[i]; where it has names, those too. NULL: none */
     const wo_layer *replace;
@@ -670,7 +670,9 @@ typedef struct wo_layer_check {
     double own_held_1, own_held_5;   /* the same of the index's own rows */
     double same_1;                   /* queries with the same best class */
     wo_verdict verdict;
-    uint32_t reserved; /* zero */
+    /* Set it too: compare so many rows alone, from the first to the last in even steps, and judge no queries: another
+     * layer differs in nearly every row. An index of a shard will do. 0: all. */
+    uint32_t sample;
 } wo_layer_check;
 
 /* How stale an index is for a layer that has changed since: of the index's d, with as many classes or more. */
@@ -729,6 +731,7 @@ typedef struct wo_curve {
     uint64_t held_out;   /* queries of the log that were held out to show by what hits were too few for; 0: none */
     wo_proof provable;   /* what these queries could show at best, known once FULL was asked; WO_PROOF_NONE: a file that
                           * does not say, or a goal that need not be shown */
+    uint64_t changed;    /* classes that updates have added, replaced and removed since: all this is of before */
 } wo_curve;
 
 typedef struct wo_tune_options {

@@ -96,20 +96,23 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
     wo_error err;
     cli_files files = {.layer = args->layer.path,
                        .bias = args->layer.bias_path,
-                       .log = args->logs.n == 1 ? args->logs.of[0] : NULL,
                        .labels = args->labels,
                        .output = path,
                        .checkpoint = given->checkpoint};
     const double start = woi_now_s();
     job_phase("reading");
     int code = part_open_layer(self, &args->layer, args->names, &layer);
-    if (!code && cli_logs_open(&args->logs, args->labels, &log, &files.log, &err)) code = cli_blame(self, &files, &err);
+    if (!code && cli_logs_open(&args->logs, args->labels, layer, &log, &files.log, &err))
+        code = cli_blame(self, &files, &err);
     if (!code && same_log(log.log, &err)) code = part_blame(self, &files, &err);
     relay to = {given->progress};
     wo_build_options o = *given;
     o.progress = (wo_progress){on_progress, &to};
     o.together = job_calls();
-    if (!code && wo_index_build(layer, log.log, &o, &index, &err)) code = part_blame(self, &files, &err);
+    if (!code && wo_index_build(layer, log.log, &o, &index, &err)) {
+        files.log = cli_logs_blame(&args->logs, &log, &err);
+        code = part_blame(self, &files, &err);
+    }
     job_phase("writing");
     if (!code && wo_index_save_together(index, path, job_calls(), &err)) code = part_blame(self, &files, &err);
     if (!code && job_rank() == 0 && wo_build_forget(o.checkpoint, &err)) code = cli_fail(o.checkpoint, &err);

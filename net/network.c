@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "base/size.h"
 #include "base/team.h"
+#include "layer/layer.h"
 #include "net/fasttext.h"
 #include "net/memory.h"
 #include "text/names_text.h"
@@ -162,15 +163,13 @@ woi_dense woi_network_output(const woi_network *net)
     return (woi_dense){(size_t)w->shape[0], net->d, w->w, b->w};
 }
 
-bool woi_network_is_other(const woi_network *net, uint64_t layer_checksum)
+bool woi_network_is_other(const woi_network *net, const wo_index *index)
 {
-    const woi_dense output = woi_network_output(net);
-    wo_layer_info info = {.struct_size = sizeof info};
-    wo_layer *layer = NULL;
-    const bool other = !wo_layer_wrap(output.w, output.b, output.m, output.d, &layer, NULL) &&
-                       !wo_layer_describe(layer, &info) && info.checksum != layer_checksum;
-    wo_layer_free(layer);
-    return other;
+    enum { ROWS = 2048 };
+    const wo_layer layer = {.dense = woi_network_output(net)}; /* not wrapped: that looks through all of it */
+    wo_layer_check check = {.struct_size = sizeof check, .sample = ROWS};
+    const wo_status status = wo_index_check_layer(index, &layer, 1, &check, NULL);
+    return status == WO_ERR_ARGUMENT || (!status && (check.n_changed || check.n_added));
 }
 
 woi_wide woi_network_wide(woi_network *net)

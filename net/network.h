@@ -79,8 +79,8 @@ woi_wide woi_network_wide(woi_network *network);          /* the same for traini
 woi_bag woi_network_bag(const woi_network *network);
 woi_lstm woi_network_lstm(const woi_network *network);
 
-/* Whether its wide layer has another checksum (see wo_layer_info): reads all of it. */
-bool woi_network_is_other(const woi_network *network, uint64_t layer_checksum);
+/* Whether its wide layer is not the index's, by the shape and a sample of rows, which are rounded where those are. */
+bool woi_network_is_other(const woi_network *network, const wo_index *index);
 
 /* One more line of metadata. */
 typedef struct woi_meta {

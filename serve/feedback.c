@@ -26,14 +26,17 @@ typedef struct feedback {
 static bool read_label(const json_t *value, const woi_snapshot *s, size_t query, int32_t *id, woi_reply *reply)
 {
     if (json_is_string(value)) {
-        if (!s->by_name) return woi_refuse(reply, 400, "labels of query %zu: the index has no names of classes", query);
-        *id = woi_snapshot_find(s, json_string_value(value), json_string_length(value));
-        return *id >= 0 ||
-               woi_refuse(reply, 400,
-                          *id == WOI_SEVERAL ? "labels of query %zu: more than one class is called '%.60s', "
-                                               "say which by its number"
-                                             : "labels of query %zu: no class is called '%.60s'",
-                          query, json_string_value(value));
+        woi_called c;
+        if (!woi_snapshot_named(s))
+            return woi_refuse(reply, 400, "labels of query %zu: the index has no names of classes", query);
+        if (!woi_snapshot_called(s, json_string_value(value), json_string_length(value), &c))
+            return woi_refuse(reply, 503, "out of memory");
+        if (c.n == 1) *id = *c.ids;
+        return c.n == 1 || woi_refuse(reply, 400,
+                                      c.n > 1 ? "labels of query %zu: more than one class is called '%.60s', "
+                                                "say which by its number"
+                                              : "labels of query %zu: no class is called '%.60s'",
+                                      query, json_string_value(value));
     }
     if (!json_is_integer(value))
         return woi_refuse(reply, 400, "labels of query %zu: expected classes, by number or name", query);

@@ -79,6 +79,18 @@ static bool add_class(int32_t *id, const char *key, json_int_t value, const woi_
     return true;
 }
 
+/* All classes that have a name: a mask that knows but some of them would stay open. */
+static bool find_classes(woi_called *found, const char *key, const json_t *value, const woi_snapshot *s,
+                         woi_reply *reply)
+{
+    const char *name = json_string_value(value);
+    if (!woi_snapshot_named(s))
+        return woi_refuse(reply, 400, "%s: '%.60s' is a name, and %s: expected numbers of classes", key, name,
+                          s->info.has_names ? "a shard knows its own alone" : "the index has no names of classes");
+    if (!woi_snapshot_called(s, name, json_string_length(value), found)) return no_memory(reply);
+    return found->n || woi_refuse(reply, 400, "%s: no class is called '%.60s'", key, name);
+}
+
 static bool set_classes(int32_t **ids, size_t *n, const char *key, const json_t *list, const woi_snapshot *s,
                         woi_reply *reply)
 {
@@ -88,10 +100,25 @@ static bool set_classes(int32_t **ids, size_t *n, const char *key, const json_t 
     *n = 0;
     if (!(*ids = malloc((count + 1) * sizeof **ids))) return no_memory(reply);
     for (size_t i = 0; i < count; i++) {
-        const json_t *id = json_array_get(list, i);
-        if (!json_is_integer(id)) return woi_refuse(reply, 400, "%s: place %zu has no whole number", key, i);
-        if (!add_class(&(*ids)[i], key, json_integer_value(id), s, reply)) return false;
-        *n = i + 1;
+        const json_t *value = json_array_get(list, i);
+        int32_t id = 0;
+        woi_called found = {&id, 1};
+        if (json_is_string(value)) {
+            if (!find_classes(&found, key, value, s, reply)) return false;
+        } else if (!json_is_integer(value)) {
+            return woi_refuse(reply, 400, "%s: place %zu has no whole number, and no name", key, i);
+        } else if (!add_class(&id, key, json_integer_value(value), s, reply)) {
+            return false;
+        }
+        if (found.n > count + s->m - *n) /* what a request takes is bounded: a name again and again is not */
+            return woi_refuse(reply, 400, "%s: its names have more classes than there are: is one there twice?", key);
+        if (found.n > 1) {
+            int32_t *larger = realloc(*ids, (*n + found.n + count - i) * sizeof **ids);
+            if (!larger) return no_memory(reply);
+            *ids = larger;
+        }
+        memcpy(*ids + *n, found.ids, found.n * sizeof **ids);
+        *n += found.n;
     }
     return true;
 }

@@ -106,7 +106,8 @@ typedef struct woi_snapshot {
     size_t m;        /* classes of the whole layer, which ids are of; info.m: those that are here */
     char digits[17]; /* the checksum */
     bool prior, has_full;
-    int32_t *by_name; /* the classes in the order of their names, where feedback may say them; or NULL */
+    pthread_mutex_t naming;
+    int32_t *by_name; /* the classes in the order of their names; NULL until one is asked for. Under `naming` */
     uint32_t max_probes;
     struct woi_members *members; /* the shards that answer in place of the index, which is NULL then */
     woi_file_state files;        /* as they were when they were opened, */
@@ -177,9 +178,15 @@ void woi_snapshot_drop(woi_server *server); /* nothing is current any more */
 /* From now on searches of the snapshot are by this index, which is the snapshot's then. */
 wo_status woi_snapshot_replace(woi_server *server, woi_snapshot *snapshot, wo_index *index, uint64_t number,
                                wo_error *err);
-/* The class of a name; -1: there is none; WOI_SEVERAL: there is more than one. */
-enum { WOI_SEVERAL = -2 };
-int32_t woi_snapshot_find(const woi_snapshot *snapshot, const char *name, size_t bytes);
+/* The classes of a name, rising, in the snapshot's memory; n 0: there is none. */
+typedef struct woi_called {
+    const int32_t *ids;
+    size_t n;
+} woi_called;
+/* Whether classes can be asked for by name: a shard knows but its own. */
+bool woi_snapshot_named(const woi_snapshot *snapshot);
+/* Of one that is named; false where memory runs out. The first call sorts the names: of a million a second or two. */
+bool woi_snapshot_called(const woi_snapshot *snapshot, const char *name, size_t bytes, woi_called *called);
 
 /* files.c: as they are now; and the same, waiting for so long that every write from then on changes their times. */
 woi_file_state woi_files_look(const woi_serve_options *options);

@@ -24,6 +24,7 @@ static void free_snapshot(woi_snapshot *s)
     for (size_t i = 0; i < s->n_idle; i++) wo_searcher_free(s->idle[i]);
     free(s->idle);
     free(s->by_name);
+    pthread_mutex_destroy(&s->naming);
     if (s->generation && s->generation->index != s->index) wo_index_free(s->generation->index);
     free(s->generation);
     wo_index_free(s->index);
@@ -79,7 +80,7 @@ static wo_status open_network(woi_snapshot *s, const woi_serve_options *o, const
     wo_status status = woi_network_open(o->net, &s->net, err);
     if (status) return status;
     if (s->net->d == s->info.d) {
-        if (woi_network_is_other(s->net, s->info.layer_checksum)) /* nothing else tells */
+        if (s->index && woi_network_is_other(s->net, s->index)) /* nothing else tells; a front of shards has no rows */
             woi_say(
                 "warning: %s: its output layer is not the one of the index, whose answers to this network's queries "
                 "may be poor: 'wideout check' compares the two",
@@ -195,39 +196,49 @@ static int by_name(const void *a, const void *b, void *ctx)
     return order ? order : (x_id > y_id) - (x_id < y_id);
 }
 
-/* So that feedback may say names. */
-static wo_status sort_names(woi_snapshot *s, wo_error *err)
+/* The one thing of a snapshot that is made late: whoever comes first makes it for all. */
+static bool sort_names(const woi_snapshot *snapshot)
 {
-    if (!(s->by_name = malloc(s->info.m * sizeof *s->by_name))) return fail(err, WO_ERR_MEMORY, "out of memory");
-    for (size_t i = 0; i < s->info.m; i++) s->by_name[i] = (int32_t)i;
-    qsort_r(s->by_name, s->info.m, sizeof *s->by_name, by_name, s->index);
-    return WO_OK;
+    woi_snapshot *s = (woi_snapshot *)snapshot;
+    pthread_mutex_lock(&s->naming);
+    int32_t *ids = s->by_name ? NULL : malloc(s->info.m * sizeof *ids);
+    for (size_t i = 0; ids && i < s->info.m; i++) ids[i] = (int32_t)i;
+    if (ids) {
+        qsort_r(ids, s->info.m, sizeof *ids, by_name, s->index);
+        s->by_name = ids;
+    }
+    const bool sorted = s->by_name;
+    pthread_mutex_unlock(&s->naming);
+    return sorted;
 }
 
-static bool is_called(const woi_snapshot *s, size_t at, const char *name, size_t bytes)
+/* As compare_names: the class at a place of the order, beside a name. */
+static int compare_at(const woi_snapshot *s, size_t at, const char *name, size_t bytes)
 {
     size_t own_bytes = 0;
-    const char *own = at < s->info.m ? wo_index_label(s->index, s->by_name[at], &own_bytes) : NULL;
-    return own && compare_names(own, own_bytes, name, bytes) == 0;
+    const char *own = wo_index_label(s->index, s->by_name[at], &own_bytes);
+    return own ? compare_names(own, own_bytes, name, bytes) : -1;
 }
 
-int32_t woi_snapshot_find(const woi_snapshot *s, const char *name, size_t bytes)
+bool woi_snapshot_named(const woi_snapshot *s)
 {
-    for (size_t low = 0, high = s->by_name ? s->info.m : 0; low < high;) {
+    return s->index && s->info.has_names && !s->info.n_shards;
+}
+
+bool woi_snapshot_called(const woi_snapshot *s, const char *name, size_t bytes, woi_called *called)
+{
+    if (!sort_names(s)) return false;
+    size_t low = 0, n = 0;
+    for (size_t high = s->info.m; low < high;) {
         const size_t middle = (low + high) / 2;
-        size_t own_bytes = 0;
-        const char *own = wo_index_label(s->index, s->by_name[middle], &own_bytes);
-        const int order = own ? compare_names(own, own_bytes, name, bytes) : 0;
-        if (order == 0) {
-            const bool two = is_called(s, middle + 1, name, bytes) || (middle && is_called(s, middle - 1, name, bytes));
-            return !own ? -1 : two ? WOI_SEVERAL : s->by_name[middle];
-        }
-        if (order < 0)
+        if (compare_at(s, middle, name, bytes) < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    return -1;
+    while (low + n < s->info.m && compare_at(s, low + n, name, bytes) == 0) n++;
+    *called = (woi_called){s->by_name + low, n};
+    return true;
 }
 
 /* ---- Opening ----------------------------------------------------------------------------------------------- */
@@ -253,6 +264,7 @@ static wo_status open_all(woi_server *server, woi_snapshot **result, const char 
     (void)woi_guard_met();
     s->files = woi_files_settled(o);
     for (size_t i = 0; i < WOI_FILES; i++) s->held[i] = -1;
+    pthread_mutex_init(&s->naming, NULL);
     wo_build_options built = {.struct_size = sizeof built};
     s->info.struct_size = sizeof s->info;
     wo_status status = server->shards ? woi_shards_describe(server, s, err) : open_index(s, o, at, err);
@@ -263,7 +275,6 @@ static wo_status open_all(woi_server *server, woi_snapshot **result, const char 
     if (!status) status = open_network(s, o, at, err);
     if (!status) woi_files_hold(s, o);
     if (!status && s->index && !(s->generation = new_generation(s->index, 0, err))) status = WO_ERR_MEMORY;
-    if (!status && o->learn && s->info.has_names) status = sort_names(s, err);
     if (!status && s->index) status = make_searchers(s, (size_t)server->threads + OTHER_BORROWERS, err);
     if (status) {
         (void)woi_guard_met(); /* what is served is another */

@@ -118,14 +118,14 @@ PyObject *wopy_index_curve(PyObject *object, PyObject *ignored)
         PyList_SET_ITEM(settings, (Py_ssize_t)r, line);
     }
     if (!rows || !settings) goto done;
-    all = Py_BuildValue("(OOO{s:n,s:d,s:d,s:d,s:d,s:I,s:I,s:K,s:s,s:s,s:K,s:K,s:K,s:K})", PyTuple_GET_ITEM(rows, 0),
-                        PyTuple_GET_ITEM(rows, 1), settings, "chosen", (Py_ssize_t)c.chosen, "target", c.target,
-                        "target5", c.target5, "target_agree", c.target_agree, "target_us", c.target_us, "k", c.k,
-                        "batch", c.batch, "queries", (unsigned long long)c.n, "proof",
-                        proofs[c.proof <= WO_PROOF_HELD_OUT ? c.proof : 0], "provable",
-                        proofs[c.provable <= WO_PROOF_HELD_OUT ? c.provable : 0], "labelled",
-                        (unsigned long long)c.labelled, "needed", (unsigned long long)c.needed, "built_from",
-                        (unsigned long long)c.built_from, "held_out", (unsigned long long)c.held_out);
+    all = Py_BuildValue(
+        "(OOO{s:n,s:d,s:d,s:d,s:d,s:I,s:I,s:K,s:s,s:s,s:K,s:K,s:K,s:K,s:K})", PyTuple_GET_ITEM(rows, 0),
+        PyTuple_GET_ITEM(rows, 1), settings, "chosen", (Py_ssize_t)c.chosen, "target", c.target, "target5", c.target5,
+        "target_agree", c.target_agree, "target_us", c.target_us, "k", c.k, "batch", c.batch, "queries",
+        (unsigned long long)c.n, "proof", proofs[c.proof <= WO_PROOF_HELD_OUT ? c.proof : 0], "provable",
+        proofs[c.provable <= WO_PROOF_HELD_OUT ? c.provable : 0], "labelled", (unsigned long long)c.labelled, "needed",
+        (unsigned long long)c.needed, "built_from", (unsigned long long)c.built_from, "held_out",
+        (unsigned long long)c.held_out, "changed", (unsigned long long)c.changed);
 done:
     Py_XDECREF(rows);
     Py_XDECREF(settings);

@@ -154,7 +154,8 @@ class Index(_core.Index):
     def tuning(self) -> dict[str, Any] | None:
         """The tuner's goal and what was proved: target, target5, target_agree, target_us, k, batch, queries, labelled,
         chosen (a row of the curve), proof ('hits', 'agreement', 'held-out', 'all-equal' or 'none'), provable (what the
-        queries could show at best), held_out, needed, built_from."""
+        queries could show at best), held_out, needed, built_from, changed (classes that updates have added, replaced and
+        removed since: all this is of before)."""
         found = self._curve()
         return None if found is None else found[3]
 

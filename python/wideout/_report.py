@@ -141,6 +141,9 @@ def _curve_lines(index: "Index") -> list[str]:
     chosen = tuning["chosen"] if tuning["chosen"] < len(curve) else None
     row = curve[chosen] if chosen is not None else None
     full = next((r for r in curve if r.method == 0), None)
+    if tuning["changed"]:
+        n = tuning["changed"]
+        lines.append(f"{n:,} class{'' if n == 1 else 'es'} added, replaced or removed since: these figures are of before")
     lines += _no_hits(tuning, row, full) + _proof(tuning, row, full)
     if tuning["built_from"]:
         lines.append(f"there was no time to build from all of the log: built from {tuning['built_from']:,} queries of it")

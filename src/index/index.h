@@ -84,6 +84,7 @@ typedef struct woi_goal {
     uint64_t labelled, needed;
     uint64_t built_from, held_out;
     uint32_t provable; /* wo_proof */
+    uint64_t changed;  /* classes, by updates since */
 } woi_goal;
 
 /* What log Z is estimated from: see partition.h. */

@@ -39,6 +39,7 @@ static const tuned tuned_lines[] = {
     {"tune.built_from", U64, offsetof(wo_index, goal.built_from), true},
     {"tune.held_out", U64, offsetof(wo_index, goal.held_out), true},
     {"tune.provable", U32, offsetof(wo_index, goal.provable), true},
+    {"tune.changed", U64, offsetof(wo_index, goal.changed), true},
     {"tune.full_from", U32, offsetof(wo_index, full.from), false},
     {"tune.full_to", U32, offsetof(wo_index, full.to), false},
 };

@@ -69,7 +69,8 @@ wo_curve woi_curve_of_goal(const woi_goal *goal)
                       .needed = goal->needed,
                       .built_from = goal->built_from,
                       .held_out = goal->held_out,
-                      .provable = (wo_proof)goal->provable};
+                      .provable = (wo_proof)goal->provable,
+                      .changed = goal->changed};
 }
 
 int wo_index_curve(const wo_index *index, wo_curve *curve)

@@ -21,13 +21,24 @@ static float rounded(float weight)
     return woi_fits_bf16(weight) ? woi_bf16_to_f32(woi_f32_to_bf16(weight)) : weight;
 }
 
-/* |new - old| / |old|, of the row and its bias; 0: they are equal. halves: the old weights are in bf16. */
-static double change_of(const woi_dense *old, const woi_dense *new, size_t id, bool halves)
+/* The index's row: where it lies or, of bf16 rows alone, made floats of in `room` (d): the index may have many GB. */
+static const float *own_row(const wo_index *index, size_t row, float *room)
 {
-    const float *x = old->w + id * old->d, *y = new->w + id * old->d;
-    const double before = old->b ? (double)old->b[id] : 0, after = new->b ? (double)new->b[id] : 0;
+    const size_t d = index->rows.d;
+    if (index->rows.w) return index->rows.w + row * d;
+    for (size_t j = 0; j < d; j++) room[j] = woi_bf16_to_f32(index->small.bf16[row * d + j]);
+    return room;
+}
+
+/* |new - old| / |old|, of the row and its bias; 0: they are equal. */
+static double change_of(const wo_index *index, size_t row, const woi_dense *new, float *room)
+{
+    const size_t d = new->d, id = index->shard.count ? (size_t)index->shard.classes[row] : row;
+    const float *x = own_row(index, row, room), *y = new->w + id *d;
+    const bool halves = !index->rows.w;
+    const double before = index->rows.b ? (double)index->rows.b[row] : 0, after = new->b ? (double)new->b[id] : 0;
     double length = before * before, way = (after - before) * (after - before);
-    for (size_t j = 0; j < old->d; j++) {
+    for (size_t j = 0; j < d; j++) {
         const double step = (double)(halves ? rounded(y[j]) : y[j]) - (double)x[j];
         length += (double)x[j] * (double)x[j];
         way += step * step;
@@ -35,20 +46,27 @@ static double change_of(const woi_dense *old, const woi_dense *new, size_t id, b
     return way == 0 ? 0 : sqrt(way / fmax(length, 1e-300));
 }
 
-static void compare_rows(const wo_index *index, const woi_dense *old, const woi_dense *new, wo_layer_check *c)
+/* All rows, or a sample: the first, the last and others in even steps between. */
+static wo_status compare_rows(const wo_index *index, const woi_dense *new, wo_layer_check *c, wo_error *err)
 {
+    const size_t m = index->rows.m, n = c->sample && c->sample < m ? c->sample : m;
+    float *room = woi_alloc(index->rows.d, sizeof *room, err);
+    if (!room) return WO_ERR_MEMORY;
     double sum = 0;
     c->most_change = c->mean_change = NAN;
-    for (size_t id = 0; id < old->m; id++) {
-        const double change = change_of(old, new, id, !index->rows.w);
-        if (change == 0 || woi_is_removed(index, (int32_t)id)) continue;
-        if (c->changed && c->n_changed < c->changed_room) c->changed[c->n_changed] = (int32_t)id;
+    for (size_t i = 0; i < n; i++) {
+        const size_t row = n > 1 ? i * (m - 1) / (n - 1) : 0;
+        const double change = change_of(index, row, new, room);
+        if (change == 0 || woi_is_removed(index, (int32_t)row)) continue;
+        if (c->changed && c->n_changed < c->changed_room) c->changed[c->n_changed] = (int32_t)row;
         c->n_changed++;
         sum += change;
         c->most_change = fmax(c->most_change, change); /* of a NAN and a number the number */
     }
     if (c->n_changed) c->mean_change = sum / (double)c->n_changed;
-    c->n_added = new->m - old->m;
+    c->n_added = new->m - woi_shard_whole(&index->shard, m);
+    woi_free(room);
+    return WO_OK;
 }
 
 /* The best of a chunk's queries by some rows, and how many of them are in the cells. */
@@ -155,52 +173,49 @@ static wo_verdict verdict(const wo_index *index, const wo_layer_check *c)
     return WO_VERDICT_REBUILD;
 }
 
-static wo_status check(const wo_index *index, const woi_dense *own, const woi_dense *new, int threads,
-                       wo_layer_check *c, wo_error *err)
+static wo_status judge(const wo_index *index, const woi_dense *new, int threads, wo_layer_check *c, wo_error *err)
 {
-    compare_rows(index, own, new, c);
     const size_t n = index->kept.n;
-    c->held_1 = c->held_5 = c->own_held_1 = c->own_held_5 = c->same_1 = NAN;
-    wo_status status = WO_OK;
-    if (n) {
-        judging j = {.index = index, .threads = threads};
-        status = begin(&j, own, new, err);
-        for (size_t first = 0; !status && first < n; first += CHUNK)
-            status = judge_chunk(&j, first, n - first < CHUNK ? n - first : CHUNK, err);
-        c->n_kept = j.n;
-        c->own_held_1 = share(j.sides[0].first, j.n);
-        c->own_held_5 = share(j.sides[0].five, j.sides[0].all);
-        c->held_1 = share(j.sides[1].first, j.n);
-        c->held_5 = share(j.sides[1].five, j.sides[1].all);
-        c->same_1 = share(j.same, j.n);
-        end(&j);
-    }
-    c->verdict = verdict(index, c);
+    judging j = {.index = index, .threads = threads};
+    woi_dense own;
+    float *floats = NULL;
+    wo_status status = woi_index_floats(index, &own, &floats, err);
+    if (!status) status = begin(&j, &own, new, err);
+    for (size_t first = 0; !status && first < n; first += CHUNK)
+        status = judge_chunk(&j, first, n - first < CHUNK ? n - first : CHUNK, err);
+    c->n_kept = j.n;
+    c->own_held_1 = share(j.sides[0].first, j.n);
+    c->own_held_5 = share(j.sides[0].five, j.sides[0].all);
+    c->held_1 = share(j.sides[1].first, j.n);
+    c->held_5 = share(j.sides[1].five, j.sides[1].all);
+    c->same_1 = share(j.same, j.n);
+    end(&j);
+    woi_free(floats);
     return status;
 }
 
 wo_status wo_index_check_layer(const wo_index *index, const wo_layer *layer, int threads, wo_layer_check *given,
                                wo_error *err)
 {
-    wo_layer_check c = {0};
+    wo_layer_check c = {.held_1 = NAN, .held_5 = NAN, .own_held_1 = NAN, .own_held_5 = NAN, .same_1 = NAN};
     if (!woi_sized_set(given) || given->struct_size < offsetof(wo_layer_check, n_changed))
         return woi_fail_option(err, WO_ERR_ARGUMENT, "struct_size", "struct_size of the check is not set");
+    c.changed = given->changed;
+    c.changed_room = given->changed_room;
+    if (given->struct_size >= sizeof c) c.sample = given->sample;
     wo_status status = woi_check_range("threads", threads, 0, WOI_MAX_THREADS, err);
-    if (!status) status = woi_refuse_shard(index, "is not to be compared with a layer", err);
+    if (!status && !c.sample) status = woi_refuse_shard(index, "is not to be compared with a layer", err);
     if (status) return status;
     const woi_dense *new = &layer->dense;
+    const size_t m = woi_shard_whole(&index->shard, index->rows.m);
     if (new->d != index->rows.d)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "", "the layer has %zu dimensions, the index %zu",
                               new->d, index->rows.d);
-    if (new->m < index->rows.m)
+    if (new->m < m)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "",
-                              "the layer has %zu classes, fewer than the %zu of the index", new->m, index->rows.m);
-    c.changed = given->changed;
-    c.changed_room = given->changed_room;
-    woi_dense own;
-    float *floats = NULL;
-    status = woi_index_floats(index, &own, &floats, err);
-    if (!status) status = check(index, &own, new, threads, &c, err);
-    woi_free(floats);
+                              "the layer has %zu classes, fewer than the %zu of the index", new->m, m);
+    status = compare_rows(index, new, &c, err);
+    if (!status && index->kept.n && !c.sample) status = judge(index, new, threads, &c, err);
+    c.verdict = verdict(index, &c);
     return status ? status : woi_sized_give(given, &c, sizeof c);
 }

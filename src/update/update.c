@@ -16,6 +16,11 @@
 
 static wo_status check_rows(const wo_index *index, const wo_layer *rows, const char *option, wo_error *err)
 {
+    if (rows && rows->shard.count > 1)
+        return woi_fail_option(err, WO_ERR_ARGUMENT, option,
+                               "the rows are shard %" PRIu32 " of %" PRIu32
+                               " of a layer, whose classes have numbers there: expected rows that are no shard",
+                               rows->shard.number + 1, rows->shard.count);
     if (!rows || rows->dense.d == index->rows.d) return WO_OK;
     return woi_fail_option(err, WO_ERR_ARGUMENT, option, "the rows have %zu numbers each, those of the index %zu",
                            rows->dense.d, index->rows.d);
@@ -261,6 +266,7 @@ static wo_status update(woi_update *u, const wo_update_options *o, wo_error *err
     if (!status) status = woi_update_cells(u, err);
     if (!status) status = make_small(u, err);
     if (!status) woi_index_count(to);
+    if (to->n_curve) to->goal.changed += u->n_moved;
     return status;
 }
 

@@ -410,8 +410,24 @@ build --method popular --popular 40 -o once >/dev/null
 same 'has the same classes' "$("$WIDEOUT" predict -q --index once -k 9 s/test.log.safetensors | head -9)" \
     "$("$WIDEOUT" predict -q --index twice -k 9 s/test.log.safetensors | head -9)"
 "$WIDEOUT" data synthetic -q -m 500 -d 16 -n 300 -o wide >/dev/null
-fails 'logs of two networks' 1 'wideout: log 2 has queries of 16 numbers, the first of 8: they do not go together' \
-    build --log s/train.log.safetensors --log wide/train.log.safetensors --method popular -o bad
+two=(--log s/train.log.safetensors --method popular -o bad)
+fails 'logs of two networks' 1 "wideout: wide/train.log.safetensors: the log's queries have 16 numbers, the layer's rows 8" \
+    build "${two[@]}" --log wide/train.log.safetensors
+fails 'also where the first is of the other' 1 "wideout: wide/train.log.safetensors: the log's queries have 16 numbers, the layer's rows 8" \
+    build --log wide/train.log.safetensors "${two[@]}"
+"$WIDEOUT" data synthetic -q -m 5000 -d 8 -n 300 -o many >/dev/null
+check 'labels that one of them has too many of' grep -qE '^wideout: many/train.log.safetensors: query [0-9]+ has label [0-9]+, the layer [0-9]+ classes$' \
+    <(build "${two[@]}" --log many/train.log.safetensors 2>&1)
+st unlabelled '{"queries":{"dtype":"F32","shape":[2,8],"data_offsets":[0,64]}}' "$(zeros 64)"
+fails 'labels that one of them lacks' 1 'wideout: unlabelled: has no labels, the first log has its own: they do not go together' \
+    build "${two[@]}" --log unlabelled
+st endless '{"queries":{"dtype":"F32","shape":[2,8],"data_offsets":[0,64]},"labels":{"dtype":"I32","shape":[2],"data_offsets":[64,72]}}' \
+    "\\0\\0\\x80\\x7f$(zeros 68)"
+fails 'a query that is not finite, of one of them' 1 'wideout: endless: query 0 of the log has inf at place 0' \
+    build "${two[@]}" --log endless
+same 'where no log is needed: one of them is warned of' \
+    'wideout: warning: endless: 1 of 2 queries with numbers or scores that are not finite: no index answers it' \
+    "$("$WIDEOUT" build --layer s/layer.safetensors --method slide --log s/train.log.safetensors --log endless -o bad 2>&1 >/dev/null | grep 'not finite')"
 fails 'one of them is not there' 1 'wideout: none: the file cannot be opened: No such file or directory' \
     build --log s/train.log.safetensors --log none --method popular -o bad
 usage 'labels for two logs' '--labels goes with one --log: several must have labels of their own' \

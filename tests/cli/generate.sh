@@ -54,6 +54,19 @@ check 'not where the best is taken' grep -q '^index: ' <(head -1 speed)
 generate --index two.idx --prompt a -n 2 -k 2 >/dev/null
 check 'nor for as many' grep -q '^index: ' <(head -1 speed)
 
+# A prior is no part of what the network learned.
+tree=(-q --layer lm.net --log lm.log --router tree --nodes 1 --leaves 8 --probes 8 --lambda 0)
+"$WIDEOUT" build "${tree[@]}" -o tree.idx >/dev/null
+"$WIDEOUT" build "${tree[@]}" --prior 2 --focus 1 -o prior.idx >/dev/null
+warm=(--prompt a -n 200 -k 5 --temperature 4)
+generate "${warm[@]}" --index tree.idx >own
+generate "${warm[@]}" --index prior.idx >with
+same 'a prior: said' "wideout: prior.idx has a prior, which is added to the network's logits: --no-prior draws by these alone" "$(head -1 speed)"
+check 'which makes another text' bash -c '! cmp -s with own'
+generate "${warm[@]}" --index prior.idx --no-prior >without
+check '--no-prior: the text of an index that has none' cmp without own
+check 'of which nothing is said' grep -q '^index: ' <(head -1 speed)
+
 # ---- Words that are not known ------------------------------------------------------------------------------------------
 printf 'x <unk> y x <unk> y x <unk> y x y\n%.0s' $(seq 200) >with-unk
 "$WIDEOUT" data text -q with-unk -o unk >/dev/null

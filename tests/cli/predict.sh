@@ -351,6 +351,11 @@ train xc other x/train.txt -e 1
 same 'the network of another index, which nothing else tells' "wideout: warning: other.net: its output layer is not the one of x.idx, whose \
 answers to this network's queries may be poor: 'wideout check' compares the two" "$("$WIDEOUT" predict --index x.idx --net other.net rows 2>&1 >/dev/null)"
 same 'its own' '' "$(predict x rows 2>&1 >/dev/null)"
+"$WIDEOUT" build -q --layer x.net --log x.log -K 4 -L 2 --iterations 10 --weights bf16 -o halves >/dev/null
+"$WIDEOUT" update halves --remove 3 -o fewer >/dev/null # its checksum is that of the rounded rows
+same 'its own, of rows in bf16 that were updated' '' "$("$WIDEOUT" predict --index fewer --net x.net rows 2>&1 >/dev/null)"
+same 'another one of those' 'other.net: its output layer is not the one of fewer' \
+    "$("$WIDEOUT" predict --index fewer --net other.net rows 2>&1 >/dev/null | grep -o 'other.net: .* fewer')"
 mkdir alone
 cp x/train.txt alone # names would be beside it
 train xc plain alone/train.txt -e 20
@@ -412,6 +417,10 @@ train xc raw x/train.txt -e 1 --counts raw --normalize none
 index raw x/train.txt
 { echo 0:1; seq 0 999 | sed 's/$/:3e38/' | paste -sd ' '; } | predict raw >out 2>err
 same 'lines that are not finite' '1 2 wideout: standard input: line 2: not finite' "$? $(wc -l <out) $(cat err)"
+
+same 'one shard: it warns, and names what asks all' "wideout: warning: $golden/shard-index.safetensors is shard 2 of 2, and answers with its own \
+32 classes of 64 alone: 'wideout join' makes one index of all, 'wideout serve --shards' asks all" \
+    "$("$WIDEOUT" predict --index "$golden/shard-index.safetensors" "$golden/log.safetensors" 2>&1 >/dev/null)"
 
 # ---- More answers than an index was made for ---------------------------------------------------------------------
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree -o five.idx >/dev/null

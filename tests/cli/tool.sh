@@ -98,6 +98,19 @@ done
 gzip -k "$scratch/x.txt"
 mv "$scratch/x.txt.gz" "$scratch/any.name"
 printf 'libc6\npython3\nl\303\244nge\npython3\n\nzlib1g\n' >"$scratch/labels.txt"
+"$WIDEOUT" data synthetic -q -m 5000 -d 64 -n 3000 -o "$scratch/layer" >/dev/null
+for columns in 50 64; do
+    same "info of tensors fits $columns columns" '' "$(cd "$scratch/layer" && COLUMNS=$columns "$WIDEOUT" info train.log.safetensors | awk -v most=$columns 'length > most')"
+done
+# A line of progress that does not fit ends before a comma, not within a number.
+if command -v script >/dev/null; then
+    (cd "$scratch" && "$WIDEOUT" data synthetic -q --as text -m 500 -n 20000 -o many >/dev/null
+        script -qc "stty cols 50; '$WIDEOUT' train xc --train many/train.txt --valid many/valid.txt -e 2 -d 16 -o progress.net" /dev/null) >"$scratch/progress"
+    same 'progress in 50 columns: whole parts' '' "$(tr '\r' '\n' <"$scratch/progress" | grep -a '^[a-z]*: epoch' | sed 's/\x1b.*//' |
+        grep -avE '^[a-z]+: epoch [0-9]/2, loss ([0-9.]+|nan)(, valid P@1 [0-9.]{6} P@5 [0-9.]{6})?(, [0-9,]+ examples/s)?(, [0-9]+ s left)?$')"
+else
+    ok 'progress in 50 columns # skip no script(1)'
+fi
 same 'info of names' "$scratch/labels.txt: names, one a line
   6 names, 5 of them different, 1 empty; 0 to 7 bytes
             0  libc6
@@ -107,6 +120,18 @@ same 'info of names' "$scratch/labels.txt: names, one a line
             5  zlib1g" "$("$WIDEOUT" info "$scratch/labels.txt")"
 same 'info --json of names' '["names",6,5,1,0,7,["libc6","python3","länge"],"zlib1g"]' \
     "$("$WIDEOUT" info --json "$scratch/labels.txt" | jq -c '[.format, .n, .distinct, .empty, .shortest, .longest, .first, .last]')"
+table() { # NAME FILE BETWEEN TEXT
+    printf '%b' "$4" >"$scratch/$2"
+    fails "info of a table: $1" 1 "wideout: $scratch/$2: looks like a table, with $3 between its values: numbers are read from .npy, \
+which numpy.save writes of what numpy.loadtxt reads, and names from lines of their own" "$WIDEOUT" info "$scratch/$2"
+}
+table numbers table.txt commas '1,2.5\n-3e2,4\n'
+table 'under a heading' heading.txt commas 'x,y,name\r\n1, 2,3\r\n'
+table 'with tabs' tabs.txt tabs '1\t2\n3\t4\n'
+table 'by its name' a.csv semicolons 'name;title\nx;a word\n'
+table 'with tabs, by its name' a.tsv tabs 'name\ttitle\nx\ta word\n'
+printf 'x, y\nz, 1\n' >"$scratch/commas.txt"
+same 'names with commas in them' names "$("$WIDEOUT" info --json "$scratch/commas.txt" | jq -r .format)"
 seq 100 120 >"$scratch/ids.txt"
 same 'info of names that are numbers' '["names",21,"100","120"]' "$("$WIDEOUT" info --json "$scratch/ids.txt" | jq -c '[.format, .n, .first[0], .last]')"
 gzip -k "$scratch/labels.txt"

@@ -61,6 +61,10 @@ done
 same 'a tuned index keeps as many' 30 "$("$WIDEOUT" build -q --layer $layer --log $log --tune-log $test --target 0.5 --target5 0.5 \
     --max-time 5s --router tree --keep 30 -o tuned --json | jq .kept_queries)"
 check 'and can be updated' "$WIDEOUT" update -q tuned --add $rows -o tuned2
+"$WIDEOUT" update -q tuned2 --remove 3 -o tuned3 >/dev/null
+same 'what tuning measured is of before' '  5 classes added, replaced or removed since: these figures are of before' \
+    "$("$WIDEOUT" info tuned3 | grep -A1 '^  tuned to' | tail -n +2)"
+same 'and as JSON' '[0,4,5]' "$(for i in tuned tuned2 tuned3; do "$WIDEOUT" info --json $i | jq .tuning.changed; done | jq -cs .)"
 
 # Nothing is left to be answered.
 seq 0 59 >all
@@ -68,6 +72,11 @@ seq 0 59 >all
 "$WIDEOUT" update -q mixed --remove all -o nothing >/dev/null
 same 'an index without a class that may be answered is judged' '[0,1]' \
     "$("$WIDEOUT" eval -q --index nothing --log $test --no-timing --json | jq -c '[.sample_size, .empty_share]')"
+for command in "eval --no-timing --log $test" "predict $test"; do
+    # shellcheck disable=SC2086 # a command
+    same "${command%% *}: no class is left" "wideout: warning: nothing: no class is left to be answered: all 60 were removed by 'wideout update'" \
+        "$("$WIDEOUT" $command -q --index nothing 2>&1 >/dev/null)"
+done
 same 'and compared' '  of 900 queries that the index keeps none has an answer by its own rows' "$("$WIDEOUT" check nothing --layer $layer | sed -n 2p)"
 
 # ---- Names ---------------------------------------------------------------------------------------------------------
@@ -151,6 +160,9 @@ st negative '{"ids":{"dtype":"I32","shape":[1],"data_offsets":[0,4]},"weight":{"
 fails 'a class below 0' 1 "wideout: negative: 'ids' has -1 at place 0, which is no class" "$WIDEOUT" update index --replace negative -o x
 st narrow '{"weight":{"dtype":"F32","shape":[2,7],"data_offsets":[0,56]}}' 56
 fails 'rows of another length' 1 'wideout: --add: the rows have 7 numbers each, those of the index 8' "$WIDEOUT" update index --add narrow -o x
+"$WIDEOUT" shard -q --layer $rows -n 2 -o half >/dev/null
+fails 'rows that are a shard' 1 'wideout: --add: the rows are shard 2 of 2 of a layer, whose classes have numbers there: expected rows that are no shard' \
+    "$WIDEOUT" update index --add half-00002-of-00002.safetensors -o x
 "$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" --keep 0 -o bare >/dev/null
 sentence="the index keeps no training queries, which say what cells rows belong into: it was built with keep 0, or by an older version; build it anew: 'wideout build' keeps some unless --keep is 0"
 fails 'an index that keeps no queries' 1 "wideout: bare: $sentence" "$WIDEOUT" update bare --add $rows -o x

@@ -37,6 +37,13 @@ same 'the extension exports its entry alone' PyInit__core "$(nm -D --defined-onl
 same 'it needs jansson and the C library' 'libc.so libjansson.so libm.so' \
     "$(readelf -d "$core" | sed -n 's/.*NEEDED.*\[\(lib[a-z]*\.so\).*/\1/p' | LC_ALL=C sort | tr '\n' ' ' | sed 's/ $//')"
 
+# What the tool has changed since it was tuned.
+"$WIDEOUT" update -q tests/golden/index-tuned.safetensors --layer tests/golden/layer.safetensors --remove 3,7 -o "$scratch/fewer" >/dev/null
+same 'figures of before an update are said to be' '2: 2 classes added, replaced or removed since: these figures are of before' "$(PYTHONPATH=$built "$PYTHON" -c '
+import sys, wideout
+index = wideout.open(sys.argv[1])
+print(index.tuning["changed"], [line for line in str(index).splitlines() if "since" in line][0], sep=": ")' "$scratch/fewer")"
+
 # An extension that was compiled with another header than its library's.
 mkdir -p "$scratch/other/wideout" "$scratch/include"
 sed 's/define WO_VERSION_MINOR [0-9]*/define WO_VERSION_MINOR 77/' include/wideout.h >"$scratch/include/wideout.h"

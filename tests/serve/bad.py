@@ -65,7 +65,9 @@ with Server(GOLDEN + "index-prior.safetensors", "--max-body", "20000", "--max-qu
     refused("k of nothing", 400, "k is 0, expected 1 or more", {"query": row, "k": 0})
     refused("k of text", 400, "k is no whole number", {"query": row, "k": "5"})
     refused("a mask of nobody", 400, "forbid: 64 is not one of the 64 classes", {"query": row, "forbid": [64]})
-    refused("a mask that is none", 400, "require: place 1 has no whole number", {"query": row, "require": [1, "2"]})
+    refused("a mask that is none", 400, "require: place 1 has no whole number, and no name", {"query": row, "require": [1, 2.5]})
+    refused("a mask by name, without names", 400, "require: '2' is a name, and the index has no names of classes: expected numbers of classes",
+            {"query": row, "require": [1, "2"]})
     refused("a bias of nobody", 400, "bias: 'x' is not one of the 64 classes", {"query": row, "bias": {"x": 1}})
     refused("a bias that is none", 400, "bias of class 3 is no number that a float holds", {"query": row, "bias": {"3": 1e300}})
     refused("a bias of a class said in two ways", 400, "bias: '01' is not one of the 64 classes", {"query": row, "bias": {"1": 5, "01": -5}})

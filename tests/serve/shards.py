@@ -483,6 +483,8 @@ with Server(GOLDEN + "index-names.safetensors", "-q") as one, front(["%s:%d" % o
     got, expected = s.ask("/v1/predict", ask), whole.ask("/v1/predict", ask)
     same("text is the front's", [r["answers"] for r in expected.json()["results"]], [r["answers"] for r in got.json().get("results", [])])
     same("by one shard", 200, got.status)
+    same("masks by name are not the front's", (400, "forbid: 'x' is a name, and a shard knows its own alone: expected numbers of classes"),
+         (lambda reply: (reply.status, reply.error()))(s.ask("/v1/predict", {**ask, "forbid": ["x"]})))
 
 # ---- At the end ----
 thirds[0].how = "slow"

@@ -119,6 +119,29 @@ with Server(named, "--net", net) as s:
 with Server(prior, "--net", net) as s:
     check("a network of another layer is told of", net + ": its output layer is not the one of the index" in s.stderr(), s.stderr())
 
+# Masks by name: what a name is, it is of all classes that have it, and one that nobody has closes the whole request.
+twins = folder.name + "/twins"
+with open(folder.name + "/names", "w") as f:
+    f.writelines(["twin\n" if i % 9 == 4 else f"class {i}\n" for i in range(63)] + ["7\n"])
+subprocess.run([TOOL, "build", "-q", "--layer", GOLDEN + "layer.safetensors", "--method", "full", "--names", folder.name + "/names",
+                "-o", twins], check=True, stdout=subprocess.DEVNULL)
+with Server(twins) as s:
+    for path, of in (("/v1/search", lambda how: {"query": rows[0], "k": 64, **how}),
+                     ("/v2/models/wideout/infer", lambda how: {"inputs": [{"name": "queries", "datatype": "FP32", "shape": [1, len(rows[0])],
+                                                                           "data": rows[0]}], "parameters": {"k": 64, **how}})):
+        def left(**how):
+            reply = s.ask(path, of(how)).json()
+            ids = reply["outputs"][0]["data"] if "outputs" in reply else [a["id"] for a in reply["results"][0]["answers"]]
+            return set(range(64)) - set(ids)
+        same(path + ": forbidden by name", {3}, left(forbid=["class 3"]))
+        same("a name that several classes have forbids them all, numbers beside it", {1, 2, *range(4, 63, 9)}, left(forbid=[1, "twin", 2]))
+        same("digits in quotes are a name", {63, 7}, left(forbid=["7", 7]))
+        same("no class of that name", (400, "forbid: no class is called 'class 4'"),
+             (lambda r: (r.status, r.error()))(s.ask(path, of({"forbid": [1, "class 4"]}))))
+    same("required by name", [3], [a["id"] for a in s.ask("/v1/search", {"query": rows[0], "k": 1, "require": ["class 3"], "bias": {"3": 1e6}}).json()["results"][0]["answers"]])
+    same("a name again and again", "forbid: its names have more classes than there are: is one there twice?",
+         s.ask("/v1/search", {"query": rows[0], "forbid": ["twin"] * 12}).error())
+
 # What a file says of itself is text, whatever is in it.
 sign = os.path.join(os.path.dirname(TOOL), "tests/tools/sign")
 if os.access(sign, os.X_OK):

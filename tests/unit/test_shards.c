@@ -446,6 +446,15 @@ static void a_shard_speaks_of_the_whole_layer(void **state)
     call.logit_bias = scores;
     assert_int_equal(wo_search_run(searcher, &call, &err), WO_ERR_UNSUPPORTED);
     assert_int_equal(wo_score(searcher, s.q, forbidden, 1, scores, &err), WO_ERR_UNSUPPORTED);
+    /* Its rows beside those of a whole layer: a sample alone, as nothing can be judged. */
+    wo_layer_check c = {.struct_size = sizeof c, .sample = 1000};
+    assert_int_equal(wo_index_check_layer(shard, s.layer, 1, &c, &err), WO_OK);
+    assert_true(c.n_changed == 0 && c.n_added == 0);
+    for (size_t row = 5; row < 15; row++) s.w[row * s.d] += 1;
+    assert_int_equal(wo_index_check_layer(shard, s.layer, 1, &c, &err), WO_OK);
+    assert_true(c.n_changed == 5 && c.n_added == 0);
+    c.sample = 0;
+    assert_int_equal(wo_index_check_layer(shard, s.layer, 1, &c, &err), WO_ERR_UNSUPPORTED);
     wo_searcher_free(searcher);
     wo_index_free(shard);
     free_scene(&s);

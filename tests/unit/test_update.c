@@ -696,6 +696,30 @@ static void a_check_counts_what_differs(void **state)
     free_both(&b);
 }
 
+/* The rows at 0, 13, 26 and 39 alone, and nothing is judged. */
+static void a_sample_compares_a_few_rows(void **state)
+{
+    (void)state;
+    before_and_after b = make_both(17, true);
+    const wo_build_options o = options_of(6);
+    wo_index *index = build_from(b.old, b.log, &o);
+    float *w = room(OLD * D, sizeof *w);
+    wo_error err;
+    for (size_t row = 0; row < OLD; row++) {
+        wo_layer *layer = NULL;
+        wo_layer_check c = {.struct_size = sizeof c, .sample = 4};
+        memcpy(w, b.all.w, OLD * D * sizeof *w);
+        w[row * D + 5] += 1;
+        assert_int_equal(wo_layer_wrap(w, b.all.b, OLD, D, &layer, &err), WO_OK);
+        assert_int_equal(wo_index_check_layer(index, layer, 1, &c, &err), WO_OK);
+        assert_true(c.n_changed == (row % 13 == 0) && c.n_kept == 0 && isnan(c.same_1) && c.sample == 4);
+        wo_layer_free(layer);
+    }
+    wo_index_free(index);
+    free(w);
+    free_both(&b);
+}
+
 /* ---- Ids of the rows' own file ----------------------------------------------------------------------------- */
 
 static void write_rows(const char *path, const before_and_after *b, woi_dtype dtype, const void *ids, size_t bytes)
@@ -811,6 +835,7 @@ int main(void)
         cmocka_unit_test(hostile_files_are_refused),
         cmocka_unit_test(rows_in_bf16_are_compared_as_rounded),
         cmocka_unit_test(a_check_counts_what_differs),
+        cmocka_unit_test(a_sample_compares_a_few_rows),
         cmocka_unit_test(rows_bring_their_ids),
         cmocka_unit_test(every_allocation_may_fail),
     };
