@@ -710,7 +710,7 @@ typedef enum wo_proof {
     WO_PROOF_HITS = 1,      /* its hits beside FULL's, with confidence */
     WO_PROOF_AGREEMENT = 2, /* hits were too few to tell: as many hits as asked for, and FULL's own answers with
                              * confidence, on the queries that were judged or on others of the log */
-    WO_PROOF_ALL_EQUAL = 3, /* it looks through every class */
+    WO_PROOF_ALL_EQUAL = 3, /* it looks through every class, and answered as FULL on these queries */
     WO_PROOF_HELD_OUT = 4   /* hits were too few to tell: as many hits as asked for, and hits with confidence on queries
                              * of the log that were held out from building */
 } wo_proof;
