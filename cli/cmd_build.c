@@ -223,6 +223,20 @@ static const char *dial_of(wo_method method)
                                          : "a smaller -K or a larger -L";
 }
 
+/* A screen is meant to answer as FULL does: where int8 is too coarse for that, its P@1 tells last. */
+static void warn_of_screen(const arguments *args, const wo_index_info *info)
+{
+    static const double POOR = 0.99; /* of FULL's five best */
+    if (info->method != WO_METHOD_SCREEN || !(info->same_five < POOR)) return;
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, args->output);
+    fprintf(stderr,
+            " has %.1f%% of FULL's five best answers on %s of the log: int8 is too coarse for this layer, as it is "
+            "where columns of the weights or of the queries have very different scales; '--method full' is exact, "
+            "and without --method the tuner finds what serves\n",
+            100 * info->same_five, cli_count(info->held_n, "query"));
+}
+
 /* Of an index that was built as it was named, and is much worse than FULL where it was judged. */
 static void warn_of_quality(const arguments *args, const wo_index_info *info)
 {
@@ -231,7 +245,8 @@ static void warn_of_quality(const arguments *args, const wo_index_info *info)
     const bool by_hits = info->held_full_p_at_1 > 0;
     const double share = by_hits ? info->held_p_at_1 / info->held_full_p_at_1 : info->held_same_best;
     cli_warn_no_hits(args->logs.of[0], info->held_n, info->held_full_p_at_1);
-    if (share >= POOR) return;
+    warn_of_screen(args, info);
+    if (share >= POOR || info->method == WO_METHOD_SCREEN) return;
     fprintf(stderr, "%s: warning: ", cli_program);
     cli_print_text(stderr, args->output);
     fprintf(stderr,

@@ -231,7 +231,7 @@ static void print_all_equal(const wo_curve *curve, const char *indent)
     else
         printf("%s%s %s too few to show that", indent, cli_number(curve->n),
                curve->n == 1 ? "query is" : "queries are");
-    printf("; it looks through all classes, and hardly ever answers otherwise than FULL\n");
+    printf("; it looks through all classes, and here answered as FULL does\n");
 }
 
 void cli_curve_foretell(const wo_curve *goal, bool open)

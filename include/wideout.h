@@ -336,8 +336,10 @@ typedef enum wo_method {
     WO_METHOD_SLIDE = 2,   /* L tables of K random hyperplanes; each class lies where its [w, b] hashes to */
     WO_METHOD_LSS = 3,     /* the same with hyperplanes learned from the labels (the paper) */
     WO_METHOD_EVIDENCE =
-        4,               /* learned hyperplanes or a tree over queries; a cell holds what its training queries needed */
-    WO_METHOD_SCREEN = 5 /* no router: all classes in int8, the best few then exactly */
+        4, /* learned hyperplanes or a tree over queries; a cell holds what its training queries needed */
+    /* No router: all classes in int8, the best few then exactly. A row has one scale, and so has a query: where columns
+     * of the weights or of the queries have very different scales the best are missed. A log tells: see held_out. */
+    WO_METHOD_SCREEN = 5
 } wo_method;
 
 typedef enum wo_router { WO_ROUTER_HASH = 0, WO_ROUTER_TREE = 1 } wo_router;
@@ -451,8 +453,8 @@ typedef struct wo_build_options {
      * they answer as one would that was built of the whole layer. Each class must be in one shard. The log is the whole
      * one everywhere. Not for lss, nor with a partition. NULL: there is one process. */
     const struct wo_collective *together;
-    /* Queries of the log to judge the index by, while its cells are filled by the others: see wo_index_info.held_n. Not
-     * for several processes. 0: none. */
+    /* Queries of the log to judge the index by, while its cells are filled by the others, if it has cells: see
+     * wo_index_info.held_n. Not for several processes. 0: none. */
     uint64_t held_out;
     /* A file where what takes long is kept until the index is saved: FULL's best of the log, block by block, and the
      * router. With `resume` a build that was stopped goes on from there, to the same bytes, in as many processes as may
@@ -566,7 +568,8 @@ typedef struct wo_index_info {
      * 0: none are; full_to 0: all larger ones. */
     uint32_t full_from, full_to;
     /* Of an index that was just built with rows in bf16 or int8: what they changed, beside f32 rows, on up to 2,000 of
-     * the logged queries: the share with the same best answer, and of the five best that stayed. NAN: not measured. */
+     * the logged queries: the share with the same best answer, and of the five best that stayed. Of a screen: on held_n
+     * of them. NAN: not measured. */
     double same_best, same_five;
     /* Of an index with a partition: how far its log Z is from the exact one, on up to 25,000 of the logged queries that
      * it was not fitted to: the root of the mean square in nats, and the mean; without the prior. Of a log with
@@ -586,7 +589,8 @@ typedef struct wo_index_info {
     /* Of an index that was just built with held_out: on how many queries it was judged, the share whose best answer was
      * FULL's, and the shares of labelled ones whose best answer was a label, the index's and FULL's (NAN: none has
      * one). An index of evidence had them left out of its cells meanwhile, not of its router. held_n is 0 and the rest
-     * NAN where it was not judged: a log of fewer than 1,000 queries, or a layer so large that FULL takes long. */
+     * NAN where it was not judged: a log of fewer than 1,000 queries, of a screen 50, or a layer so large that FULL
+     * takes long. */
     uint64_t held_n;
     double held_same_best, held_p_at_1, held_full_p_at_1;
     uint64_t dealing; /* as in wo_layer_info */
@@ -708,7 +712,7 @@ typedef enum wo_proof {
     WO_PROOF_HITS = 1,      /* its hits beside FULL's, with confidence */
     WO_PROOF_AGREEMENT = 2, /* hits were too few to tell: as many hits as asked for, and FULL's own answers with
                              * confidence, on the queries that were judged or on others of the log */
-    WO_PROOF_ALL_EQUAL = 3, /* it looks through every class */
+    WO_PROOF_ALL_EQUAL = 3, /* it looks through every class, and answered as FULL on these queries */
     WO_PROOF_HELD_OUT = 4   /* hits were too few to tell: as many hits as asked for, and hits with confidence on queries
                              * of the log that were held out from building */
 } wo_proof;

@@ -85,6 +85,18 @@ def _warn_of_labels(goals: dict[str, float], index: Index) -> None:
         )
 
 
+def _warn_of_screen(index: Index) -> None:
+    """A screen is meant to answer as FULL does. Where it was judged, its report has the figures."""
+    five = index.info["same_five"]
+    if index.info["method"] == "screen" and five < 0.99:
+        warnings.warn(
+            f"the screen has {100 * five:.1f}% of FULL's five best answers on these queries: int8 is too coarse for this "
+            "layer, as it is where columns of the weights or of the queries have very different scales; method='full' is "
+            "exact, and without a method the tuner finds what serves",
+            stacklevel=3,
+        )
+
+
 def _goals(target: Any, target5: Any, target_agree: Any, target_us: Any) -> dict[str, float]:
     """The goal, one of three; empty: none was given."""
     best = target == "best"
@@ -149,7 +161,8 @@ def build(
 
     With any of these options it builds exactly that, and tunes the rest where a goal is given too. Every option of
     'wideout build' goes by its name: method, K, L, probes, source_k, weights, seed, ... (wideout.options() lists them);
-    lambda is lambda_ here, and the learner's batch learn_batch.
+    lambda is lambda_ here, and the learner's batch learn_batch. Where method='screen' has queries, a warning says if int8 is
+    too coarse for the layer.
 
     The index keeps W and b, where they are not copied, for its rows. Ctrl-C stops with KeyboardInterrupt.
 
@@ -187,6 +200,7 @@ def build(
     with reporting(progress) as fn:
         index = Index._build(layer, log, tune_log, texts, {**limits, **goals} if tuned else None, threads, fn)
     _warn_of_labels(goals, index)
+    _warn_of_screen(index)
     return index
 
 

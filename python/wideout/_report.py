@@ -121,7 +121,7 @@ def _proof(tuning: dict[str, Any], row: Any, full: Any) -> list[str]:
             few = "no number of queries shows that of cells that imitate FULL"
         elif tuning["provable"] not in ("all-equal", "none"):
             few = "no cells were shown to reach that"
-        lines = [f"{few}; it looks through all classes, and hardly ever answers otherwise than FULL"]
+        lines = [f"{few}; it looks through all classes, and here answered as FULL does"]
     elif row is not None and not met:
         lines = ["nothing was shown to reach that: this is the best that was found"]
     return lines + needed

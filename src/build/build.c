@@ -77,6 +77,7 @@ void woi_index_forget_call(wo_index *index)
 static wo_status measure_small(wo_index *index, const wo_log *log, wo_error *err)
 {
     enum { MOST = 2000, K = 5 };
+    if (index->options.method == WO_METHOD_SCREEN) return WO_OK; /* judge_plainly did */
     index->same_best = index->same_five = NAN;
     if ((!index->small.bf16 && !index->small.i8) || !index->rows.w || !log || !log->n || index->shard.count)
         return WO_OK;
@@ -134,13 +135,13 @@ static wo_status check_shard(const wo_layer *layer, const wo_build_options *o, w
     return WO_OK;
 }
 
-/* P@1 on queries of the log. Cells that no query filled are judged by any of them; an evidence index leaves its judges
- * out of its cells, as it is built. */
+/* P@1 on queries of the log. Cells that no query filled, and a screen, are judged by any of them; an evidence index
+ * leaves its judges out of its cells, as it is built. */
 static wo_status judge_plainly(wo_index *index, const wo_log *log, wo_error *err)
 {
     const wo_build_options *o = &index->options;
-    const bool cells = o->method == WO_METHOD_POPULAR || o->method == WO_METHOD_SLIDE || o->method == WO_METHOD_LSS;
-    const size_t n = log && cells ? woi_held_size(index, log, o) : 0;
+    const bool here = o->method != WO_METHOD_FULL && o->method != WO_METHOD_EVIDENCE;
+    const size_t n = log && here ? woi_held_size(index, log, o) : 0;
     size_t *picks = n ? woi_held_pick(index, log, n, WOI_HELD_STREAM, err) : NULL;
     if (n && !picks) return WO_ERR_MEMORY;
     const wo_status status = n ? woi_held_judge(index, log, picks, n, o->threads, err) : WO_OK;

@@ -4,6 +4,7 @@
  *
  * The sum is exact, so that a query has the same scores in every batch. The classes with the best scores are
  * candidates: whoever asked scores them exactly. A quarter of the bytes and of the multiplications of the exact layer.
+ * One scale for all of a row presumes columns of about one size, in rows and in queries: see woi_held_judge.
  *
  *   rows (panels, fours, 16, 4)   16 classes side by side, four coordinates at a time, 128 added: see woi_tile_i8 */
 #ifndef WOI_LAYER_SCREEN_H

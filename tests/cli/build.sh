@@ -333,6 +333,32 @@ held -q --method evidence -K 8 -L 2 --lambda 0.001 -t 3 >held.two
 same 'with any number of threads' "$(grep 'did not know' held.text)" "$(grep 'did not know' held.two)"
 check 'and the index is no other' cmp held.idx before.idx
 
+# A screen is judged too, by any queries of its log: one scale of int8 for a row does not serve columns of 0.01 to 1000.
+columns() { # POWER: w.npy and q.npy, a layer and its queries, whose column j is divided and multiplied by 10 to +-POWER
+    python3 - "$1" <<'END'
+import array, random, sys
+draw = random.Random(1).gauss
+size = [10 ** (float(sys.argv[1]) * (-1) ** j) for j in range(16)]
+for name, n, power in ("w.npy", 2000, -1), ("q.npy", 200, 1):
+    head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, 16), }" % n
+    head += " " * (117 - len(head)) + "\n"
+    body = array.array("f", [draw(0, 1) * size[j] ** power for _ in range(n) for j in range(16)])
+    open(name, "wb").write(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode() + body.tobytes())
+END
+}
+screened() { "$WIDEOUT" build --layer w.npy --log q.npy --method screen -o screened "$@"; }
+columns 0
+screened >screened.text 2>err
+same 'a screen of columns alike: no warning' '' "$(cat err)"
+check 'what it is worth is there' grep -qx "  on 200 queries of the log that it did not know: FULL's best answer for 100.0%" screened.text
+check 'of five answers too' grep -qx '  beside f32 rows, on logged queries: the same best answer for 100.00%, of the five best 100.00%' screened.text
+columns 2
+screened --json >screened.json 2>err
+check 'of columns of very different sizes: a warning' grep -qE "^wideout: warning: screened has [0-9.]+% of FULL's five best answers on 200 queries of the log: int8 is too coarse for this layer, .*; '--method full' is exact, and without --method the tuner finds what serves$" err
+check 'and the figures' jq -e '.held_out.queries == 200 and .held_out.same_best == .same_best and .same_best < 0.5 and .same_five < 0.5' screened.json
+"$WIDEOUT" build -q --layer w.npy --method screen -o logless >/dev/null
+check 'without a log it is the same index' cmp screened logless
+
 # What cannot be shown is said; the index then looks through all classes.
 build --log small.log -o unshown >unshown.text
 check 'a log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 query" unshown.text

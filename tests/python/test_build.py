@@ -89,6 +89,20 @@ class Exactly(unittest.TestCase):
                 wideout.build(*args)
 
 
+    def test_a_screen_that_is_too_coarse(self):
+        """Columns of very different sizes are too much for int8, which its log shows."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fine = wideout.build(W, b, queries, labels, method="screen")
+            wideout.build(W, b, method="screen")
+        self.assertGreater(fine.info["same_five"], 0.999)
+        self.assertIn("of the five best 100.00%", str(fine))
+        sizes = np.float32(10.0) ** np.where(np.arange(W.shape[1]) % 2, 2, -2).astype(np.float32)
+        with self.assertWarnsRegex(UserWarning, "^the screen has .*% of FULL's five best answers .*: int8 is too coarse"):
+            coarse = wideout.build(W / sizes, b, queries * sizes, labels, method="screen")
+        self.assertLess(coarse.info["same_five"], 0.9)
+
+
 class Tuned(unittest.TestCase):
     def test_labels_from_one(self):
         """Hits cannot be the goal, and a warning says why; evaluate has one too."""

@@ -1,5 +1,6 @@
 /* layer/screen.c against its definition, and the method screen against the exact layer. */
 #include "engine.h"
+#include "index_files.h"
 
 #include "base/mem.h"
 #include "layer/screen.h"
@@ -448,6 +449,81 @@ static void files_answer_the_same(void **state)
     free_scene(&s);
 }
 
+/* ---- What a screen is worth -------------------------------------------------------------------------------- */
+
+static wo_index *judged_screen(const scene *s, int threads, wo_index_info *info)
+{
+    wo_build_options o = small_options(WO_METHOD_SCREEN);
+    o.held_out = s->n;
+    o.threads = threads;
+    wo_index *index = NULL;
+    wo_error err;
+    if (wo_index_build(s->layer, s->log, &o, &index, &err)) fail_msg("%s", err.text);
+    *info = (wo_index_info){.struct_size = sizeof *info};
+    wo_index_describe(index, info);
+    return index;
+}
+
+/* The same layer in columns of sizes from 0.01 to 1000, and queries for it: FULL's scores are nearly the same. */
+static void spread_columns(scene *s)
+{
+    static const float sizes[] = {0.01F, 1000, 0.1F, 1, 100, 10};
+    for (size_t i = 0; i < s->m * s->d; i++) s->w[i] /= sizes[i % s->d % 6];
+    for (size_t i = 0; i < s->n * s->d; i++) s->q[i] *= sizes[i % s->d % 6];
+    wo_error err;
+    wo_layer_free(s->layer);
+    if (wo_layer_wrap(s->w, s->b, s->m, s->d, &s->layer, &err)) fail_msg("%s", err.text);
+}
+
+/* All of a log's queries judge a screen, which learns from none: as a count by the answers says. */
+static void a_log_tells_what_a_screen_is_worth(void **state)
+{
+    (void)state;
+    enum { M = 3000, N = 300, K = 5 };
+    wo_error err;
+    scene s = make_real_scene(M, 32, N, true, 11);
+    static int32_t ids[N * K], full[N * K];
+    static float scores[N * K];
+    for (int spread = 0; spread < 2; spread++) {
+        if (spread) spread_columns(&s);
+        wo_index_info info, again;
+        wo_index *index = judged_screen(&s, 1, &info), *other = judged_screen(&s, 3, &again);
+        asker *searcher = create(index, NULL);
+        assert_int_equal(ask(searcher, s.q, N, K, (answers){ids, scores, NULL}, &err), WO_OK);
+        assert_int_equal(ask_exact(searcher, s.q, N, K, (answers){full, scores, NULL}, &err), WO_OK);
+        size_t best = 0, five = 0;
+        for (size_t i = 0; i < N; i++) {
+            best += ids[i * K] == full[i * K];
+            for (size_t j = 0; j < K * K; j++) five += ids[i * K + j / K] == full[i * K + j % K];
+        }
+        assert_int_equal(info.held_n, N);
+        assert_true(info.held_same_best == (double)best / N && info.same_best == info.held_same_best);
+        assert_true(info.same_five == (double)five / (N * K));
+        assert_true(spread ? info.same_five < 0.5 : info.same_five == 1);
+        assert_true(!isnan(info.held_p_at_1) && !isnan(info.held_full_p_at_1));
+        assert_true(again.same_five == info.same_five && again.held_p_at_1 == info.held_p_at_1);
+        free_asker(searcher);
+        wo_index_free(other);
+        /* It is measured beside the index, not a part of it. */
+        wo_index *bare = build_screen(&s);
+        assert_int_equal(wo_index_save(index, scratch("judged"), &err), WO_OK);
+        assert_int_equal(wo_index_save(bare, scratch("bare"), &err), WO_OK);
+        assert_same_file(scratch("judged"), scratch("bare"));
+        wo_index_free(bare);
+        wo_index_free(index);
+    }
+    free_scene(&s);
+    static const size_t few[] = {49, 50}; /* of fewer a share says nothing */
+    for (size_t i = 0; i < 2; i++) {
+        wo_index_info info;
+        s = make_real_scene(4 - i, 8, few[i], false, 12); /* and fewer classes than five */
+        wo_index_free(judged_screen(&s, 1, &info));
+        assert_int_equal(info.held_n, i * 50);
+        assert_true(i ? info.same_best == 1 && info.same_five == 1 : isnan(info.same_best) && isnan(info.same_five));
+        free_scene(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -461,6 +537,7 @@ int main(void)
         cmocka_unit_test(few_classes_are_all_scored),
         cmocka_unit_test(odd_queries_and_rows),
         cmocka_unit_test(files_answer_the_same),
+        cmocka_unit_test(a_log_tells_what_a_screen_is_worth),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
