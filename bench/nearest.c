@@ -79,6 +79,19 @@ static double weight_of(const float *cosines, size_t i, double focus)
     return exp(focus * ((double)cosines[i] - (double)cosines[0]));
 }
 
+/* How often a row of the training log was seen, and a label of it: of a counted log. */
+static double times_of(const wo_log *log, int32_t row)
+{
+    return log->counts ? (double)log->counts[row] : 1;
+}
+
+static double label_times_of(const wo_log *log, int32_t row, int32_t label)
+{
+    for (int64_t at = log->indptr[row]; log->counts && at < log->indptr[row + 1]; at++)
+        if (log->labels[at] == label) return (double)log->label_counts[at];
+    return 1;
+}
+
 /* FULL's best, then what the nearest queries have as labels, each once, with its logit. */
 static size_t gather(ceiling *c, const float *q, const int32_t *full, const int32_t *nearest, const float *cosines)
 {
@@ -88,14 +101,15 @@ static size_t gather(ceiling *c, const float *q, const int32_t *full, const int3
     for (size_t i = 0; i < K && full[i] >= 0; i++) c->ids[n++] = full[i];
     const size_t n_full = n;
     for (size_t i = 0; i < NEAREST && nearest[i] >= 0; i++)
-        for (int f = 0; f < FOCI; f++) all[f] += weight_of(cosines, i, foci[f]);
+        for (int f = 0; f < FOCI; f++) all[f] += times_of(c->train, nearest[i]) * weight_of(cosines, i, foci[f]);
     for (size_t i = 0; i < NEAREST && nearest[i] >= 0; i++) {
         const size_t own = woi_labels_of(c->train->indptr, c->train->labels, (size_t)nearest[i], c->labels);
         for (size_t j = 0; j < own; j++) {
             bool among = c->shares[c->labels[j]] > 0;
             for (size_t f = 0; f < n_full; f++) among |= c->ids[f] == c->labels[j];
+            const double times = label_times_of(c->train, nearest[i], c->labels[j]);
             for (int f = 0; f < FOCI; f++)
-                c->shares[(size_t)f * m + (size_t)c->labels[j]] += weight_of(cosines, i, foci[f]) / all[f];
+                c->shares[(size_t)f * m + (size_t)c->labels[j]] += times * weight_of(cosines, i, foci[f]) / all[f];
             if (!among) c->ids[n++] = c->labels[j];
         }
     }
