@@ -37,9 +37,16 @@ typedef struct session {
     cli_classes removed;
 } session;
 
+/* What is named of a layer is of --layer; without it, of the rows. Rows that replace others bring ids, which only
+ * safetensors have, and a file of biases stands beside .npy alone: it is that of the rows that are added. */
 static int open_rows(const cli_command *self, const arguments *args, session *s)
 {
-    const cli_layer add = {.path = args->add}, replace = {.path = args->replace};
+    cli_layer add = args->layer;
+    if (add.path) add = (cli_layer){0};
+    cli_layer replace = add;
+    replace.bias_path = NULL;
+    replace.path = args->replace;
+    add.path = args->add;
     int code = CLI_OK;
     if (args->add) code = cli_layer_open(self, &add, &s->add);
     if (!code && args->replace) code = cli_layer_open(self, &replace, &s->replace);
@@ -118,6 +125,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!args->output) return cli_usage(self, "needs -o FILE for the new index");
     if (!args->add && !args->replace && !args->remove.n)
         return cli_usage(self, "needs --add FILE, --replace FILE or --remove IDS");
+    const cli_layer *layer = &args->layer;
+    if (!layer->path && !args->add && layer->bias_path) return cli_usage(self, "--bias goes with --layer or --add");
+    if (!layer->path && !args->add && !args->replace && (layer->weight_name || layer->bias_name))
+        return cli_usage(self, "--weight-name and --bias-name go with --layer, --add or --replace");
     const char *const in[] = {rest[0], args->add, args->replace, args->layer.path, args->layer.bias_path};
     int code = cli_refuse_inputs(self, args->output, in, sizeof in / sizeof in[0]);
     if (!code) code = cli_refuse_inputs(self, args->output, args->remove.of, args->remove.n);
@@ -153,6 +164,9 @@ const cli_command cli_cmd_update = {
     "\n"
     "Added classes get the next numbers; the numbers of all others stay. To an index with names they\n"
     "bring theirs, in a layer file that has names, or are called by their numbers.\n"
+    "\n"
+    "Without --layer, --weight-name and --bias-name are the rows' own. --add also takes a .npy file, and\n"
+    "--bias that of its biases.\n"
     "\n"
     "The index keeps some of its training queries ('build --keep'). A new or changed row goes into the\n"
     "cells of those that have it among their best, and a changed row leaves all others; a new class that\n"

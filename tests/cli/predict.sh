@@ -413,6 +413,13 @@ index raw x/train.txt
 { echo 0:1; seq 0 999 | sed 's/$/:3e38/' | paste -sd ' '; } | predict raw >out 2>err
 same 'lines that are not finite' '1 2 wideout: standard input: line 2: not finite' "$? $(wc -l <out) $(cat err)"
 
+for option in --weight-name --bias-name --bias; do
+    fails "$option without its layer" 2 "wideout predict: --weight-name, --bias-name and --bias go with --layer (see 'wideout predict --help')" \
+        "$WIDEOUT" predict --index planned.idx $option x s/test.log.safetensors
+    fails "nor info's" 2 "wideout info: --weight-name, --bias-name and --bias go with --layer (see 'wideout info --help')" \
+        "$WIDEOUT" info planned.idx $option x
+done
+
 # ---- More answers than an index was made for ---------------------------------------------------------------------
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree -o five.idx >/dev/null
 "$WIDEOUT" predict --index five.idx -k 100 s/test.log.safetensors 2>err >/dev/null

@@ -18,6 +18,16 @@ st() { # FILE HEADER BYTES: a safetensors file of others, its data zeros or what
         head -c "$3" "${4:-/dev/zero}"
     } >"$1"
 }
+npy() { # FILE SHAPE: float32, of the bytes that come in
+    local header="{'descr': '<f4', 'fortran_order': False, 'shape': ($2), }"
+    { printf '\x93NUMPY\x01\x00%b%s\n' "$(printf '\\x%02x\\0' $((${#header} + 1)))" "$header" && cat; } >"$1"
+}
+tensor() { # FILE NAME: its bytes
+    local from bytes
+    read -r from bytes < <("$WIDEOUT" info --json "$1" |
+        jq -r --arg name "$2" '.tensors[] | select(.name == $name) | "\(.offset + 1) \(reduce .shape[] as $n (4; . * $n))"')
+    tail -c "+$from" "$1" | head -c "$bytes"
+}
 
 # ---- What comes, and what goes -------------------------------------------------------------------------------------
 same 'what it says' 'more: index, 4 classes added, 0 replaced, 2 removed' \
@@ -94,6 +104,29 @@ seq 1000000 1000059 >names
 "$WIDEOUT" build -q --layer $layer --log $log --names names "${tree[@]}" -o named >/dev/null
 same 'digits that are a name alone' 1000005 "$(removed 1000005)"
 
+# ---- Rows in other files ---------------------------------------------------------------------------------------------
+tensor $rows weight | npy w.npy '4, 8'
+tensor $rows bias | npy b.npy '4,'
+"$WIDEOUT" update -q index --add w.npy --bias b.npy --remove 7,8 -o more2 >/dev/null
+check 'arrays, and their biases' cmp more more2
+{ tensor $rows weight && tensor $rows bias; } >both
+st two '{"a":{"dtype":"F32","shape":[4,8],"data_offsets":[0,128]},"b":{"dtype":"F32","shape":[4],"data_offsets":[128,144]},"c":{"dtype":"F32","shape":[4,8],"data_offsets":[144,272]},"ids":{"dtype":"I32","shape":[4],"data_offsets":[272,288]}}' 288 <(
+    cat both
+    tensor $rows weight
+    printf '\5\0\0\0\6\0\0\0\7\0\0\0\10\0\0\0'
+)
+"$WIDEOUT" update -q index --add two --weight-name a --bias-name b --remove 7,8 -o more2 >/dev/null
+check 'tensors of other names' cmp more more2
+st own '{"weight":{"dtype":"F32","shape":[4,8],"data_offsets":[0,128]},"bias":{"dtype":"F32","shape":[4],"data_offsets":[128,144]},"ids":{"dtype":"I32","shape":[4],"data_offsets":[144,160]}}' 160 <(
+    cat both
+    printf '\5\0\0\0\6\0\0\0\7\0\0\0\10\0\0\0'
+)
+"$WIDEOUT" update -q index --replace own --add $rows -o same >/dev/null
+"$WIDEOUT" update -q index --replace two --weight-name a --bias-name b --add two -o same2 >/dev/null
+check 'also of rows that replace others' cmp same same2
+"$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" --weights none -o rowless >/dev/null
+check 'beside a layer they are of that one' "$WIDEOUT" update -q rowless --layer $layer --weight-name weight --bias-name bias --add w.npy -o same
+
 # ---- A layer that changes ------------------------------------------------------------------------------------------
 same 'nothing has changed' '["fine",0,0,null,900,1]' \
     "$("$WIDEOUT" check index --layer $layer --json | jq -c '[.verdict, .changed, .added, .mean_change, .kept, .same_1]')"
@@ -129,6 +162,13 @@ see_update="(see 'wideout update --help')"
 fails 'nothing to do' 2 "wideout update: needs --add FILE, --replace FILE or --remove IDS $see_update" "$WIDEOUT" update index -o x
 fails 'no index' 2 "wideout update: expected one index, found 0 $see_update" "$WIDEOUT" update --remove 1 -o x
 fails 'no output' 2 "wideout update: needs -o FILE for the new index $see_update" "$WIDEOUT" update index --remove 1
+fails 'biases of no layer' 2 "wideout update: --bias goes with --layer or --add $see_update" "$WIDEOUT" update index --replace two --bias b.npy -o x
+for option in --weight-name --bias-name; do
+    fails "$option of no layer" 2 "wideout update: --weight-name and --bias-name go with --layer, --add or --replace $see_update" \
+        "$WIDEOUT" update index --remove 1 $option a -o x
+done
+fails 'biases that are not there' 1 'wideout: nonexistent: the file cannot be opened: No such file or directory' \
+    "$WIDEOUT" update index --add w.npy --bias nonexistent -o x
 fails 'the output is the input' 2 "wideout update: -o 'index' would replace what is read $see_update" "$WIDEOUT" update index --remove 1 -o index
 fails 'or the rows' 2 "wideout update: -o '$rows' would replace what is read $see_update" "$WIDEOUT" update index --add $rows -o $rows
 fails 'or the list' 2 "wideout update: -o 'gone' would replace what is read $see_update" "$WIDEOUT" update index --remove 1 --remove gone -o gone
