@@ -617,9 +617,10 @@ WO_API int wo_index_trace(const wo_index *index, wo_trace *trace);
 typedef struct wo_update_options {
     size_t struct_size; /* set it to sizeof(wo_update_options) */
     /* Rows of new classes, with ids from wo_index_m on. NULL: none. Of an index with names they bring theirs, or are
-     * called by their numbers; to an index without names they bring none. */
+     * called by their numbers; to an index without names they bring none. Without biases they have 0. */
     const wo_layer *add;
-    /* Row i takes the place of that of class replace_ids[i]; where it has names, those too. NULL: none */
+    /* Row i takes the place of that of class replace_ids[i]; where it has names or biases, those too, else the class
+     * keeps its own. NULL: none */
     const wo_layer *replace;
     /* As many as `replace` has rows, each once. NULL: its file says them, in a tensor `ids` of I32 or I64, which are
      * then of the same file as the rows, whatever has its name since. */

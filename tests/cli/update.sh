@@ -127,6 +127,21 @@ check 'also of rows that replace others' cmp same same2
 "$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" --weights none -o rowless >/dev/null
 check 'beside a layer they are of that one' "$WIDEOUT" update -q rowless --layer $layer --weight-name weight --bias-name bias --add w.npy -o same
 
+# ---- Rows without biases -----------------------------------------------------------------------------------------------
+no_biases="warning: w.npy: the rows have no biases, those of the index have: the new classes get 0"
+same 'new classes' "wideout: $no_biases; --bias-name NAME or --bias FILE gives others" "$("$WIDEOUT" update -q index --add w.npy -o same 2>&1 >/dev/null)"
+same 'beside a layer, whose options name its own' "wideout: $no_biases" "$("$WIDEOUT" update -q rowless --layer $layer --add w.npy -o same 2>&1 >/dev/null)"
+"$WIDEOUT" update -q index --add w.npy --bias b.npy -o same 2>err >/dev/null
+same 'not where they have some' '' "$(cat err)"
+st own '{"weight":{"dtype":"F32","shape":[4,8],"data_offsets":[0,128]},"ids":{"dtype":"I32","shape":[4],"data_offsets":[128,144]}}' 144 <(
+    tensor $layer weight | tail -c +161 | head -c 128
+    printf '\5\0\0\0\6\0\0\0\7\0\0\0\10\0\0\0'
+)
+same 'classes keep theirs' '  the new rows of classes come without biases: these keep theirs' "$("$WIDEOUT" update -q index --replace own -o same | sed -n 2p)"
+same 'so that the layer is what it was' '["fine",0]' "$("$WIDEOUT" check same --layer $layer --json | jq -c '[.verdict, .changed]')"
+same 'and as JSON' '[4,true] [4,false]' "$("$WIDEOUT" update -q index --replace own -o same --json | jq -c '[.replaced, .biases_kept]') \
+$("$WIDEOUT" update -q index --replace two --weight-name a --bias-name b -o same --json | jq -c '[.replaced, .biases_kept]')"
+
 # ---- A layer that changes ------------------------------------------------------------------------------------------
 same 'nothing has changed' '["fine",0,0,null,900,1]' \
     "$("$WIDEOUT" check index --layer $layer --json | jq -c '[.verdict, .changed, .added, .mean_change, .kept, .same_1]')"
