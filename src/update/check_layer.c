@@ -195,6 +195,9 @@ wo_status wo_index_check_layer(const wo_index *index, const wo_layer *layer, int
     if (new->m < index->rows.m)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "",
                               "the layer has %zu classes, fewer than the %zu of the index", new->m, index->rows.m);
+    if (index->rows.b && !new->b) /* each row would differ, by its bias at least */
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "bias",
+                              "the layer has no bias, the index has: was that left out?");
     c.changed = given->changed;
     c.changed_room = given->changed_room;
     woi_dense own;

@@ -143,6 +143,10 @@ same 'and as JSON' '[4,true] [4,false]' "$("$WIDEOUT" update -q index --replace 
 $("$WIDEOUT" update -q index --replace two --weight-name a --bias-name b -o same --json | jq -c '[.replaced, .biases_kept]')"
 
 # ---- A layer that changes ------------------------------------------------------------------------------------------
+tensor $layer weight | npy w.npy '60, 8'
+tensor $layer bias | npy b.npy '60,'
+same 'a layer in arrays that is the index'"'"'s own' '["fine",0]' "$("$WIDEOUT" check index --layer w.npy --bias b.npy --json | jq -c '[.verdict, .changed]')"
+"$WIDEOUT" build -q --layer w.npy --log $log "${tree[@]}" -o bare.index >/dev/null
 same 'nothing has changed' '["fine",0,0,null,900,1]' \
     "$("$WIDEOUT" check index --layer $layer --json | jq -c '[.verdict, .changed, .added, .mean_change, .kept, .same_1]')"
 same 'in words' '  fine: the rows are the index'"'"'s own' "$("$WIDEOUT" check index --layer $layer | tail -1)"
@@ -219,6 +223,9 @@ see_check="(see 'wideout check --help')"
 fails 'check without a layer' 2 "wideout check: needs --layer FILE: the layer as it is now $see_check" "$WIDEOUT" check index
 fails 'check over its input' 2 "wideout check: -o 'new' would replace what is read $see_check" "$WIDEOUT" check index --layer new --changed new
 fails 'another layer' 1 "wideout: g/layer.safetensors: the layer has 16 dimensions, the index 8" "$WIDEOUT" check index --layer g/layer.safetensors
+fails 'biases that were left out' 1 'wideout: w.npy: the layer has no bias, the index has: was that left out?; --bias-name NAME or --bias FILE gives one' \
+    "$WIDEOUT" check index --layer w.npy --changed x
+check 'an index without biases needs none' "$WIDEOUT" check -q bare.index --layer w.npy
 fails 'fewer classes' 1 "wideout: $rows: the layer has 4 classes, fewer than the 60 of the index" "$WIDEOUT" check index --layer $rows
 check 'no file is left behind' [ ! -e x ]
 finish

@@ -662,7 +662,7 @@ static void a_check_counts_what_differs(void **state)
     (void)state;
     before_and_after b = make_both(17, true);
     float *w = room(OLD * D, sizeof *w), *bias = room(OLD, sizeof *bias);
-    wo_layer *layer = NULL, *narrow = NULL, *few = NULL;
+    wo_layer *layer = NULL, *narrow = NULL, *few = NULL, *unbiased = NULL;
     wo_error err;
     int32_t changed[OLD];
     for (int kind = 0; kind < N_KINDS; kind++) {
@@ -717,11 +717,15 @@ static void a_check_counts_what_differs(void **state)
     assert_string_equal(err.text, "the layer has 19 dimensions, the index 20");
     assert_int_equal(wo_index_check_layer(index, few, 1, &out, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text, "the layer has 39 classes, fewer than the 40 of the index");
+    assert_int_equal(wo_layer_wrap(b.all.w, NULL, OLD, D, &unbiased, &err), WO_OK);
+    assert_int_equal(wo_index_check_layer(index, unbiased, 1, &out, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "the layer has no bias, the index has: was that left out?");
     out.struct_size = 0;
     assert_int_equal(wo_index_check_layer(index, b.old, 1, &out, &err), WO_ERR_ARGUMENT);
     wo_index_free(index);
     wo_layer_free(narrow);
     wo_layer_free(few);
+    wo_layer_free(unbiased);
     free(w);
     free(bias);
     free_both(&b);
