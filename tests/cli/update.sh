@@ -89,6 +89,18 @@ printf 'class 3\nclass 4\n' >gone
 same 'classes go by their names' 0 "$(grep -c $'class 3\t' answers)"
 check 'and come with their numbers' grep -q $'\t62\t' answers
 
+# As some editors save text: a byte order mark first.
+{ printf '\xef\xbb\xbf' && cat names; } >marked
+"$WIDEOUT" build -q --layer $layer --log $log --names marked "${tree[@]}" -o marked.index >/dev/null
+check 'a mark before the names is no part of them' cmp named marked.index
+same 'nor where info looks at them' '60 names' "$("$WIDEOUT" info marked | grep -o '60 names')"
+for list in 'class 0\nclass 3\n' '0\r\n3\r\n' '\n0\n3\n'; do
+    printf '%b' "\xef\xbb\xbf$list" >gone
+    same "nor of a list: '$list'" 2 "$("$WIDEOUT" update -q named --remove gone -o named2 --json | jq .removed_now)"
+done
+printf '\xef\xbb\xbf' >gone
+same 'which may be empty' 'wideout: warning: gone names no class' "$("$WIDEOUT" update -q named --remove gone -o named2 2>&1 >/dev/null)"
+
 seq 59 -1 0 >names
 "$WIDEOUT" build -q --layer $layer --log $log --names names "${tree[@]}" -o named >/dev/null
 fails 'digits that mean two classes' 1 \
