@@ -1,6 +1,8 @@
 /* Reading lists of classes: see class_list.h. */
 #include "class_list.h"
 
+#include "base/utf8.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -176,10 +178,11 @@ static wo_status read_classes(cli_class_names *of, cli_classes *list, const char
             status = cli_set_error(err, WO_ERR_FORMAT, "line %" PRIu64 " has more than %d bytes", number, LONGEST_LINE);
             break;
         }
-        while (got > 0 && line[got - 1] == '\r') got--;
-        if (got == 0) continue;
+        const size_t mark = number == 1 ? woi_utf8_mark(line, got) : 0;
+        while (got > mark && line[got - 1] == '\r') got--;
+        if (got == mark) continue;
         wo_error why;
-        if ((status = add_class(of, list, line, got, &why)))
+        if ((status = add_class(of, list, line + mark, got - mark, &why)))
             cli_set_error(err, status, "line %" PRIu64 ": %.160s", number, why.text);
     }
     /* Only the end of the file is the end of the list. */

@@ -429,8 +429,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (n > 0) return cli_usage(self, "unexpected '%s': files are named by --index and --log", rest[0]);
     if (!args->index) return cli_usage(self, "needs --index FILE");
     if (!args->log) return cli_usage(self, "needs --log FILE");
-    if (!args->layer.path && (args->layer.weight_name || args->layer.bias_name || args->layer.bias_path))
-        return cli_usage(self, "--weight-name, --bias-name and --bias go with --layer");
+    if (cli_layer_refuse_parts(self, &args->layer)) return CLI_USAGE;
     if (args->batch > MAX_BATCH)
         return cli_usage(self, "--batch takes at most %d, not %" PRIu64, MAX_BATCH, args->batch);
     if (args->rounds > MAX_ROUNDS)

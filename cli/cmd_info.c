@@ -349,6 +349,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
 {
     const arguments *args = given;
     if (n != 1) return cli_usage(self, "expected one file, found %d", n);
+    if (cli_layer_refuse_parts(self, &args->layer)) return CLI_USAGE;
     woi_file_kind kind;
     wo_error err;
     if (woi_file_recognise(rest[0], &kind, &err)) return cli_fail(rest[0], &err);

@@ -378,6 +378,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     const bool ready = format == CLI_FORMAT_LOG || format == CLI_FORMAT_NPY;
     if (!args->index) return cli_usage(self, "needs --index FILE");
     if (n > 1) return cli_usage(self, "expected one file, found %d", n);
+    if (cli_layer_refuse_parts(self, &args->layer)) return CLI_USAGE;
     if (args->softmax && args->logprob) return cli_usage(self, "--softmax and --logprob are two kinds of scores");
     if ((args->vocab || args->arch) && !(args->net && args->vocab && args->arch))
         return cli_usage(self, "--arch lm and --vocab FILE go together, with --net");

@@ -130,8 +130,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->max_queries > MAX_QUERIES) return cli_usage(self, "--max-queries takes at most %d", MAX_QUERIES);
     if (args->name && (!*args->name || strpbrk(args->name, "/?#%")))
         return cli_usage(self, "--name takes what fits between two slashes of a path, not '%s'", args->name);
-    if (!args->layer.path && (args->layer.weight_name || args->layer.bias_name || args->layer.bias_path))
-        return cli_usage(self, "--weight-name, --bias-name and --bias go with --layer");
+    if (cli_layer_refuse_parts(self, &args->layer)) return CLI_USAGE;
     double window = 0;
     if (args->window && !read_time(args->window, &window))
         return cli_usage(self, "--batch-window takes a time up to 1s, as 200us, not '%s'", args->window);

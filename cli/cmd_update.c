@@ -35,15 +35,42 @@ typedef struct session {
     wo_index *index, *updated;
     cli_class_names names;
     cli_classes removed;
+    bool biased; /* the index's classes have biases */
 } session;
 
+/* What is named of a layer is of --layer; without it, of the rows. Rows that replace others bring ids, which only
+ * safetensors have, and a file of biases stands beside .npy alone: it is that of the rows that are added. */
 static int open_rows(const cli_command *self, const arguments *args, session *s)
 {
-    const cli_layer add = {.path = args->add}, replace = {.path = args->replace};
+    cli_layer add = args->layer;
+    if (add.path) add = (cli_layer){0};
+    cli_layer replace = add;
+    replace.bias_path = NULL;
+    replace.path = args->replace;
+    add.path = args->add;
     int code = CLI_OK;
     if (args->add) code = cli_layer_open(self, &add, &s->add);
     if (!code && args->replace) code = cli_layer_open(self, &replace, &s->replace);
     return code;
+}
+
+/* Of an index without rows its layer has the biases. */
+static bool has_biases(const char *path, const wo_layer *layer)
+{
+    woi_st *st = NULL;
+    if (layer) return wo_layer_bias(layer) != NULL;
+    const bool found = !woi_st_open(path, &st, NULL) && woi_st_find(st, "bias");
+    woi_st_free(st);
+    return found;
+}
+
+/* With 0 among biases that may all be below it, the new classes are answered too often. */
+static void warn_of_biases(const arguments *args)
+{
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, args->add);
+    fprintf(stderr, ": the rows have no biases, those of the index have: the new classes get 0%s\n",
+            args->layer.path ? "" : "; --bias-name NAME or --bias FILE gives others");
 }
 
 /* ---- The command ------------------------------------------------------------------------------------------- */
@@ -69,18 +96,21 @@ static int report(const arguments *args, const session *s, double seconds)
     const cli_index about = cli_index_of(s->updated), before = cli_index_of(s->index);
     const uint64_t added = about.info.m - before.info.m, removed = about.info.n_removed - before.info.n_removed,
                    replaced = s->replace ? wo_layer_m(s->replace) : 0;
+    const bool kept = s->biased && s->replace && !wo_layer_bias(s->replace);
     if (args->common.json) {
         json_t *json = cli_index_json(&about);
         if (json)
-            json_object_update_new(
-                json, json_pack("{s:o, s:I, s:I, s:I, s:I, s:f}", "index", cli_json_text(args->output), "added",
-                                (json_int_t)added, "replaced", (json_int_t)replaced, "removed_now", (json_int_t)removed,
-                                "entries_before", (json_int_t)before.info.n_entries, "seconds", seconds));
+            json_object_update_new(json, json_pack("{s:o, s:I, s:I, s:b, s:I, s:I, s:f}", "index",
+                                                   cli_json_text(args->output), "added", (json_int_t)added, "replaced",
+                                                   (json_int_t)replaced, "biases_kept", kept, "removed_now",
+                                                   (json_int_t)removed, "entries_before",
+                                                   (json_int_t)before.info.n_entries, "seconds", seconds));
         return cli_print_json(json);
     }
     cli_print_text(stdout, args->output);
     printf(": index, %s added, %s replaced, %s removed\n", cli_count(added, "class"), cli_number(replaced),
            cli_number(removed));
+    if (kept) printf("  the new rows of classes come without biases: these keep theirs\n");
     cli_index_print(&about, "  ");
     if (about.info.n_cells)
         printf("  %s in the cells, %s before\n", cli_count(about.info.n_entries, "place"),
@@ -98,6 +128,7 @@ static int update(const cli_command *self, const arguments *args, const char *pa
     int code = open_index(self, args, path, s);
     if (!code) code = open_rows(self, args, s);
     if (code) return code;
+    s->biased = has_biases(path, s->layer);
     const wo_update_options o = {.struct_size = sizeof o,
                                  .add = s->add,
                                  .replace = s->replace,
@@ -108,6 +139,7 @@ static int update(const cli_command *self, const arguments *args, const char *pa
     if (wo_index_update(s->index, &o, &s->updated, &err) || wo_index_save(s->updated, args->output, &err))
         return cli_blame(self, &files, &err);
     cli_progress_end();
+    if (s->biased && s->add && !wo_layer_bias(s->add)) warn_of_biases(args);
     return report(args, s, woi_now_s() - start);
 }
 
@@ -118,6 +150,10 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (!args->output) return cli_usage(self, "needs -o FILE for the new index");
     if (!args->add && !args->replace && !args->remove.n)
         return cli_usage(self, "needs --add FILE, --replace FILE or --remove IDS");
+    const cli_layer *layer = &args->layer;
+    if (!layer->path && !args->add && layer->bias_path) return cli_usage(self, "--bias goes with --layer or --add");
+    if (!layer->path && !args->add && !args->replace && (layer->weight_name || layer->bias_name))
+        return cli_usage(self, "--weight-name and --bias-name go with --layer, --add or --replace");
     const char *const in[] = {rest[0], args->add, args->replace, args->layer.path, args->layer.bias_path};
     int code = cli_refuse_inputs(self, args->output, in, sizeof in / sizeof in[0]);
     if (!code) code = cli_refuse_inputs(self, args->output, args->remove.of, args->remove.n);
@@ -147,12 +183,16 @@ const cli_command cli_cmd_update = {
     "  wideout update index --remove gone.txt -o index2\n"
     "\n"
     "Rows come in safetensors: 'weight' (a, d), 'bias' (a) or none, for --replace also 'ids' (a), the\n"
-    "classes that they belong to; 'wideout check --changed' writes such a file. From Python:\n"
+    "classes that they belong to; 'wideout check --changed' writes such a file. Without 'bias' added\n"
+    "classes get 0, and others keep theirs. From Python:\n"
     "\n"
     "  save_file({\"weight\": w, \"bias\": b, \"ids\": ids}, \"changed.safetensors\")\n"
     "\n"
     "Added classes get the next numbers; the numbers of all others stay. To an index with names they\n"
     "bring theirs, in a layer file that has names, or are called by their numbers.\n"
+    "\n"
+    "Without --layer, --weight-name and --bias-name are the rows' own. --add also takes a .npy file, and\n"
+    "--bias that of its biases.\n"
     "\n"
     "The index keeps some of its training queries ('build --keep'). A new or changed row goes into the\n"
     "cells of those that have it among their best, and a changed row leaves all others; a new class that\n"

@@ -25,6 +25,13 @@ typedef struct cli_layer {
             "beside a .npy file of weights: the one of biases", false                                          \
     }
 
+/* CLI_USAGE, after saying so, where tensors or a file of a layer are named and the layer is not. */
+static inline int cli_layer_refuse_parts(const cli_command *self, const cli_layer *given)
+{
+    if (given->path || !(given->weight_name || given->bias_name || given->bias_path)) return CLI_OK;
+    return cli_usage(self, "--weight-name, --bias-name and --bias go with --layer");
+}
+
 static inline wo_layer_info cli_layer_about(const wo_layer *layer)
 {
     wo_layer_info info = {.struct_size = sizeof info};

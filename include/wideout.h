@@ -621,9 +621,11 @@ WO_API int wo_index_trace(const wo_index *index, wo_trace *trace);
 typedef struct wo_update_options {
     size_t struct_size; /* set it to sizeof(wo_update_options) */
     /* Rows of new classes, with ids from wo_index_m on; no shard of a layer. NULL: none. Of an index with names they
-     * bring theirs, or are called by their numbers; to an index without names they bring none. */
+     * bring theirs, or are called by their numbers; to an index without names they bring none. Without biases they
+     * have 0. */
     const wo_layer *add;
-    /* Row i takes the place of that of class replace_ids[i]; where it has names, those too. NULL: none */
+    /* Row i takes the place of that of class replace_ids[i]; where it has names or biases, those too, else the class
+     * keeps its own. NULL: none */
     const wo_layer *replace;
     /* As many as `replace` has rows, each once. NULL: its file says them, in a tensor `ids` of I32 or I64, which are
      * then of the same file as the rows, whatever has its name since. */
@@ -679,7 +681,8 @@ typedef struct wo_layer_check {
     uint32_t sample;
 } wo_layer_check;
 
-/* How stale an index is for a layer that has changed since: of the index's d, with as many classes or more. */
+/* How stale an index is for a layer that has changed since: of the index's d, with as many classes or more, and with
+ * biases where the index has them. */
 WO_API wo_status wo_index_check_layer(const wo_index *index, const wo_layer *layer, int threads, wo_layer_check *check,
                                       wo_error *err);
 

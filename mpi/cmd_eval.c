@@ -325,6 +325,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (n > 0) return cli_usage(self, "unexpected '%s': files are named by --index and --log", rest[0]);
     if (!args->index) return cli_usage(self, "needs --index PREFIX");
     if (!args->log) return cli_usage(self, "needs --log FILE");
+    if (cli_layer_refuse_parts(self, &args->layer)) return CLI_USAGE;
     if (args->batch > MAX_BATCH) return cli_usage(self, "--batch takes at most %d", MAX_BATCH);
     if (rounds > MAX_ROUNDS) return cli_usage(self, "--rounds takes at most %d", MAX_ROUNDS);
     if (args->no_timing && args->rounds) return cli_usage(self, "--rounds are timed, --no-timing leaves that out");

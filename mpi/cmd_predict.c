@@ -404,6 +404,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     wo_error err;
     if (n > 1) return cli_usage(self, "expected one file, found %d", n);
     if (!args->index) return cli_usage(self, "needs --index PREFIX");
+    if (cli_layer_refuse_parts(self, &args->layer)) return CLI_USAGE;
     if (args->softmax && args->logprob) return cli_usage(self, "--softmax and --logprob are two kinds of scores");
     if (args->logprob && !args->exact) return cli_usage(self, "--logprob goes with --exact: shards estimate no log Z");
     if ((args->vocab || args->arch) && !(args->net && args->vocab && args->arch))

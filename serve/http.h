@@ -20,12 +20,15 @@ wo_status woi_listen(const char *where, int *listening, wo_error *err);
  * (NOTIFY_SOCKET). */
 wo_status woi_listen_given(int *listening, wo_error *err);
 void woi_notify(const char *text);
-/* ready.c: a file that says where, in one line; what is no plain file is written to and stays. */
+/* ready.c: a file that says where, in one line; what is no plain file is written to and stays. It is opened before
+ * anyone is told where, and then written. */
 typedef struct woi_ready_file {
     const char *path;
-    int fd; /* of the file that was made, open as long as it may have to be known again; -1: none was */
+    char beside[4096]; /* the name of the file that is made, until it has that of the path; "": none is */
+    int fd;            /* of that file, open as long as it may have to be known again; -1: there is none */
 } woi_ready_file;
-wo_status woi_ready_write(woi_ready_file *ready, const char *path, const char *address, wo_error *err);
+wo_status woi_ready_open(woi_ready_file *ready, const char *path, wo_error *err);
+wo_status woi_ready_write(woi_ready_file *ready, const char *address, wo_error *err);
 void woi_ready_remove(const woi_ready_file *ready); /* where it still is ours */
 /* Where a socket listens, with the port that it has, and whether this machine alone can reach it. */
 enum { WOI_ADDRESS_BYTES = 96 };

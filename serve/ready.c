@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LONGEST = 4096, TRIES = 100 };
+enum { TRIES = 100 };
 
 static wo_status fail(wo_error *err, const char *why)
 {
@@ -31,47 +31,42 @@ static bool put_line(int fd, const char *address)
     return write(fd, line, (size_t)bytes) == bytes;
 }
 
-/* No pipe that nobody reads is waited for. */
-static wo_status write_in_place(const char *path, const char *address, wo_error *err)
-{
-    const int fd = open(path, O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0) return errno == ENXIO ? fail(err, "it is a pipe that nobody reads") : fail_os(err);
-    const bool written = put_line(fd, address);
-    const wo_status status = written ? WO_OK : fail_os(err);
-    close(fd);
-    return status;
-}
-
 /* A new file beside the path, of a name that nobody has. */
-static int create_beside(const char *path, char name[LONGEST])
+static int create_beside(woi_ready_file *ready)
 {
     int fd = -1;
     for (int i = 0; fd < 0 && i < TRIES; i++) {
-        if (snprintf(name, LONGEST, "%s.%ld.%d", path, (long)getpid(), i) >= LONGEST) {
+        const int bytes = snprintf(ready->beside, sizeof ready->beside, "%s.%ld.%d", ready->path, (long)getpid(), i);
+        if (bytes >= (int)sizeof ready->beside) {
             errno = ENAMETOOLONG;
             return -1;
         }
-        fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        fd = open(ready->beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST) return -1;
     }
     return fd;
 }
 
-wo_status woi_ready_write(woi_ready_file *ready, const char *path, const char *address, wo_error *err)
+/* No pipe that nobody reads is waited for. */
+wo_status woi_ready_open(woi_ready_file *ready, const char *path, wo_error *err)
 {
     struct stat about;
-    char name[LONGEST];
-    *ready = (woi_ready_file){.path = path, .fd = -1};
-    if (lstat(path, &about) == 0 && !S_ISREG(about.st_mode)) return write_in_place(path, address, err);
-    const int fd = create_beside(path, name);
-    if (fd < 0) return fail_os(err);
-    if (put_line(fd, address) && rename(name, path) == 0) {
-        ready->fd = fd;
-        return WO_OK;
-    }
-    const wo_status status = fail_os(err);
-    unlink(name);
-    close(fd);
+    *ready = (woi_ready_file){.path = path};
+    const bool in_place = lstat(path, &about) == 0 && !S_ISREG(about.st_mode);
+    ready->fd = in_place ? open(path, O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : create_beside(ready);
+    if (ready->fd >= 0) return WO_OK;
+    return in_place && errno == ENXIO ? fail(err, "it is a pipe that nobody reads") : fail_os(err);
+}
+
+wo_status woi_ready_write(woi_ready_file *ready, const char *address, wo_error *err)
+{
+    const bool made = *ready->beside;
+    const bool written = put_line(ready->fd, address) && (!made || rename(ready->beside, ready->path) == 0);
+    if (written && made) return WO_OK;
+    const wo_status status = written ? WO_OK : fail_os(err);
+    if (made) unlink(ready->beside);
+    close(ready->fd);
+    ready->fd = -1;
     return status;
 }
 

@@ -16,6 +16,8 @@ static wo_status announce(woi_server *server, const char *address, woi_ready_fil
 {
     const woi_serve_options *o = &server->options;
     woi_lease lease;
+    *at = o->ready_file;
+    if (o->ready_file && woi_ready_open(ready, o->ready_file, err)) return err->status;
     woi_snapshot_take(server, &lease);
     if (o->json)
         printf("{\"address\": \"%s\", \"index\": \"%s\", \"pid\": %ld}\n", address, lease.snapshot->digits,
@@ -26,8 +28,7 @@ static wo_status announce(woi_server *server, const char *address, woi_ready_fil
     woi_snapshot_give(server, &lease);
     fflush(stdout);
     woi_notify("READY=1");
-    *at = o->ready_file;
-    return o->ready_file ? woi_ready_write(ready, o->ready_file, address, err) : WO_OK;
+    return o->ready_file ? woi_ready_write(ready, address, err) : WO_OK;
 }
 
 /* ---- Signals ----------------------------------------------------------------------------------------------- */

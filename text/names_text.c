@@ -17,6 +17,17 @@ wo_status woi_names_print(const woi_names *names, woi_outfile *out, wo_error *er
     return status;
 }
 
+/* The next name, NULL after the last; a byte order mark is no part of the first. */
+static wo_status next_name(woi_text *text, char **name, size_t *bytes, wo_error *err)
+{
+    const wo_status status = woi_text_line(text, name, bytes, err);
+    if (status || !*name || woi_text_line_number(text) > 1) return status;
+    const size_t mark = woi_utf8_mark(*name, *bytes);
+    *name += mark;
+    *bytes -= mark;
+    return WO_OK;
+}
+
 wo_status woi_names_read(const char *path, woi_names *names, wo_error *err)
 {
     woi_text *text = NULL;
@@ -24,7 +35,7 @@ wo_status woi_names_read(const char *path, woi_names *names, wo_error *err)
     while (!status) {
         char *line;
         size_t bytes;
-        if ((status = woi_text_line(text, &line, &bytes, err)) || !line) break;
+        if ((status = next_name(text, &line, &bytes, err)) || !line) break;
         status = woi_utf8_valid(line, bytes) ? woi_names_append(names, line, bytes, err)
                                              : woi_fail(err, WO_ERR_FORMAT, woi_text_offset(text),
                                                         "line %" PRIu64 " is not UTF-8", woi_text_line_number(text));
@@ -65,11 +76,11 @@ bool woi_names_look(const char *path)
     char *line = NULL;
     size_t bytes = 0;
     const bool first =
-        !woi_text_open(path, &text, NULL) && !woi_text_line(text, &line, &bytes, NULL) && line && is_name(line, bytes);
+        !woi_text_open(path, &text, NULL) && !next_name(text, &line, &bytes, NULL) && line && is_name(line, bytes);
     bool letters = false;
     for (size_t i = 0; first && i < bytes; i++) letters = letters || is_letter(line[i]);
-    const bool more = first && !woi_text_line(text, &line, &bytes, NULL) && line &&
-                      (letters || is_name(line, bytes)); /* sure enough */
+    const bool more =
+        first && !next_name(text, &line, &bytes, NULL) && line && (letters || is_name(line, bytes)); /* sure enough */
     woi_text_free(text);
     return more;
 }

@@ -11,6 +11,7 @@
  * line's end by itself. */
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "store/store.h"
 #include "text/text.h"
 #include "text/xc_value.h"
@@ -155,7 +156,7 @@ static wo_status check_text(woi_xc *xc, wo_error *err)
     if (status) return status;
     if (memchr(head, '\0', bytes < 512 ? bytes : 512))
         return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "path", "is not text, it has NUL bytes");
-    if (bytes >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0)
+    if (woi_utf8_mark(head, bytes))
         return woi_fail(err, WO_ERR_FORMAT, 0, "begins with a byte order mark, expected the header 'N F L'");
     return WO_OK;
 }

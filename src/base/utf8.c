@@ -2,6 +2,7 @@
 #include "base/utf8.h"
 
 #include <stdint.h>
+#include <string.h>
 
 bool woi_utf8_valid(const char *text, size_t bytes)
 {
@@ -21,6 +22,11 @@ bool woi_utf8_valid(const char *text, size_t bytes)
         p += more;
     }
     return true;
+}
+
+size_t woi_utf8_mark(const char *text, size_t bytes)
+{
+    return bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
 size_t woi_utf8_next(const char *text, size_t bytes, uint32_t *code)

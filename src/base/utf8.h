@@ -8,6 +8,9 @@
 
 bool woi_utf8_valid(const char *text, size_t bytes);
 
+/* How many bytes the byte order mark has that some editors put before text: 3, or 0 where there is none. */
+size_t woi_utf8_mark(const char *text, size_t bytes);
+
 /* How many bytes the character at `text` has, and which it is; 0: there is none. */
 size_t woi_utf8_next(const char *text, size_t bytes, uint32_t *code);
 

@@ -214,6 +214,9 @@ wo_status wo_index_check_layer(const wo_index *index, const wo_layer *layer, int
     if (new->m < m)
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "",
                               "the layer has %zu classes, fewer than the %zu of the index", new->m, m);
+    if (index->rows.b && !new->b) /* each row would differ, by its bias at least */
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "bias",
+                              "the layer has no bias, the index has: was that left out?");
     status = compare_rows(index, new, &c, err);
     if (!status && index->kept.n && !c.sample) status = judge(index, new, threads, &c, err);
     c.verdict = verdict(index, &c);

@@ -186,7 +186,7 @@ static wo_status make_rows(woi_update *u, const wo_update_options *o, wo_error *
     for (size_t i = 0; o->replace && i < o->replace->dense.m; i++) {
         const size_t id = (size_t)o->replace_ids[i];
         memcpy(to->own_w + id * d, o->replace->dense.w + i * d, d * sizeof *to->own_w);
-        if (biased) to->own_b[id] = o->replace->dense.b ? o->replace->dense.b[i] : 0;
+        if (o->replace->dense.b) to->own_b[id] = o->replace->dense.b[i];
     }
     if (o->add) memcpy(to->own_w + old * d, o->add->dense.w, (m - old) * d * sizeof *to->own_w);
     if (o->add && o->add->dense.b) memcpy(to->own_b + old, o->add->dense.b, (m - old) * sizeof *to->own_b);

@@ -17,6 +17,13 @@ run() { # P COMMAND...
     timeout 120 mpirun --quiet -n "$1" "${@:2}"
 }
 
+for command in eval predict; do
+    given=()
+    [ $command != eval ] || given=(--log x)
+    fails "$command: a name without its layer" 2 "wideout-mpi $command: --weight-name, --bias-name and --bias go with --layer (see 'wideout-mpi $command --help')" \
+        "$mpi" $command --index x "${given[@]}" --bias x
+done
+
 # ---- Rows into cells: a cell's cap is on the rows of all ranks ---------------------------------------------------
 "$WIDEOUT" data synthetic -q -m 3001 -d 32 -n 3000 --exponent 1 -t 1 -o data >/dev/null
 layer=data/layer.safetensors train=data/train.log.safetensors test=data/test.log.safetensors

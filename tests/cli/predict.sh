@@ -421,6 +421,12 @@ same 'lines that are not finite' '1 2 wideout: standard input: line 2: not finit
 same 'one shard: it warns, and names what asks all' "wideout: warning: $golden/shard-index.safetensors is shard 2 of 2, and answers with its own \
 32 classes of 64 alone: 'wideout join' makes one index of all, 'wideout serve --shards' asks all" \
     "$("$WIDEOUT" predict --index "$golden/shard-index.safetensors" "$golden/log.safetensors" 2>&1 >/dev/null)"
+for option in --weight-name --bias-name --bias; do
+    fails "$option without its layer" 2 "wideout predict: --weight-name, --bias-name and --bias go with --layer (see 'wideout predict --help')" \
+        "$WIDEOUT" predict --index planned.idx $option x s/test.log.safetensors
+    fails "nor info's" 2 "wideout info: --weight-name, --bias-name and --bias go with --layer (see 'wideout info --help')" \
+        "$WIDEOUT" info planned.idx $option x
+done
 
 # ---- More answers than an index was made for ---------------------------------------------------------------------
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree -o five.idx >/dev/null

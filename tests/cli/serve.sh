@@ -96,7 +96,9 @@ done
 fails 'no such address' 1 'wideout: 203.0.113.1:80: cannot listen there: Cannot assign requested address' \
     "$WIDEOUT" serve $index --listen 203.0.113.1:80
 fails 'a ready file that cannot be' 1 "wideout: $scratch/none/ready: cannot be written: No such file or directory" \
-    "$WIDEOUT" serve -q $index --listen 127.0.0.1:0 --ready-file "$scratch/none/ready"
+    timeout 20 "$WIDEOUT" serve $index --listen 127.0.0.1:0 --ready-file "$scratch/none/ready"
+fails 'nor a pipe that nobody reads' 1 "wideout: $scratch/pipe: cannot be written: it is a pipe that nobody reads" \
+    timeout 20 "$WIDEOUT" serve $index --listen 127.0.0.1:0 --ready-file "$scratch/pipe"
 
 # ---- curl ---------------------------------------------------------------------------------------------------------------
 if command -v curl >/dev/null; then

@@ -18,6 +18,16 @@ st() { # FILE HEADER BYTES: a safetensors file of others, its data zeros or what
         head -c "$3" "${4:-/dev/zero}"
     } >"$1"
 }
+npy() { # FILE SHAPE: float32, of the bytes that come in
+    local header="{'descr': '<f4', 'fortran_order': False, 'shape': ($2), }"
+    { printf '\x93NUMPY\x01\x00%b%s\n' "$(printf '\\x%02x\\0' $((${#header} + 1)))" "$header" && cat; } >"$1"
+}
+tensor() { # FILE NAME: its bytes
+    local from bytes
+    read -r from bytes < <("$WIDEOUT" info --json "$1" |
+        jq -r --arg name "$2" '.tensors[] | select(.name == $name) | "\(.offset + 1) \(reduce .shape[] as $n (4; . * $n))"')
+    tail -c "+$from" "$1" | head -c "$bytes"
+}
 
 # ---- What comes, and what goes -------------------------------------------------------------------------------------
 same 'what it says' 'more: index, 4 classes added, 0 replaced, 2 removed' \
@@ -88,6 +98,18 @@ printf 'class 3\nclass 4\n' >gone
 same 'classes go by their names' 0 "$(grep -c $'class 3\t' answers)"
 check 'and come with their numbers' grep -q $'\t62\t' answers
 
+# As some editors save text: a byte order mark first.
+{ printf '\xef\xbb\xbf' && cat names; } >marked
+"$WIDEOUT" build -q --layer $layer --log $log --names marked "${tree[@]}" -o marked.index >/dev/null
+check 'a mark before the names is no part of them' cmp named marked.index
+same 'nor where info looks at them' '60 names' "$("$WIDEOUT" info marked | grep -o '60 names')"
+for list in 'class 0\nclass 3\n' '0\r\n3\r\n' '\n0\n3\n'; do
+    printf '%b' "\xef\xbb\xbf$list" >gone
+    same "nor of a list: '$list'" 2 "$("$WIDEOUT" update -q named --remove gone -o named2 --json | jq .removed_now)"
+done
+printf '\xef\xbb\xbf' >gone
+same 'which may be empty' 'wideout: warning: gone names no class' "$("$WIDEOUT" update -q named --remove gone -o named2 2>&1 >/dev/null)"
+
 seq 59 -1 0 >names
 "$WIDEOUT" build -q --layer $layer --log $log --names names "${tree[@]}" -o named >/dev/null
 fails 'digits that mean two classes' 1 \
@@ -103,7 +125,49 @@ seq 1000000 1000059 >names
 "$WIDEOUT" build -q --layer $layer --log $log --names names "${tree[@]}" -o named >/dev/null
 same 'digits that are a name alone' 1000005 "$(removed 1000005)"
 
+# ---- Rows in other files ---------------------------------------------------------------------------------------------
+tensor $rows weight | npy w.npy '4, 8'
+tensor $rows bias | npy b.npy '4,'
+"$WIDEOUT" update -q index --add w.npy --bias b.npy --remove 7,8 -o more2 >/dev/null
+check 'arrays, and their biases' cmp more more2
+{ tensor $rows weight && tensor $rows bias; } >both
+st two '{"a":{"dtype":"F32","shape":[4,8],"data_offsets":[0,128]},"b":{"dtype":"F32","shape":[4],"data_offsets":[128,144]},"c":{"dtype":"F32","shape":[4,8],"data_offsets":[144,272]},"ids":{"dtype":"I32","shape":[4],"data_offsets":[272,288]}}' 288 <(
+    cat both
+    tensor $rows weight
+    printf '\5\0\0\0\6\0\0\0\7\0\0\0\10\0\0\0'
+)
+"$WIDEOUT" update -q index --add two --weight-name a --bias-name b --remove 7,8 -o more2 >/dev/null
+check 'tensors of other names' cmp more more2
+st own '{"weight":{"dtype":"F32","shape":[4,8],"data_offsets":[0,128]},"bias":{"dtype":"F32","shape":[4],"data_offsets":[128,144]},"ids":{"dtype":"I32","shape":[4],"data_offsets":[144,160]}}' 160 <(
+    cat both
+    printf '\5\0\0\0\6\0\0\0\7\0\0\0\10\0\0\0'
+)
+"$WIDEOUT" update -q index --replace own --add $rows -o same >/dev/null
+"$WIDEOUT" update -q index --replace two --weight-name a --bias-name b --add two -o same2 >/dev/null
+check 'also of rows that replace others' cmp same same2
+"$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" --weights none -o rowless >/dev/null
+check 'beside a layer they are of that one' "$WIDEOUT" update -q rowless --layer $layer --weight-name weight --bias-name bias --add w.npy -o same
+
+# ---- Rows without biases -----------------------------------------------------------------------------------------------
+no_biases="warning: w.npy: the rows have no biases, those of the index have: the new classes get 0"
+same 'new classes' "wideout: $no_biases; --bias-name NAME or --bias FILE gives others" "$("$WIDEOUT" update -q index --add w.npy -o same 2>&1 >/dev/null)"
+same 'beside a layer, whose options name its own' "wideout: $no_biases" "$("$WIDEOUT" update -q rowless --layer $layer --add w.npy -o same 2>&1 >/dev/null)"
+"$WIDEOUT" update -q index --add w.npy --bias b.npy -o same 2>err >/dev/null
+same 'not where they have some' '' "$(cat err)"
+st own '{"weight":{"dtype":"F32","shape":[4,8],"data_offsets":[0,128]},"ids":{"dtype":"I32","shape":[4],"data_offsets":[128,144]}}' 144 <(
+    tensor $layer weight | tail -c +161 | head -c 128
+    printf '\5\0\0\0\6\0\0\0\7\0\0\0\10\0\0\0'
+)
+same 'classes keep theirs' '  the new rows of classes come without biases: these keep theirs' "$("$WIDEOUT" update -q index --replace own -o same | sed -n 2p)"
+same 'so that the layer is what it was' '["fine",0]' "$("$WIDEOUT" check same --layer $layer --json | jq -c '[.verdict, .changed]')"
+same 'and as JSON' '[4,true] [4,false]' "$("$WIDEOUT" update -q index --replace own -o same --json | jq -c '[.replaced, .biases_kept]') \
+$("$WIDEOUT" update -q index --replace two --weight-name a --bias-name b -o same --json | jq -c '[.replaced, .biases_kept]')"
+
 # ---- A layer that changes ------------------------------------------------------------------------------------------
+tensor $layer weight | npy w.npy '60, 8'
+tensor $layer bias | npy b.npy '60,'
+same 'a layer in arrays that is the index'"'"'s own' '["fine",0]' "$("$WIDEOUT" check index --layer w.npy --bias b.npy --json | jq -c '[.verdict, .changed]')"
+"$WIDEOUT" build -q --layer w.npy --log $log "${tree[@]}" -o bare.index >/dev/null
 same 'nothing has changed' '["fine",0,0,null,900,1]' \
     "$("$WIDEOUT" check index --layer $layer --json | jq -c '[.verdict, .changed, .added, .mean_change, .kept, .same_1]')"
 same 'in words' '  fine: the rows are the index'"'"'s own' "$("$WIDEOUT" check index --layer $layer | tail -1)"
@@ -138,6 +202,13 @@ see_update="(see 'wideout update --help')"
 fails 'nothing to do' 2 "wideout update: needs --add FILE, --replace FILE or --remove IDS $see_update" "$WIDEOUT" update index -o x
 fails 'no index' 2 "wideout update: expected one index, found 0 $see_update" "$WIDEOUT" update --remove 1 -o x
 fails 'no output' 2 "wideout update: needs -o FILE for the new index $see_update" "$WIDEOUT" update index --remove 1
+fails 'biases of no layer' 2 "wideout update: --bias goes with --layer or --add $see_update" "$WIDEOUT" update index --replace two --bias b.npy -o x
+for option in --weight-name --bias-name; do
+    fails "$option of no layer" 2 "wideout update: --weight-name and --bias-name go with --layer, --add or --replace $see_update" \
+        "$WIDEOUT" update index --remove 1 $option a -o x
+done
+fails 'biases that are not there' 1 'wideout: nonexistent: the file cannot be opened: No such file or directory' \
+    "$WIDEOUT" update index --add w.npy --bias nonexistent -o x
 fails 'the output is the input' 2 "wideout update: -o 'index' would replace what is read $see_update" "$WIDEOUT" update index --remove 1 -o index
 fails 'or the rows' 2 "wideout update: -o '$rows' would replace what is read $see_update" "$WIDEOUT" update index --add $rows -o $rows
 fails 'or the list' 2 "wideout update: -o 'gone' would replace what is read $see_update" "$WIDEOUT" update index --remove 1 --remove gone -o gone
@@ -176,6 +247,9 @@ see_check="(see 'wideout check --help')"
 fails 'check without a layer' 2 "wideout check: needs --layer FILE: the layer as it is now $see_check" "$WIDEOUT" check index
 fails 'check over its input' 2 "wideout check: -o 'new' would replace what is read $see_check" "$WIDEOUT" check index --layer new --changed new
 fails 'another layer' 1 "wideout: g/layer.safetensors: the layer has 16 dimensions, the index 8" "$WIDEOUT" check index --layer g/layer.safetensors
+fails 'biases that were left out' 1 'wideout: w.npy: the layer has no bias, the index has: was that left out?; --bias-name NAME or --bias FILE gives one' \
+    "$WIDEOUT" check index --layer w.npy --changed x
+check 'an index without biases needs none' "$WIDEOUT" check -q bare.index --layer w.npy
 fails 'fewer classes' 1 "wideout: $rows: the layer has 4 classes, fewer than the 60 of the index" "$WIDEOUT" check index --layer $rows
 check 'no file is left behind' [ ! -e x ]
 finish

@@ -99,6 +99,9 @@ static void utf8_is_checked(void **state)
         "\xff", "a\xe2\x82", "\xf0\x80\x80\xaf"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) assert_true(woi_utf8_valid(good[i], strlen(good[i])));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_false(woi_utf8_valid(bad[i], strlen(bad[i])));
+    assert_int_equal(woi_utf8_mark("\xef\xbb\xbfx", 4), 3);
+    assert_int_equal(woi_utf8_mark("\xef\xbb\xbf", 2), 0);
+    assert_int_equal(woi_utf8_mark("\xef\xbb\xbe", 3), 0);
 }
 
 /* ---- Sizes and memory -------------------------------------------------------------------------------------- */

@@ -192,6 +192,19 @@ static void text_gives_the_names_back(void **state)
     free(text);
     woi_names_free(&names);
 
+    /* A byte order mark is no part of the first name; elsewhere it is like any character. */
+    assert_int_equal(woi_names_read(scratch_text("marked.txt", "\xef\xbb\xbf"
+                                                               "a\n\xef\xbb\xbf"
+                                                               "b\n"),
+                                    &names, NULL),
+                     WO_OK);
+    assert_int_equal(names.n, 2);
+    assert_name(&names, 0, "a");
+    assert_name(&names, 1,
+                "\xef\xbb\xbf"
+                "b");
+    woi_names_free(&names);
+
     wo_error err;
     assert_int_equal(woi_names_read(scratch_text("bad.txt", "a\n\xff\n"), &names, &err), WO_ERR_FORMAT);
     assert_string_equal(err.text, "line 2 is not UTF-8");

@@ -189,6 +189,37 @@ static void rows_without_queries_make_what_is_built_with_them(void **state)
     }
 }
 
+/* Rows without biases: what is replaced keeps its own, what is added has 0. */
+static void rows_may_come_without_biases(void **state)
+{
+    (void)state;
+    before_and_after b = make_both(23, true);
+    const int32_t ids[] = {3, 4};
+    wo_layer *rows = NULL, *added = NULL, *expected = NULL;
+    wo_error err;
+    float *bias = room(OLD + NEW, sizeof *bias);
+    memcpy(bias, b.all.b, OLD * sizeof *bias);
+    assert_int_equal(wo_layer_wrap(b.all.w + 3 * D, NULL, 2, D, &rows, &err), WO_OK);
+    assert_int_equal(wo_layer_wrap(b.all.w + OLD * D, NULL, NEW, D, &added, &err), WO_OK);
+    assert_int_equal(wo_layer_wrap(b.all.w, bias, OLD + NEW, D, &expected, &err), WO_OK);
+    for (int kind = 3; kind < N_KINDS; kind++) {
+        const wo_build_options o = options_of(kind);
+        wo_index *index = build_from(b.old, b.log, &o);
+        wo_index *same = update(index, (wo_update_options){.replace = rows, .replace_ids = ids});
+        assert_true(same->layer_checksum == index->layer_checksum);
+        wo_index *more = update(index, (wo_update_options){.replace = rows, .replace_ids = ids, .add = added});
+        assert_true(more->layer_checksum == expected->checksum);
+        wo_index_free(index);
+        wo_index_free(same);
+        wo_index_free(more);
+    }
+    wo_layer_free(rows);
+    wo_layer_free(added);
+    wo_layer_free(expected);
+    free(bias);
+    free_both(&b);
+}
+
 /* The definition, taken literally. `fresh` (m): a row that came or changed. */
 static void assert_filed(const scene *s, const wo_index *old, const wo_index *new, const bool *fresh)
 {
@@ -631,7 +662,7 @@ static void a_check_counts_what_differs(void **state)
     (void)state;
     before_and_after b = make_both(17, true);
     float *w = room(OLD * D, sizeof *w), *bias = room(OLD, sizeof *bias);
-    wo_layer *layer = NULL, *narrow = NULL, *few = NULL;
+    wo_layer *layer = NULL, *narrow = NULL, *few = NULL, *unbiased = NULL;
     wo_error err;
     int32_t changed[OLD];
     for (int kind = 0; kind < N_KINDS; kind++) {
@@ -686,11 +717,15 @@ static void a_check_counts_what_differs(void **state)
     assert_string_equal(err.text, "the layer has 19 dimensions, the index 20");
     assert_int_equal(wo_index_check_layer(index, few, 1, &out, &err), WO_ERR_ARGUMENT);
     assert_string_equal(err.text, "the layer has 39 classes, fewer than the 40 of the index");
+    assert_int_equal(wo_layer_wrap(b.all.w, NULL, OLD, D, &unbiased, &err), WO_OK);
+    assert_int_equal(wo_index_check_layer(index, unbiased, 1, &out, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "the layer has no bias, the index has: was that left out?");
     out.struct_size = 0;
     assert_int_equal(wo_index_check_layer(index, b.old, 1, &out, &err), WO_ERR_ARGUMENT);
     wo_index_free(index);
     wo_layer_free(narrow);
     wo_layer_free(few);
+    wo_layer_free(unbiased);
     free(w);
     free(bias);
     free_both(&b);
@@ -827,6 +862,7 @@ int main(void)
         cmocka_unit_test(kept_queries_are_logged_ones_with_their_bars),
         cmocka_unit_test(odd_queries_are_kept_or_left_out),
         cmocka_unit_test(rows_without_queries_make_what_is_built_with_them),
+        cmocka_unit_test(rows_may_come_without_biases),
         cmocka_unit_test(rows_go_where_they_serve),
         cmocka_unit_test(updates_follow_each_other),
         cmocka_unit_test(names_come_along),
