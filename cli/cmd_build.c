@@ -327,7 +327,7 @@ static void tell_early(void *ctx, const wo_curve *goal)
                             WO_FIX_ROUTE_D | WO_FIX_BEAM; /* or what belongs to one */
     cli_progress_end();
     warn_of_labels(args, goal);
-    cli_curve_foretell(goal, !(cli_build_fixed(&args->build) & method));
+    cli_curve_foretell(goal, !(cli_build_fixed(&args->build) & method), args->common.quiet);
 }
 
 /* Where the candidates lack most of Z the estimate is a guess. */
@@ -381,12 +381,10 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                 wo_log_n(log.log) < WO_TUNE_FEW ? "all of the log, fewer than 20 queries," : "a tenth of the log",
                 wo_log_n(log.log) < WO_TUNE_FEW ? "taken both to build from and" : "held out");
     const wo_index_info info = cli_index_of(index).info;
-    if (!args->common.quiet) {
-        warn_of_quality(args, &info);
-        warn_of_log_z(&info);
-        cli_not_finite_warn(args->logs.n == 1 ? args->logs.of[0] : "the logs", log.log, index);
-        cli_not_finite_warn(args->tune.log, tune_log.log, index);
-    }
+    warn_of_quality(args, &info);
+    warn_of_log_z(&info);
+    cli_not_finite_warn(args->logs.n == 1 ? args->logs.of[0] : "the logs", log.log, index);
+    cli_not_finite_warn(args->tune.log, tune_log.log, index);
     const off tuned_off = tune_log.log && !isnan(info.log_z_error)
                               ? measure_log_z(index, tune_log.log, (int)args->common.threads)
                               : (off){NAN, NAN};
@@ -462,7 +460,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     tune.build = &o;
     tune.fixed = cli_build_fixed(&args->build);
     tune.enough = cli_seen_enough;
-    tune.early = args->common.quiet ? NULL : tell_early;
+    tune.early = tell_early;
     tune.early_ctx = given;
     const bool tuned = !is_named(args) || cli_tune_asked(&args->tune);
     bool same = false;

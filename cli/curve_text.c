@@ -234,10 +234,11 @@ static void print_all_equal(const wo_curve *curve, const char *indent)
     printf("; it looks through all classes, and hardly ever answers otherwise than FULL\n");
 }
 
-void cli_curve_foretell(const wo_curve *goal, bool open)
+void cli_curve_foretell(const wo_curve *goal, bool open, bool quiet)
 {
     char needed[96] = "", held[64] = "";
-    if (goal->target_us > 0) return;
+    const bool hopeless = goal->provable == WO_PROOF_ALL_EQUAL && !wants_all(goal);
+    if (goal->target_us > 0 || (quiet && !hopeless)) return;
     if (goal->needed > goal->labelled)
         snprintf(needed, sizeof needed, "; about %s would show it by hits", cli_count(goal->needed, "labelled query"));
     if (goal->held_out)
@@ -250,7 +251,7 @@ void cli_curve_foretell(const wo_curve *goal, bool open)
                 "%s: no number of queries shows that cells that imitate FULL have all of its hits: an index must have "
                 "more, or look through all classes\n",
                 cli_program);
-    else if (goal->provable == WO_PROOF_ALL_EQUAL)
+    else if (hopeless)
         fprintf(stderr, "%s: warning: the queries to judge by are too few to show that goal, whatever the index%s%s\n",
                 cli_program, open ? ": little is tried, and what looks through all classes is taken" : "", needed);
     else if (goal->target_agree == 0 && goal->provable == WO_PROOF_AGREEMENT)

@@ -10,8 +10,8 @@ struct json_t;
 void cli_curve_print(const wo_curve *curve, const char *indent);
 
 /* On standard error, before a search: what the queries can show of a goal, where hits alone are too few for it. `open`:
- * the method is left open. */
-void cli_curve_foretell(const wo_curve *goal, bool open);
+ * the method is left open; `quiet`: warnings alone. */
+void cli_curve_foretell(const wo_curve *goal, bool open, bool quiet);
 
 /* The goal, what was chosen, and all that was tried: NULL where memory ran out. */
 struct json_t *cli_curve_json(const wo_curve *curve);

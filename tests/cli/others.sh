@@ -167,7 +167,7 @@ for _ in 1 2 3 4; do tensor s/train.log.safetensors queries; done | npy '<f4' '1
 i64 "${shifted[@]}" "${shifted[@]}" "${shifted[@]}" "${shifted[@]}" | npy '<i8' '1200,' >often-y.npy
 "$WIDEOUT" build --layer w.npy --bias b.npy --log often.npy --labels often-y.npy --method popular -o bad >/dev/null 2>err
 check 'an index that is built as it is named' grep -qE "^wideout: warning: often.npy: on [0-9]+ labelled queries FULL's best answer is never a label: " err
-"$WIDEOUT" build --layer w.npy --bias b.npy --log often.npy --labels often-y.npy -t 1 --max-time 0.1s -o bad >/dev/null 2>err
+"$WIDEOUT" build --layer w.npy --bias b.npy --log often.npy --labels often-y.npy -t 1 --max-time 0.1s -q -o bad >/dev/null 2>err
 check 'the tuner, before it searches' grep -qxF "wideout: warning: often.npy: ${unlikely/300/120}" err
 "$WIDEOUT" eval --index full --log q.npy --labels y.npy --no-timing >/dev/null 2>err
 same 'not where it is one' '' "$(cat err)"
