@@ -230,7 +230,6 @@ static void warn_of_quality(const arguments *args, const wo_index_info *info)
     if (!info->held_n) return;
     const bool by_hits = info->held_full_p_at_1 > 0;
     const double share = by_hits ? info->held_p_at_1 / info->held_full_p_at_1 : info->held_same_best;
-    cli_warn_no_hits(args->logs.of[0], info->held_n, info->held_full_p_at_1);
     if (share >= POOR) return;
     fprintf(stderr, "%s: warning: ", cli_program);
     cli_print_text(stderr, args->output);
@@ -307,7 +306,8 @@ static const char *judged_by(const arguments *args)
 static void warn_of_labels(const arguments *args, const wo_curve *goal)
 {
     const char *option = args->tune.target ? "--target" : !isnan(args->tune.target5) ? "--target5" : NULL;
-    if (isnan(args->tune.target_agree) && goal->target_agree > 0) cli_warn_no_hits(judged_by(args), goal->labelled, 0);
+    if (isnan(args->tune.target_agree) && goal->target_agree > 0)
+        cli_warn_of_hits(judged_by(args), NULL, goal->labelled, 0);
     if (option && goal->target_agree > 0)
         fprintf(stderr, "%s: warning: %s: %s is taken for --target-agree %.4g, the share of FULL's own answers%s\n",
                 cli_program,
@@ -328,6 +328,17 @@ static void tell_early(void *ctx, const wo_curve *goal)
     cli_progress_end();
     warn_of_labels(args, goal);
     cli_curve_foretell(goal, !(cli_build_fixed(&args->build) & method), args->common.quiet);
+}
+
+/* What FULL was judged on, where it was; of a tuned index without a hit tell_early has told already. */
+static void warn_of_hits(const arguments *args, const wo_index *index, const wo_log *log)
+{
+    wo_curve curve = {.struct_size = sizeof curve};
+    const wo_index_info info = cli_index_of(index).info;
+    if (info.held_n) cli_warn_of_hits(judged_by(args), log, info.held_n, info.held_full_p_at_1);
+    if (!wo_index_curve(index, &curve)) return;
+    const double full = cli_curve_full_p_at_1(&curve);
+    if (full > 0) cli_warn_of_hits(judged_by(args), log, curve.labelled, full);
 }
 
 /* Where the candidates lack most of Z the estimate is a guess. */
@@ -381,6 +392,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                 wo_log_n(log.log) < WO_TUNE_FEW ? "all of the log, fewer than 20 queries," : "a tenth of the log",
                 wo_log_n(log.log) < WO_TUNE_FEW ? "taken both to build from and" : "held out");
     const wo_index_info info = cli_index_of(index).info;
+    warn_of_hits(args, index, tune_log.log ? tune_log.log : log.log);
     warn_of_quality(args, &info);
     warn_of_log_z(&info);
     cli_not_finite_warn(args->logs.n == 1 ? args->logs.of[0] : "the logs", log.log, index);

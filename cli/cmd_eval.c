@@ -413,7 +413,7 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
     }
     cli_progress_end();
     warn_of_weak_full(&result);
-    cli_warn_no_hits(args->log, result.n - result.skipped, result.full_p_at_1);
+    cli_warn_of_hits(args->log, log.log, result.n - result.skipped, result.full_p_at_1);
     code = args->common.json ? cli_print_json(result_json(args, o, &info, &result))
                              : print_result(args, o, &info, &result);
 done:

@@ -36,6 +36,11 @@ static double of_full(const wo_curve *curve, size_t full, const char *name)
     return full < curve->rows ? value(curve, full, name) : NAN;
 }
 
+double cli_curve_full_p_at_1(const wo_curve *curve)
+{
+    return of_full(curve, full_row(curve), "p_at_1");
+}
+
 /* What a search for the best goes by: the mean of the shares of FULL's P@1 and P@5; where FULL's best answer is never a
  * label, what both have over FULL's; without labels, or without a hit on either side, agreement. */
 static double worth(const wo_curve *curve, size_t row, size_t full)

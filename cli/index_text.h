@@ -35,8 +35,10 @@ int cli_index_refuse_probes(const cli_command *self, const char *path, const cli
 /* Where more answers are asked for than the index was made for, a warning, and what makes one for so many. */
 void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k);
 
-/* Where FULL's best answer is a label of none of `n` queries, n being enough to wonder, a warning with the likely
- * cause. */
-void cli_warn_no_hits(const char *log, uint64_t n, double full_p_at_1);
+/* Where FULL's best answer is a label of none of `n` labelled queries of a log, or of no more than the log's most
+ * frequent label is, n being enough to wonder, a warning with the likely cause. `log` may be NULL where FULL has no
+ * hit.
+ */
+void cli_warn_of_hits(const char *path, const wo_log *log, uint64_t n, double full_p_at_1);
 
 #endif

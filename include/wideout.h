@@ -282,6 +282,9 @@ WO_API size_t wo_log_d(const wo_log *log);
 WO_API const float *wo_log_queries(const wo_log *log); /* (n, d) */
 /* The labels, with *indptr (n+1), as in wo_log_wrap; NULL, both, where the log has none. */
 WO_API const int32_t *wo_log_labels(const wo_log *log, const int64_t **indptr);
+/* The share that the most frequent label has of the queries with labels: what answering it always is right for. Of a
+ * long log by 100,000 of its queries. NAN: none has a label, or memory ran out. */
+WO_API double wo_log_most_frequent(const wo_log *log);
 
 /* Writes a log file, any number of queries at a time, in memory that does not grow. The file appears under its name,
  * complete, when wo_log_finish succeeds; a writer that is freed before leaves nothing behind, and an old file as it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from typing import Any, Sequence
@@ -74,7 +75,7 @@ def _warn_of_labels(goals: dict[str, float], index: Index) -> None:
     tuning = index.tuning
     if "target_agree" in goals or tuning is None or not tuning["target_agree"] > 0:
         return
-    if given is None and (hint := _report.never_a_label(tuning["labelled"], 0.0)):
+    if given is None and (hint := _report.doubtful_labels(None, tuning["labelled"], 0.0)):
         warnings.warn(hint, stacklevel=3)
     if given is not None:
         why = "FULL finds no label of the queries" if tuning["labelled"] else "there are no labels"
@@ -83,6 +84,16 @@ def _warn_of_labels(goals: dict[str, float], index: Index) -> None:
             "answers",
             stacklevel=3,
         )
+
+
+def _warn_of_hits(index: Index, log: Log | None) -> None:
+    """By what FULL was judged on; that it has no hit, _warn_of_labels says."""
+    tuning, curve = index.tuning, index.curve
+    if tuning is None or curve is None:
+        return
+    full = next((row.p_at_1 for row in curve if row.method == 0), math.nan)
+    if full > 0 and (hint := _report.doubtful_labels(log, tuning["labelled"], full)):
+        warnings.warn(hint, stacklevel=3)
 
 
 def _goals(target: Any, target5: Any, target_agree: Any, target_us: Any) -> dict[str, float]:
@@ -187,6 +198,7 @@ def build(
     with reporting(progress) as fn:
         index = Index._build(layer, log, tune_log, texts, {**limits, **goals} if tuned else None, threads, fn)
     _warn_of_labels(goals, index)
+    _warn_of_hits(index, log if tune_log is None else tune_log)
     return index
 
 

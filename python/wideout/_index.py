@@ -125,7 +125,7 @@ class Index(_core.Index):
                 threads,
                 fn,
             )
-        if hint := _report.never_a_label(found["n"] - found["without_label"], found["full_p_at_1"]):
+        if hint := _report.doubtful_labels(log, found["n"] - found["without_label"], found["full_p_at_1"]):
             warnings.warn(hint, stacklevel=2)
         return Evaluation(found, self._describe())
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._index import Evaluation, Index
+    from ._log import Log
 
 
 def _bytes(n: float) -> str:
@@ -50,14 +51,22 @@ def _by_hits(tuning: dict[str, Any], row: Any, full: Any) -> bool:
     return row.p_at_1 > 0 or row.p_at_5 > 0 or (full is not None and full.p_at_5 > 0)
 
 
-def never_a_label(n: int, full_p_at_1: float) -> str:
-    """What to say where FULL finds no label of n labelled queries; "" where it does, or they are few: with a P@1 of
-    0.05 fewer than 50 are without a hit once in thirteen times."""
-    if full_p_at_1 != 0 or n < 50:
+def doubtful_labels(log: Log | None, n: int, full_p_at_1: float) -> str:
+    """What to say where FULL finds no label of n labelled queries of a log, or no more than who always answers the most
+    frequent one, and not twice as many at the upper end of what may be by chance (95%, one-sided); "" where it does, or
+    they are few: with a P@1 of 0.05 fewer than 50 are without a hit once in thirteen times."""
+    if math.isnan(full_p_at_1) or n < 50:
+        return ""
+    on = f"on {_count(n, 'labelled query')} FULL's best answer is"
+    if full_p_at_1 == 0:
+        return f"{on} never a label: are they labels of this layer, and do they count from 0?"
+    most, hits, z = log._most_frequent if log is not None else math.nan, n * full_p_at_1, 1.645
+    upper = hits + z * z / 2 + z * math.sqrt(hits + z * z / 4)
+    if not (full_p_at_1 <= most and upper < 2 * n * most):
         return ""
     return (
-        f"on {_count(n, 'labelled query')} FULL's best answer is never a label: are they labels of this layer, and do "
-        "they count from 0?"
+        f"{on} a label for {100 * full_p_at_1:.3g}%, and the most frequent label alone for {100 * most:.3g}%: are these "
+        "the labels of these queries, in their order?"
     )
 
 

@@ -104,6 +104,23 @@ class Tuned(unittest.TestCase):
             index.evaluate(queries, timing=False)
             index.evaluate(queries, labels, timing=False)
 
+    def test_labels_in_another_order(self):
+        """FULL is then right no more often than who always says the same; a good network on few queries may be, too."""
+        best = index(method="full").search(queries, k=1)[1][:, 0]
+        some = np.isin(best, np.argsort(-np.bincount(best))[:20])
+        q = np.tile(queries[some], (4, 1))
+        right = np.tile(best[some], 4)
+        moved = np.roll(right, 1)
+        words = "labelled queries FULL's best answer is a label for [0-9.]+%, and the most frequent label alone for [0-9.]*%: are these"
+        with self.assertWarnsRegex(UserWarning, words):
+            ix = wideout.build(W, b, q, moved, max_time=0.1, threads=1)
+        with self.assertWarnsRegex(UserWarning, f"^on {len(q):,} {words}"):
+            ix.evaluate(q, moved, timing=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ix.evaluate(q[:49], moved[:49], timing=False)
+            ix.evaluate(q, right, timing=False)
+
     def test_target_without_labels(self):
         """It is then the share of FULL's own answers, as in the tool, and a warning says so."""
         paths = [scratch("unlabelled.log"), scratch("unlabelled.npy")]
