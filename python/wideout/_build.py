@@ -86,13 +86,15 @@ def _warn_of_labels(goals: dict[str, float], index: Index) -> None:
         )
 
 
-def _warn_of_hits(index: Index, log: Log | None) -> None:
-    """By what FULL was judged on; that it has no hit, _warn_of_labels says."""
-    tuning, curve = index.tuning, index.curve
-    if tuning is None or curve is None:
-        return
-    full = next((row.p_at_1 for row in curve if row.method == 0), math.nan)
-    if full > 0 and (hint := _report.doubtful_labels(log, tuning["labelled"], full)):
+def _warn_of_quality(index: Index, log: Log | None) -> None:
+    """Of labels, by what FULL was judged on; of an index that was built as it was named; of its probabilities."""
+    tuning, curve, info = index.tuning, index.curve, index.info
+    hints = [_report.doubtful_labels(log, info["held_n"], info["held_full_p_at_1"]), _report.poor(info), _report.far_log_z(info)]
+    if tuning is not None and curve is not None:
+        full = next((row.p_at_1 for row in curve if row.method == 0), math.nan)
+        if full > 0:  # that it has no hit, _warn_of_labels says
+            hints.append(_report.doubtful_labels(log, tuning["labelled"], full))
+    for hint in filter(None, hints):
         warnings.warn(hint, stacklevel=3)
 
 
@@ -198,7 +200,7 @@ def build(
     with reporting(progress) as fn:
         index = Index._build(layer, log, tune_log, texts, {**limits, **goals} if tuned else None, threads, fn)
     _warn_of_labels(goals, index)
-    _warn_of_hits(index, log if tune_log is None else tune_log)
+    _warn_of_quality(index, log if tune_log is None else tune_log)
     return index
 
 

@@ -70,6 +70,32 @@ def doubtful_labels(log: Log | None, n: int, full_p_at_1: float) -> str:
     )
 
 
+def poor(info: dict[str, Any]) -> str:
+    """What to say of an index that was built as it was named, and is much worse than FULL where it was judged."""
+    if not info["held_n"]:
+        return ""
+    by_hits = info["held_full_p_at_1"] > 0
+    share = info["held_p_at_1"] / info["held_full_p_at_1"] if by_hits else info["held_same_best"]
+    if share >= 0.9:
+        return ""
+    dials = {"evidence": "a smaller lambda_ or a longer log", "popular": "a larger popular"}
+    return (
+        f"the index has {100 * share:.0f}% of FULL's {'P@1' if by_hits else 'best answers'} on "
+        f"{_count(info['held_n'], 'query')} of the log that it did not know: target=0.995 with tune_queries looks for "
+        f"better options; {dials.get(info['method'], 'a smaller K or a larger L')} helps too"
+    )
+
+
+def far_log_z(info: dict[str, Any]) -> str:
+    """What to say where the candidates lack most of Z, and the estimate is a guess: off by more than a factor of e."""
+    if not info["log_z_error"] > 1:
+        return ""
+    return (
+        f"log Z is off by {info['log_z_error']:.2g} nats, so that probabilities mean little: more classes in the cells, by a "
+        "smaller lambda_, a larger cap or more probes, make that less"
+    )
+
+
 def _no_hits(tuning: dict[str, Any], row: Any, full: Any) -> list[str]:
     """Where FULL's own answers are the goal because hits cannot be: why."""
     if _by_hits(tuning, row, full):
@@ -193,6 +219,12 @@ def index_text(index: "Index") -> str:
         lines.append(
             f"{info['cells']:,} {hold} {info['entries']:,} classes, the largest {info['largest_cell']:,}; "
             f"{info['empty_cells']:,} empty; {_bytes(info['index_bytes'])}"
+        )
+    if info["held_n"]:
+        hits = f"P@1 {info['held_p_at_1']:.4f}, FULL's {info['held_full_p_at_1']:.4f}; "
+        lines.append(
+            f"on {_count(info['held_n'], 'query')} of the log that it did not know: "
+            f"{'' if math.isnan(info['held_p_at_1']) else hits}FULL's best answer for {100 * info['held_same_best']:.1f}%"
         )
     if not math.isnan(info["same_best"]):
         lines.append(

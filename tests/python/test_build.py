@@ -89,6 +89,48 @@ class Exactly(unittest.TestCase):
                 wideout.build(*args)
 
 
+def some_frequent():
+    """Queries, several times over, whose labels are FULL's answers, of 20 frequent classes."""
+    best = index(method="full").search(queries, k=1)[1][:, 0]
+    some = np.isin(best, np.argsort(-np.bincount(best))[:20])
+    return np.tile(queries[some], (4, 1)), np.tile(best[some], 4)
+
+
+class Named(unittest.TestCase):
+    """An index that is built as it was named says what it is worth on queries of the log that it did not know."""
+
+    def test_good(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ix = wideout.build(W, b, queries, labels, method="evidence", lambda_=0.001, K=4, L=2, iterations=20)
+        held = {name: ix.info[name] for name in ("held_n", "held_same_best", "held_p_at_1", "held_full_p_at_1")}
+        self.assertEqual(held["held_n"], 200)
+        self.assertIn(
+            f"\non 200 queries of the log that it did not know: P@1 {held['held_p_at_1']:.4f}, FULL's "
+            f"{held['held_full_p_at_1']:.4f}; FULL's best answer for {100 * held['held_same_best']:.1f}%\n",
+            str(ix) + "\n",
+        )
+        self.assertNotIn("did not know", str(wideout.build(W, b, queries, labels, max_time=0.1)))
+
+    def test_poor(self):
+        with self.assertWarnsRegex(UserWarning, "^the index has [0-9]+% of FULL's P@1 on 200 queries .*; a larger popular helps too$"):
+            wideout.build(W, b, queries, labels, method="popular", popular=20)
+        words = "^the index has [0-9]+% of FULL's best answers on .*; a smaller lambda_ or a longer log helps too$"
+        with self.assertWarnsRegex(UserWarning, words):
+            ix = wideout.build(W, b, queries, lambda_=2, K=9, L=1, iterations=5)
+        self.assertNotIn("P@1", str(ix))
+
+    def test_labels_in_another_order(self):
+        words = "^on [0-9]+ labelled queries FULL's best answer is a label for [0-9.]+%, and the most frequent"
+        with self.assertWarnsRegex(UserWarning, words):
+            q, right = some_frequent()
+            wideout.build(W, b, q, np.roll(right, 1), method="popular", popular=20)
+
+    def test_probabilities(self):
+        with self.assertWarnsRegex(UserWarning, "^log Z is off by [0-9.]+ nats, so that probabilities mean little: "):
+            wideout.build(3 * W, 3 * b, queries, labels, lambda_=2, K=9, L=1, iterations=5, partition=True)
+
+
 class Tuned(unittest.TestCase):
     def test_labels_from_one(self):
         """Hits cannot be the goal, and a warning says why; evaluate has one too."""
@@ -106,10 +148,7 @@ class Tuned(unittest.TestCase):
 
     def test_labels_in_another_order(self):
         """FULL is then right no more often than who always says the same; a good network on few queries may be, too."""
-        best = index(method="full").search(queries, k=1)[1][:, 0]
-        some = np.isin(best, np.argsort(-np.bincount(best))[:20])
-        q = np.tile(queries[some], (4, 1))
-        right = np.tile(best[some], 4)
+        q, right = some_frequent()
         moved = np.roll(right, 1)
         words = "labelled queries FULL's best answer is a label for [0-9.]+%, and the most frequent label alone for [0-9.]*%: are these"
         with self.assertWarnsRegex(UserWarning, words):
@@ -204,7 +243,7 @@ class Progress(unittest.TestCase):
         def shown(progress, tqdm):
             with contextlib.redirect_stderr(io.StringIO()) as err:
                 with mock.patch.dict("sys.modules", {} if tqdm else {"tqdm.auto": None}):
-                    wideout.build(W, b, queries, labels, method="evidence", iterations=20, progress=progress)
+                    wideout.build(W, b, queries, labels, lambda_=0.001, K=4, L=2, iterations=20, progress=progress)
             return err.getvalue()
 
         self.assertEqual(shown(None, tqdm=False), "")  # no terminal
