@@ -185,8 +185,9 @@ static void print_again(const arguments *args, const cli_index *index)
 }
 
 /* A command that works as it is. Without f32 rows there is no FULL to compare with, but for the layer. */
-static void print_next(const arguments *args, const wo_build_options *o)
+static void print_next(const arguments *args, const cli_index *index, const wo_curve *curve)
 {
+    const wo_build_options *o = &index->options;
     const char *log = args->tune.log ? args->tune.log : args->logs.of[0];
     printf("next: wideout %s", log ? "eval --index" : "info");
     printf(" ");
@@ -194,6 +195,8 @@ static void print_next(const arguments *args, const wo_build_options *o)
     if (log && o->weights != WO_WEIGHTS_F32 && o->weights != WO_WEIGHTS_INT8) print_layer_options(&args->layer);
     print_option("--log", log);
     if (log) print_option("--labels", args->tune.log ? args->tune.labels : args->labels);
+    if (log && cli_index_by_full(&index->info, CLI_EVAL_BATCH) && !cli_index_by_full(&index->info, curve->batch))
+        printf(" -b %" PRIu32, curve->batch); /* to judge what was tuned, and not FULL */
     printf(!log             ? "\n"
            : args->tune.log ? "  # better: a log that it was not tuned on\n"
                             : "  # better: a log that it was not built from\n");
@@ -293,7 +296,7 @@ static int report(const arguments *args, const made *built)
     if (tuned) cli_curve_print(&curve, "  ");
     printf("  built in %.1f s, peak memory %.0f MiB\n", seconds, cli_peak_mib());
     if (tuned) print_again(args, &about);
-    print_next(args, &about.options);
+    print_next(args, &about, &curve);
     return cli_end();
 }
 

@@ -174,6 +174,11 @@ int cli_index_refuse_probes(const cli_command *self, const char *path, const cli
                      index->info.method_name);
 }
 
+bool cli_index_by_full(const wo_index_info *info, uint64_t batch)
+{
+    return info->full_from && batch >= info->full_from && (!info->full_to || batch <= info->full_to);
+}
+
 /* The largest value of an option. */
 static double most_of(const char *option)
 {

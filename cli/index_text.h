@@ -32,6 +32,11 @@ void cli_index_warn(const char *path, const cli_index *index, bool exact_fallbac
 /* CLI_USAGE, after saying so, where --probes was given and the index opens no cells by it. */
 int cli_index_refuse_probes(const cli_command *self, const char *path, const cli_index *index, uint64_t probes);
 
+enum { CLI_EVAL_BATCH = 1024 }; /* what 'wideout eval' judges where no batch is named */
+
+/* Whether FULL answers batches of so many queries, as a tuner found it to be faster there. */
+bool cli_index_by_full(const wo_index_info *info, uint64_t batch);
+
 /* Where more answers are asked for than the index was made for, a warning, and what makes one for so many. */
 void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k);
 

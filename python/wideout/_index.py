@@ -127,7 +127,7 @@ class Index(_core.Index):
             )
         if hint := _report.doubtful_labels(log, found["n"] - found["without_label"], found["full_p_at_1"]):
             warnings.warn(hint, stacklevel=2)
-        return Evaluation(found, self._describe())
+        return Evaluation({"batch": batch, **found}, self._describe())
 
     # ---- What it is -------------------------------------------------------------------------------------------
 

@@ -274,6 +274,11 @@ def evaluation_text(e: "Evaluation", index: dict[str, Any]) -> str:
     if e.not_finite:
         head += f"; {e.not_finite:,} with numbers or scores that are not finite left out"
     lines.append(f"{head:<34}{index['method']:>12}{'FULL':>12}")
+    first, last = index["full_from"], index["full_to"]
+    if e.exact_share == 1 and first and e.batch >= first and (not last or e.batch <= last):
+        other = 1 if first > 1 else last + 1  # 1: every batch is FULL's
+        cells = f": batch={other} judges the cells" if first > 1 or last else ""
+        lines.append(f"quality is that of batches of {e.batch:,}, which FULL answers{cells}")
     if not math.isnan(e.p_at_1):
         for k in (1, 3, 5):
             share(f"P@{k}", e[f"p_at_{k}"], e[f"full_p_at_{k}"])

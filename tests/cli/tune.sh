@@ -198,6 +198,9 @@ ln s/train.log.safetensors "it's a folder/\$log"
 cells() { "$WIDEOUT" info --json "$1" | jq -c '.metadata["xxh3.cells.ids"]'; }
 before=$(cells "it's an index")
 wideout() { "$WIDEOUT" "$@"; }
+same 'next: judges what was tuned, and not FULL, which may be faster for 1,024' \
+    "$("$WIDEOUT" info --json plain | jq -r '.index | if .full_from > 1 and .full_from <= 1024 and (.full_to == 0 or .full_to >= 1024) then " -b 1" else "" end')" \
+    "$(sed -n '/^next: /s/.*s\/test.log.safetensors\(.*\)  # better.*/\1/p' plain.text)"
 check 'next: says that its log was tuned on' grep -q '^next: .*  # better: a log that it was not tuned on$' copy.text
 check 'next: works when it is copied' eval "$(sed -n 's/^next: //p' copy.text | sed 's/  #.*//') --no-timing"
 kept=$(md5sum <"it's an index")
