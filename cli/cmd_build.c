@@ -355,6 +355,30 @@ static void warn_of_log_z(const wo_index_info *info)
                 cli_program, info->log_z_error);
 }
 
+static int refuse_same(const cli_command *self)
+{
+    return cli_usage(self,
+                     "--tune-log is the log that is learned from, which flatters every index: give other queries, or "
+                     "leave it out, and a tenth of the log is held out");
+}
+
+/* Whether a tune log is the log, or its beginning, by another name: by queries at the same places alone, as queries of
+ * one word, say, are in both. Nobody knows where all queries are the same. */
+static bool is_copy(const wo_log *log, const wo_log *tune_log)
+{
+    enum { FEWEST = 20, MOST = 500 };
+    const size_t n = wo_log_n(tune_log), d = wo_log_d(tune_log), looked = n < MOST ? n : MOST;
+    if (n < FEWEST || n > wo_log_n(log) || d != wo_log_d(log)) return false;
+    const float *a = wo_log_queries(log), *b = wo_log_queries(tune_log);
+    bool differ = false;
+    for (size_t i = 0; i < looked; i++) {
+        const size_t at = (size_t)((double)i * (double)n / (double)looked) * d;
+        if (memcmp(a + at, b + at, d * sizeof *a) != 0) return false;
+        differ |= memcmp(b + at, b, d * sizeof *b) != 0;
+    }
+    return differ;
+}
+
 /* `tune` NULL: exactly what the options say. */
 static int build(const cli_command *self, const arguments *args, const wo_build_options *o, const wo_tune_options *tune)
 {
@@ -379,6 +403,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
         code = cli_blame(self, &files, &err);
     else if (args->tune.log && cli_labelled_open(args->tune.log, args->tune.labels, &tune_log, &err))
         code = cli_blame(self, &(cli_files){.log = args->tune.log, .labels = args->tune.labels}, &err);
+    if (!code && tune && tune_log.log && is_copy(log.log, tune_log.log)) code = refuse_same(self);
     cli_keep_on_interrupt(tune);
     if (!code && ((tune ? wo_index_tune(layer, log.log, tune_log.log, tune, &index, &err)
                         : wo_index_build(layer, log.log, o, &index, &err)) ||
@@ -481,10 +506,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     bool same = false;
     for (size_t i = 0; tuned && args->tune.log && i < args->logs.n; i++)
         same |= cli_same_file(args->logs.of[i], args->tune.log);
-    if (same)
-        return cli_usage(self,
-                         "--tune-log is the log that is learned from, which flatters every index: give other queries, "
-                         "or leave it out, and a tenth of the log is held out");
+    if (same) return refuse_same(self);
     if (!tuned && o.fallback_by == WO_FALLBACK_SCREEN && !o.fallback)
         return cli_usage(self, "--fallback-by screen needs --fallback N: which queries know little");
     if (!tuned) o.held_out = JUDGED;

@@ -299,6 +299,9 @@ check 'as many classes in a cell as answers are asked for' jq -en 'input.options
     <(tune "${valid[@]}" -k 12 --target 0.3 --target5 0.3 -o twelve --json 2>/dev/null)
 fails 'the log itself to judge on' 2 "wideout build: --tune-log is the log that is learned from, which flatters every index: give other queries, or leave it out, and a tenth of the log is held out (see 'wideout build --help')" \
     tune --tune-log s/train.log.safetensors -o bad
+cp s/train.log.safetensors copied.log
+fails 'or a copy of it' 2 "wideout build: --tune-log is the log that is learned from, which flatters every index: give other queries, or leave it out, and a tenth of the log is held out (see 'wideout build --help')" \
+    tune --tune-log copied.log -o bad
 fails 'no such tune log' 1 'wideout: none: the file cannot be opened: No such file or directory' tune --tune-log none -o bad
 fails 'two tables' 2 "wideout info: --trace and --curve are two tables: give one (see 'wideout info --help')" \
     "$WIDEOUT" info --trace --curve plain

@@ -60,6 +60,8 @@ class Exactly(unittest.TestCase):
             ({"target": 0.9, "target_us": 3}, "give one"),
             ({"target": "best", "target_agree": 0.9}, "give one"),
             ({"tune_queries": queries}, "flatters every index"),
+            ({"tune_queries": queries.copy()}, "flatters every index"),
+            ({"tune_queries": queries[:500].astype(np.float64)}, "flatters every index"),
             ({"k": -3}, "k is out of range"),
             ({"max_time": "5m"}, "max_time takes a number of seconds, not '5m'"),
             ({"target_agree": "most"}, "target_agree takes a number, not 'most'"),
@@ -175,13 +177,13 @@ class Tuned(unittest.TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             self.assertEqual(wideout.build(W, b, queries, max_time=1).tuning["target_agree"], 0.99)
-        agreed = wideout.build(W, b, paths[0], tune_queries=queries, target_agree=0.5, max_time=1)
+        agreed = wideout.build(W, b, paths[0], tune_queries=queries[::-1], target_agree=0.5, max_time=1)
         self.assertEqual(agreed.tuning["target_agree"], 0.5)
         self.assertIn("\nno hits to judge by: the queries have no labels\nshown by the answers themselves: at least ", str(agreed))
         with wideout.LogWriter(scratch("labelled.log"), d=16) as log:
             log.append(queries, labels)
         with self.assertRaisesRegex(wideout.ArgumentError, "give tune_labels too"):
-            wideout.build(W, b, scratch("labelled.log"), tune_queries=queries)
+            wideout.build(W, b, scratch("labelled.log"), tune_queries=queries[::-1])
         self.assertEqual(wideout.build(W, b, scratch("labelled.log"), target=0.9, max_time=1).tuning["target"], 0.9)
 
     def test_target_that_full_never_hits(self):
