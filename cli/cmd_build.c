@@ -123,6 +123,7 @@ done:
 
 typedef struct made {
     const wo_index *index;
+    const wo_log *log; /* NULL: none */
     wo_layer_info layer;
     off tuned_off;
     bool fitted; /* what its log Z is judged on, it was fitted to */
@@ -209,6 +210,15 @@ static void print_held(const wo_index_info *info)
     printf("FULL's best answer for %.1f%%\n", 100 * info->held_same_best);
 }
 
+/* Of an index of cells, which may be poor: without this its report would be that of one that is fine. */
+static void print_unjudged(const cli_index *index, const wo_log *log)
+{
+    const wo_method method = index->info.method;
+    if (!log || wo_log_n(log) >= WO_HELD_FEW || method == WO_METHOD_FULL || method == WO_METHOD_SCREEN) return;
+    printf("  a log of %s says nothing of the quality: give %s or more, or judge it on others by 'wideout eval'\n",
+           cli_count(wo_log_n(log), "query"), cli_number(WO_HELD_FEW));
+}
+
 static json_t *held_json(const wo_index_info *info)
 {
     json_t *json = json_pack("{s:I, s:f}", "queries", (json_int_t)info->held_n, "same_best", info->held_same_best);
@@ -283,6 +293,7 @@ static int report(const arguments *args, const made *built)
     cli_index_print(&about, "  ");
     print_layer(&built->layer);
     if (info->held_n) print_held(info);
+    if (!tuned) print_unjudged(&about, built->log);
     if (!isnan(info->same_best))
         printf("  beside f32 rows, on logged queries: the same best answer for %.2f%%, of the five best %.2f%%\n",
                100 * info->same_best, 100 * info->same_five);
@@ -429,7 +440,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                               ? measure_log_z(index, tune_log.log, (int)args->common.threads)
                               : (off){NAN, NAN};
     const bool fitted = log.log && wo_log_n(log.log) < WO_LOG_Z_FEW;
-    const made built = {index, cli_layer_about(layer), tuned_off, fitted, woi_now_s() - start};
+    const made built = {index, log.log, cli_layer_about(layer), tuned_off, fitted, woi_now_s() - start};
     code = report(args, &built);
 done:
     wo_index_free(index);

@@ -553,6 +553,7 @@ WO_API void wo_index_free(wo_index *index);
 WO_API size_t wo_index_m(const wo_index *index); /* classes */
 WO_API size_t wo_index_d(const wo_index *index); /* dimensions */
 
+enum { WO_HELD_FEW = 1000 }; /* queries: an index of a log of fewer is not judged, see wo_index_info.held_n */
 enum { WO_LOG_Z_FEW = 200 }; /* queries: fewer are not divided, see wo_index_info.log_z_error */
 
 typedef struct wo_index_info {
@@ -589,7 +590,7 @@ typedef struct wo_index_info {
     /* Of an index that was just built with held_out: on how many queries it was judged, the share whose best answer was
      * FULL's, and the shares of labelled ones whose best answer was a label, the index's and FULL's (NAN: none has
      * one). An index of evidence had them left out of its cells meanwhile, not of its router. held_n is 0 and the rest
-     * NAN where it was not judged: a log of fewer than 1,000 queries, or a layer so large that FULL takes long. */
+     * NAN where it was not judged: a log of fewer than WO_HELD_FEW, or a layer so large that FULL takes long. */
     uint64_t held_n;
     double held_same_best, held_p_at_1, held_full_p_at_1;
     uint64_t dealing; /* as in wo_layer_info */

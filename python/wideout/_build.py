@@ -211,6 +211,8 @@ def build(
         texts["source"] = "top"  # labels have no part in it
     with reporting(progress) as fn:
         index = Index._build(layer, log, tune_log, texts, {**limits, **goals} if tuned else None, threads, fn)
+    if not tuned and log is not None and log.n < 1000 and index.info["method"] not in ("full", "screen"):
+        index._unjudged = _report.unjudged(log.n)
     _warn_of_labels(goals, index)
     _warn_of_quality(index, log if tune_log is None else tune_log)
     return index

@@ -35,6 +35,7 @@ class Index(_core.Index):
     wideout.ClosedError: the index is closed
     """
 
+    _unjudged = ""  # why it has no figures of its quality, where the log was too short
     path: str | None = None  #: the file that it was opened from, or saved to last
 
     # ---- Answers ----------------------------------------------------------------------------------------------

@@ -70,6 +70,11 @@ def doubtful_labels(log: Log | None, n: int, full_p_at_1: float) -> str:
     )
 
 
+def unjudged(n: int) -> str:
+    """What to say of an index of so short a log, no part of which can be spared to judge it."""
+    return f"a log of {_count(n, 'query')} says nothing of the quality: give 1,000 or more, or judge it on others by evaluate"
+
+
 def poor(info: dict[str, Any]) -> str:
     """What to say of an index that was built as it was named, and is much worse than FULL where it was judged."""
     if not info["held_n"]:
@@ -226,6 +231,8 @@ def index_text(index: "Index") -> str:
             f"on {_count(info['held_n'], 'query')} of the log that it did not know: "
             f"{'' if math.isnan(info['held_p_at_1']) else hits}FULL's best answer for {100 * info['held_same_best']:.1f}%"
         )
+    if index._unjudged:
+        lines.append(index._unjudged)
     if not math.isnan(info["same_best"]):
         lines.append(
             f"beside f32 rows, on logged queries: the same best answer for {100 * info['same_best']:.2f}%, "

@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    FEWEST = 50, /* queries: of fewer a share says nothing */
-    PART = 20    /* of the log that may be held out: cells without it are hardly other cells */
+    PART = 20,                  /* of the log that may be held out: cells without it are hardly other cells */
+    FEWEST = WO_HELD_FEW / PART /* queries: of fewer a share says nothing */
 };
 static const double WORK = 1e11; /* multiplications that FULL may take */
 

@@ -329,6 +329,11 @@ held --method evidence -K 8 -L 2 --lambda 0.001 >held.text 2>held.err
 same 'a good one is not' '' "$(cat held.err)"
 check 'but its figures are there' grep -qE "^  on 500 queries of the log that it did not know: P@1 0\.[0-9]{4}, FULL's 0\.[0-9]{4}; FULL's best answer for 9[0-9.]+%$" held.text
 cp held.idx before.idx
+"$WIDEOUT" data synthetic -q -m 300 -d 16 -n 999 -o short >/dev/null
+short=(--layer short/layer.safetensors --log short/train.log.safetensors -o short.idx)
+same 'one of a short log says that nobody judged it' "  a log of 999 queries says nothing of the quality: give 1,000 or more, or judge it on others by 'wideout eval'" \
+    "$("$WIDEOUT" build -q "${short[@]}" -K 4 -L 2 | grep 'says nothing')"
+same 'what scores all classes need not' '' "$("$WIDEOUT" build -q "${short[@]}" --method screen | grep 'says nothing')"
 held -q --method evidence -K 8 -L 2 --lambda 0.001 -t 3 >held.two
 same 'with any number of threads' "$(grep 'did not know' held.text)" "$(grep 'did not know' held.two)"
 check 'and the index is no other' cmp held.idx before.idx

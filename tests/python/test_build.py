@@ -114,6 +114,12 @@ class Named(unittest.TestCase):
         )
         self.assertNotIn("did not know", str(wideout.build(W, b, queries, labels, max_time=0.1)))
 
+    def test_short_log(self):
+        words = "\na log of 999 queries says nothing of the quality: give 1,000 or more, or judge it on others by evaluate"
+        for method, is_said in (("popular", True), ("screen", False)):
+            self.assertEqual(words in str(wideout.build(W, b, queries[:999], labels[:999], method=method)), is_said)
+        self.assertNotIn("says nothing", str(index(method="popular")))
+
     def test_poor(self):
         with self.assertWarnsRegex(UserWarning, "^the index has [0-9]+% of FULL's P@1 on 200 queries .*; a larger popular helps too$"):
             wideout.build(W, b, queries, labels, method="popular", popular=20)
