@@ -123,6 +123,7 @@ done:
 
 typedef struct made {
     const wo_index *index;
+    const wo_log *log; /* NULL: none */
     wo_layer_info layer;
     off tuned_off;
     bool fitted; /* what its log Z is judged on, it was fitted to */
@@ -185,8 +186,9 @@ static void print_again(const arguments *args, const cli_index *index)
 }
 
 /* A command that works as it is. Without f32 rows there is no FULL to compare with, but for the layer. */
-static void print_next(const arguments *args, const wo_build_options *o)
+static void print_next(const arguments *args, const cli_index *index, const wo_curve *curve)
 {
+    const wo_build_options *o = &index->options;
     const char *log = args->tune.log ? args->tune.log : args->logs.of[0];
     printf("next: wideout %s", log ? "eval --index" : "info");
     printf(" ");
@@ -194,6 +196,8 @@ static void print_next(const arguments *args, const wo_build_options *o)
     if (log && o->weights != WO_WEIGHTS_F32 && o->weights != WO_WEIGHTS_INT8) print_layer_options(&args->layer);
     print_option("--log", log);
     if (log) print_option("--labels", args->tune.log ? args->tune.labels : args->labels);
+    if (log && cli_index_by_full(&index->info, CLI_EVAL_BATCH) && !cli_index_by_full(&index->info, curve->batch))
+        printf(" -b %" PRIu32, curve->batch); /* to judge what was tuned, and not FULL */
     printf(!log             ? "\n"
            : args->tune.log ? "  # better: a log that it was not tuned on\n"
                             : "  # better: a log that it was not built from\n");
@@ -204,6 +208,15 @@ static void print_held(const wo_index_info *info)
     printf("  on %s of the log that it did not know: ", cli_count(info->held_n, "query"));
     if (!isnan(info->held_p_at_1)) printf("P@1 %.4f, FULL's %.4f; ", info->held_p_at_1, info->held_full_p_at_1);
     printf("FULL's best answer for %.1f%%\n", 100 * info->held_same_best);
+}
+
+/* Of an index of cells, which may be poor: without this its report would be that of one that is fine. */
+static void print_unjudged(const cli_index *index, const wo_log *log)
+{
+    const wo_method method = index->info.method;
+    if (!log || wo_log_n(log) >= WO_HELD_FEW || method == WO_METHOD_FULL || method == WO_METHOD_SCREEN) return;
+    printf("  a log of %s says nothing of the quality: give %s or more, or judge it on others by 'wideout eval'\n",
+           cli_count(wo_log_n(log), "query"), cli_number(WO_HELD_FEW));
 }
 
 static json_t *held_json(const wo_index_info *info)
@@ -244,7 +257,6 @@ static void warn_of_quality(const arguments *args, const wo_index_info *info)
     if (!info->held_n) return;
     const bool by_hits = info->held_full_p_at_1 > 0;
     const double share = by_hits ? info->held_p_at_1 / info->held_full_p_at_1 : info->held_same_best;
-    cli_warn_no_hits(args->logs.of[0], info->held_n, info->held_full_p_at_1);
     warn_of_screen(args, info);
     if (share >= POOR || info->method == WO_METHOD_SCREEN) return;
     fprintf(stderr, "%s: warning: ", cli_program);
@@ -296,6 +308,7 @@ static int report(const arguments *args, const made *built)
     cli_index_print(&about, "  ");
     print_layer(&built->layer);
     if (info->held_n) print_held(info);
+    if (!tuned) print_unjudged(&about, built->log);
     if (!isnan(info->same_best))
         printf("  beside f32 rows, on logged queries: the same best answer for %.2f%%, of the five best %.2f%%\n",
                100 * info->same_best, 100 * info->same_five);
@@ -309,7 +322,7 @@ static int report(const arguments *args, const made *built)
     if (tuned) cli_curve_print(&curve, "  ");
     printf("  built in %.1f s, peak memory %.0f MiB\n", seconds, cli_peak_mib());
     if (tuned) print_again(args, &about);
-    print_next(args, &about.options);
+    print_next(args, &about, &curve);
     return cli_end();
 }
 
@@ -322,7 +335,8 @@ static const char *judged_by(const arguments *args)
 static void warn_of_labels(const arguments *args, const wo_curve *goal)
 {
     const char *option = args->tune.target ? "--target" : !isnan(args->tune.target5) ? "--target5" : NULL;
-    if (isnan(args->tune.target_agree) && goal->target_agree > 0) cli_warn_no_hits(judged_by(args), goal->labelled, 0);
+    if (isnan(args->tune.target_agree) && goal->target_agree > 0)
+        cli_warn_of_hits(judged_by(args), NULL, goal->labelled, 0);
     if (option && goal->target_agree > 0)
         fprintf(stderr, "%s: warning: %s: %s is taken for --target-agree %.4g, the share of FULL's own answers%s\n",
                 cli_program,
@@ -342,7 +356,18 @@ static void tell_early(void *ctx, const wo_curve *goal)
                             WO_FIX_ROUTE_D | WO_FIX_BEAM; /* or what belongs to one */
     cli_progress_end();
     warn_of_labels(args, goal);
-    cli_curve_foretell(goal, !(cli_build_fixed(&args->build) & method));
+    cli_curve_foretell(goal, !(cli_build_fixed(&args->build) & method), args->common.quiet);
+}
+
+/* What FULL was judged on, where it was; of a tuned index without a hit tell_early has told already. */
+static void warn_of_hits(const arguments *args, const wo_index *index, const wo_log *log)
+{
+    wo_curve curve = {.struct_size = sizeof curve};
+    const wo_index_info info = cli_index_of(index).info;
+    if (info.held_n) cli_warn_of_hits(judged_by(args), log, info.held_n, info.held_full_p_at_1);
+    if (!wo_index_curve(index, &curve)) return;
+    const double full = cli_curve_full_p_at_1(&curve);
+    if (full > 0) cli_warn_of_hits(judged_by(args), log, curve.labelled, full);
 }
 
 /* Where the candidates lack most of Z the estimate is a guess. */
@@ -354,6 +379,30 @@ static void warn_of_log_z(const wo_index_info *info)
                 "%s: warning: log Z is off by %.2g nats, so that probabilities mean little: more classes in the cells, "
                 "by a smaller --lambda, a larger --cap or more --probes, make that less\n",
                 cli_program, info->log_z_error);
+}
+
+static int refuse_same(const cli_command *self)
+{
+    return cli_usage(self,
+                     "--tune-log is the log that is learned from, which flatters every index: give other queries, or "
+                     "leave it out, and a tenth of the log is held out");
+}
+
+/* Whether a tune log is the log, or its beginning, by another name: by queries at the same places alone, as queries of
+ * one word, say, are in both. Nobody knows where all queries are the same. */
+static bool is_copy(const wo_log *log, const wo_log *tune_log)
+{
+    enum { FEWEST = 20, MOST = 500 };
+    const size_t n = wo_log_n(tune_log), d = wo_log_d(tune_log), looked = n < MOST ? n : MOST;
+    if (n < FEWEST || n > wo_log_n(log) || d != wo_log_d(log)) return false;
+    const float *a = wo_log_queries(log), *b = wo_log_queries(tune_log);
+    bool differ = false;
+    for (size_t i = 0; i < looked; i++) {
+        const size_t at = (size_t)((double)i * (double)n / (double)looked) * d;
+        if (memcmp(a + at, b + at, d * sizeof *a) != 0) return false;
+        differ |= memcmp(b + at, b, d * sizeof *b) != 0;
+    }
+    return differ;
 }
 
 /* `tune` NULL: exactly what the options say. */
@@ -379,6 +428,7 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
         code = cli_blame(self, &files, &err);
     else if (args->tune.log && cli_labelled_open(args->tune.log, args->tune.labels, &tune_log, &err))
         code = cli_blame(self, &(cli_files){.log = args->tune.log, .labels = args->tune.labels}, &err);
+    if (!code && tune && tune_log.log && is_copy(log.log, tune_log.log)) code = refuse_same(self);
     cli_keep_on_interrupt(tune);
     if (!code && ((tune ? wo_index_tune(layer, log.log, tune_log.log, tune, &index, &err)
                         : wo_index_build(layer, log.log, o, &index, &err)) ||
@@ -397,17 +447,16 @@ static int build(const cli_command *self, const arguments *args, const wo_build_
                 wo_log_n(log.log) < WO_TUNE_FEW ? "all of the log, fewer than 20 queries," : "a tenth of the log",
                 wo_log_n(log.log) < WO_TUNE_FEW ? "taken both to build from and" : "held out");
     const wo_index_info info = cli_index_of(index).info;
-    if (!args->common.quiet) {
-        warn_of_quality(args, &info);
-        warn_of_log_z(&info);
-        cli_logs_warn(&args->logs, &log, index);
-        cli_not_finite_warn(args->tune.log, tune_log.log, index);
-    }
+    warn_of_hits(args, index, tune_log.log ? tune_log.log : log.log);
+    warn_of_quality(args, &info);
+    warn_of_log_z(&info);
+    cli_logs_warn(&args->logs, &log, index);
+    cli_not_finite_warn(args->tune.log, tune_log.log, index);
     const off tuned_off = tune_log.log && !isnan(info.log_z_error)
                               ? measure_log_z(index, tune_log.log, (int)args->common.threads)
                               : (off){NAN, NAN};
     const bool fitted = log.log && wo_log_n(log.log) < WO_LOG_Z_FEW;
-    const made built = {index, cli_layer_about(layer), tuned_off, fitted, woi_now_s() - start};
+    const made built = {index, log.log, cli_layer_about(layer), tuned_off, fitted, woi_now_s() - start};
     code = report(args, &built);
 done:
     wo_index_free(index);
@@ -478,16 +527,13 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     tune.build = &o;
     tune.fixed = cli_build_fixed(&args->build);
     tune.enough = cli_seen_enough;
-    tune.early = args->common.quiet ? NULL : tell_early;
+    tune.early = tell_early;
     tune.early_ctx = given;
     const bool tuned = !is_named(args) || cli_tune_asked(&args->tune);
     bool same = false;
     for (size_t i = 0; tuned && args->tune.log && i < args->logs.n; i++)
         same |= cli_same_file(args->logs.of[i], args->tune.log);
-    if (same)
-        return cli_usage(self,
-                         "--tune-log is the log that is learned from, which flatters every index: give other queries, "
-                         "or leave it out, and a tenth of the log is held out");
+    if (same) return refuse_same(self);
     if (!tuned && o.fallback_by == WO_FALLBACK_SCREEN && !o.fallback)
         return cli_usage(self, "--fallback-by screen needs --fallback N: which queries know little");
     if (!tuned) o.held_out = JUDGED;

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_K = 1000, MAX_BATCH = 65536, MAX_ROUNDS = 10000, DEFAULT_BATCH = 1024 };
+enum { MAX_K = 1000, MAX_BATCH = 65536, MAX_ROUNDS = 10000 };
 
 typedef struct arguments {
     cli_common common;
@@ -320,6 +320,16 @@ static void print_probabilities(const table *t, const wo_eval_result *r)
     print_row(t, "probabilities sum to", r->probability_sum, 1, 4, 0);
 }
 
+/* Where the quality is not that of the cells, whose times stand below it. */
+static void print_by_full(const table *t, const wo_index_info *info, uint32_t batch)
+{
+    char text[128], cells[64] = "";
+    const uint32_t other = info->full_from > 1 ? 1 : info->full_to + 1; /* 1: none */
+    if (info->full_from > 1 || info->full_to) snprintf(cells, sizeof cells, ": -b %" PRIu32 " judges the cells", other);
+    snprintf(text, sizeof text, "quality is that of batches of %s, which FULL answers%s", cli_number(batch), cells);
+    print_words(t, 2, text);
+}
+
 static void print_header(const table *t, const arguments *args, const cli_index *index, const wo_eval_result *r)
 {
     const wo_index_info *info = &index->info;
@@ -344,6 +354,7 @@ static int print_result(const arguments *args, const wo_eval_options *o, const c
     const wo_index_info *info = &index->info;
     const table at = table_of(cli_columns(80)), *t = &at;
     print_header(t, args, index, r);
+    if (r->exact_share == 1 && cli_index_by_full(info, o->batch)) print_by_full(t, info, o->batch);
     if (!isnan(r->p_at_1)) {
         print_share(t, "P@1", r->p_at_1, r->full_p_at_1);
         print_share(t, "P@3", r->p_at_3, r->full_p_at_3);
@@ -413,7 +424,8 @@ static int evaluate(const cli_command *self, const arguments *args, const wo_eva
     }
     cli_progress_end();
     warn_of_weak_full(&result);
-    if (info.info.n_removed < info.info.m) cli_warn_no_hits(args->log, result.n - result.skipped, result.full_p_at_1);
+    if (info.info.n_removed < info.info.m)
+        cli_warn_of_hits(args->log, log.log, result.n - result.skipped, result.full_p_at_1);
     code = args->common.json ? cli_print_json(result_json(args, o, &info, &result))
                              : print_result(args, o, &info, &result);
 done:
@@ -439,7 +451,7 @@ static int run(const cli_command *self, void *given, int n, char **rest)
     if (args->ks && !parse_ks(args->ks, &o))
         return cli_usage(self, "-k takes up to %d numbers from 1 to %d with commas between, not '%s'", WO_EVAL_MAX,
                          MAX_K, args->ks);
-    o.batch = args->batch ? (uint32_t)args->batch : DEFAULT_BATCH;
+    o.batch = args->batch ? (uint32_t)args->batch : CLI_EVAL_BATCH;
     o.probes = args->probes > UINT32_MAX ? UINT32_MAX : (uint32_t)args->probes;
     o.max_queries = args->max_queries;
     o.rounds = (uint32_t)args->rounds;

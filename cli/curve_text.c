@@ -36,6 +36,11 @@ static double of_full(const wo_curve *curve, size_t full, const char *name)
     return full < curve->rows ? value(curve, full, name) : NAN;
 }
 
+double cli_curve_full_p_at_1(const wo_curve *curve)
+{
+    return of_full(curve, full_row(curve), "p_at_1");
+}
+
 /* What a search for the best goes by: the mean of the shares of FULL's P@1 and P@5; where FULL's best answer is never a
  * label, what both have over FULL's; without labels, or without a hit on either side, agreement. */
 static double worth(const wo_curve *curve, size_t row, size_t full)
@@ -234,10 +239,11 @@ static void print_all_equal(const wo_curve *curve, const char *indent)
     printf("; it looks through all classes, and here answered as FULL does\n");
 }
 
-void cli_curve_foretell(const wo_curve *goal, bool open)
+void cli_curve_foretell(const wo_curve *goal, bool open, bool quiet)
 {
     char needed[96] = "", held[64] = "";
-    if (goal->target_us > 0) return;
+    const bool hopeless = goal->provable == WO_PROOF_ALL_EQUAL && !wants_all(goal);
+    if (goal->target_us > 0 || (quiet && !hopeless)) return;
     if (goal->needed > goal->labelled)
         snprintf(needed, sizeof needed, "; about %s would show it by hits", cli_count(goal->needed, "labelled query"));
     if (goal->held_out)
@@ -250,7 +256,7 @@ void cli_curve_foretell(const wo_curve *goal, bool open)
                 "%s: no number of queries shows that cells that imitate FULL have all of its hits: an index must have "
                 "more, or look through all classes\n",
                 cli_program);
-    else if (goal->provable == WO_PROOF_ALL_EQUAL)
+    else if (hopeless)
         fprintf(stderr, "%s: warning: the queries to judge by are too few to show that goal, whatever the index%s%s\n",
                 cli_program, open ? ": little is tried, and what looks through all classes is taken" : "", needed);
     else if (goal->target_agree == 0 && goal->provable == WO_PROOF_AGREEMENT)

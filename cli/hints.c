@@ -29,6 +29,8 @@ static const struct hint {
     {WO_ABOUT_NONE, "lenient", WO_OK, "--lenient accepts it"},
     {WO_ABOUT_NONE, "path", WO_OK, "'wideout info' says what a file is"},
     {WO_ABOUT_NONE, "matrix", WO_OK, "'wideout data xc' joins the two files of the two-file form"},
+    {WO_ABOUT_NONE, "fasttext", WO_OK, "its trained .bin is a network: 'wideout embed FILE.bin --data TEXT'"},
+    {WO_ABOUT_NONE, "counts", WO_OK, "'wideout data split' of the whole set gives its parts one header"},
     {WO_ABOUT_NONE, "tokens", WO_OK, "'wideout data text' makes one of text"},
     {WO_ABOUT_NONE, "shares", WO_OK, "--split says how large the parts are"},
     {WO_ABOUT_NONE, "min_labels", WO_OK, "--min-label-count takes fewer"},

@@ -180,6 +180,11 @@ int cli_index_refuse_probes(const cli_command *self, const char *path, const cli
                      index->info.method_name);
 }
 
+bool cli_index_by_full(const wo_index_info *info, uint64_t batch)
+{
+    return info->full_from && batch >= info->full_from && (!info->full_to || batch <= info->full_to);
+}
+
 /* The largest value of an option. */
 static double most_of(const char *option)
 {
@@ -208,13 +213,29 @@ void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k)
         fprintf(stderr, "no cells are made for more than %.0f, '--method screen' looks through all classes\n", most);
 }
 
-void cli_warn_no_hits(const char *log, uint64_t n, double full_p_at_1)
+/* Whether FULL is no better than who always answers the most frequent label, nor twice as good at the upper end of what
+ * its hits may be by chance (95%, one-sided): of few queries that happens to a good network too. */
+static bool is_no_better(double n, double full_p_at_1, double most_frequent)
+{
+    static const double Z = 1.645;
+    const double hits = n * full_p_at_1, upper = hits + Z * Z / 2 + Z * sqrt(hits + Z * Z / 4);
+    return full_p_at_1 <= most_frequent && upper < 2 * n * most_frequent;
+}
+
+void cli_warn_of_hits(const char *path, const wo_log *log, uint64_t n, double full_p_at_1)
 {
     enum { FEW = 50 }; /* with a P@1 of 0.05 fewer are without a hit once in thirteen times */
-    if (full_p_at_1 != 0 || n < FEW) return;
+    if (isnan(full_p_at_1) || n < FEW) return;
+    const double most_frequent = full_p_at_1 > 0 ? wo_log_most_frequent(log) : NAN;
+    if (full_p_at_1 > 0 && !is_no_better((double)n, full_p_at_1, most_frequent)) return;
     fprintf(stderr, "%s: warning: ", cli_program);
-    cli_print_text(stderr, log);
-    fprintf(stderr,
-            ": on %s FULL's best answer is never a label: are they labels of this layer, and do they count from 0?\n",
-            cli_count(n, "labelled query"));
+    cli_print_text(stderr, path);
+    fprintf(stderr, ": on %s FULL's best answer is ", cli_count(n, "labelled query"));
+    if (full_p_at_1 > 0)
+        fprintf(stderr,
+                "a label for %.3g%%, and the most frequent label alone for %.3g%%: are these the labels of these "
+                "queries, in their order?\n",
+                100 * full_p_at_1, 100 * most_frequent);
+    else
+        fputs("never a label: are they labels of this layer, and do they count from 0?\n", stderr);
 }

@@ -32,11 +32,18 @@ void cli_index_warn(const char *path, const cli_index *index, bool exact_fallbac
 /* CLI_USAGE, after saying so, where --probes was given and the index opens no cells by it. */
 int cli_index_refuse_probes(const cli_command *self, const char *path, const cli_index *index, uint64_t probes);
 
+enum { CLI_EVAL_BATCH = 1024 }; /* what 'wideout eval' judges where no batch is named */
+
+/* Whether FULL answers batches of so many queries, as a tuner found it to be faster there. */
+bool cli_index_by_full(const wo_index_info *info, uint64_t batch);
+
 /* Where more answers are asked for than the index was made for, a warning, and what makes one for so many. */
 void cli_index_warn_k(const char *path, const wo_index *index, uint64_t k);
 
-/* Where FULL's best answer is a label of none of `n` queries, n being enough to wonder, a warning with the likely
- * cause. */
-void cli_warn_no_hits(const char *log, uint64_t n, double full_p_at_1);
+/* Where FULL's best answer is a label of none of `n` labelled queries of a log, or of no more than the log's most
+ * frequent label is, n being enough to wonder, a warning with the likely cause. `log` may be NULL where FULL has no
+ * hit.
+ */
+void cli_warn_of_hits(const char *path, const wo_log *log, uint64_t n, double full_p_at_1);
 
 #endif

@@ -282,6 +282,9 @@ WO_API size_t wo_log_d(const wo_log *log);
 WO_API const float *wo_log_queries(const wo_log *log); /* (n, d) */
 /* The labels, with *indptr (n+1), as in wo_log_wrap; NULL, both, where the log has none. */
 WO_API const int32_t *wo_log_labels(const wo_log *log, const int64_t **indptr);
+/* The share that the most frequent label has of the queries with labels: what answering it always is right for. Of a
+ * long log by 100,000 of its queries. NAN: none has a label, or memory ran out. */
+WO_API double wo_log_most_frequent(const wo_log *log);
 
 /* Writes a log file, any number of queries at a time, in memory that does not grow. The file appears under its name,
  * complete, when wo_log_finish succeeds; a writer that is freed before leaves nothing behind, and an old file as it
@@ -552,6 +555,7 @@ WO_API void wo_index_free(wo_index *index);
 WO_API size_t wo_index_m(const wo_index *index); /* classes */
 WO_API size_t wo_index_d(const wo_index *index); /* dimensions */
 
+enum { WO_HELD_FEW = 1000 }; /* queries: an index of a log of fewer is not judged, see wo_index_info.held_n */
 enum { WO_LOG_Z_FEW = 200 }; /* queries: fewer are not divided, see wo_index_info.log_z_error */
 
 typedef struct wo_index_info {
@@ -589,8 +593,8 @@ typedef struct wo_index_info {
     /* Of an index that was just built with held_out: on how many queries it was judged, the share whose best answer was
      * FULL's, and the shares of labelled ones whose best answer was a label, the index's and FULL's (NAN: none has
      * one). An index of evidence had them left out of its cells meanwhile, not of its router. held_n is 0 and the rest
-     * NAN where it was not judged: a log of fewer than 1,000 queries, of a screen 50, or a layer so large that FULL
-     * takes long. */
+     * NAN where it was not judged: a log of fewer than WO_HELD_FEW, of a screen 50, or a layer so large that FULL takes
+     * long. */
     uint64_t held_n;
     double held_same_best, held_p_at_1, held_full_p_at_1;
     uint64_t dealing; /* as in wo_layer_info */

@@ -93,14 +93,14 @@ static wo_status check_xc_shape(const woi_queries *s, const woi_xc_shape *shape,
     if (shape->matrix)
         return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "matrix", "is one half of the two-file form");
     if (shape->n_features > s->net->n_inputs)
-        return woi_fail(err, WO_ERR_FORMAT, 0, "has %llu features, the network %zu",
-                        (unsigned long long)shape->n_features, s->net->n_inputs);
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "counts", "has %llu features, the network %zu",
+                              (unsigned long long)shape->n_features, s->net->n_inputs);
     if (shape->n_labels > s->net->m)
-        return woi_fail(err, WO_ERR_FORMAT, 0, "has %llu labels, the network %zu", (unsigned long long)shape->n_labels,
-                        s->net->m);
+        return woi_fail_about(err, WO_ERR_FORMAT, WO_ABOUT_NONE, "counts", "has %llu labels, the network %zu",
+                              (unsigned long long)shape->n_labels, s->net->m);
     if (shape->has_header && shape->n_features < s->net->n_inputs && shape->n_labels < s->net->m)
-        return woi_fail(
-            err, WO_ERR_FORMAT, 0,
+        return woi_fail_about(
+            err, WO_ERR_FORMAT, WO_ABOUT_NONE, "counts",
             "is of other data than the network: it has %llu features and %llu labels, the network %zu and %zu",
             (unsigned long long)shape->n_features, (unsigned long long)shape->n_labels, s->net->n_inputs, s->net->m);
     return WO_OK;

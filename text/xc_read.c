@@ -121,12 +121,23 @@ static bool has_feature(const char *line)
     return false;
 }
 
+static wo_status refuse_fasttext(woi_xc *xc, const char *line, wo_error *err)
+{
+    char quoted[WOI_QUOTE_BYTES];
+    const wo_status status =
+        fail_line(xc, line, err, "'%s' is fastText's text, which has words: expected numbers, 'l1,l2 f:v f:v'",
+                  woi_quote(quoted, line, xc->line_bytes));
+    woi_error_option(err, WO_ABOUT_NONE, "fasttext");
+    return status;
+}
+
 static wo_status read_header(woi_xc *xc, wo_error *err)
 {
     char *line, quoted[WOI_QUOTE_BYTES];
     wo_status status = next_line(xc, &line, err);
     if (status) return status;
     if (!line) return woi_fail(err, WO_ERR_FORMAT, 0, "the file is empty");
+    if (strncmp(line, "__label__", 9) == 0) return refuse_fasttext(xc, line, err);
     uint64_t counts[3] = {0};
     int n = read_counts(line, xc->options.lenient, counts);
     if (n == 0 && !xc->options.lenient) {

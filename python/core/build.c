@@ -80,7 +80,7 @@ static int set_goals(PyObject *given, wo_tune_options *o)
     return 0;
 }
 
-enum { JUDGED = 500 }; /* queries of the log that a screen is judged on: as of 'wideout build' */
+enum { JUDGED = 500 }; /* queries of the log that an index is judged on, where it is not tuned; as the tool has it */
 
 /* Index._build(layer, log, tune_log, options, goals, threads, progress): goals None: exactly what the options say */
 PyObject *wopy_index_build(PyObject *type, PyObject *args)
@@ -113,8 +113,8 @@ PyObject *wopy_index_build(PyObject *type, PyObject *args)
     }
     wopy_call call = wopy_call_begin(progress);
     o.threads = (int)threads;
-    if (o.method == WO_METHOD_SCREEN && goals == Py_None) o.held_out = JUDGED;
     o.progress = wopy_call_progress(&call);
+    if (goals == Py_None) o.held_out = JUDGED;
     tune.build = &o;
     tune.enough = wopy_call_enough;
     tune.enough_ctx = &call;

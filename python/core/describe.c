@@ -9,13 +9,15 @@ PyObject *wopy_index_describe(PyObject *object, PyObject *ignored)
     if (!index) return NULL;
     wo_index_info i = {.struct_size = sizeof i};
     wo_index_describe(index, &i);
-    PyObject *found =
-        Py_BuildValue("{s:s,s:N,s:n,s:n,s:K,s:K,s:K,s:K,s:K,s:I,s:I,s:d,s:d,s:d,s:d}", "method", i.method_name,
-                      "has_names", PyBool_FromLong(i.has_names), "m", (Py_ssize_t)i.m, "d", (Py_ssize_t)i.d, "cells",
-                      (unsigned long long)i.n_cells, "entries", (unsigned long long)i.n_entries, "empty_cells",
-                      (unsigned long long)i.n_empty, "largest_cell", (unsigned long long)i.largest, "index_bytes",
-                      (unsigned long long)i.index_bytes, "full_from", i.full_from, "full_to", i.full_to, "same_best",
-                      i.same_best, "same_five", i.same_five, "log_z_error", i.log_z_error, "log_z_bias", i.log_z_bias);
+    PyObject *found = Py_BuildValue(
+        "{s:s,s:N,s:n,s:n,s:K,s:K,s:K,s:K,s:K,s:I,s:I,s:d,s:d,s:d,s:d,s:K,s:d,s:d,s:d}", "method", i.method_name,
+        "has_names", PyBool_FromLong(i.has_names), "m", (Py_ssize_t)i.m, "d", (Py_ssize_t)i.d, "cells",
+        (unsigned long long)i.n_cells, "entries", (unsigned long long)i.n_entries, "empty_cells",
+        (unsigned long long)i.n_empty, "largest_cell", (unsigned long long)i.largest, "index_bytes",
+        (unsigned long long)i.index_bytes, "full_from", i.full_from, "full_to", i.full_to, "same_best", i.same_best,
+        "same_five", i.same_five, "log_z_error", i.log_z_error, "log_z_bias", i.log_z_bias, "held_n",
+        (unsigned long long)i.held_n, "held_same_best", i.held_same_best, "held_p_at_1", i.held_p_at_1,
+        "held_full_p_at_1", i.held_full_p_at_1);
     wopy_index_leave(self);
     return found;
 }

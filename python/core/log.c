@@ -135,6 +135,12 @@ static PyObject *get_may_have_labels(PyObject *object, void *ignored)
     return PyBool_FromLong(indptr != NULL);
 }
 
+static PyObject *get_most_frequent(PyObject *object, void *ignored)
+{
+    (void)ignored;
+    return PyFloat_FromDouble(wo_log_most_frequent(((wopy_log *)object)->log));
+}
+
 static PyMethodDef methods[] = {
     {"_wrap", log_wrap, METH_VARARGS | METH_CLASS, NULL},
     {"_open", log_open, METH_VARARGS | METH_CLASS, NULL},
@@ -144,6 +150,7 @@ static PyGetSetDef fields[] = {
     {"n", get_n, NULL, "queries", NULL},
     {"d", get_d, NULL, "dimensions", NULL},
     {"_may_have_labels", get_may_have_labels, NULL, "whether it has a place for labels, perhaps of none", NULL},
+    {"_most_frequent", get_most_frequent, NULL, "the share of the most frequent label, or NaN", NULL},
     {0},
 };
 static PyType_Slot slots[] = {

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from typing import Any, Sequence
+
+import numpy as np
 
 from . import _core, _report
 from ._errors import argument_error, shown
@@ -68,13 +71,23 @@ def _refuse_unjudged(goals: dict[str, float], log: Log, tune_log: Log | None) ->
         )
 
 
+def _is_copy(log: Log, tune_log: Log) -> bool:
+    """Whether a tune log is the log, or its beginning, again: by queries at the same places alone, as queries of one word,
+    say, are in both. Nobody knows where all queries are the same."""
+    if not 20 <= tune_log.n <= log.n or log.d != tune_log.d:
+        return False
+    places = np.arange(min(tune_log.n, 500)) * tune_log.n // min(tune_log.n, 500)
+    rows = tune_log.queries[places]
+    return log.queries[places].tobytes() == rows.tobytes() and bool((rows != rows[0]).any())
+
+
 def _warn_of_labels(goals: dict[str, float], index: Index) -> None:
     """A share of FULL's P@1 cannot be told without labels: the library then takes FULL's own answers for the goal."""
     given = next((name for name in ("target", "target5") if name in goals), None)
     tuning = index.tuning
     if "target_agree" in goals or tuning is None or not tuning["target_agree"] > 0:
         return
-    if given is None and (hint := _report.never_a_label(tuning["labelled"], 0.0)):
+    if given is None and (hint := _report.doubtful_labels(None, tuning["labelled"], 0.0)):
         warnings.warn(hint, stacklevel=3)
     if given is not None:
         why = "FULL finds no label of the queries" if tuning["labelled"] else "there are no labels"
@@ -95,6 +108,18 @@ def _warn_of_screen(index: Index) -> None:
             "exact, and without a method the tuner finds what serves",
             stacklevel=3,
         )
+
+
+def _warn_of_quality(index: Index, log: Log | None) -> None:
+    """Of labels, by what FULL was judged on; of an index that was built as it was named; of its probabilities."""
+    tuning, curve, info = index.tuning, index.curve, index.info
+    hints = [_report.doubtful_labels(log, info["held_n"], info["held_full_p_at_1"]), _report.poor(info), _report.far_log_z(info)]
+    if tuning is not None and curve is not None:
+        full = next((row.p_at_1 for row in curve if row.method == 0), math.nan)
+        if full > 0:  # that it has no hit, _warn_of_labels says
+            hints.append(_report.doubtful_labels(log, tuning["labelled"], full))
+    for hint in filter(None, hints):
+        warnings.warn(hint, stacklevel=3)
 
 
 def _goals(target: Any, target5: Any, target_agree: Any, target_us: Any) -> dict[str, float]:
@@ -181,15 +206,15 @@ def build(
     if named and not goals and (limits or tune_queries is not None):
         given = next(iter(limits), "tune_queries")
         raise argument_error(given, f"{given} is for tuning: give target too, or leave out {', '.join(_NAMING)}")
-    if queries is not None and tune_queries is queries:
+    layer = layer_of(W, b, names)
+    log = log_of(queries, labels, layer.m, "labels")
+    tune_log = log_of(tune_queries, tune_labels, layer.m, "tune_labels")
+    if log is not None and tune_log is not None and (tune_queries is queries or _is_copy(log, tune_log)):
         raise argument_error(
             "tune_queries",
             "tune_queries are the queries that are learned from, which flatters every index: give others, or leave it "
             "out, and a tenth is held out",
         )
-    layer = layer_of(W, b, names)
-    log = log_of(queries, labels, layer.m, "labels")
-    tune_log = log_of(tune_queries, tune_labels, layer.m, "tune_labels")
     tuned = not named or bool(goals)
     if tuned and log is None:
         raise argument_error("queries", "tuning needs queries to learn from; method='screen' and 'full' need none")
@@ -199,8 +224,11 @@ def build(
         texts["source"] = "top"  # labels have no part in it
     with reporting(progress) as fn:
         index = Index._build(layer, log, tune_log, texts, {**limits, **goals} if tuned else None, threads, fn)
+    if not tuned and log is not None and log.n < 1000 and index.info["method"] not in ("full", "screen"):
+        index._unjudged = _report.unjudged(log.n)
     _warn_of_labels(goals, index)
     _warn_of_screen(index)
+    _warn_of_quality(index, log if tune_log is None else tune_log)
     return index
 
 

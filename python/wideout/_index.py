@@ -35,6 +35,7 @@ class Index(_core.Index):
     wideout.ClosedError: the index is closed
     """
 
+    _unjudged = ""  # why it has no figures of its quality, where the log was too short
     path: str | None = None  #: the file that it was opened from, or saved to last
 
     # ---- Answers ----------------------------------------------------------------------------------------------
@@ -125,9 +126,9 @@ class Index(_core.Index):
                 threads,
                 fn,
             )
-        if hint := _report.never_a_label(found["n"] - found["without_label"], found["full_p_at_1"]):
+        if hint := _report.doubtful_labels(log, found["n"] - found["without_label"], found["full_p_at_1"]):
             warnings.warn(hint, stacklevel=2)
-        return Evaluation(found, self._describe())
+        return Evaluation({"batch": batch, **found}, self._describe())
 
     # ---- What it is -------------------------------------------------------------------------------------------
 

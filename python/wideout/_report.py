@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._index import Evaluation, Index
+    from ._log import Log
 
 
 def _bytes(n: float) -> str:
@@ -50,14 +51,53 @@ def _by_hits(tuning: dict[str, Any], row: Any, full: Any) -> bool:
     return row.p_at_1 > 0 or row.p_at_5 > 0 or (full is not None and full.p_at_5 > 0)
 
 
-def never_a_label(n: int, full_p_at_1: float) -> str:
-    """What to say where FULL finds no label of n labelled queries; "" where it does, or they are few: with a P@1 of
-    0.05 fewer than 50 are without a hit once in thirteen times."""
-    if full_p_at_1 != 0 or n < 50:
+def doubtful_labels(log: Log | None, n: int, full_p_at_1: float) -> str:
+    """What to say where FULL finds no label of n labelled queries of a log, or no more than who always answers the most
+    frequent one, and not twice as many at the upper end of what may be by chance (95%, one-sided); "" where it does, or
+    they are few: with a P@1 of 0.05 fewer than 50 are without a hit once in thirteen times."""
+    if math.isnan(full_p_at_1) or n < 50:
+        return ""
+    on = f"on {_count(n, 'labelled query')} FULL's best answer is"
+    if full_p_at_1 == 0:
+        return f"{on} never a label: are they labels of this layer, and do they count from 0?"
+    most, hits, z = log._most_frequent if log is not None else math.nan, n * full_p_at_1, 1.645
+    upper = hits + z * z / 2 + z * math.sqrt(hits + z * z / 4)
+    if not (full_p_at_1 <= most and upper < 2 * n * most):
         return ""
     return (
-        f"on {_count(n, 'labelled query')} FULL's best answer is never a label: are they labels of this layer, and do "
-        "they count from 0?"
+        f"{on} a label for {100 * full_p_at_1:.3g}%, and the most frequent label alone for {100 * most:.3g}%: are these "
+        "the labels of these queries, in their order?"
+    )
+
+
+def unjudged(n: int) -> str:
+    """What to say of an index of so short a log, no part of which can be spared to judge it."""
+    return f"a log of {_count(n, 'query')} says nothing of the quality: give 1,000 or more, or judge it on others by evaluate"
+
+
+def poor(info: dict[str, Any]) -> str:
+    """What to say of an index that was built as it was named, and is much worse than FULL where it was judged."""
+    if not info["held_n"]:
+        return ""
+    by_hits = info["held_full_p_at_1"] > 0
+    share = info["held_p_at_1"] / info["held_full_p_at_1"] if by_hits else info["held_same_best"]
+    if share >= 0.9 or info["method"] == "screen":
+        return ""
+    dials = {"evidence": "a smaller lambda_ or a longer log", "popular": "a larger popular"}
+    return (
+        f"the index has {100 * share:.0f}% of FULL's {'P@1' if by_hits else 'best answers'} on "
+        f"{_count(info['held_n'], 'query')} of the log that it did not know: target=0.995 with tune_queries looks for "
+        f"better options; {dials.get(info['method'], 'a smaller K or a larger L')} helps too"
+    )
+
+
+def far_log_z(info: dict[str, Any]) -> str:
+    """What to say where the candidates lack most of Z, and the estimate is a guess: off by more than a factor of e."""
+    if not info["log_z_error"] > 1:
+        return ""
+    return (
+        f"log Z is off by {info['log_z_error']:.2g} nats, so that probabilities mean little: more classes in the cells, by a "
+        "smaller lambda_, a larger cap or more probes, make that less"
     )
 
 
@@ -188,6 +228,14 @@ def index_text(index: "Index") -> str:
             f"{info['cells']:,} {hold} {info['entries']:,} classes, the largest {info['largest_cell']:,}; "
             f"{info['empty_cells']:,} empty; {_bytes(info['index_bytes'])}"
         )
+    if info["held_n"]:
+        hits = f"P@1 {info['held_p_at_1']:.4f}, FULL's {info['held_full_p_at_1']:.4f}; "
+        lines.append(
+            f"on {_count(info['held_n'], 'query')} of the log that it did not know: "
+            f"{'' if math.isnan(info['held_p_at_1']) else hits}FULL's best answer for {100 * info['held_same_best']:.1f}%"
+        )
+    if index._unjudged:
+        lines.append(index._unjudged)
     if not math.isnan(info["same_best"]):
         lines.append(
             f"beside f32 rows, on logged queries: the same best answer for {100 * info['same_best']:.2f}%, "
@@ -236,6 +284,11 @@ def evaluation_text(e: "Evaluation", index: dict[str, Any]) -> str:
     if e.not_finite:
         head += f"; {e.not_finite:,} with numbers or scores that are not finite left out"
     lines.append(f"{head:<34}{index['method']:>12}{'FULL':>12}")
+    first, last = index["full_from"], index["full_to"]
+    if e.exact_share == 1 and first and e.batch >= first and (not last or e.batch <= last):
+        other = 1 if first > 1 else last + 1  # 1: every batch is FULL's
+        cells = f": batch={other} judges the cells" if first > 1 or last else ""
+        lines.append(f"quality is that of batches of {e.batch:,}, which FULL answers{cells}")
     if not math.isnan(e.p_at_1):
         for k in (1, 3, 5):
             share(f"P@{k}", e[f"p_at_{k}"], e[f"full_p_at_{k}"])

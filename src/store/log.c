@@ -2,8 +2,10 @@
 #include "store/log.h"
 
 #include "base/error.h"
+#include "base/hits.h"
 #include "base/mem.h"
 #include "base/size.h"
+#include "base/team.h"
 #include "store/journal.h"
 
 #include <inttypes.h>
@@ -420,6 +422,31 @@ const int32_t *wo_log_labels(const wo_log *log, const int64_t **indptr)
 {
     *indptr = log->indptr;
     return log->labels;
+}
+
+double wo_log_most_frequent(const wo_log *log)
+{
+    enum { MOST = 100000 };
+    const size_t n = log->n < MOST ? log->n : MOST;
+    const int64_t *starts = log->indptr;
+    size_t n_labels = 0, kept = 0, labelled = 0, most = 0;
+    for (size_t i = 0; starts && i < n; i++) {
+        const size_t row = woi_part_start(i, n, log->n);
+        n_labels += (size_t)(starts[row + 1] - starts[row]);
+    }
+    int32_t *ids = n_labels ? woi_alloc(n_labels, sizeof *ids, NULL) : NULL;
+    for (size_t i = 0; ids && i < n; i++) {
+        const size_t own = woi_labels_of(starts, log->labels, woi_part_start(i, n, log->n), ids + kept);
+        labelled += own > 0;
+        kept += own;
+    }
+    woi_ids_sort(ids, kept);
+    for (size_t i = 0, first = 0; i < kept; i++) {
+        if (ids[i] != ids[first]) first = i;
+        if (i - first + 1 > most) most = i - first + 1;
+    }
+    woi_free(ids);
+    return labelled ? (double)most / (double)labelled : NAN;
 }
 
 /* ---- Checks ------------------------------------------------------------------------------------------------ */

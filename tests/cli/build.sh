@@ -324,11 +324,16 @@ figure() { "$WIDEOUT" eval --no-timing --json --index held.idx --log "held/$1.lo
 check 'an index is judged as by other queries' jq -e --argjson test "$(figure test)" --argjson own "$(figure train)" \
     '.held_out.queries == 500 and ((.held_out.p_at_1 - $test) | fabs) < 0.07 and $own - .held_out.p_at_1 > 0.05' held.json
 check 'a poor one is warned of' grep -qE '^wideout: warning: held.idx has 8[0-9]% of FULL.s P@1 on 500 queries of the log that it did not know: --target 0.995 .*; a smaller --lambda or a longer log helps too$' held.err
-check 'and again by another method' grep -q 'helps too' <(held --method popular --popular 20 2>&1)
+check 'and again by another method, without a progress bar too' grep -q 'helps too' <(held -q --method popular --popular 20 2>&1)
 held --method evidence -K 8 -L 2 --lambda 0.001 >held.text 2>held.err
 same 'a good one is not' '' "$(cat held.err)"
 check 'but its figures are there' grep -qE "^  on 500 queries of the log that it did not know: P@1 0\.[0-9]{4}, FULL's 0\.[0-9]{4}; FULL's best answer for 9[0-9.]+%$" held.text
 cp held.idx before.idx
+"$WIDEOUT" data synthetic -q -m 300 -d 16 -n 999 -o short >/dev/null
+short=(--layer short/layer.safetensors --log short/train.log.safetensors -o short.idx)
+same 'one of a short log says that nobody judged it' "  a log of 999 queries says nothing of the quality: give 1,000 or more, or judge it on others by 'wideout eval'" \
+    "$("$WIDEOUT" build -q "${short[@]}" -K 4 -L 2 | grep 'says nothing')"
+same 'what scores all classes need not' '' "$("$WIDEOUT" build -q "${short[@]}" --method screen | grep 'says nothing')"
 held -q --method evidence -K 8 -L 2 --lambda 0.001 -t 3 >held.two
 same 'with any number of threads' "$(grep 'did not know' held.text)" "$(grep 'did not know' held.two)"
 check 'and the index is no other' cmp held.idx before.idx
@@ -372,6 +377,8 @@ build --tune-log small.log -o unshown >unshown.text
 same 'a share of labels where there are none' "wideout: warning: no query to judge by has labels: --target is taken for --target-agree 0.9, the share of FULL's own answers" \
     "$(head -n 1 unshown.err)"
 check 'one query shows nothing, said as soon as it is known' grep -q '^wideout: warning: the queries to judge by are too few to show' unshown.err
+build --tune-log small.log --target 0.9 -o unshown 2>&1 >/dev/null | grep warning >quiet.err
+check 'and without a progress bar too' cmp unshown.err quiet.err
 check 'a tune log without labels' grep -q "^  tuned to 0.99 of FULL's own 5 best, on 1 query" unshown.text
 fails 'a tensor that the layer lacks' 1 "wideout: s/layer.safetensors: the file has no tensor 'none': its matrices are weight (500 x 8); choose with --weight-name NAME" \
     build --weight-name none -o bad

@@ -2,6 +2,8 @@
 # wideout eval: what it prints, what it refuses, quality that does not depend on threads, energy from a made-up machine.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
+case $BUILD in /*) sign=$BUILD/tests/tools/sign ;; *) sign=$PWD/$BUILD/tests/tools/sign ;; esac
+golden=$PWD/tests/golden
 cd "$scratch" || exit 1
 export WIDEOUT_POWERCAP=$scratch/nothing
 
@@ -257,5 +259,12 @@ same 'not for as many' '' "$(cat half.err)"
 fails 'no exact rows: the index is named, and nothing is read' 1 \
     'wideout: half: the index has no f32 rows to answer exactly with: the layer has them; give the layer too: --layer FILE' \
     "$WIDEOUT" predict --index half --exact </dev/null
+
+# ---- Batches that FULL answers -----------------------------------------------------------------------------------
+for from in 0 9 1; do "$sign" "$golden/index-tuned.safetensors" planned.$from '"tune.full_from":"0"' "\"tune.full_from\":\"$from\""; done
+planned() { "$WIDEOUT" eval -q --index "planned.$1" --layer "$golden/layer.safetensors" --log "$golden/log.safetensors" --no-timing "${@:2}" | grep '^  quality'; }
+same 'quality of FULL is not taken for that of the cells' '  quality is that of batches of 1,024, which FULL answers: -b 1 judges the cells' "$(planned 9)"
+same 'where no batch is theirs' '  quality is that of batches of 5, which FULL answers' "$(planned 1 -b 5)"
+same 'and is their own' '' "$(planned 9 -b 1)$(planned 9 -b 8)$(planned 0)"
 
 finish

@@ -232,6 +232,7 @@ xc xc-header-one "line 1: expected the header 'N F L' (or 'rows cols'), found '5
 xc xc-header-four "line 1: expected the header 'N F L' (or 'rows cols'), found '1 2 3 4'" '1 2 3 4\n'
 xc xc-header-spaces "line 1: expected the header 'N F L' (or 'rows cols'), found '1  2 3'" '1  2 3\n'
 xc xc-header-negative "line 1: expected the header 'N F L' (or 'rows cols'), found '-1 2 3'" '-1 2 3\n'
+xc xc-fasttext "line 1: '__label__a some words' is fastText's text, which has words: expected numbers, 'l1,l2 f:v f:v'; its trained .bin is a network: 'wideout embed FILE.bin --data TEXT'" '__label__a some words\n'
 xc xc-header-missing "line 1: expected the header 'N F L' (or 'rows cols'), found '0,1 2:1'; --lenient accepts it" '0,1 2:1\n'
 xc xc-header-huge "line 1: a count in the header '1 99999999999 3' is more than 2147483647" '1 99999999999 3\n 0:1\n'
 xc xc-header-wrap "line 1: a count in the header '1 1 18446744073709551617' is more than 2147483647" '1 1 18446744073709551617\n 0:1\n'

@@ -167,8 +167,18 @@ for _ in 1 2 3 4; do tensor s/train.log.safetensors queries; done | npy '<f4' '1
 i64 "${shifted[@]}" "${shifted[@]}" "${shifted[@]}" "${shifted[@]}" | npy '<i8' '1200,' >often-y.npy
 "$WIDEOUT" build --layer w.npy --bias b.npy --log often.npy --labels often-y.npy --method popular -o bad >/dev/null 2>err
 check 'an index that is built as it is named' grep -qE "^wideout: warning: often.npy: on [0-9]+ labelled queries FULL's best answer is never a label: " err
-"$WIDEOUT" build --layer w.npy --bias b.npy --log often.npy --labels often-y.npy -t 1 --max-time 0.1s -o bad >/dev/null 2>err
+"$WIDEOUT" build --layer w.npy --bias b.npy --log often.npy --labels often-y.npy -t 1 --max-time 0.1s -q -o bad >/dev/null 2>err
 check 'the tuner, before it searches' grep -qxF "wideout: warning: often.npy: ${unlikely/300/120}" err
+# Labels of the layer in another order than their queries: FULL is right now and then, as who always says the same.
+mapfile -t right < <("$WIDEOUT" predict --index full -k 1 train.npy | cut -f 1)
+moved=("${right[@]:7}" "${right[@]:0:7}")
+i64 "${moved[@]}" | npy '<i8' '300,' >moved.npy
+others="FULL's best answer is a label for [0-9.]*%, and the most frequent label alone for [0-9.]*%: are these the labels of these queries, in their order?"
+"$WIDEOUT" eval --index full --log train.npy --labels moved.npy --no-timing >/dev/null 2>err
+check 'labels of other queries: eval' grep -qx "wideout: warning: train.npy: on 300 labelled queries $others" err
+i64 "${moved[@]}" "${moved[@]}" "${moved[@]}" "${moved[@]}" | npy '<i8' '1200,' >often-y.npy
+"$WIDEOUT" build --layer w.npy --bias b.npy --log often.npy --labels often-y.npy -t 1 --max-time 0.1s -o bad >/dev/null 2>err
+check 'the tuner, of those it judged by' grep -qx "wideout: warning: often.npy: on 120 labelled queries $others" err
 "$WIDEOUT" eval --index full --log q.npy --labels y.npy --no-timing >/dev/null 2>err
 same 'not where it is one' '' "$(cat err)"
 rm bad

@@ -304,8 +304,8 @@ early 'a missing folder' 'no/o.net: the file cannot be created: No such file or 
 early 'an output that is a folder' 'x: the output exists and is not a plain file' xc --train x/train.txt -o x
 early 'no training file' 'nowhere: the file cannot be opened: No such file or directory' xc --train nowhere -o o.net
 for what in valid test; do
-    early "$what: more labels than the network has" 'labels: has 1101 labels, the network 1100' xc --train x/train.txt --$what labels -o o.net
-    early "$what: more features" "features: has 999999 features, the network $(sed -n '1s/.* \(.*\) .*/\1/p' x/train.txt)" \
+    early "$what: more labels than the network has" "labels: has 1101 labels, the network 1100; 'wideout data split' of the whole set gives its parts one header" xc --train x/train.txt --$what labels -o o.net
+    early "$what: more features" "features: has 999999 features, the network $(sed -n '1s/.* \(.*\) .*/\1/p' x/train.txt); 'wideout data split' of the whole set gives its parts one header" \
         xc --train x/train.txt --$what features -o o.net
     early "$what: a missing file" 'nowhere: the file cannot be opened: No such file or directory' lm --train "${data[lm]}" --$what nowhere -o o.net
 done
@@ -397,7 +397,7 @@ for arch in xc lm; do
 done
 same 'embed for people' 'p.log: 200 queries of 8 numbers' "$("$WIDEOUT" embed xc.net --data x/test.txt -o p.log | sed 's/, [0-9.]* s$//')"
 fails 'embed: no network' 1 "wideout: xc.log: is not a network of wideout's" "$WIDEOUT" embed xc.log --data x/test.txt -o p.log
-fails 'embed: data of more labels' 1 'wideout: labels: has 1101 labels, the network 1100' "$WIDEOUT" embed xc.net --data labels -o p.log
+fails 'embed: data of more labels' 1 "wideout: labels: has 1101 labels, the network 1100; 'wideout data split' of the whole set gives its parts one header" "$WIDEOUT" embed xc.net --data labels -o p.log
 fails 'embed: text longer than the corpus' 1 "wideout: ${tests[lm]}: has $(($(jq .n embed.json) + 1)) words, expected more than 999999" \
     "$WIDEOUT" embed lm.net --data "${tests[lm]}" --next 999999 -o p.log
 fails 'embed: text for a language model' 1 "wideout: x/test.txt: is no token file; 'wideout data text' makes one of text" \

@@ -198,6 +198,9 @@ ln s/train.log.safetensors "it's a folder/\$log"
 cells() { "$WIDEOUT" info --json "$1" | jq -c '.metadata["xxh3.cells.ids"]'; }
 before=$(cells "it's an index")
 wideout() { "$WIDEOUT" "$@"; }
+same 'next: judges what was tuned, and not FULL, which may be faster for 1,024' \
+    "$("$WIDEOUT" info --json plain | jq -r '.index | if .full_from > 1 and .full_from <= 1024 and (.full_to == 0 or .full_to >= 1024) then " -b 1" else "" end')" \
+    "$(sed -n '/^next: /s/.*s\/test.log.safetensors\(.*\)  # better.*/\1/p' plain.text)"
 check 'next: says that its log was tuned on' grep -q '^next: .*  # better: a log that it was not tuned on$' copy.text
 check 'next: works when it is copied' eval "$(sed -n 's/^next: //p' copy.text | sed 's/  #.*//') --no-timing"
 kept=$(md5sum <"it's an index")
@@ -296,6 +299,9 @@ check 'as many classes in a cell as answers are asked for' jq -en 'input.options
     <(tune "${valid[@]}" -k 12 --target 0.3 --target5 0.3 -o twelve --json 2>/dev/null)
 fails 'the log itself to judge on' 2 "wideout build: --tune-log is the log that is learned from, which flatters every index: give other queries, or leave it out, and a tenth of the log is held out (see 'wideout build --help')" \
     tune --tune-log s/train.log.safetensors -o bad
+cp s/train.log.safetensors copied.log
+fails 'or a copy of it' 2 "wideout build: --tune-log is the log that is learned from, which flatters every index: give other queries, or leave it out, and a tenth of the log is held out (see 'wideout build --help')" \
+    tune --tune-log copied.log -o bad
 fails 'no such tune log' 1 'wideout: none: the file cannot be opened: No such file or directory' tune --tune-log none -o bad
 fails 'two tables' 2 "wideout info: --trace and --curve are two tables: give one (see 'wideout info --help')" \
     "$WIDEOUT" info --trace --curve plain

@@ -60,6 +60,8 @@ class Exactly(unittest.TestCase):
             ({"target": 0.9, "target_us": 3}, "give one"),
             ({"target": "best", "target_agree": 0.9}, "give one"),
             ({"tune_queries": queries}, "flatters every index"),
+            ({"tune_queries": queries.copy()}, "flatters every index"),
+            ({"tune_queries": queries[:500].astype(np.float64)}, "flatters every index"),
             ({"k": -3}, "k is out of range"),
             ({"max_time": "5m"}, "max_time takes a number of seconds, not '5m'"),
             ({"target_agree": "most"}, "target_agree takes a number, not 'most'"),
@@ -103,6 +105,54 @@ class Exactly(unittest.TestCase):
         self.assertLess(coarse.info["same_five"], 0.9)
 
 
+def some_frequent():
+    """Queries, several times over, whose labels are FULL's answers, of 20 frequent classes."""
+    best = index(method="full").search(queries, k=1)[1][:, 0]
+    some = np.isin(best, np.argsort(-np.bincount(best))[:20])
+    return np.tile(queries[some], (4, 1)), np.tile(best[some], 4)
+
+
+class Named(unittest.TestCase):
+    """An index that is built as it was named says what it is worth on queries of the log that it did not know."""
+
+    def test_good(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ix = wideout.build(W, b, queries, labels, method="evidence", lambda_=0.001, K=4, L=2, iterations=20)
+        held = {name: ix.info[name] for name in ("held_n", "held_same_best", "held_p_at_1", "held_full_p_at_1")}
+        self.assertEqual(held["held_n"], 200)
+        self.assertIn(
+            f"\non 200 queries of the log that it did not know: P@1 {held['held_p_at_1']:.4f}, FULL's "
+            f"{held['held_full_p_at_1']:.4f}; FULL's best answer for {100 * held['held_same_best']:.1f}%\n",
+            str(ix) + "\n",
+        )
+        self.assertNotIn("did not know", str(wideout.build(W, b, queries, labels, max_time=0.1)))
+
+    def test_short_log(self):
+        words = "\na log of 999 queries says nothing of the quality: give 1,000 or more, or judge it on others by evaluate"
+        for method, is_said in (("popular", True), ("screen", False)):
+            self.assertEqual(words in str(wideout.build(W, b, queries[:999], labels[:999], method=method)), is_said)
+        self.assertNotIn("says nothing", str(index(method="popular")))
+
+    def test_poor(self):
+        with self.assertWarnsRegex(UserWarning, "^the index has [0-9]+% of FULL's P@1 on 200 queries .*; a larger popular helps too$"):
+            wideout.build(W, b, queries, labels, method="popular", popular=20)
+        words = "^the index has [0-9]+% of FULL's best answers on .*; a smaller lambda_ or a longer log helps too$"
+        with self.assertWarnsRegex(UserWarning, words):
+            ix = wideout.build(W, b, queries, lambda_=2, K=9, L=1, iterations=5)
+        self.assertNotIn("P@1", str(ix))
+
+    def test_labels_in_another_order(self):
+        words = "^on [0-9]+ labelled queries FULL's best answer is a label for [0-9.]+%, and the most frequent"
+        with self.assertWarnsRegex(UserWarning, words):
+            q, right = some_frequent()
+            wideout.build(W, b, q, np.roll(right, 1), method="popular", popular=20)
+
+    def test_probabilities(self):
+        with self.assertWarnsRegex(UserWarning, "^log Z is off by [0-9.]+ nats, so that probabilities mean little: "):
+            wideout.build(3 * W, 3 * b, queries, labels, lambda_=2, K=9, L=1, iterations=5, partition=True)
+
+
 class Tuned(unittest.TestCase):
     def test_labels_from_one(self):
         """Hits cannot be the goal, and a warning says why; evaluate has one too."""
@@ -117,6 +167,20 @@ class Tuned(unittest.TestCase):
             index.evaluate(queries[:49], wrong[:49], timing=False)
             index.evaluate(queries, timing=False)
             index.evaluate(queries, labels, timing=False)
+
+    def test_labels_in_another_order(self):
+        """FULL is then right no more often than who always says the same; a good network on few queries may be, too."""
+        q, right = some_frequent()
+        moved = np.roll(right, 1)
+        words = "labelled queries FULL's best answer is a label for [0-9.]+%, and the most frequent label alone for [0-9.]*%: are these"
+        with self.assertWarnsRegex(UserWarning, words):
+            ix = wideout.build(W, b, q, moved, max_time=0.1, threads=1)
+        with self.assertWarnsRegex(UserWarning, f"^on {len(q):,} {words}"):
+            ix.evaluate(q, moved, timing=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ix.evaluate(q[:49], moved[:49], timing=False)
+            ix.evaluate(q, right, timing=False)
 
     def test_target_without_labels(self):
         """It is then the share of FULL's own answers, as in the tool, and a warning says so."""
@@ -133,13 +197,13 @@ class Tuned(unittest.TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             self.assertEqual(wideout.build(W, b, queries, max_time=1).tuning["target_agree"], 0.99)
-        agreed = wideout.build(W, b, paths[0], tune_queries=queries, target_agree=0.5, max_time=1)
+        agreed = wideout.build(W, b, paths[0], tune_queries=queries[::-1], target_agree=0.5, max_time=1)
         self.assertEqual(agreed.tuning["target_agree"], 0.5)
         self.assertIn("\nno hits to judge by: the queries have no labels\nshown by the answers themselves: at least ", str(agreed))
         with wideout.LogWriter(scratch("labelled.log"), d=16) as log:
             log.append(queries, labels)
         with self.assertRaisesRegex(wideout.ArgumentError, "give tune_labels too"):
-            wideout.build(W, b, scratch("labelled.log"), tune_queries=queries)
+            wideout.build(W, b, scratch("labelled.log"), tune_queries=queries[::-1])
         self.assertEqual(wideout.build(W, b, scratch("labelled.log"), target=0.9, max_time=1).tuning["target"], 0.9)
 
     def test_target_that_full_never_hits(self):
@@ -201,7 +265,7 @@ class Progress(unittest.TestCase):
         def shown(progress, tqdm):
             with contextlib.redirect_stderr(io.StringIO()) as err:
                 with mock.patch.dict("sys.modules", {} if tqdm else {"tqdm.auto": None}):
-                    wideout.build(W, b, queries, labels, method="evidence", iterations=20, progress=progress)
+                    wideout.build(W, b, queries, labels, lambda_=0.001, K=4, L=2, iterations=20, progress=progress)
             return err.getvalue()
 
         self.assertEqual(shown(None, tqdm=False), "")  # no terminal

@@ -79,6 +79,9 @@ class Indexes(unittest.TestCase):
         again = pickle.loads(pickle.dumps(ix))
         np.testing.assert_array_equal(again.search(queries[:9], 3)[1], ix.search(queries[:9], 3)[1])
         e = ix.evaluate(queries[:50], labels[:50], timing=False)
+        planned = wideout.Evaluation({**e, "exact_share": 1.0}, {**ix.info, "full_from": 9})
+        self.assertIn("\nquality is that of batches of 1,024, which FULL answers: batch=1 judges the cells\n", str(planned))
+        self.assertNotIn("which FULL answers", str(e))
         self.assertEqual(str(pickle.loads(pickle.dumps(e))), str(e))
 
     def test_bad_files(self):

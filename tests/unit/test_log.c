@@ -6,6 +6,7 @@
 #include "store/log.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -148,6 +149,26 @@ static void refuse(wo_status got, const wo_error *err, wo_about about, const cha
     assert_string_equal(err->text, sentence);
     assert_int_equal(err->about, about);
     assert_string_equal(err->option, option);
+}
+
+/* Counted once a query, however often it is given there. */
+static void the_most_frequent_label_is_found(void **state)
+{
+    (void)state;
+    static const float q[6];
+    static const int64_t indptr[] = {0, 3, 3, 4, 6, 7, 8}, none[7];
+    static const int32_t labels[] = {9, 9, 9, 4, 7, 4, 0, 4};
+    const struct {
+        const int64_t *indptr;
+        double share;
+    } cases[] = {{indptr, 3.0 / 5}, {none, NAN}, {NULL, NAN}};
+    for (size_t i = 0; i < 3; i++) {
+        wo_log *log = NULL;
+        assert_int_equal(wo_log_wrap(q, 6, 1, cases[i].indptr, cases[i].indptr ? labels : NULL, &log, NULL), WO_OK);
+        const double found = wo_log_most_frequent(log);
+        assert_true(isnan(cases[i].share) ? isnan(found) : found == cases[i].share);
+        wo_log_free(log);
+    }
 }
 
 static void bad_arrays_are_refused_with_their_place(void **state)
@@ -339,6 +360,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_do_not_matter),
         cmocka_unit_test(empty_pieces_and_empty_logs_are_fine),
+        cmocka_unit_test(the_most_frequent_label_is_found),
         cmocka_unit_test(bad_arrays_are_refused_with_their_place),
         cmocka_unit_test(what_was_said_must_come_true),
         cmocka_unit_test(calls_out_of_order_are_refused),
