@@ -16,6 +16,7 @@ enum { LONGEST_LINE = 1 << 20 }; /* of a list: a name is shorter */
 void cli_class_names_free(cli_class_names *of)
 {
     woi_names_free(&of->names);
+    free(of->class_of);
     free(of->same);
 }
 
@@ -25,24 +26,33 @@ void cli_classes_free(cli_classes *list)
     free(list->whole);
 }
 
-/* Names and, for each class, the next one of the same name, or -1; nothing where classes have no names. */
+/* The first class of a name, or -1. */
+static int32_t find_name(const cli_class_names *of, const char *name, size_t bytes)
+{
+    const int32_t at = woi_names_find(&of->names, name, bytes);
+    return at < 0 ? -1 : of->class_of[at];
+}
+
+/* Names with their classes and, for each class, the next one of the same name, or -1. */
 static wo_status list_names(cli_class_names *of, wo_error *err)
 {
-    size_t bytes = 0;
-    if (of->same || !of->m || !of->name_of(of->ctx, 0, &bytes)) return WO_OK;
+    if (of->same || !of->m) return WO_OK;
     int32_t *last = malloc(of->m * sizeof *last); /* of a name's first class: the last one that has it */
+    of->class_of = malloc(of->m * sizeof *of->class_of);
     of->same = malloc(of->m * sizeof *of->same);
-    if (!last || !of->same) {
+    if (!last || !of->class_of || !of->same) {
         free(last);
         return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
     }
     wo_status status = WO_OK;
     for (size_t i = 0; !status && i < of->m; i++) {
+        size_t bytes = 0;
         const char *name = of->name_of(of->ctx, (int32_t)i, &bytes);
-        if (!name) break;
-        if ((status = woi_names_append(&of->names, name, bytes, err))) break;
-        const int32_t first = woi_names_find(&of->names, name, bytes);
         of->same[i] = -1;
+        if (!name) continue;
+        of->class_of[of->names.n] = (int32_t)i;
+        if ((status = woi_names_append(&of->names, name, bytes, err))) break;
+        const int32_t first = find_name(of, name, bytes);
         if (first != (int32_t)i) of->same[last[first]] = (int32_t)i;
         last[first] = (int32_t)i;
     }
@@ -97,11 +107,11 @@ static wo_status look_up(cli_class_names *of, const char *text, size_t bytes, me
     const char *all = text;
     const size_t all_bytes = bytes;
     found->number = as_number(text, bytes);
-    found->name = woi_names_find(&of->names, text, bytes);
+    found->name = find_name(of, text, bytes);
     if (found->number < 0 && found->name < 0 && skip(&text, &bytes, "number:"))
         found->number = as_number(text, bytes);
     else if (found->number < 0 && found->name < 0 && skip(&text, &bytes, "name:"))
-        found->name = woi_names_find(&of->names, text, bytes);
+        found->name = find_name(of, text, bytes);
     if (found->number < 0 && found->name < 0)
         return cli_set_error(err, WO_ERR_ARGUMENT, "'%.*s' is neither the number nor the name of a class",
                              (int)(all_bytes < 60 ? all_bytes : 60), all);

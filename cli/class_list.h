@@ -19,8 +19,9 @@ typedef struct cli_class_names {
     size_t m;
     const char *(*name_of)(void *ctx, int32_t id, size_t *bytes); /* not terminated; NULL: it has none */
     void *ctx;
-    woi_names names; /* all of them, once a list has one */
-    int32_t *same;   /* (m): the next class of the same name, or -1 */
+    woi_names names;   /* all of them, once a list has been read */
+    int32_t *class_of; /* (names.n): the class of each: some may have no name, as of a shard those of the others */
+    int32_t *same;     /* (m): the next class of the same name, or -1 */
 } cli_class_names;
 
 void cli_class_names_free(cli_class_names *of);

@@ -22,7 +22,7 @@ int cli_names_give(const char *path, wo_layer *layer)
     wo_error err;
     wo_layer_info about = {.struct_size = sizeof about};
     wo_layer_describe(layer, &about);
-    int code = cli_names_read(path, about.m_whole, &names); /* a part of a layer takes all */
+    int code = cli_names_read(path, about.m_whole, &names); /* a shard takes those of all */
     if (code) return code;
     /* The library takes terminated strings: the lines one after the other, with an end each. */
     const size_t n = (size_t)names.n, bytes = (size_t)names.indptr[names.n];

@@ -61,7 +61,8 @@ typedef struct session {
     wo_index *index, *full; /* index: NULL where none is named */
     way ways[2];
     size_t n_ways, n, k;
-    int32_t unk; /* -1: there is none, or it may be written */
+    int32_t *unk; /* what is not to be written: every class called <unk>, of which a vocabulary may have several */
+    size_t n_unk;
     int32_t ids[MAX_K];
     float scores[MAX_K];
 } session;
@@ -77,9 +78,23 @@ static void free_session(session *s)
     wo_index_free(s->full);
     wo_layer_free(s->layer);
     woi_network_free(s->net);
+    free(s->unk);
 }
 
 /* ---- Opening ----------------------------------------------------------------------------------------------- */
+
+static int find_unk(session *s)
+{
+    const woi_names *words = &s->net->labels;
+    wo_error err;
+    if (!(s->unk = malloc((size_t)words->n * sizeof *s->unk + 1))) {
+        cli_set_error(&err, WO_ERR_MEMORY, "out of memory");
+        return cli_fail(NULL, &err);
+    }
+    for (int32_t i = 0; i < words->n; i++)
+        if (woi_names_bytes(words, i) == 5 && memcmp(woi_names_get(words, i), "<unk>", 5) == 0) s->unk[s->n_unk++] = i;
+    return CLI_OK;
+}
 
 static int open_network(session *s)
 {
@@ -91,9 +106,8 @@ static int open_network(session *s)
         return cli_fail(args->net, &err);
     const woi_dense output = woi_network_output(s->net);
     if (wo_layer_wrap(output.w, output.b, output.m, output.d, &s->layer, &err)) return cli_fail(args->net, &err);
-    s->unk = args->no_unk ? woi_names_find(&s->net->labels, "<unk>", 5) : -1;
     if (s->k > output.m) s->k = output.m;
-    return CLI_OK;
+    return args->no_unk ? find_unk(s) : CLI_OK;
 }
 
 static int add_way(session *s, const char *name, const wo_index *index, const char *path)
@@ -153,8 +167,8 @@ static wo_status next_word(session *s, way *w, const float *query, size_t at, in
                                    .scores = s->scores,
                                    .stats = &stats,
                                    .stats_bytes = sizeof stats,
-                                   .forbidden = &s->unk,
-                                   .n_forbidden = s->unk >= 0,
+                                   .forbidden = s->unk,
+                                   .n_forbidden = s->n_unk,
                                    .no_prior = args->no_prior};
     const wo_sample_call draw = {.struct_size = sizeof draw,
                                  .ids = s->ids,

@@ -66,7 +66,7 @@ typedef struct session {
     const arguments *args;
     wo_layer *layer;
     wo_index *index;
-    size_t m, d;
+    size_t m, d; /* m: classes of the whole layer where the index is a shard: ids are those */
     woi_network *net;
     wo_searcher *searcher;
     woi_names given;       /* names of the classes, by --names; n = 0: none */
@@ -282,10 +282,10 @@ static int open_index(session *s)
     if (wo_index_open(args->index, &o, &s->index, &err)) return cli_blame(s->self, &files, &err);
     wo_build_options built = {.struct_size = sizeof built};
     s->prior = !args->no_prior && !wo_index_options(s->index, &built) && built.prior > 0;
-    s->m = wo_index_m(s->index);
+    const cli_index about = cli_index_of(s->index);
+    s->m = about.info.m_whole;
     s->d = wo_index_d(s->index);
     if (args->names && cli_names_read(args->names, s->m, &s->given)) return CLI_FAILED;
-    const cli_index about = cli_index_of(s->index);
     const int code = cli_index_refuse_probes(s->self, args->index, &about, args->probes);
     if (code) return code;
     cli_index_warn(args->index, &about, args->exact_fallback);
@@ -316,7 +316,8 @@ static int make_searcher(session *s)
         code = cli_blame(s->self, &(cli_files){.index = args->index}, &err);
     if (code) return code;
     const uint64_t k = args->k ? args->k : DEFAULT_K;
-    s->k = k < s->m ? (size_t)k : s->m;
+    const size_t own = wo_index_m(s->index); /* no more answers than these */
+    s->k = k < own ? (size_t)k : own;
     s->rows = MAX_ANSWERS / s->k < 1024 ? MAX_ANSWERS / s->k + 1 : 1024;
     s->ids = malloc(s->rows * s->k * sizeof *s->ids);
     s->scores = malloc(s->rows * s->k * sizeof *s->scores);

@@ -234,6 +234,8 @@ static int train(const cli_command *self, woi_arch arch, const arguments *args, 
         return cli_usage(self, "unexpected '%s': files are named by --train, --valid and --test", rest.list[0]);
     if (!args->train) return cli_usage(self, "needs --train FILE");
     if (!args->output) return cli_usage(self, "needs -o FILE for the network");
+    if (args->window > WOI_MOST_WINDOW)
+        return cli_usage(self, "--window takes at most %d, not %" PRIu64, WOI_MOST_WINDOW, args->window);
     int code = refuse_inputs(self, arch, args);
     if (code) return code;
     woi_train_options o = woi_train_defaults(arch);

@@ -211,8 +211,8 @@ WO_API const float *wo_layer_weight(const wo_layer *layer);
 WO_API const float *wo_layer_bias(const wo_layer *layer);
 
 /* Names the m classes, in place of those that its file may have: UTF-8, no line ends, copied. An index that is built
- * from the layer then has them. A part of a layer takes the names of all its classes, and keeps its own. To be called
- * before other threads have the layer. */
+ * from the layer then has them. A part of a layer, or a shard's file, takes the names of all classes of the
+ * whole one, and keeps its own. To be called before other threads have the layer. */
 WO_API wo_status wo_layer_set_names(wo_layer *layer, const char *const *names, size_t n, wo_error *err);
 
 typedef struct wo_layer_info {

@@ -183,17 +183,10 @@ static const char *name_in(void *ctx, int32_t id, size_t *bytes)
     return name_of(ctx, (size_t)id, id, bytes);
 }
 
-static bool has_file(const cli_texts *given)
-{
-    for (size_t i = 0; i < given->n; i++)
-        if (given->of[i][strspn(given->of[i], "0123456789,")]) return true;
-    return false;
-}
-
-/* A file may have names: then rank 0 is told those of all classes. */
+/* Rank 0 is told the names of all classes: also digits may be one. */
 static wo_status all_names(const session *s, block_names *names, wo_error *err)
 {
-    if (!ranks_tell(s) || (!has_file(&s->args->forbid) && !has_file(&s->args->require))) return WO_OK;
+    if (!ranks_tell(s)) return WO_OK;
     const size_t m = s->info.m_whole;
     int32_t *ids = malloc(m * sizeof *ids);
     if (!ids) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");

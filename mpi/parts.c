@@ -44,10 +44,12 @@ static int open_layer(const cli_command *self, const cli_layer *given, const cha
 }
 
 /* Shards of two dealings may have a class twice and lack another: this says it plainly. The classes themselves are
- * compared when an index is built, or opened. */
-static wo_status same_dealing(uint64_t dealing, wo_error *err)
+ * compared when an index is built, or opened. Whether there are names decides what ranks say to each other, and is
+ * compared itself: a file may not tell its dealing. */
+static wo_status same_dealing(uint64_t dealing, int has_names, wo_error *err)
 {
-    return job_same("the dealing of classes to shards, or what they are called,", &dealing, sizeof dealing, err);
+    const uint64_t both[] = {dealing, (uint64_t)has_names};
+    return job_same("the dealing of classes to shards, or what they are called,", both, sizeof both, err);
 }
 
 /* Rank 0 reads all of a whole layer and tells the others what is `known`: the checksum of all of it, then that of each
@@ -69,7 +71,7 @@ static int open_told(const cli_command *self, cli_layer *own, const char *names,
         if (!told) status = calls->broadcast(calls->ctx, known, bytes, 0, &err);
         if (!status) status = job_same("the layer", same, sizeof same, &err);
         if (!status) status = job_same("the layer", known + 1, of_parts, &err);
-        if (!status) status = same_dealing(info.dealing, &err);
+        if (!status) status = same_dealing(info.dealing, info.has_names, &err);
     }
     return status ? part_blame(self, &(cli_files){0}, &err) : code;
 }
@@ -114,7 +116,7 @@ static wo_status same_build(const wo_index *index, wo_error *err)
     const uint64_t layer[] = {info.layer_checksum, info.m_whole, info.d};
     const uint64_t router[] = {info.router_checksum, info.n_cells};
     wo_status status = job_same("the layer of the index", layer, sizeof layer, err);
-    if (!status) status = same_dealing(info.dealing, err);
+    if (!status) status = same_dealing(info.dealing, info.has_names, err);
     if (!status) status = job_same("the build of the index, by its options,", text, strnlen(text, sizeof text), err);
     return status ? status : job_same("the build of the index, by its router,", router, sizeof router, err);
 }

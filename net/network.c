@@ -360,6 +360,17 @@ static bool is_meta(const woi_st *st, const char *key, const char *value)
     return found && strcmp(found, value) == 0;
 }
 
+/* A line that is missing is 0. */
+static wo_status read_number(const woi_st *st, const char *key, uint64_t most, uint64_t *value, wo_error *err)
+{
+    const char *text = woi_st_meta(st, key);
+    char *end = NULL, quoted[WOI_QUOTE_BYTES];
+    *value = text && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+    if (!text || (end && !*end && strlen(text) < 12 && *value <= most)) return WO_OK;
+    return woi_fail(err, WO_ERR_FORMAT, 8, "'%s' is \"%s\", expected a number up to %" PRIu64, key,
+                    woi_quote(quoted, text, strlen(text)), most);
+}
+
 static wo_status read_network(const woi_st *st, woi_network **result, wo_error *err)
 {
     if (!woi_st_kind(st) || strcmp(woi_st_kind(st), "network") != 0)
@@ -374,10 +385,10 @@ static wo_status read_network(const woi_st *st, woi_network **result, wo_error *
     if (status) return status;
     woi_network *net = *result;
     net->input = (woi_bag_input){is_meta(st, "counts", "log1p"), is_meta(st, "normalize", "l2"), true};
-    const char *window = woi_st_meta(st, "window"), *drop = woi_st_meta(st, "drop_top"),
-               *extractor = woi_st_meta(st, "extractor");
-    net->window = window ? strtoull(window, NULL, 10) : 0;
-    net->drop_top = drop ? strtoull(drop, NULL, 10) : 0;
+    if (net->arch == WOI_ARCH_W2V && ((status = read_number(st, "window", WOI_MOST_WINDOW, &net->window, err)) ||
+                                      (status = read_number(st, "drop_top", net->m, &net->drop_top, err))))
+        return status;
+    const char *extractor = woi_st_meta(st, "extractor");
     snprintf(net->extractor, sizeof net->extractor, "%s", extractor ? extractor : "none");
     if (woi_st_find(st, "names.labels.bytes") && (status = woi_names_load(st, "labels", &net->labels, err)))
         return status;

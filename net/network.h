@@ -23,6 +23,9 @@
 typedef enum woi_arch { WOI_ARCH_XC, WOI_ARCH_W2V, WOI_ARCH_LM, WOI_N_ARCHS, WOI_ARCH_FASTTEXT = WOI_N_ARCHS } woi_arch;
 const char *woi_arch_name(woi_arch arch); /* "xc" */
 
+/* Words on each side of one, at most: each word of a text is held against twice as many. */
+enum { WOI_MOST_WINDOW = 1000 };
+
 enum { WOI_MAX_PARAMS = 1 + 4 * WOI_LSTM_DEPTH + 2 };
 
 typedef struct woi_param {

@@ -344,7 +344,7 @@ static size_t count_near(woi_queries *s, uint64_t word)
             const int32_t label = s->class_of[s->tokens.ids[i]];
             if (i == s->places[at] || !s->net->is_label[label] || (s->seen[label] && s->last[label] == at)) continue;
             if (!s->seen[label]) s->near[n++].id = label;
-            s->seen[label]++;
+            s->seen[label] += s->seen[label] < INT32_MAX; /* as counts are written */
             s->last[label] = at;
         }
     }

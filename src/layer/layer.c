@@ -604,7 +604,7 @@ wo_status wo_layer_set_names(wo_layer *layer, const char *const *names, size_t n
     woi_names made = {0};
     wo_status status = WO_OK;
     if (!layer || !names) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "the layer or the names are NULL");
-    const size_t m = layer->by_range ? layer->shard.m : layer->dense.m;
+    const size_t m = woi_shard_whole(&layer->shard, layer->dense.m);
     if (n != m) return woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET, "there are %zu names, but %zu classes", n, m);
     for (size_t i = 0; !status && i < n; i++) {
         const size_t bytes = names[i] ? strlen(names[i]) : 0;
@@ -619,7 +619,7 @@ wo_status wo_layer_set_names(wo_layer *layer, const char *const *names, size_t n
         woi_names_free(&made);
         return status;
     }
-    if (layer->by_range) return woi_shard_name(layer, &made, err);
+    if (layer->shard.count) return woi_shard_name(layer, &made, err);
     woi_names_free(&layer->labels);
     layer->labels = made;
     return WO_OK;

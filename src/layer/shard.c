@@ -198,6 +198,13 @@ static void hash_range(XXH3_state_t *state, uint32_t part, size_t n)
     }
 }
 
+static void hash_names(XXH3_state_t *state, const woi_names *names)
+{
+    if (!names->n) return;
+    XXH3_64bits_update(state, names->indptr, ((size_t)names->n + 1) * sizeof *names->indptr);
+    XXH3_64bits_update(state, names->bytes, (size_t)names->indptr[names->n]);
+}
+
 /* XXH3 of the shard of each of m classes, U32, and of the names of all. of NULL: ranges. */
 static uint64_t digest(const woi_names *names, size_t m, const uint32_t *of, size_t n)
 {
@@ -207,11 +214,20 @@ static uint64_t digest(const woi_names *names, size_t m, const uint32_t *of, siz
     if (of) XXH3_64bits_update(&state, of, m * sizeof *of);
     for (uint32_t s = 0; !of && s < n; s++)
         hash_range(&state, s, woi_part_start((size_t)s + 1, n, m) - woi_part_start(s, n, m));
-    if (names->n) {
-        XXH3_64bits_update(&state, names->indptr, ((size_t)names->n + 1) * sizeof *names->indptr);
-        XXH3_64bits_update(&state, names->bytes, (size_t)names->indptr[names->n]);
-    }
+    hash_names(&state, names);
     return XXH3_64bits_digest(&state);
+}
+
+/* Of a shard's file, which does not say where the others' classes are: the digest that it has, and then the names. One
+ * that has none (0) stays so. */
+static uint64_t digest_again(uint64_t dealing, const woi_names *names)
+{
+    XXH3_state_t state;
+    XXH3_INITSTATE(&state);
+    XXH3_64bits_reset(&state);
+    XXH3_64bits_update(&state, &dealing, sizeof dealing);
+    hash_names(&state, names);
+    return dealing ? XXH3_64bits_digest(&state) : 0;
 }
 
 /* ---- By range ---------------------------------------------------------------------------------------------- */
@@ -272,7 +288,8 @@ wo_status woi_shard_name(wo_layer *layer, woi_names *all, wo_error *err)
     woi_names names = {0};
     const wo_status status = some_names(all, shard->classes, layer->dense.m, &names, err);
     if (!status) {
-        shard->dealing = digest(all, shard->m, NULL, shard->count);
+        shard->dealing =
+            layer->by_range ? digest(all, shard->m, NULL, shard->count) : digest_again(shard->dealing, all);
         woi_names_free(&layer->labels);
         layer->labels = names;
     }

@@ -75,6 +75,11 @@ check '<unk> is written' grep -q '<unk>' <("$WIDEOUT" generate -q --net unk.net 
 same 'what drives a terminal is not printed, lines of the prompt are' $'x ?]0;title?\ny\tx' \
     "$("$WIDEOUT" generate -q --net unk.net --prompt $'x \e]0;title\a\ny\tx' -n 1 | sed '2s/ [^ ]*$//')"
 check 'unless it may not be' bash -c "! '$WIDEOUT' generate -q --net unk.net --prompt 'x y' -n 200 --temperature 2 --no-unk | grep -q '<unk>'"
+words=$("$WIDEOUT" info unk.net --json | jq '.tensors[] | select(.name == "output.bias").shape[0]')
+(echo y; echo x; yes '<unk>' | head -n $((words - 2))) >several
+check 'whichever of several it is' grep -q '<unk>' <("$WIDEOUT" generate -q --net unk.net --vocab several --prompt 'x y' -n 200 --temperature 2)
+same 'none is written' 'x y' "$("$WIDEOUT" generate -q --net unk.net --vocab several --prompt x -n 200 --temperature 2 --no-unk |
+    tr ' ' '\n' | sort -u | paste -sd ' ')"
 
 if [ -e "$torch/vocab.txt" ]; then
     same "PyTorch's network" 10 "$("$WIDEOUT" generate --net "$torch/lstm.safetensors.index.json" --vocab "$torch/vocab.txt" \

@@ -79,6 +79,14 @@ for mask in "--forbid $best" "--require 0,17,1500,2998" "--forbid few --require 
     run 2 "$mpi" predict -t 1 --index parts/named -k 7 --json $mask $test >got
     check "answers with $mask" cmp expected got
 done
+# Names that are other classes' numbers. One shard has no names for the first half of the classes.
+(seq 1 3000; echo 0) >digits
+run 2 "$mpi" build -q -t 1 --layer $layer --log $train --method full --names digits -o parts/digits >/dev/null
+ambiguous=': --forbid: 2999 is the number of one class and the name of another: number:2999 or name:2999 says which is meant'
+same 'a number that is a name, of one shard' "wideout$ambiguous" \
+    "$("$WIDEOUT" predict --index parts/digits-00002-of-00002.safetensors --forbid 2999 $test 2>&1 | grep -v warning)"
+fails 'of all shards' 1 "wideout-mpi$ambiguous" run 2 "$mpi" predict -t 1 --index parts/digits --forbid 2999 $test
+fails 'which is required' 1 "wideout-mpi${ambiguous/forbid/require}" run 2 "$mpi" predict -t 1 --index parts/digits --require 2999 $test
 # Names of a file, instead of those that the ranks have; rank 0 alone has them.
 sed 's/class/kind/' names >kinds
 printf 'kind 7\nkind 2999\n' >few_kinds

@@ -427,6 +427,26 @@ for option in --weight-name --bias-name --bias; do
     fails "nor info's" 2 "wideout info: --weight-name, --bias-name and --bias go with --layer (see 'wideout info --help')" \
         "$WIDEOUT" info planned.idx $option x
 done
+# Its ids are those of the whole layer, and so are lists of names, labels and masks.
+shard() {
+    "$WIDEOUT" predict --index "$golden/shard-index.safetensors" -k 64 --exact "$golden/log.safetensors" "$@" 2>shard.err
+    set -- $?
+    grep -v warning: shard.err >&2
+    return "$1"
+}
+numbers() { tr '\t' '\n' | awk 'NR % 2' | sort -n | uniq; } # of the answers to one query
+shard --no-prior | head -1 | numbers >own
+same 'as many answers as it has classes' 32 "$(wc -l <own)"
+seq -f 'name %g' 0 63 >all.names
+same 'the names of all classes' "$(sed 's/^/name /' own | sort)" "$(shard --names all.names | head -1 | numbers | sort)"
+head -32 all.names >half.names
+fails 'not of its own alone' 1 'wideout: half.names: has 32 names, one a line, but there are 64 classes' shard --names half.names
+same 'the labels of all classes' "$(cat own)" "$(shard --specific "$golden/log.safetensors" | head -1 | numbers)"
+id=$(tail -1 own)
+same 'a mask of a class that has no name here' "$(grep -vx "$id" own)" "$(shard --forbid "$id" | head -1 | numbers)"
+awk -v "id=$(head -1 own)" -v "other=$id" '{print NR - 1 == other ? id : "class " NR - 1}' all.names >digits.names
+fails 'a name that is the number of another class' 1 "wideout: --forbid: $(head -1 own) is the number of one class and the name of another: \
+number:$(head -1 own) or name:$(head -1 own) says which is meant" shard --names digits.names --forbid "$(head -1 own)"
 
 # ---- More answers than an index was made for ---------------------------------------------------------------------
 "$WIDEOUT" build -q --layer s/layer.safetensors --log s/train.log.safetensors --router tree -o five.idx >/dev/null

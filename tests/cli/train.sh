@@ -3,6 +3,7 @@
 # bad input, a full disk, and PyTorch's network where its files are at hand.
 # shellcheck source=tests/lib.sh
 . "$(dirname "$0")/../lib.sh"
+case $BUILD in /*) sign=$BUILD/tests/tools/sign ;; *) sign=$PWD/$BUILD/tests/tools/sign ;; esac
 torch=$(realpath -m "${WIDEOUT_DATA:-../shared/data}")/wikitext-2
 cd "$scratch" || exit 1
 export OMP_WAIT_POLICY=passive # beside another busy process, two spinning threads took up to 8 s where these take 0.5
@@ -78,6 +79,7 @@ for arch in xc w2v lm; do
     usage "$arch: no epoch" "train $arch" "--epochs takes a whole number of 1 or more, or auto, not '0'" --train x -o y --epochs 0
 done
 usage 'counts' 'train xc' "--counts takes log1p|raw, not 'log'" --train x -o y --counts log
+usage 'a window of the whole text' 'train w2v' '--window takes at most 1000, not 1001' --train x -o y --window 1001
 usage 'the window is for words' 'train lm' "unknown option '--window'" --train x -o y --window 3
 fails 'a batch too large' 1 'wideout: -b: batch is 1048577, expected 1 to 1048576' train xc o.net --batch 1048577
 fails 'steps whose product is none' 1 'wideout: --steps: steps is 9.223372037e+18, expected 0 to 1048576' \
@@ -117,6 +119,18 @@ same 'PyTorch'\''s names' 'embed.weight lstm.bias_hh_l0 lstm.bias_hh_l1 lstm.bia
     "$("$WIDEOUT" info --json lm.net | jq -r '.tensors[].name' | grep -E 'weight|bias' | sort | paste -sd ' ')"
 check 'w2v says what a fixed list scores' grep -q 'P@1 0.956' <(train w2v o.net -e 1)
 check 'unless words are dropped' bash -c '! grep -q 0.956' < <(train w2v o.net -e 1 --drop-top 9)
+# What a file says of itself is held against the same bounds, before anything is read around a word.
+train w2v wide.net -e 1 --window 1000 --drop-top 2
+bad_number() { # KEY SENTENCE OLD NEW
+    "$sign" wide.net bad.net "\"$1\":\"$3\"" "\"$1\":\"$4\""
+    fails "a network's $1 of $4" 1 "wideout: bad.net: '$1' is \"$4\", expected a number up to $2" \
+        "$WIDEOUT" embed bad.net --data "${data[w2v]}" -o bad.log
+}
+bad_number window 1000 1000 1001
+bad_number window 1000 1000 -001
+bad_number window 1000 1000 1e03
+bad_number drop_top "$("$WIDEOUT" info --json wide.net | jq '.tensors[] | select(.name == "output.bias").shape[0]')" 2 -
+check 'a text is read in the widest window' "$WIDEOUT" embed -q wide.net --data "${data[w2v]}" --max-queries 100 -o wide.log
 check 'a report for people' grep -q 'test  P@1 0\.[0-9]*  P@5 0\.[0-9]*  over 200 examples' <(train xc o.net -e 1 --test x/test.txt)
 
 # Words that always come in threes: a window of 1 around the one in the middle holds the same two, and half of those around

@@ -252,6 +252,28 @@ static void frequent_classes_are_dealt_out_first(void **state)
     name_classes(&s);
     assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 2, 0, &err), WO_OK);
     assert_true(second && second != first && dealing_of(to[1]) != second);
+    /* A shard's file takes the names of all classes: those that have them again are of one dealing again. */
+    const char *names[7];
+    char texts[7][16];
+    uint64_t renamed[2];
+    for (int i = 0; i < 7; i++) {
+        snprintf(texts[i], sizeof texts[i], "number %d", i);
+        names[i] = texts[i];
+    }
+    for (int i = 0; i < 2; i++) {
+        wo_layer *part = NULL;
+        wo_layer_info info = {.struct_size = sizeof info};
+        assert_int_equal(wo_layer_open(to[i], NULL, &part, &err), WO_OK);
+        assert_int_equal(wo_layer_set_names(part, names, wo_layer_m(part), &err), WO_ERR_ARGUMENT);
+        assert_int_equal(wo_layer_set_names(part, names, 7, &err), WO_OK);
+        for (int32_t j = 0; j < part->labels.n; j++)
+            assert_memory_equal(woi_names_get(&part->labels, j), texts[part->shard.classes[j]], 8);
+        assert_int_equal(part->labels.n, wo_layer_m(part));
+        wo_layer_describe(part, &info);
+        renamed[i] = info.dealing;
+        wo_layer_free(part);
+    }
+    assert_true(renamed[0] && renamed[0] == renamed[1] && renamed[0] != dealing_of(to[0]));
     assert_int_equal(wo_layer_save_shards(s.layer, NULL, to, 8, 0, &err), WO_ERR_ARGUMENT);
     wo_log_free(log);
     free_scene(&s);
