@@ -94,6 +94,7 @@ static wo_status rebuild(const woi_dense *rows, int threads, uint32_t *neuron_ce
 {
     const woi_neurons neurons = {rows->m, rows->w, rows->b};
     wo_status status = woi_hash_neurons(&index->hash, &neurons, threads, neuron_cells, err);
+    if (!status) status = woi_hash_check(neuron_cells, rows->m * index->hash.L, WO_ABOUT_LAYER, err);
     if (status) return status;
     woi_cells_free(&index->cells);
     return woi_fill_by_hash(neuron_cells, rows->m, index->hash.L, woi_hash_n_cells(&index->hash), &index->cells, err);
@@ -132,7 +133,8 @@ static wo_status next_batch(lss *s, uint64_t step, wo_error *err)
             s->labelled[woi_rng_permute(s->o->seed, WOI_LSS_ORDER, epoch, s->n_labelled, at % s->n_labelled)];
         memcpy(s->q + i * d, s->log->queries + s->queries[i] * d, d * sizeof *s->q);
     }
-    return woi_hash_queries(&s->index->hash, s->q, s->batch, s->o->threads, s->query_cells, err);
+    const wo_status status = woi_hash_queries(&s->index->hash, s->q, s->batch, s->o->threads, s->query_cells, err);
+    return status ? status : woi_hash_check(s->query_cells, s->batch * s->o->L, WO_ABOUT_LOG, err);
 }
 
 static wo_status find_positive(lss *s, size_t *n, wo_error *err)

@@ -152,6 +152,7 @@ wo_status woi_lss_trace_take(woi_lss_trace *trace, const woi_hash *hash, const u
                              const woi_cells *cells, double *row, wo_error *err)
 {
     wo_status status = woi_hash_queries(hash, trace->q, N_ALL, trace->threads, trace->cells, err);
+    if (!status) status = woi_hash_check(trace->cells, (size_t)N_ALL * trace->L, WO_ABOUT_LOG, err);
     if (status) return status;
     row[WOI_TRACE_CP_POSITIVE] = collisions(trace, trace->positive, neuron_cells);
     row[WOI_TRACE_CP_NEGATIVE] = collisions(trace, trace->negative, neuron_cells);

@@ -166,3 +166,14 @@ wo_status woi_hash_queries(const woi_hash *hash, const float *q, size_t n, int t
 {
     return woi_hash_neurons(hash, &(woi_neurons){n, q, NULL}, threads, cells, err);
 }
+
+wo_status woi_hash_check(const uint32_t *cells, size_t n, wo_about about, wo_error *err)
+{
+    const bool log = about == WO_ABOUT_LOG;
+    for (size_t i = 0; i < n; i++)
+        if (cells[i] == UINT32_MAX)
+            return woi_fail_about(err, WO_ERR_ARGUMENT, about, "",
+                                  "a %s is not finite any more: the %s has changed meanwhile", log ? "query" : "row",
+                                  log ? "log" : "layer");
+    return WO_OK;
+}

@@ -56,4 +56,8 @@ wo_status woi_hash_queries(const woi_hash *hash, const float *q, size_t n, int t
 wo_status woi_hash_neurons(const woi_hash *hash, const woi_neurons *neurons, int threads, uint32_t *cells,
                            wo_error *err);
 
+/* For callers whose rows were finite when they were opened: refuses UINT32_MAX among n cells, which would be an
+ * address. The rows are the log's queries (WO_ABOUT_LOG) or the layer's rows. */
+wo_status woi_hash_check(const uint32_t *cells, size_t n, wo_about about, wo_error *err);
+
 #endif

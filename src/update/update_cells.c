@@ -70,6 +70,7 @@ static wo_status find_by_hash(finding *f, wo_error *err)
         if (u->rows.b) b[i] = u->rows.b[u->moved[i]];
     }
     if (!status) status = woi_hash_neurons(hash, &(woi_neurons){u->n_moved, w, b}, u->threads, of, err);
+    if (!status) status = woi_hash_check(of, u->n_moved * hash->L, WO_ABOUT_LAYER, err);
     for (size_t i = 0; !status && i < u->n_moved; i++)
         for (uint32_t l = 0; !status && u->fate[u->moved[i]] == WOI_CHANGES && l < hash->L; l++)
             status = add(f, (entry){of[i * hash->L + l], u->moved[i], 0}, err);

@@ -533,6 +533,62 @@ static void it_can_be_stopped(void **state)
     uproot(p);
 }
 
+/* Whoever has the arrays, or the file that they are mapped from, writes into them at the call that makes left 0. */
+typedef struct writer {
+    float *at;
+    size_t n, step; /* numbers; of them every step-th becomes NaN */
+    int left;
+} writer;
+
+static int write_over(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    writer *w = ctx;
+    (void)stage;
+    (void)done;
+    (void)total;
+    for (size_t i = 0; w->left == 0 && i < w->n; i += w->step) w->at[i] = NAN;
+    w->left--;
+    return 0;
+}
+
+/* A row that is not finite has no cell: no address comes of it. */
+static void arrays_that_change_are_refused(void **state)
+{
+    (void)state;
+    wo_build_options o = options_of(WO_METHOD_LSS, WO_LOSS_PAPER);
+    o.t2 = 100;
+    o.iterations = 20;
+    for (int seed = 0; seed < 24; seed++) {
+        planted *p = plant();
+        const bool queries = seed % 2;
+        writer w = {queries ? p->q : p->w, queries ? N * D : M * D, seed % 3 ? 1 : 7 * D, seed / 2};
+        wo_index *index = NULL;
+        wo_error err;
+        o.progress = (wo_progress){write_over, &w};
+        o.last_step = seed % 4 / 2;
+        o.init = seed % 3 ? WO_INIT_RANDOM : WO_INIT_MEAN;
+        const wo_status status = wo_index_build(p->layer, p->log, &o, &index, &err);
+        if (status || seed % 3) { /* else no batch may have had one of those queries */
+            assert_int_equal(status, WO_ERR_ARGUMENT);
+            assert_string_equal(err.text, queries ? "a query is not finite any more: the log has changed meanwhile"
+                                                  : "a row is not finite any more: the layer has changed meanwhile");
+            assert_int_equal(err.about, queries ? WO_ABOUT_LOG : WO_ABOUT_LAYER);
+        }
+        wo_index_free(index);
+        uproot(p);
+    }
+    /* The same in slide, which is not told of progress: they change before it. */
+    planted *p = plant();
+    const wo_build_options slide = options_of(WO_METHOD_SLIDE, WO_LOSS_PAPER);
+    wo_index *index = NULL;
+    wo_error err;
+    p->w[5 * D] = NAN;
+    assert_int_equal(wo_index_build(p->layer, NULL, &slide, &index, &err), WO_ERR_ARGUMENT);
+    assert_string_equal(err.text, "a row is not finite any more: the layer has changed meanwhile");
+    assert_null(index);
+    uproot(p);
+}
+
 static void memory_may_run_out(void **state)
 {
     (void)state;
@@ -573,6 +629,7 @@ int main(void)
         cmocka_unit_test(labels_are_needed),
         cmocka_unit_test(odd_data_build),
         cmocka_unit_test(it_can_be_stopped),
+        cmocka_unit_test(arrays_that_change_are_refused),
         cmocka_unit_test(memory_may_run_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
