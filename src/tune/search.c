@@ -450,12 +450,17 @@ static wo_status try_fallbacks(woi_tune *t, wo_error *err)
 }
 
 /* A router at its start; where nothing has reached the goal so far, at its wide one with better rows, and wider still
- * until it does. */
+ * until it does. What is too slow for its time is narrowed instead. */
 static wo_status enter(woi_tune *t, woi_kind kind, bool reached, woi_place *place, size_t *row, wo_error *err)
 {
     *place = woi_space_start(t, kind, false);
     wo_status status = try_place(t, place, FAR, row, err);
     if (status || *row != WOI_NO_ROW || reached) return status;
+    if (woi_by_time(t)) {
+        while (!status && *row == WOI_NO_ROW && woi_space_narrow(&t->o, place))
+            status = try_place(t, place, FAR, row, err);
+        return status;
+    }
     *place = woi_space_start(t, kind, true);
     if (!t->refined) woi_space_refine(t);
     do status = try_place(t, place, FAR, row, err);

@@ -73,12 +73,22 @@ bool woi_space_step(const wo_tune_options *o, woi_place *place, int axis_number,
     return true;
 }
 
-bool woi_space_widen(const wo_tune_options *o, woi_place *place)
+static bool step_all(const wo_tune_options *o, woi_place *place, unsigned fix, int step)
 {
     bool moved = false;
     for (int i = 0; i < kinds[place->kind].n; i++)
-        if (kinds[place->kind].axes[i].fix & (WO_FIX_PROBES | WO_FIX_BEAM)) moved |= woi_space_step(o, place, i, 1);
+        if (kinds[place->kind].axes[i].fix & fix) moved |= woi_space_step(o, place, i, step);
     return moved;
+}
+
+bool woi_space_widen(const wo_tune_options *o, woi_place *place)
+{
+    return step_all(o, place, WO_FIX_PROBES | WO_FIX_BEAM, 1);
+}
+
+bool woi_space_narrow(const wo_tune_options *o, woi_place *place)
+{
+    return step_all(o, place, WO_FIX_PROBES | WO_FIX_BEAM | WO_FIX_ROUTE_D, -1);
 }
 
 /* Whether the precision of rows is left to choose. Then it is bf16 first: half the bytes are read, which counts most

@@ -136,6 +136,8 @@ bool woi_space_step(const wo_tune_options *o, woi_place *place, int axis, int st
 
 /* More cells opened, and more looked at, where that is left to choose; false where there are no more. */
 bool woi_space_widen(const wo_tune_options *o, woi_place *place);
+/* Fewer, in fewer coordinates. */
+bool woi_space_narrow(const wo_tune_options *o, woi_place *place);
 /* Better rows for evidence from now on, where that is left to choose; false where there are none. */
 bool woi_space_refine(woi_tune *t);
 void woi_space_begin(woi_tune *t); /* with the first rows that the layer has */

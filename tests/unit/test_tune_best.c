@@ -44,6 +44,30 @@ static void hits_decide_where_full_has_none(void **state)
     free_pair(&p);
 }
 
+/* Where the start is too slow, fewer cells are looked at and opened, and never more. */
+static void what_is_too_slow_is_narrowed(void **state)
+{
+    (void)state;
+    pair p = make_pair();
+    wo_curve curve = {.struct_size = sizeof curve};
+    wo_tune_options o = quick();
+    o.fixed = WO_FIX_METHOD | WO_FIX_ROUTER | WO_FIX_TREE;
+    o.max_time_s = 30; /* more than it takes */
+    o.target_us = 1e-6;
+    o.anyway = 1;
+    wo_index *index = tune(&p, p.tune, &o);
+    assert_int_equal(wo_index_curve(index, &curve), 1);
+    bool wide = false, narrow = false;
+    for (size_t i = 0; i < curve.rows; i++) {
+        if (at(&curve, i, WOI_CURVE_METHOD) != WO_METHOD_EVIDENCE) continue;
+        wide |= at(&curve, i, WOI_CURVE_PROBES) > 2 || at(&curve, i, WOI_CURVE_BEAM) > 4;
+        narrow |= at(&curve, i, WOI_CURVE_PROBES) == 1 && at(&curve, i, WOI_CURVE_BEAM) == 1;
+    }
+    assert_true(narrow && !wide);
+    wo_index_free(index);
+    free_pair(&p);
+}
+
 /* What a row is worth beside FULL, which is worth 1. */
 static void quality_is_hits_before_agreement(void **state)
 {
@@ -143,6 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hits_decide_where_full_has_none),
+        cmocka_unit_test(what_is_too_slow_is_narrowed),
         cmocka_unit_test(quality_is_hits_before_agreement),
         cmocka_unit_test(what_can_be_shown_is_said_before_the_search),
         cmocka_unit_test(a_share_has_an_error),
