@@ -1,7 +1,7 @@
 #!/bin/bash
 # What the tuner makes of real layers: tuned.sh [NAME...]; debian, wikitext-2, diginetica, tmall, enwiki100m-drop200,
 # eurlex57k and its two other seeds, each of them with -best, and diginetica-20 by default. NAME-300: five seeded draws of 300 validation rows, and
-# the worst of them.
+# the worst of them. NAME-30x, -50x, -100x: the best at so many times FULL's speed in batches of 1,024.
 #
 # Builds on the validation log alone, with --target 0.995, NAME-best with --target best --partition, and no option that goes by the data
 # (diginetica-20: 98% of FULL's own 20 best; synthetic layers: 0.95, to see what more classes cost), and judges on the test
@@ -129,6 +129,13 @@ for name in "$@"; do
     case $name in
     *-best) data=${name%-best} goal=(--target best --partition) ;;
     *-300) data=${name%-300} ;;
+    *-30x | *-50x | *-100x)
+        data=${name%-*}
+        full=$(jq --arg data "$data-best" '.[] | select(.data == $data).timings[] | select(.batch == 1024).full_us_per_query' "$results")
+        [ -n "$full" ] || { echo "$name: $results has no $data-best, which tells FULL's time"; continue; }
+        times=${name##*-}
+        goal=(--target best --batch 1024 --target-us "$(jq -n "$full / ${times%x} * 1000 | floor / 1000")")
+        ;;
     esac
     case $data in
     debian | debian-7 | debian-15 | debian-30 | diginetica | tmall | wikitext-2 | enwiki100m | enwiki100m-drop200 | eurlex57k | eurlex57k-seed[23])
@@ -143,7 +150,7 @@ for name in "$@"; do
         tuned "$name" "$(folder_of "$name")" "$(layer_of "$name")" --target 0.95 --target5 0.9 --batch 1024 --max-time 5m
         ;;
     *)
-        echo "tuned.sh: '$name' is none of debian, debian-7, debian-15, debian-30, diginetica, tmall, wikitext-2, enwiki100m, enwiki100m-drop200, eurlex57k, eurlex57k-seed2, eurlex57k-seed3 (each with -best or -300 too), diginetica-20, synthetic-10k, synthetic-100k, synthetic-1m" >&2
+        echo "tuned.sh: '$name' is none of debian, debian-7, debian-15, debian-30, diginetica, tmall, wikitext-2, enwiki100m, enwiki100m-drop200, eurlex57k, eurlex57k-seed2, eurlex57k-seed3 (each with -best, -300, -30x, -50x or -100x too), diginetica-20, synthetic-10k, synthetic-100k, synthetic-1m" >&2
         exit 2
         ;;
     esac
