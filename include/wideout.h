@@ -858,7 +858,9 @@ typedef struct wo_query_stats {
     uint8_t reserved[2];
 } wo_query_stats;
 
-/* A search with all that can be asked of it. What is 0 or NULL has its default; nothing is kept after the call. */
+/* A search with all that can be asked of it. What is 0 or NULL has its default; nothing is kept after the call. What is
+ * written shares no memory with queries and logit_bias, which are read until the end; the two lists of classes are read
+ * before the first answer is written, so that they may be answers of an earlier call, in the same place. */
 typedef struct wo_search_call {
     size_t struct_size;   /* set it to sizeof(wo_search_call) */
     const float *queries; /* (n, d) */

@@ -83,25 +83,30 @@ int wopy_ids_get(PyObject *object, const char *what, wopy_ids *ids)
 void wopy_ids_release(wopy_ids *ids)
 {
     PyBuffer_Release(&ids->view);
+    PyMem_Free(ids->own);
 }
 
-int wopy_ids_drop_none(wopy_ids *ids, int32_t **kept)
+int wopy_ids_own(wopy_ids *ids)
 {
     const size_t n = ids->n * ids->d;
-    size_t n_none = 0, to = 0;
-    *kept = NULL;
-    for (size_t i = 0; i < n; i++) n_none += ids->data[i] == -1;
-    if (!n_none) return 0;
-    if (!(*kept = PyMem_New(int32_t, n - n_none + 1))) {
-        wopy_no_memory((double)(n - n_none) * sizeof **kept);
+    if (!n) return 0;
+    if (!(ids->own = PyMem_New(int32_t, n))) {
+        wopy_no_memory((double)n * sizeof *ids->own);
         return -1;
     }
-    for (size_t i = 0; i < n; i++)
-        if (ids->data[i] != -1) (*kept)[to++] = ids->data[i];
-    ids->data = *kept;
-    ids->n = 1;
-    ids->d = to;
+    memcpy(ids->own, ids->data, n * sizeof *ids->own);
+    ids->data = ids->own;
     return 0;
+}
+
+void wopy_ids_drop_none(wopy_ids *ids)
+{
+    const size_t n = ids->n * ids->d;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (ids->own[i] != -1) ids->own[kept++] = ids->own[i];
+    ids->n = 1;
+    ids->d = kept;
 }
 
 /* numpy.ndarray itself is called: numpy.empty goes through a dispatcher in Python, which takes 0.3 us more. */

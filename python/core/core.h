@@ -79,15 +79,19 @@ int wopy_tensor_take(PyObject *object, wopy_floats *floats);
 typedef struct wopy_ids {
     Py_buffer view;
     const int32_t *data;
+    int32_t *own; /* what `data` is a copy in, or NULL */
     size_t n, d;
     bool one;
 } wopy_ids;
 int wopy_ids_get(PyObject *object, const char *what, wopy_ids *ids);
 void wopy_ids_release(wopy_ids *ids);
 
-/* Leaves out every -1, which stands for no class in what a search has answered: those that stay are in one row, in
- * *kept where there was one, else where they were. *kept is the caller's, for PyMem_Free. */
-int wopy_ids_drop_none(wopy_ids *ids, int32_t **kept);
+/* Copies them: what is read without the GIL, where another thread may write to the caller's, or after answers were
+ * written, which may go there. */
+int wopy_ids_own(wopy_ids *ids);
+
+/* Leaves out of a copy every -1, which stands for no class in what a search has answered: the others are in one row. */
+void wopy_ids_drop_none(wopy_ids *ids);
 
 /* An array of ours to be filled at `data`: (n, k), or (k) where `one`. */
 PyObject *wopy_array_new(PyObject *dtype, bool one, size_t n, size_t k, void **data);

@@ -131,7 +131,6 @@ typedef struct task {
     Py_buffer out[2];    /* the caller's arrays for scores and ids, where there are some */
     PyObject *arrays[3]; /* scores, ids, stats: owned */
     void *places[3];     /* their numbers */
-    int32_t *kept;       /* what is forbidden, where it was not taken as it was */
     uint64_t threads;
 } task;
 
@@ -143,7 +142,6 @@ static void release(task *t)
     wopy_ids_release(&t->require);
     for (int i = 0; i < 2; i++) PyBuffer_Release(&t->out[i]);
     for (int i = 0; i < 3; i++) Py_CLEAR(t->arrays[i]);
-    PyMem_Free(t->kept);
 }
 
 static int take_queries(const wopy_index *self, PyObject *object, wopy_floats *q)
@@ -166,7 +164,8 @@ static int read_rest(const wopy_index *self, const asked *a, task *t)
     if ((scores = wopy_word(a->scores, "scores", score_words, 3)) < 0) return -1;
     if (wopy_flag(a->prior, "prior", &prior) || wopy_flag(a->exact_fallback, "exact_fallback", &fallback)) return -1;
     if (wopy_ids_get(a->forbid, "forbid", &t->forbid) || wopy_ids_get(a->require, "require", &t->require)) return -1;
-    if (wopy_ids_drop_none(&t->forbid, &t->kept)) return -1; /* answers are forbidden as they come, padded with -1 */
+    if (wopy_ids_own(&t->forbid) || wopy_ids_own(&t->require)) return -1;
+    wopy_ids_drop_none(&t->forbid); /* answers are forbidden as they come, padded with -1 */
     if (a->bias && a->bias != Py_None) {
         if (wopy_floats_get(a->bias, "bias", &t->bias)) return -1;
         if (!t->bias.one || t->bias.d != self->m) {
@@ -221,6 +220,25 @@ static void widen(void *ids, size_t n)
     }
 }
 
+static bool share_memory(const Py_buffer *written, const void *read, size_t read_bytes)
+{
+    const uintptr_t a = (uintptr_t)written->buf, b = (uintptr_t)read;
+    return a < b ? b - a < (size_t)written->len : a - b < read_bytes;
+}
+
+/* Answers are written while queries and biases are still read. */
+static int check_apart(const task *t)
+{
+    const char *other = share_memory(&t->out[0], t->out[1].buf, (size_t)t->out[1].len) ? "the other" : NULL;
+    for (int i = 0; i < 2; i++) {
+        if (share_memory(&t->out[i], t->q.data, t->q.n * t->q.d * sizeof(float))) other = "the queries";
+        if (share_memory(&t->out[i], t->bias.data, t->bias.d * sizeof(float))) other = "the bias";
+    }
+    if (!other) return 0;
+    wopy_refuse("out", "out takes two arrays of its own: one of them and %s share memory", other);
+    return -1;
+}
+
 /* Where the answers go. */
 static int take_places(const asked *a, task *t)
 {
@@ -236,11 +254,7 @@ static int take_places(const asked *a, task *t)
             wopy_array_check(ids, "i", one, c->n, c->k, &t->out[1]))
             return -1;
         for (int i = 0; i < 2; i++) t->places[i] = t->out[i].buf;
-        const uintptr_t at[2] = {(uintptr_t)t->places[0], (uintptr_t)t->places[1]};
-        if ((at[0] < at[1] ? at[1] - at[0] : at[0] - at[1]) < c->n * c->k * sizeof(float)) {
-            wopy_refuse("out", "out takes two arrays, and these two share memory");
-            return -1;
-        }
+        if (check_apart(t)) return -1;
         t->arrays[0] = Py_NewRef(scores);
         t->arrays[1] = Py_NewRef(ids);
         t->q.tensor = false; /* they are what the caller wants them to be */
@@ -382,7 +396,7 @@ PyObject *wopy_index_score(PyObject *object, PyObject *args)
     wo_error err;
     if (!PyArg_ParseTuple(args, "OO", &given, &classes)) return NULL;
     if (classes == Py_None) return wopy_refuse("ids", "score needs ids of classes");
-    if (take_queries(self, given, &q) || wopy_ids_get(classes, "ids", &ids)) goto done;
+    if (take_queries(self, given, &q) || wopy_ids_get(classes, "ids", &ids) || wopy_ids_own(&ids)) goto done;
     if (!ids.one && ids.n != q.n) {
         wopy_refuse("ids", "ids are for %zu queries, and there are %zu", ids.n, q.n);
         goto done;

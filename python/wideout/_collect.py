@@ -92,15 +92,16 @@ def _to_ids(targets: Any, shape: tuple[int, ...], m: int, ignore: int) -> tuple[
                 "targets",
                 f"targets must be ids of classes, or 0 and 1 for each of {m:,}, not {a.dtype} of shape {a.shape}",
             )
-        if a.ndim == len(shape) + 1 and a.shape[:-1] != shape:
+        if a.shape[:-1] not in (shape, (n,)):
             raise wrong
         return _flags(a.reshape(n, m), m), None
-    if a.size == n and (a.ndim != len(shape) or a.shape == shape):
+    # Only shapes in which the queries come in their order: as many numbers in another shape may be transposed.
+    if a.shape in ((n,), (n, 1), shape, (*shape, 1)):
         a = a.reshape(n)
         return a[a != ignore], a != ignore
     if a.shape[:-1] not in (shape, (n,)) or a.ndim < 2:
         raise wrong
-    return a.reshape(n, -1), None
+    return a.reshape(n, a.shape[-1]), None
 
 
 def flat_rows(x: Any, d: int) -> np.ndarray:

@@ -73,14 +73,17 @@ static wo_status check_shard(const wo_index *index, const wo_search_call *c, wo_
 }
 
 /* `what` is the option, and its word in a sentence. */
-static wo_status check_ids(const char *what, const int32_t *ids, size_t n, size_t m, wo_error *err)
+static wo_status check_id(const char *what, int32_t id, size_t m, wo_error *err)
 {
-    if (n && !ids) return woi_fail_option(err, WO_ERR_ARGUMENT, what, "%zu %s classes are at NULL", n, what);
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || (size_t)ids[i] >= m)
-            return woi_fail_option(err, WO_ERR_ARGUMENT, what, "%s class %" PRId32 " is not one of the %zu classes",
-                                   what, ids[i], m);
-    return WO_OK;
+    if (id >= 0 && (size_t)id < m) return WO_OK;
+    return woi_fail_option(err, WO_ERR_ARGUMENT, what, "%s class %" PRId32 " is not one of the %zu classes", what, id,
+                           m);
+}
+
+static wo_status check_there(const char *what, const int32_t *ids, size_t n, wo_error *err)
+{
+    if (!n || ids) return WO_OK;
+    return woi_fail_option(err, WO_ERR_ARGUMENT, what, "%zu %s classes are at NULL", n, what);
 }
 
 /* Whether log Z is that of the call: what was learned, or FULL's. */
@@ -100,19 +103,66 @@ static wo_status check_log_z(const wo_index *index, const wo_search_call *c, wo_
                            "%s does not go with log Z, which was learned without: FULL has the exact one", changed);
 }
 
-/* Of mandatory classes those of this shard, as rows. */
-static void keep_own(const wo_search_call *c, woi_task *t)
+/* ---- Lists of classes ---------------------------------------------------------------------------------------
+ *
+ * A list is read once, before the first answer is written, and kept as rows in memory of the searcher's own: it may lie
+ * where the answers go, and what was checked is what is used, and undone. */
+
+static wo_status forbid(const wo_search_call *c, woi_task *t, wo_error *err)
 {
-    const wo_index *index = t->s->index;
-    t->mandatory = t->s->mandatory;
-    t->n_mandatory = 0;
-    for (size_t i = 0; i < c->n_mandatory; i++) {
-        const int32_t row = woi_shard_row(&index->shard, index->rows.m, c->mandatory[i]);
-        if (row >= 0) t->s->mandatory[t->n_mandatory++] = row;
+    wo_searcher *s = t->s;
+    const wo_index *index = s->index;
+    const size_t m = index->rows.m, whole = woi_shard_whole(&index->shard, m);
+    for (size_t i = 0; i < c->n_forbidden; i++) {
+        const int32_t id = c->forbidden[i];
+        const wo_status status = check_id("forbidden", id, whole, err);
+        if (status) return status;
+        const int32_t row = woi_shard_row(&index->shard, m, id);
+        if (row < 0 || s->forbidden[row]) continue; /* another shard's, given twice, or removed */
+        s->forbidden[row] = WOI_FORBIDDEN;
+        s->marked[s->n_marked++] = row;
     }
+    t->n_forbidden += s->n_marked;
+    if (s->n_marked) t->forbidden = s->forbidden;
+    return WO_OK;
 }
 
-/* Completes a task by the rest of a call, all but where answers go; nothing is marked as forbidden yet. */
+static void allow_again(wo_searcher *s)
+{
+    for (size_t i = 0; i < s->n_marked; i++) s->forbidden[s->marked[i]] = 0;
+    s->n_marked = 0;
+}
+
+/* After those that are forbidden, which are never candidates. */
+static wo_status demand(const wo_search_call *c, woi_task *t, wo_error *err)
+{
+    wo_searcher *s = t->s;
+    const wo_index *index = s->index;
+    const size_t m = index->rows.m, whole = woi_shard_whole(&index->shard, m);
+    wo_status status = WO_OK;
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_mandatory; i++) {
+        const int32_t id = c->mandatory[i];
+        if ((status = check_id("mandatory", id, whole, err))) break;
+        const int32_t row = woi_shard_row(&index->shard, m, id);
+        if (row < 0 || s->forbidden[row]) continue; /* another shard's, given twice, or never answered */
+        s->forbidden[row] = WOI_DEMANDED;
+        s->mandatory[n++] = row;
+    }
+    for (size_t i = 0; i < n; i++) s->forbidden[s->mandatory[i]] = 0;
+    t->mandatory = s->mandatory;
+    t->n_mandatory = n;
+    return status;
+}
+
+/* Whatever comes of it, allow_again is to follow. */
+static wo_status read_lists(const wo_search_call *c, woi_task *t, wo_error *err)
+{
+    const wo_status status = forbid(c, t, err);
+    return status ? status : demand(c, t, err);
+}
+
+/* Completes a task by the rest of a call, all but its lists of classes. */
 static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
 {
     const wo_index *index = t->s->index;
@@ -120,10 +170,8 @@ static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
     if ((status = woi_check_range("by", c->by, WO_BY_PLANNER, WO_BY_FULL, err)) ||
         (status = woi_check_range("score", c->score, WO_SCORES_LOGITS, WO_SCORES_LOGPROB, err)) ||
         (status = check_shard(index, c, err)) ||
-        (status = check_ids("forbidden", c->forbidden, c->n_forbidden, woi_shard_whole(&index->shard, index->rows.m),
-                            err)) ||
-        (status =
-             check_ids("mandatory", c->mandatory, c->n_mandatory, woi_shard_whole(&index->shard, index->rows.m), err)))
+        (status = check_there("forbidden", c->forbidden, c->n_forbidden, err)) ||
+        (status = check_there("mandatory", c->mandatory, c->n_mandatory, err)))
         return status;
     if (c->probes > t->s->max_probes) {
         if ((status = woi_probes_check(index, c->probes, err))) return status;
@@ -149,9 +197,6 @@ static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
     t->stats_bytes = c->stats_bytes ? c->stats_bytes : STATS_BYTES_0_1;
     t->score = c->score;
     t->exact_fallback = c->exact_fallback;
-    t->mandatory = c->mandatory;
-    t->n_mandatory = c->n_mandatory;
-    if (index->shard.count) keep_own(c, t);
     t->bias = c->logit_bias;
     t->log_sums = c->log_sums;
     if (c->no_prior) t->prior = 0;
@@ -163,27 +208,6 @@ static wo_status read_call(const wo_search_call *c, woi_task *t, wo_error *err)
     return WO_OK;
 }
 
-static void forbid(const wo_search_call *c, woi_task *t)
-{
-    const wo_index *index = t->s->index;
-    for (size_t i = 0; i < c->n_forbidden; i++) {
-        const int32_t row = woi_shard_row(&index->shard, index->rows.m, c->forbidden[i]);
-        if (row < 0) continue; /* another shard's */
-        t->n_forbidden += !t->s->forbidden[row];
-        t->s->forbidden[row] |= WOI_FORBIDDEN;
-    }
-    if (c->n_forbidden) t->forbidden = t->s->forbidden;
-}
-
-static void allow_again(const wo_search_call *c, const woi_task *t)
-{
-    const wo_index *index = t->s->index;
-    for (size_t i = 0; i < c->n_forbidden; i++) {
-        const int32_t row = woi_shard_row(&index->shard, index->rows.m, c->forbidden[i]);
-        if (row >= 0) t->s->forbidden[row] &= WOI_REMOVED;
-    }
-}
-
 wo_status wo_search_run(wo_searcher *s, const wo_search_call *call, wo_error *err)
 {
     return woi_search_routed(s, call, NULL, err);
@@ -193,9 +217,12 @@ wo_status wo_search_run(wo_searcher *s, const wo_search_call *call, wo_error *er
 static wo_status take_shape(wo_searcher *s, const wo_search_call *call, woi_task *t, wo_error *err)
 {
     wo_search_call c = {.struct_size = sizeof c};
-    const wo_status status = woi_sized_take(&c, sizeof c, call, "search call", err);
+    wo_status status = woi_sized_take(&c, sizeof c, call, "search call", err);
     *t = begin(s, NULL, 0, c.probes ? c.probes : s->index->options.probes);
-    return status ? status : read_call(&c, t, err);
+    if (status || (status = read_call(&c, t, err))) return status;
+    status = read_lists(&c, t, err);
+    allow_again(s); /* which cells are opened does not depend on them */
+    return status;
 }
 
 wo_status woi_search_words(wo_searcher *s, const wo_search_call *call, size_t *words, wo_error *err)
@@ -228,9 +255,9 @@ wo_status woi_search_routed(wo_searcher *s, const wo_search_call *call, const ui
     woi_task t = begin(s, c.queries, c.n, c.probes ? c.probes : s->index->options.probes);
     t.routes = routes;
     if ((status = read_call(&c, &t, err))) return status;
-    forbid(&c, &t);
-    status = answer_call(&t, c.by, err);
-    allow_again(&c, &t);
+    status = read_lists(&c, &t, err);
+    if (!status) status = answer_call(&t, c.by, err);
+    allow_again(s);
     return status;
 }
 
@@ -258,17 +285,18 @@ wo_status wo_log_partition(wo_searcher *s, const wo_search_call *call, float *lo
     c.scores = scores;
     c.score = WO_SCORES_LOGPROB;
     if (!status) status = check_places(c.n, c.k, c.queries, log_z, scores, err);
-    const size_t n = c.n, d = s->index->rows.d;
-    for (size_t first = 0; !status && first < n; first += PIECE) {
-        c.n = n - first < PIECE ? n - first : PIECE;
-        woi_task t = begin(s, c.queries + first * d, c.n, s->index->options.probes);
-        if ((status = read_call(&c, &t, err))) break;
-        t.stats = t.stats ? t.stats + first * t.stats_bytes : NULL;
+    if (status || !c.n) return status;
+    woi_task t = begin(s, c.queries, 0, s->index->options.probes);
+    if ((status = read_call(&c, &t, err))) return status;
+    status = read_lists(&c, &t, err);
+    for (size_t first = 0; !status && first < c.n; first += PIECE) {
+        t.queries = c.queries + first * s->index->rows.d;
+        t.n = c.n - first < PIECE ? c.n - first : PIECE;
+        t.stats = c.stats ? (char *)c.stats + first * t.stats_bytes : NULL;
         t.log_z = log_z + first;
-        forbid(&c, &t);
         status = answer_all(&t, c.by, err);
-        allow_again(&c, &t);
     }
+    allow_again(s);
     return status;
 }
 
@@ -312,7 +340,10 @@ wo_status wo_search_candidates(wo_searcher *s, const wo_search_call *call, int32
         return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_QUERY, "", "the query is not finite");
     woi_task t = begin(s, c.queries, 1, c.probes ? c.probes : s->index->options.probes);
     if ((status = read_call(&c, &t, err))) return status;
-    forbid(&c, &t);
+    if ((status = read_lists(&c, &t, err))) {
+        allow_again(s);
+        return status;
+    }
     const bool all = s->index->options.method == WO_METHOD_FULL ||
                      (s->index->options.method == WO_METHOD_SCREEN && !woi_has_screen(&t));
     if (c.by == WO_BY_FULL || all)
@@ -320,7 +351,7 @@ wo_status wo_search_candidates(wo_searcher *s, const wo_search_call *call, int32
     else if (!s->index->cells.n || !woi_list_by_cells(&t, ids, capacity, n_candidates))
         *n_candidates = woi_list_by_screen(&t, ids, capacity);
     woi_shard_name_rows(&s->index->shard, ids, *n_candidates < capacity ? *n_candidates : capacity);
-    allow_again(&c, &t);
+    allow_again(s);
     return WO_OK;
 }
 
@@ -332,7 +363,8 @@ wo_status wo_score(wo_searcher *s, const float *query, const int32_t *ids, size_
     if (index->shard.count)
         return woi_fail_about(err, WO_ERR_UNSUPPORTED, WO_ABOUT_INDEX, "",
                               "given classes are not scored by an index of a shard");
-    const wo_status status = check_ids("given", ids, n, index->rows.m, err);
+    wo_status status = check_there("given", ids, n, err);
+    for (size_t i = 0; !status && i < n; i++) status = check_id("given", ids[i], index->rows.m, err);
     if (status) woi_error_option(err, WO_ABOUT_OPTION, "ids");
     if (status || !n) return status;
     for (size_t i = 0; index->n_removed && i < n; i++)

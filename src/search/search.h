@@ -28,7 +28,7 @@ typedef struct woi_task {
     bool exact_fallback;
     const uint8_t *forbidden; /* (m), or NULL: nothing is; removed classes are */
     size_t n_forbidden;       /* distinct */
-    const int32_t *mandatory;
+    const int32_t *mandatory; /* (n_mandatory): rows, distinct, none of them forbidden */
     size_t n_mandatory;
     const float *bias;
     double prior;                /* 0: none */
@@ -64,10 +64,10 @@ static inline bool woi_wants_shares(const woi_task *t)
     return t->prior > 0 || t->mixed || t->labels_seen.labels;
 }
 
-/* Whether classes of cells, or demanded ones, may be forbidden: removed ones lie in no cell, and pass no screen. */
+/* Whether classes of cells may be forbidden, by the call: removed ones lie in no cell, and pass no screen. */
 static inline bool woi_is_masked(const woi_task *t)
 {
-    return t->forbidden && (t->n_mandatory || t->n_forbidden > t->s->index->n_removed);
+    return t->s->n_marked != 0;
 }
 
 /* Whether the screen is of use: there is one, and many more classes than would be scored exactly. */

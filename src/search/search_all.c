@@ -132,7 +132,7 @@ static size_t with_mandatory(const woi_task *t, woi_worker *w, const int32_t *id
     for (size_t i = 0; i < n; i++) w->seen[ids[i]] = w->epoch;
     for (size_t i = 0; i < t->n_mandatory; i++) {
         const int32_t id = t->mandatory[i];
-        if (w->seen[id] != w->epoch && !(t->forbidden && t->forbidden[id])) w->ids[n++] = id;
+        if (w->seen[id] != w->epoch) w->ids[n++] = id;
         w->seen[id] = w->epoch;
     }
     return n;

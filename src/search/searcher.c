@@ -112,9 +112,10 @@ wo_status wo_searcher_create(const wo_index *index, const wo_searcher_options *o
     s->max_probes = max_probes;
     s->max_mandatory = o.max_mandatory;
     status = create_workers(s, err);
-    if (!status && !(s->forbidden = woi_alloc_zero(index->rows.m, 1, err))) status = WO_ERR_MEMORY;
-    if (!status && index->shard.count && !(s->mandatory = woi_alloc(o.max_mandatory, sizeof *s->mandatory, err)))
-        status = WO_ERR_MEMORY;
+    const size_t m = index->rows.m, distinct = o.max_mandatory < m ? o.max_mandatory : m;
+    if (!status && !(s->forbidden = woi_alloc_zero(m, 1, err))) status = WO_ERR_MEMORY;
+    if (!status && !(s->marked = woi_alloc(m, sizeof *s->marked, err))) status = WO_ERR_MEMORY;
+    if (!status && !(s->mandatory = woi_alloc(distinct, sizeof *s->mandatory, err))) status = WO_ERR_MEMORY;
     for (size_t i = 0; !status && i < index->n_removed; i++) s->forbidden[index->removed[i]] = WOI_REMOVED;
     if (!status && !(s->exact_scratch = woi_alloc(woi_exact_scratch(s->index->rows.d, s->threads), 1, err)))
         status = WO_ERR_MEMORY;
@@ -184,6 +185,7 @@ void wo_searcher_free(wo_searcher *s)
     }
     woi_free(s->workers);
     woi_free(s->forbidden);
+    woi_free(s->marked);
     woi_free(s->mandatory);
     woi_free(s->exact_scratch);
     woi_free(s->screen_scratch);

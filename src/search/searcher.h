@@ -49,14 +49,16 @@ struct wo_searcher {
     size_t block; /* queries that are routed together */
     woi_worker *workers;
     uint8_t *forbidden;
-    int32_t *mandatory; /* (max_mandatory): of a shard, the rows of a call's; NULL: no shard */
+    int32_t *marked;    /* (m), n_marked of them: the rows that the call that runs forbids */
+    size_t n_marked;    /* 0 between calls */
+    int32_t *mandatory; /* the rows that the call demands */
     void *exact_scratch;
     void *screen_scratch; /* NULL where the index has no screen */
     float *gathered;      /* (WOI_GATHERED, d): queries that know little; NULL where the screen has no part in them */
 };
 
-/* The bits of wo_searcher.forbidden. */
-enum { WOI_FORBIDDEN = 1, WOI_REMOVED = 2 };
+/* What is in wo_searcher.forbidden. Demanded ones are marked only while a list is read, to find what is given twice. */
+enum { WOI_FORBIDDEN = 1, WOI_REMOVED, WOI_DEMANDED };
 
 /* The most cells that one query opens with so many probes; and the probes of one with little evidence. */
 size_t woi_cells_opened(const wo_index *index, uint32_t probes);

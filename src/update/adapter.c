@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { OFTEN = 16 }; /* half-lives: 2^16 times a weight, and floats still add one to it */
@@ -113,10 +114,18 @@ static wo_status check(const wo_index *base, const float *queries, size_t n, con
     return WO_OK;
 }
 
+/* A label of a call, to be counted in a cell. */
+typedef struct arrival {
+    int32_t id;
+    float weight;
+    size_t order;
+} arrival;
+
 /* What a call is worked with. */
 typedef struct observation {
     uint32_t *of;      /* (n, each): the cells of its queries */
     int32_t *distinct; /* the labels of one query */
+    arrival *arrivals; /* room for the labels of any cell */
 } observation;
 
 static wo_status prepare(const wo_adapter *a, const float *queries, size_t n, const int64_t *indptr, observation *o,
@@ -132,29 +141,39 @@ static wo_status prepare(const wo_adapter *a, const float *queries, size_t n, co
 }
 
 /* Room for all that the call may add, so that adding cannot fail. */
-static wo_status reserve(wo_adapter *a, const uint32_t *of, size_t n, const int64_t *indptr, wo_error *err)
+static wo_status reserve(wo_adapter *a, observation *o, size_t n, const int64_t *indptr, wo_error *err)
 {
     const size_t all = a->base->cells.n, most = n * a->each < all - a->n_changed ? a->n_changed + n * a->each : all;
     wo_status status = woi_grow(&a->changed, &a->changed_room, a->n_changed, most, sizeof *a->changed, err);
+    size_t most_labels = 0;
     for (size_t i = 0; !status && i < n * a->each; i++) {
-        if (of[i] == UINT32_MAX) continue;
-        woi_learned **cell = &a->cells[of[i]];
+        if (o->of[i] == UINT32_MAX) continue;
+        woi_learned **cell = &a->cells[o->of[i]];
         if (!*cell && !(*cell = woi_alloc_zero(1, sizeof **cell, err)))
             status = WO_ERR_MEMORY;
         else
             (*cell)->pending += (size_t)(indptr[i / a->each + 1] - indptr[i / a->each]);
     }
     for (size_t i = 0; i < n * a->each; i++) {
-        woi_learned *cell = of[i] == UINT32_MAX ? NULL : a->cells[of[i]];
+        woi_learned *cell = o->of[i] == UINT32_MAX ? NULL : a->cells[o->of[i]];
         if (!cell) continue;
         if (!status)
             status = woi_grow(&cell->seen, &cell->room, cell->n, cell->n + cell->pending, sizeof *cell->seen, err);
+        if (cell->pending > most_labels) most_labels = cell->pending;
         cell->pending = 0;
     }
+    if (!status && !(o->arrivals = woi_alloc(most_labels, sizeof *o->arrivals, err))) status = WO_ERR_MEMORY;
     return status;
 }
 
-static void add_label(woi_learned *cell, int32_t id, float weight)
+static int by_id_as_they_came(const void *a, const void *b)
+{
+    const arrival *x = a, *y = b;
+    return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : (x->order > y->order) - (x->order < y->order);
+}
+
+/* Where `id` is among a cell's classes, or would be. */
+static size_t place_of(const woi_learned *cell, int32_t id)
 {
     size_t low = 0, high = cell->n;
     while (low < high) {
@@ -164,25 +183,54 @@ static void add_label(woi_learned *cell, int32_t id, float weight)
         else
             high = middle;
     }
-    if (low == cell->n || cell->seen[low].id != id) {
-        memmove(cell->seen + low + 1, cell->seen + low, (cell->n - low) * sizeof *cell->seen);
-        cell->seen[low] = (woi_sighting){.id = id};
-        cell->n++;
-    }
-    cell->seen[low].weight += weight;
+    return low;
 }
 
-/* One query in its r-th cell. */
-static void add_query(wo_adapter *a, uint32_t place, uint32_t r, const int32_t *labels, size_t n_labels)
+/* Counts the labels that are pending. Once for all of them: one by one each would move all classes above it. They are
+ * added in the order in which they came, from the highest class down, so that nothing is written over. */
+static void settle(woi_learned *cell, arrival *arrivals)
+{
+    const size_t n = cell->pending;
+    for (size_t i = 0; i < n; i++)
+        arrivals[i] = (arrival){cell->seen[cell->n + i].id, cell->seen[cell->n + i].weight, i};
+    qsort(arrivals, n, sizeof *arrivals, by_id_as_they_came);
+    size_t n_new = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i && arrivals[i].id == arrivals[i - 1].id) continue;
+        const size_t place = place_of(cell, arrivals[i].id);
+        n_new += place == cell->n || cell->seen[place].id != arrivals[i].id;
+    }
+    size_t old = cell->n, to = cell->n + n_new;
+    for (size_t end = n; end > 0;) {
+        const int32_t id = arrivals[end - 1].id;
+        size_t first = end - 1;
+        while (first > 0 && arrivals[first - 1].id == id) first--;
+        while (old > 0 && cell->seen[old - 1].id > id) cell->seen[--to] = cell->seen[--old];
+        woi_sighting all = {.id = id};
+        if (old > 0 && cell->seen[old - 1].id == id) all = cell->seen[--old];
+        for (size_t i = first; i < end; i++) all.weight += arrivals[i].weight;
+        cell->seen[--to] = all;
+        end = first;
+    }
+    cell->n += n_new;
+    cell->pending = 0;
+}
+
+/* One query, whose labels are o->distinct, in its r-th cell. */
+static void add_query(wo_adapter *a, const observation *o, uint32_t place, uint32_t r, size_t n_labels)
 {
     woi_learned *cell = a->cells[place];
     const bool tree = woi_uses_tree(&a->base->options);
-    if (a->half_life > 0 && (double)(a->info.queries - cell->at) > OFTEN * a->half_life) woi_adapter_fade(a, cell);
+    if (a->half_life > 0 && (double)(a->info.queries - cell->at) > OFTEN * a->half_life) {
+        settle(cell, o->arrivals);
+        woi_adapter_fade(a, cell);
+    }
     const double now = 1 / woi_adapter_faded(a, a->info.queries - cell->at);
     const double part = (tree ? (double)a->parts[r] : 1) * now;
     cell->mass += part;
     if (!tree || r == 0) cell->own += now;
-    for (size_t i = 0; i < n_labels; i++) add_label(cell, labels[i], (float)part);
+    for (size_t i = 0; i < n_labels; i++)
+        cell->seen[cell->n + cell->pending++] = (woi_sighting){o->distinct[i], (float)part};
     a->info.cells += !cell->changed && !cell->now.ids;
     if (!cell->changed) a->changed[a->n_changed++] = place;
     cell->changed = true;
@@ -204,17 +252,20 @@ wo_status wo_adapter_observe(wo_adapter *a, const float *queries, size_t n, cons
     if (status || !n) return status;
     observation o = {0};
     status = prepare(a, queries, n, indptr, &o, err);
-    if (!status) status = reserve(a, o.of, n, indptr, err);
+    if (!status) status = reserve(a, &o, n, indptr, err);
     for (size_t i = 0; !status && i < n; i++) {
         size_t n_labels = woi_labels_of(indptr, labels, i, o.distinct); /* one given twice counts once */
         if (a->base->n_removed) n_labels = without_removed(a->base, o.distinct, n_labels);
         for (uint32_t r = 0; r < a->each; r++) {
             const uint32_t place = o.of[i * a->each + r];
-            if (place != UINT32_MAX) add_query(a, place, r, o.distinct, n_labels);
+            if (place != UINT32_MAX) add_query(a, &o, place, r, n_labels);
         }
         a->info.queries++;
     }
+    for (size_t i = 0; !status && i < n * a->each; i++)
+        if (o.of[i] != UINT32_MAX && a->cells[o.of[i]]->pending) settle(a->cells[o.of[i]], o.arrivals);
     woi_free(o.of);
     woi_free(o.distinct);
+    woi_free(o.arrivals);
     return status;
 }

@@ -29,7 +29,7 @@ typedef struct woi_list {
 
 typedef struct woi_learned {
     woi_sighting *seen;
-    size_t n, room, pending; /* pending: those that a call may add at most */
+    size_t n, room, pending; /* pending: labels of the call that runs, behind the n, as they came */
     double mass, own;
     uint64_t at; /* what is counted is relative to this many observed queries */
     bool changed;

@@ -102,6 +102,9 @@ class Collect(unittest.TestCase):
         self.assertEqual(self.collected([(x, [5, 6, 7])])[1], [[5], [6], [7]])
         self.assertEqual(self.collected([(x[0], 5)])[1], [[5]])
         self.assertEqual(self.collected([(x.reshape(1, 3, D), flags.reshape(1, 3, M))])[1], expected)
+        many, ids = torch.randn(2, 3, D), torch.arange(6).reshape(2, 3)
+        for one in (ids, ids.flatten(), ids[..., None], ids.reshape(6, 1)):
+            self.assertEqual(self.collected([(many, one)])[1], [[0], [1], [2], [3], [4], [5]])
 
     def test_kinds_of_queries(self):
         x = torch.randn(4, D)
@@ -216,6 +219,9 @@ class Collect(unittest.TestCase):
         self.refused(
             r"shape \(3, 2\), and the queries \(2, 3\)", [(torch.randn(2, 3, D), torch.zeros(3, 2, dtype=torch.long))]
         )
+        many, ids, flags = torch.randn(2, 3, D), torch.arange(6).reshape(2, 3), torch.eye(M)[:6].reshape(2, 3, M)
+        for wrong in (ids.T[..., None], ids.T[None], ids.T[:, None], ids.reshape(1, 6), flags.reshape(3, 1, 2, M)):
+            self.refused(r"targets have shape \([0-9, ]+\), and the queries \(2, 3\)", [(many, wrong)])
         self.refused("labels are of 2 queries, and there are 3", [(x, [[1], [2]])])
         self.refused("must be 0 or 1", [(x, torch.full((3, M), 0.5))])
         self.refused("ids of classes, or 0 and 1", [(x, torch.rand(3))])

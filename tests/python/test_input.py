@@ -223,6 +223,15 @@ class Queries(unittest.TestCase):
             out = room[first:][:12].reshape(4, 3), room[second:][:12].reshape(4, 3).view(np.int32)
             with self.assertRaisesRegex(wideout.ArgumentError, "share memory"):
                 ix.search(q, 3, out=out)
+        buffer = np.zeros((5, D), np.float32)
+        buffer[:4] = q
+        apart = np.zeros((4, D), np.float32)
+        bias = np.zeros(M, np.float32)
+        for out in ((buffer[1:], apart.view(np.int32)), (apart, buffer[:4].view(np.int32))):
+            with self.assertRaisesRegex(wideout.ArgumentError, "the queries share memory"):
+                ix.search(buffer[:4], D, out=out)
+        with self.assertRaisesRegex(wideout.ArgumentError, "the bias share memory"):
+            ix.search(q, 3, bias=bias, out=(bias[M - 12 :].reshape(4, 3), np.zeros((4, 3), np.int32)))
         out = room[:12].reshape(4, 3), room[12:24].reshape(4, 3).view(np.int32)
         np.testing.assert_array_equal(ix.search(q, 3, out=out)[1], ix.search(q, 3)[1])
 

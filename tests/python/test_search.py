@@ -1,6 +1,7 @@
 """Searching: against numpy, in every shape, with all that a call can ask for."""
 
 import inspect
+import threading
 import unittest
 
 import numpy as np
@@ -98,6 +99,46 @@ class Search(unittest.TestCase):
         scores.flags.writeable = False
         with self.assertRaisesRegex(wideout.ArgumentError, "can be written to"):
             ix.search(queries[:6], 4, out=(scores, ids))
+
+    def test_lists_in_out(self):
+        many = np.tile(queries, (40, 1))  # in pieces
+        for method in ("popular", "full"):
+            ix = index(method=method)
+            first = ix.search(many, 6)
+            for name in ("forbid", "require"):
+                scores, ids = (part.copy() for part in first)
+                expected = ix.search(many, 6, **{name: ids[0, 2:].copy()})
+                ix.search(many, 6, out=(scores, ids), **{name: ids[0, 2:]})
+                np.testing.assert_array_equal(ids, expected[1])
+                np.testing.assert_array_equal(scores, expected[0])
+            hidden = first[1][0]
+            self.assertFalse(np.isin(ix.search(many, 6, forbid=hidden)[1], hidden).any())
+
+    def test_lists_that_change(self):
+        ix = index()
+        many = np.tile(queries, (8, 1))
+        expected = ix.search(queries, 5)[1]
+        ids = np.zeros(50, np.int32)
+        end = threading.Event()
+
+        def change():
+            while not end.is_set():
+                ids[:] = 2_000_000_000
+                ids[:] = np.arange(50)
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        try:
+            for _ in range(4):
+                for ask in (ix.score, lambda q, i: ix.search(q, 1, forbid=i), lambda q, i: ix.search(q, 1, require=i)):
+                    try:
+                        ask(many, ids)
+                    except wideout.ArgumentError as error:
+                        self.assertIn("2000000000", str(error))
+                np.testing.assert_array_equal(ix.search(queries, 5)[1], expected)
+        finally:
+            end.set()
+            thread.join()
 
     def test_answers_do_not_depend_on_threads(self):
         ix = index()

@@ -7,6 +7,7 @@
 #include "search/searcher.h"
 
 #include <math.h>
+#include <time.h>
 
 enum { M = 400, D = 8, A = 1500, B = 1500, N = A + B, GROUPS = 12, LABELS = 2 };
 
@@ -618,6 +619,79 @@ static void removed_classes_stay_away(void **state)
     free_world(p);
 }
 
+/* ---- Time -------------------------------------------------------------------------------------------------- */
+
+enum { MANY = 400000, EACH = 1000, DIMS = 4 };
+
+/* n labels, EACH a query, all in the same cells: the highest first, or the lowest. Seconds of CPU. */
+static double observe_many(wo_adapter *a, size_t n, bool highest_first)
+{
+    const size_t queries = n / EACH;
+    float *q = calloc(queries * DIMS, sizeof *q);
+    int64_t *indptr = calloc(queries + 1, sizeof *indptr);
+    int32_t *labels = malloc(n * sizeof *labels);
+    wo_error err;
+    assert_true(q && indptr && labels);
+    for (size_t i = 0; i < queries; i++) {
+        const size_t from = (highest_first ? queries - 1 - i : i) * EACH;
+        for (size_t j = 0; j < DIMS; j++) q[i * DIMS + j] = 1;
+        for (size_t j = 0; j < EACH; j++) labels[i * EACH + j] = (int32_t)(from + j);
+        indptr[i + 1] = (int64_t)((i + 1) * EACH);
+    }
+    const clock_t begin = clock();
+    if (wo_adapter_observe(a, q, queries, indptr, labels, &err)) fail_msg("%s", err.text);
+    const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    free(q);
+    free(indptr);
+    free(labels);
+    return seconds;
+}
+
+/* Eight times as many labels take about eight times as long, in whichever order they come: 64 times where each moves
+ * all classes above it. The rest is room for a busy machine. */
+static void time_is_in_proportion_to_labels(void **state)
+{
+    (void)state;
+    float *w = malloc((size_t)MANY * DIMS * sizeof *w), q[100 * DIMS];
+    int64_t indptr[101] = {0};
+    int32_t labels[100];
+    wo_error err;
+    wo_layer *layer;
+    wo_log *log;
+    wo_index *base;
+    assert_non_null(w);
+    for (uint64_t i = 0; i < (uint64_t)MANY * DIMS; i++) w[i] = woi_rng_normal(1, 8, i);
+    for (uint64_t i = 0; i < 100 * DIMS; i++) q[i] = woi_rng_normal(1, 9, i);
+    for (int i = 0; i < 100; i++) labels[i] = i, indptr[i + 1] = i + 1;
+    wo_build_options o = options_of(WO_ROUTER_HASH);
+    o.K = 1;
+    o.L = 2;
+    o.iterations = 3;
+    if (wo_layer_wrap(w, NULL, MANY, DIMS, &layer, &err) || wo_log_wrap(q, 100, DIMS, indptr, labels, &log, &err) ||
+        wo_index_build(layer, log, &o, &base, &err))
+        fail_msg("%s", err.text);
+    double few = INFINITY, many = INFINITY;
+    for (int turn = 0; turn < 3; turn++) {
+        wo_adapter *a = adapter_of(base, 0), *b = adapter_of(base, 0), *small = adapter_of(base, 0);
+        few = fmin(few, observe_many(small, MANY / 8, true));
+        many = fmin(many, observe_many(a, MANY, true));
+        observe_many(b, MANY, false);
+        wo_index *x = publish(a), *y = publish(b);
+        assert_same_cells(&x->cells, &y->cells);
+        wo_index_free(x);
+        wo_index_free(y);
+        wo_adapter_free(a);
+        wo_adapter_free(b);
+        wo_adapter_free(small);
+        if (many < 24 * few) break;
+    }
+    assert_true(many < 24 * few);
+    wo_index_free(base);
+    wo_log_free(log);
+    wo_layer_free(layer);
+    free(w);
+}
+
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 
 static void every_allocation_may_fail(void **state)
@@ -681,6 +755,7 @@ int main(void)
         cmocka_unit_test(searchers_move),
         cmocka_unit_test(what_was_learned_can_be_saved),
         cmocka_unit_test(removed_classes_stay_away),
+        cmocka_unit_test(time_is_in_proportion_to_labels),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

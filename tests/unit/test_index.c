@@ -259,6 +259,58 @@ static void everything_forbidden_is_no_answer(void **state)
     free_scene(&s);
 }
 
+/* Answers of one call that the next forbids, or demands, where they lie; also where the next writes into the middle of
+ * them. It is as if the list were elsewhere, and nothing of it stays. */
+static void lists_may_lie_where_the_answers_go(void **state)
+{
+    (void)state;
+    wo_error err;
+    enum { N = 80, K = 6, LIST = 20 };
+    static const int methods[] = {WO_METHOD_FULL,     WO_METHOD_POPULAR, WO_METHOD_SLIDE,
+                                  WO_METHOD_EVIDENCE, EVIDENCE_BY_TREE,  WO_METHOD_SCREEN};
+    for (size_t turn = 0; turn < 24; turn++) {
+        const bool demanded = turn / 6 % 2;
+        scene s = make_scene(90, 12, N, true, 40 + turn);
+        const wo_build_options o = small_options(methods[turn % 6]);
+        wo_index *index = build(&s, &o);
+        asked so = {.threads = 2, .n_mandatory = LIST, .mandatory = (int32_t[LIST]){0}};
+        asker *searcher = create(index, &so);
+        searcher->o = (asked){0};
+        int32_t first[N * K], ids[N * K], expected[N * K], list[LIST];
+        float scores[N * K], expected_scores[N * K];
+        assert_int_equal(ask(searcher, s.q, N, K, (answers){first, scores, NULL}, &err), WO_OK);
+        memcpy(ids, first, sizeof ids);
+        int32_t *const shared = ids + (turn / 12 ? LIST : 0);
+        for (int i = 0; i < LIST; i++) list[i] = shared[i] = i % 6 ? (i * 7 + (int32_t)turn) % 90 : first[i / 6];
+        for (int alias = 0; alias < 2; alias++) {
+            *(demanded ? &searcher->o.mandatory : &searcher->o.forbidden) = alias ? shared : list;
+            *(demanded ? &searcher->o.n_mandatory : &searcher->o.n_forbidden) = LIST;
+            const answers to = {alias ? ids : expected, alias ? scores : expected_scores, NULL};
+            assert_int_equal(ask(searcher, s.q, N, K, to, &err), WO_OK);
+        }
+        assert_memory_equal(ids, expected, sizeof ids);
+        assert_memory_equal(scores, expected_scores, sizeof scores);
+        memcpy(shared, list, sizeof list); /* candidates, which are written likewise */
+        size_t n, wanted;
+        int32_t candidates[90];
+        *(demanded ? &searcher->o.mandatory : &searcher->o.forbidden) = list;
+        assert_int_equal(ask_candidates(searcher, s.q, candidates, 90, &wanted, &err), WO_OK);
+        *(demanded ? &searcher->o.mandatory : &searcher->o.forbidden) = shared;
+        assert_int_equal(ask_candidates(searcher, s.q, ids, 90, &n, &err), WO_OK);
+        assert_int_equal(n, wanted);
+        assert_memory_equal(ids, candidates, n * sizeof *ids);
+        searcher->o = (asked){0};
+        assert_int_equal(ask(searcher, s.q, N, K, (answers){ids, scores, NULL}, &err), WO_OK);
+        assert_memory_equal(ids, first, sizeof ids);
+        searcher->o = (asked){.forbidden = list, .n_forbidden = LIST};
+        assert_int_equal(ask(searcher, s.q, N, K, (answers){ids, scores, NULL}, &err), WO_OK);
+        for (size_t i = 0; i < N * K * (size_t)LIST; i++) assert_true(ids[i / LIST] != list[i % LIST]);
+        free_asker(searcher);
+        wo_index_free(index);
+        free_scene(&s);
+    }
+}
+
 /* Batches of any size, on any number of threads, are single queries one after the other; queries that are not finite
  * get no answer, and the others are not disturbed. */
 static void batches_are_single_queries(void **state)
@@ -470,11 +522,17 @@ static void searching_allocates_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_cell_open_is_the_exact_layer), cmocka_unit_test(candidates_are_the_union_of_the_cells),
-        cmocka_unit_test(old_stamps_do_not_hide_classes),     cmocka_unit_test(candidates_fit_what_room_there_is),
-        cmocka_unit_test(masks_and_biases_are_obeyed),        cmocka_unit_test(everything_forbidden_is_no_answer),
-        cmocka_unit_test(batches_are_single_queries),         cmocka_unit_test(huge_numbers_do_no_harm),
-        cmocka_unit_test(several_searchers_share_an_index),   cmocka_unit_test(searching_allocates_nothing),
+        cmocka_unit_test(every_cell_open_is_the_exact_layer),
+        cmocka_unit_test(candidates_are_the_union_of_the_cells),
+        cmocka_unit_test(old_stamps_do_not_hide_classes),
+        cmocka_unit_test(candidates_fit_what_room_there_is),
+        cmocka_unit_test(masks_and_biases_are_obeyed),
+        cmocka_unit_test(everything_forbidden_is_no_answer),
+        cmocka_unit_test(lists_may_lie_where_the_answers_go),
+        cmocka_unit_test(batches_are_single_queries),
+        cmocka_unit_test(huge_numbers_do_no_harm),
+        cmocka_unit_test(several_searchers_share_an_index),
+        cmocka_unit_test(searching_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
