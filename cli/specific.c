@@ -23,7 +23,8 @@ static wo_status count_labels(const woi_log *log, size_t m, size_t d, size_t k, 
     if (!specific->counts || !specific->list) return cli_set_error(err, WO_ERR_MEMORY, "out of memory");
     for (int64_t i = 0; i < log->indptr[log->n]; i++) {
         uint32_t *count = &specific->counts[log->labels[i]];
-        if (*count < UINT32_MAX) ++*count;
+        const uint32_t times = log->label_counts ? (uint32_t)log->label_counts[i] : 1;
+        *count = *count < UINT32_MAX - times ? *count + times : UINT32_MAX;
     }
     return WO_OK;
 }

@@ -307,7 +307,8 @@ static wo_status deal(const wo_layer *layer, const wo_log *log, size_t n, uint32
     woi_counted *order = woi_alloc(m, sizeof *order, err);
     if (!order) return WO_ERR_MEMORY;
     for (size_t i = 0; i < m; i++) order[i] = (woi_counted){0, (int32_t)i};
-    for (int64_t i = 0; log && log->indptr && i < log->indptr[log->n]; i++) order[log->labels[i]].count++;
+    for (int64_t i = 0; log && log->indptr && i < log->indptr[log->n]; i++)
+        order[log->labels[i]].count += log->label_counts ? log->label_counts[i] : 1;
     qsort(order, m, sizeof *order, woi_by_count);
     for (size_t i = 0; i < m; i++) of[order[i].id] = (uint32_t)(i % n);
     woi_free(order);

@@ -224,6 +224,9 @@ check '--specific: counts are those of the training data' jq -es --slurpfile n c
 # shellcheck disable=SC2016
 check '--specific: by score against frequency' jq -es 'all([.[] | .score - ((.count + 1) | log)] as $g |
     all(range(1; $g | length); $g[.] <= $g[. - 1] + 1e-9))' ordered
+"$WIDEOUT" embed w2v.net --data tokens/train.tokens.safetensors --distinct -o distinct.log >/dev/null
+check '--specific: a counted log counts as its queries' jq -es 'length > 0 and all(.answers[0].count >= 100)' \
+    <("$WIDEOUT" predict --index w2v.idx --exact -k 1 --json --specific distinct.log distinct.log)
 check '--specific: which is another order' bash -c '! cmp -s <(jq .[0].id plain) <(jq .[0].id ordered)'
 same '--specific: probabilities give the same order' "$(jq -c 'map(.id)' ordered)" \
     "$(specific --softmax --specific x.log | jq -c 'map(.id)')"
