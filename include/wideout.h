@@ -675,7 +675,8 @@ typedef struct wo_layer_check {
     uint32_t sample;
 } wo_layer_check;
 
-/* How stale an index is for a layer that has changed since: of the index's d, with as many classes or more. */
+/* How stale an index is for a layer that has changed since: a whole one of the index's d, with as many classes or more.
+ */
 WO_API wo_status wo_index_check_layer(const wo_index *index, const wo_layer *layer, int threads, wo_layer_check *check,
                                       wo_error *err);
 
