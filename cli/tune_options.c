@@ -24,7 +24,7 @@ static double read_time(const char *text)
     char *end;
     const double value = strtod(text, &end);
     const char *unit = *end ? strchr(units, *end) : units;
-    if (end == text || !unit || (*end && end[1])) return NAN;
+    if (end == text || !unit || (*end && end[1]) || strpbrk(text, "xX")) return NAN; /* strtod reads 0x10 too */
     const double time = value * seconds[unit - units];
     return time > 0 && time <= 1e9 ? time : NAN;
 }

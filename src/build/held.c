@@ -11,7 +11,7 @@
 enum {
     PART = 20,                   /* of the log that may be held out: cells without it are hardly other cells */
     FEWEST = WO_HELD_FEW / PART, /* queries: of fewer a share says nothing */
-    SCREENED = 5                 /* answers that a screen is asked for: int8 loses the fifth best long before the best */
+    SCREENED = 5 /* answers that a screen is asked for: int8 loses the fifth best long before the best */
 };
 static const double WORK = 1e11; /* multiplications that FULL may take */
 

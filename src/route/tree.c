@@ -2,6 +2,7 @@
 #include "route/tree.h"
 
 #include "base/error.h"
+#include "base/finite.h"
 #include "base/mem.h"
 #include "base/team.h"
 
@@ -445,7 +446,9 @@ wo_status woi_tree_learn_margin(woi_tree *tree, const float *q, size_t n, uint32
             tree->margin = gaps[(size_t)((double)(all - 1) * kept)];
         else if (used) /* they were finite before */
             status = woi_fail(err, WO_ERR_ARGUMENT, WO_NO_OFFSET,
-                              "no query is finite any more: the log has changed meanwhile");
+                              woi_all_finite(q, n * tree->d)
+                                  ? "no query finds a way through the tree: their numbers are too large for its sums"
+                                  : "no query is finite any more: the log has changed meanwhile");
     }
     woi_free(gaps);
     woi_free(s.scratch);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/sized.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -206,6 +207,11 @@ wo_status wo_index_check_layer(const wo_index *index, const wo_layer *layer, int
     wo_status status = woi_check_range("threads", threads, 0, WOI_MAX_THREADS, err);
     if (!status && !c.sample) status = woi_refuse_shard(index, "is not to be compared with a layer", err);
     if (status) return status;
+    if (layer->shard.count > 1)
+        return woi_fail_about(err, WO_ERR_ARGUMENT, WO_ABOUT_LAYER, "",
+                              "the layer is shard %" PRIu32 " of %" PRIu32
+                              ", whose rows are not those of the index: expected a whole one",
+                              layer->shard.number + 1, layer->shard.count);
     const woi_dense *new = &layer->dense;
     const size_t m = woi_shard_whole(&index->shard, index->rows.m);
     if (new->d != index->rows.d)

@@ -273,7 +273,7 @@ check 'and JSON says that it is too slow' jq -en 'input.tuning | .met == false a
 same 'without best it is refused' '1 1' "$? $(grep -c 'nothing answers within 1e-06 us a query' err)"
 usage 'k' '-k takes at most 1000, not 1001' -k 1001
 usage 'batch' '--batch takes at most 65536, not 65537' --batch 65537
-for time in x 5x 0 -3 5mm 2e9 1e6h; do
+for time in x 5x 0 -3 5mm 2e9 1e6h 0x10 0x1p4s; do
     usage "the time $time" "--max-time takes a time like 90s, 5m or 1h, up to 1e9 seconds, not '$time'; less than 5s counts as 5s" --max-time=$time
 done
 for option in '--tune-log x' '-k 3' '--batch 2' '--max-time 3s'; do

@@ -234,6 +234,13 @@ fails 'rows of another length' 1 'wideout: --add: the rows have 7 numbers each, 
 "$WIDEOUT" shard -q --layer $rows -n 2 -o half >/dev/null
 fails 'rows that are a shard' 1 'wideout: --add: the rows are shard 2 of 2 of a layer, whose classes have numbers there: expected rows that are no shard' \
     "$WIDEOUT" update index --add half-00002-of-00002.safetensors -o x
+"$WIDEOUT" shard -q --layer $layer -n 1 -o one >/dev/null
+check 'a shard of one is the layer' "$WIDEOUT" check -q index --layer one-00001-of-00001.safetensors
+"$WIDEOUT" data synthetic -q -m 200 -d 8 -n 100 -o others >/dev/null
+"$WIDEOUT" shard -q --layer others/layer.safetensors -n 2 -o others/half >/dev/null
+fails 'a shard is not held against an index' 1 \
+    'wideout: others/half-00001-of-00002.safetensors: the layer is shard 1 of 2, whose rows are not those of the index: expected a whole one' \
+    "$WIDEOUT" check index --layer others/half-00001-of-00002.safetensors
 "$WIDEOUT" build -q --layer $layer --log $log "${tree[@]}" --keep 0 -o bare >/dev/null
 sentence="the index keeps no training queries, which say what cells rows belong into: it was built with keep 0, or by an older version; build it anew: 'wideout build' keeps some unless --keep is 0"
 fails 'an index that keeps no queries' 1 "wideout: bare: $sentence" "$WIDEOUT" update bare --add $rows -o x

@@ -240,7 +240,7 @@ static void evidence_by_hand(void **state)
     int32_t ids[] = {4, 7, 4, 5, 9, 9};
     float weights[] = {2, 1, 1, 1, 1, 1};
     uint32_t of[] = {0, 0, 0, 1, 7};
-    const scene s = {5, 10, 3, 1, {5, indptr, ids, weights}, of};
+    const scene s = {5, 10, 3, 1, {5, indptr, ids, weights, NULL}, of};
     woi_cells cells =
         fill(&s, &(woi_evidence_options){.K = 3, .L = 1, .lambda = 1, .thin = 1, .floor = 0, .threads = 1});
     /* Cell 0: class 4 with 3 of 3; 5 and 7 with 1 of 3 are below lambda. Cell 1: 9. Cell 2 has no query of its own:
@@ -275,7 +275,7 @@ static void evidence_by_hand(void **state)
     int64_t other_indptr[] = {0, 2, 3, 3, 3, 3};
     int32_t others[] = {5, 7, 5};
     float ones[] = {1, 1, 1};
-    const woi_sparse labels = {5, other_indptr, others, ones};
+    const woi_sparse labels = {5, other_indptr, others, ones, NULL};
     cells = fill(
         &s, &(woi_evidence_options){
                 .K = 3, .L = 1, .thin = 1, .floor = 1, .cap = 2, .shares = true, .shares_of = &labels, .threads = 1});

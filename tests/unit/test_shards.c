@@ -254,7 +254,7 @@ static void frequent_classes_are_dealt_out_first(void **state)
     assert_true(second && second != first && dealing_of(to[1]) != second);
     /* A shard's file takes the names of all classes: those that have them again are of one dealing again. */
     const char *names[7];
-    char texts[7][16];
+    char texts[7][24];
     uint64_t renamed[2];
     for (int i = 0; i < 7; i++) {
         snprintf(texts[i], sizeof texts[i], "number %d", i);

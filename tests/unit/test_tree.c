@@ -400,6 +400,15 @@ static void the_margin_keeps_what_queries_open(void **state)
         assert_true(kept[0] >= 0.995 * (all - 1) && kept[1] < 0.995 * all);
         assert_int_equal(woi_tree_learn_margin(&tree, q, 0, PROBES, 1, &err), WO_OK);
         assert_true(tree.margin == INFINITY); /* from nothing: none */
+        q[5 * d] = 0;
+        for (size_t i = 0; i < N * d; i++) q[i] *= 1e30F;
+        for (size_t a = 0; a < tree.A; a++) tree.node_scales[a] = INFINITY; /* nodes that far out */
+        assert_int_equal(woi_tree_learn_margin(&tree, q, N, PROBES, 1, &err), WO_ERR_ARGUMENT);
+        assert_string_equal(err.text,
+                            "no query finds a way through the tree: their numbers are too large for its sums");
+        for (size_t i = 0; i < N * d; i++) q[i] = NAN;
+        assert_int_equal(woi_tree_learn_margin(&tree, q, N, PROBES, 1, &err), WO_ERR_ARGUMENT);
+        assert_string_equal(err.text, "no query is finite any more: the log has changed meanwhile");
         free(q);
         free(scratch);
         woi_tree_free(&tree);
