@@ -685,13 +685,8 @@ typedef struct wo_layer_check {
     uint32_t sample;
 } wo_layer_check;
 
-<<<<<<< HEAD
-/* How stale an index is for a layer that has changed since: of the index's d, with as many classes or more, and with
- * biases where the index has them. */
-=======
-/* How stale an index is for a layer that has changed since: a whole one of the index's d, with as many classes or more.
- */
->>>>>>> 8d4e7d1261135009726823f2c57e294c2cab4bd2
+/* How stale an index is for a layer that has changed since: a whole one of the index's d, with as many classes or more,
+ * and with biases where the index has them. */
 WO_API wo_status wo_index_check_layer(const wo_index *index, const wo_layer *layer, int threads, wo_layer_check *check,
                                       wo_error *err);
 
