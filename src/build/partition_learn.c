@@ -86,10 +86,23 @@ static size_t place(uint64_t seed, size_t i, size_t n, size_t total)
     return low + (size_t)woi_rng_below(seed, STREAM, i, high - low);
 }
 
+/* The rows of the sample: of a counted log in proportion to the queries that they stand for, as these are what is
+ * asked. */
+static void pick_rows(const wo_index *index, const wo_log *log, sample *s)
+{
+    size_t total = log->n, row = 0, before = 0; /* queries before the row */
+    if (log->counts) total = 0;
+    for (size_t i = 0; log->counts && i < log->n; i++) total += (size_t)log->counts[i];
+    for (size_t i = 0; i < s->n; i++) {
+        const size_t at = place(index->options.seed, i, s->n, total);
+        while (log->counts && at - before >= (size_t)log->counts[row]) before += (size_t)log->counts[row++];
+        s->picks[i] = log->counts ? row : at;
+    }
+}
+
 /* A chunk of queries, side by side, and what FULL says of them. */
 typedef struct chunk {
     const wo_index *index;
-    const wo_log *log;
     wo_searcher *searcher;
     float *q, scores[CHUNK];
     woi_log_sum lse[CHUNK];
@@ -104,10 +117,7 @@ static const float *query_of(const sample *s, size_t i)
 static wo_status ask(chunk *c, sample *s, size_t first, wo_error *err)
 {
     const size_t d = s->d, n = s->n - first < CHUNK ? s->n - first : CHUNK;
-    for (size_t i = 0; i < n; i++) {
-        s->picks[first + i] = place(c->index->options.seed, first + i, s->n, c->log->n);
-        memcpy(c->q + i * d, query_of(s, first + i), d * sizeof *c->q);
-    }
+    for (size_t i = 0; i < n; i++) memcpy(c->q + i * d, query_of(s, first + i), d * sizeof *c->q);
     const woi_exact_call call = {.layer = &c->index->rows,
                                  .q = c->q,
                                  .n = n,
@@ -163,8 +173,8 @@ static wo_status take_sample(const wo_index *index, const wo_log *log, sample *s
     if (!status && (!(c = woi_alloc_zero(1, sizeof *c, err)) || !(c->q = woi_alloc(CHUNK * log->d, sizeof *c->q, err))))
         status = WO_ERR_MEMORY;
     if (!status) {
+        pick_rows(index, log, s);
         c->index = index;
-        c->log = log;
         c->searcher = searcher;
     }
     for (size_t first = 0; !status && first < s->n; first += CHUNK) {

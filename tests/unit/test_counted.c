@@ -282,6 +282,49 @@ static void bad_counts_are_refused_with_their_place(void **state)
     }
 }
 
+static double log_z_error(const pair *p, const wo_log *log, size_t row)
+{
+    wo_error err;
+    wo_build_options o;
+    wo_index *index = NULL;
+    wo_searcher *searcher = NULL;
+    float of[2];
+    wo_build_defaults(WO_METHOD_EVIDENCE, &o, sizeof o);
+    o.K = 3;
+    o.L = 2;
+    o.iterations = 4;
+    o.lambda = 0.3;
+    o.partition = 1;
+    if (wo_index_build(p->s.layer, log, &o, &index, &err) || wo_searcher_create(index, NULL, &searcher, &err))
+        fail_msg("%s", err.text);
+    for (int full = 0; full < 2; full++) {
+        const wo_search_call call = {.struct_size = sizeof call,
+                                     .queries = p->s.q + row * p->s.d,
+                                     .n = 1,
+                                     .by = full ? WO_BY_FULL : WO_BY_CELLS};
+        if (wo_log_partition(searcher, &call, &of[full], &err)) fail_msg("%s", err.text);
+    }
+    wo_searcher_free(searcher);
+    wo_index_free(index);
+    return fabs((double)of[0] - (double)of[1]);
+}
+
+/* log Z is learned from the queries that rows stand for: where nearly all are one row's, it is right there. */
+static void log_z_goes_by_counts(void **state)
+{
+    (void)state;
+    pair *p = make_pair(10);
+    double counted = 0, plain = 0;
+    for (size_t row = 3; row < ROWS; row += 40) {
+        for (size_t i = 0; i < ROWS; i++) p->counts[i] = i == row ? 1000000 : 1;
+        for (int64_t at = 0; at < p->s.indptr[ROWS]; at++) p->label_counts[at] = 1;
+        counted += log_z_error(p, &p->counted, row);
+        plain += log_z_error(p, p->s.log, row);
+    }
+    if (!(counted < plain / 3)) fail_msg("errors add up to %g, without counts to %g", counted, plain);
+    free_pair(p);
+}
+
 /* A tuner that judges on a part of the log builds from the rest of it, with the counts of the rest. */
 static void a_tuner_takes_counts_along(void **state)
 {
@@ -306,6 +349,7 @@ int main(void)
         cmocka_unit_test(counts_come_back),
         cmocka_unit_test(counted_logs_join_others),
         cmocka_unit_test(bad_counts_are_refused_with_their_place),
+        cmocka_unit_test(log_z_goes_by_counts),
         cmocka_unit_test(a_tuner_takes_counts_along),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
