@@ -359,11 +359,25 @@ static void tell_early(void *ctx, const wo_curve *goal)
     cli_curve_foretell(goal, !(cli_build_fixed(&args->build) & method), args->common.quiet);
 }
 
+/* Many queries that are one, which show no more than one does. */
+static void warn_of_equal(const char *path, const wo_log *log)
+{
+    const size_t n = wo_log_n(log), bytes = wo_log_d(log) * sizeof(float);
+    const char *first = (const char *)wo_log_queries(log);
+    for (size_t i = 1; i < n; i++)
+        if (memcmp(first, first + i * bytes, bytes) != 0) return;
+    if (n < 2) return;
+    fprintf(stderr, "%s: warning: ", cli_program);
+    cli_print_text(stderr, path);
+    fprintf(stderr, ": all %s are the same one: what they show is not shown of others\n", cli_count(n, "query"));
+}
+
 /* What FULL was judged on, where it was; of a tuned index without a hit tell_early has told already. */
 static void warn_of_hits(const arguments *args, const wo_index *index, const wo_log *log)
 {
     wo_curve curve = {.struct_size = sizeof curve};
     const wo_index_info info = cli_index_of(index).info;
+    if (log) warn_of_equal(judged_by(args), log);
     if (info.held_n) cli_warn_of_hits(judged_by(args), log, info.held_n, info.held_full_p_at_1);
     if (!wo_index_curve(index, &curve)) return;
     const double full = cli_curve_full_p_at_1(&curve);

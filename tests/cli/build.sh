@@ -310,6 +310,9 @@ st small.log "{\"queries\":{\"dtype\":\"F32\",\"shape\":[1,8],\"data_offsets\":[
 small 'infinity in a query' 'query 0 of the log has -inf at place 0'
 st small.log '{"queries":{"dtype":"F32","shape":[0,8],"data_offsets":[0,0]}}' ''
 small 'no query' 'the log has no queries'
+st small.log '{"queries":{"dtype":"F32","shape":[3,8],"data_offsets":[0,96]}}' "$(zeros 96)"
+same 'queries that are all one' 'wideout: warning: small.log: all 3 queries are the same one: what they show is not shown of others' \
+    "$("$WIDEOUT" build -q --layer s/layer.safetensors --log small.log -K 2 -L 1 --iterations 2 -o alike 2>&1 >/dev/null)"
 st small.log '{"queries":{"dtype":"F32","shape":[1,8],"data_offsets":[0,32]}}' "$(zeros 32)"
 fails 'lss without labels' 1 'wideout: small.log: the log has no labels, and lss learns from labels' \
     build --log small.log --method lss -o bad
