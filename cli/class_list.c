@@ -37,7 +37,7 @@ static int32_t find_name(const cli_class_names *of, const char *name, size_t byt
 static wo_status list_names(cli_class_names *of, wo_error *err)
 {
     if (of->same || !of->m) return WO_OK;
-    int32_t *last = malloc(of->m * sizeof *last); /* of a name's first class: the last one that has it */
+    int32_t *last = calloc(of->m, sizeof *last); /* of a name's first class: the last one that has it */
     of->class_of = malloc(of->m * sizeof *of->class_of);
     of->same = malloc(of->m * sizeof *of->same);
     if (!last || !of->class_of || !of->same) {
