@@ -259,8 +259,8 @@ static wo_status turn_dial(woi_tune *t, trial *tr, size_t *found, wo_error *err)
         if ((status = evaluate(t, tr, &row, err))) break;
         const double *figures = woi_row(t, row);
         const bool good = figures[WOI_CURVE_MET] == 1;
-        if (good) *found = row; /* of a dial the last, which has fewer classes, or is better: not what noise says */
         if (step == 0 && tr->idle > 0 && figures[WOI_CURVE_CLASSES] == tr->idle) break;
+        if (good) *found = row; /* of a dial the last, which has fewer classes, or is better: not what noise says */
         if (good != woi_by_time(t))
             low = x;
         else
