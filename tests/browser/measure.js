@@ -5,11 +5,7 @@
 // of containers that scroll; text of a picture outside of it, upon other text of it, or hardly darker (lighter) than
 // the page; a table that can be scrolled without a hint that says so, or a hint where it cannot.
 'use strict'
-const frame = () => new Promise(done => requestAnimationFrame(done))
-const settled = async () => { // scroll timelines follow the first frames, which a busy machine draws late
-  await new Promise(done => setTimeout(done, 500))
-  for (let i = 0; i < 10; i++) await frame()
-}
+const settled = () => new Promise(done => setTimeout(done, 500)) // scroll timelines follow the first frames
 addEventListener('load', async () => {
   await settled()
   const wrong = []

@@ -265,7 +265,12 @@ lies_well() { # NAME FILE WIDTH SCHEME
 <script>addEventListener('message', m => { document.title = m.data })</script>
 <iframe src="measured.html" style="border:0;width:$3px;height:1900px"></iframe>
 HTML
-    same "$1" "measured: $3 $4, fine" "$(dump "${flags[@]}" "file://$scratch/frame.html" | sed -n 's/.*<title>\([^<]*\)<.*/\1/p')"
+    local got
+    for _ in 1 2 3; do # hints follow the first frames, which a busy machine may draw too late
+        got=$(dump "${flags[@]}" "file://$scratch/frame.html" | sed -n 's/.*<title>\([^<]*\)<.*/\1/p')
+        [[ $got == *'hint of'* ]] || break
+    done
+    same "$1" "measured: $3 $4, fine" "$got"
 }
 if [ -z "$browser" ]; then
     ok 'the page is not looked at: no chromium here # skip'
