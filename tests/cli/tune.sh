@@ -117,7 +117,8 @@ check 'which is said' grep -qE '^  not proved: the best by 4 hits on 4 labelled 
 "$WIDEOUT" build --layer s/layer.safetensors --log zero.log -t 1 --max-time 0.1s --target 0.9 -o hits.idx >/dev/null 2>err
 check 'a share of nothing is no goal, which is said early' grep -q "^wideout: warning: FULL finds no label of the queries to judge by: --target is taken for --target-agree 0.9, the share of FULL's own answers; --target best goes by the index's hits$" err
 tune --tune-log unlabelled.log --target best --target-us 1000000 -o unlabelled.idx >unlabelled.text 2>err
-same 'without labels: what is the best, early' "wideout: warning: no query to judge by has labels: the best is what has most of FULL's own answers" "$(cat err)"
+same 'without labels: what is the best, early' "wideout: warning: no query to judge by has labels: the best is what has most of FULL's own answers
+wideout: warning: unlabelled.log: all 40 queries are the same one: what they show is not shown of others" "$(cat err)"
 check 'in the report' grep -q "^  no hits to judge by: the queries have no labels; the best has most of FULL's own 5 best$" unlabelled.text
 same 'and as JSON' '"agreement"' "$("$WIDEOUT" info --json unlabelled.idx | jq .tuning.measure)"
 
